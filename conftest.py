@@ -42,7 +42,7 @@ LINES = LogLines()
 LOGGING = structlog.get_config()
 
 COLLECTED_AT = (50_000, 20, 50)
-"""How many new objects begin a collection of the youngest, and how many of those one of the older."""
+"""The thresholds of the garbage collector: new objects, and collections of each younger generation."""
 
 SEED = "hypothesis_seed"
 

@@ -116,7 +116,7 @@ SIZES: Final = {
 """Size: CPUs and pods."""
 
 SOLD_SHARE: Final = 0.92
-"""How many of the possible offerings exist."""
+"""The share of the possible offerings that exist."""
 
 
 @cache

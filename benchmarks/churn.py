@@ -9,7 +9,7 @@ four policies, and under none: what a policy saves is what the day costs less th
     .venv/bin/python benchmarks/churn.py --load hpa --policy Balanced --hours 6 --journal moves.jsonl
 
 Exit code 1 when a move saved less than its floor, a pod was moved twice within an hour while the
-load stayed the same, or a machine that had just come for another was replaced itself.
+load stayed the same, or an instance that had just come for another was replaced itself.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ IDLE_SHARE = 0.5
 
 @dataclass(kw_only=True)
 class ChurnOutcome:
-    """What one day came to; money is in the reporting currency."""
+    """The figures of one day; money is in the reporting currency."""
 
     load: str
     policy: str
@@ -68,7 +68,7 @@ class ChurnOutcome:
     commands: int = 0
     replacements: int = 0
     moved_pods: int = 0
-    """Pods that were evicted from machines that a command took."""
+    """Pods that were evicted from instances that a command took."""
     below_floor: int = 0
     """Moves that saved less than their floor, or nothing, at the price that was really paid.
 
@@ -76,7 +76,7 @@ class ChurnOutcome:
     moved_again: int = 0
     """Pods moved a second time within an hour, the load being the same."""
     replaced_again: int = 0
-    """Machines that came for others and were replaced within an hour, the load being the same."""
+    """Instances that came for others and were replaced within an hour, the load being the same."""
     moved_again_after_change: int = 0
     replaced_again_after_change: int = 0
     most_pending_pods: int = 0
@@ -89,13 +89,13 @@ class ChurnOutcome:
 
     @property
     def faults(self) -> int:
-        """What must not be."""
+        """The number of faults: disruptions that must not happen."""
         return self.below_floor + self.moved_again + self.replaced_again
 
 
 @dataclass
 class ObservedClaim:
-    """A machine as it was last seen, and which decision it was made for."""
+    """An instance as it was last seen, and which decision it was made for."""
 
     created: datetime
     decision: str
@@ -177,7 +177,7 @@ class _ClusterWatcher:
 
 
 def price_now(running: RunningProcess, watcher: _ClusterWatcher) -> float:
-    """Return what the cluster costs per hour, and note what each machine does."""
+    """Return what the cluster costs per hour, and note what each instance does."""
     snapshot = running.process.cluster_state.snapshot()
     prices = NodePrices(snapshot, SolveOptions())
     total = 0.0

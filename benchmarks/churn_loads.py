@@ -16,7 +16,7 @@ __all__ = ["LOADS", "NONE", "POLICIES", "STEP", "Policy", "ServiceLoad", "node_p
 
 GROUP = "karpenter.kwok.sh"
 STEP = timedelta(minutes=10)
-"""How often the load may change."""
+"""The interval at which the load may change."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +121,7 @@ POLICIES: dict[str, Policy] = {
 
 
 def node_pool(policy: Policy) -> list[dict[str, Any]]:
-    """Return a NodePool of on-demand machines with a policy, and its NodeClass."""
+    """Return a NodePool of on-demand instances with a policy, and its NodeClass."""
     disruption, annotations = policy
     ref = {"group": GROUP, "kind": "KWOKNodeClass", "name": "default"}
     on_demand = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}

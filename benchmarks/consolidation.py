@@ -6,7 +6,7 @@
     python -m benchmarks.consolidation --peer ./controller --crds FOLDER     another controller
 
 The first story: half of the pods ask for 900m and 3100Mi, half for 3500m and 28Gi, on demand, on
-machines below 32 CPUs, consolidateAfter 30s, a budget of 100 %. When all run, both Deployments
+instances below 32 CPUs, consolidateAfter 30s, a budget of 100 %. When all run, both Deployments
 shrink to 350. Quiet means that no node has come or gone for `--quiet` seconds; those do not count.
 What decisions cost by themselves is measured by `benchmarks/whatif.py` (gates W1, W2, M1).
 """
@@ -73,7 +73,7 @@ WHEN_EMPTY: Final = {
 
 @dataclass(kw_only=True)
 class ConsolidationReport:
-    """What a story showed."""
+    """The figures of a story."""
 
     story: str
     up_seconds: float = 0.0
@@ -117,7 +117,7 @@ class ConsolidationBench:
 
     @property
     def price(self) -> float:
-        """What they cost per hour."""
+        """The price of the nodes per hour."""
         return sum(self._prices[offering_of(node)] for node in self.nodes)
 
     async def scale(self, name: str, replicas: int) -> None:

@@ -1,7 +1,7 @@
 """Memory of a whole controller beside a large cluster that it has built itself (gate M1).
 
 The pods are Deployments of eight sizes with what pods usually carry: variables, limits, spread over
-zones for some. Machines are bound to one size of CPU, which sets how many nodes there are. When all
+zones for some. Instances are bound to one size of CPU, which sets how many nodes there are. When all
 pods run, consolidation looks at the nodes for a while; then memory is read: what is resident, and
 the most that ever was (VmHWM of Linux).
 
@@ -47,7 +47,7 @@ ZONE: Final = "topology.kubernetes.io/zone"
 
 @dataclass(frozen=True, slots=True)
 class ClusterSize:
-    """A cluster: its pods, the CPUs of its machines, and what the controller may need."""
+    """A cluster: its pods, the CPUs of its instances, and what the controller may need."""
 
     pods: int
     pod_cpu_milli: int
@@ -64,7 +64,7 @@ SIZES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """What one controller needed."""
+    """The resources that one controller needed."""
 
     pods: int
     nodes: int

@@ -82,7 +82,7 @@ class CaseRunner:
 
     @cached_property
     def tangled(self) -> list[str]:
-        """What is wrong with our plans of small problems full of constraints (C1)."""
+        """The faults in our plans of small problems full of constraints (C1)."""
         cases = [f"tangled-{seed}/real" for seed in range(TANGLED_PROBLEMS)]
         wrong: list[str] = []
         cache = CatalogueCache()

@@ -56,7 +56,7 @@ EVENTS_PER_SECOND: Final = 1000
 TICK_SECONDS: Final = 0.01
 SAMPLE_SECONDS: Final = 0.005
 PADDING_BYTES: Final = 2500
-"""What an API server tells of a pod and nobody here reads: managed fields, status of containers."""
+"""The parts of a pod that nobody here reads: managed fields, status of containers."""
 
 LATE_RENEWAL_SECONDS: Final = 1.0
 """A renewal that comes later than this after it was due counts as missed."""
@@ -64,7 +64,7 @@ LATE_RENEWAL_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseMeasurement:
-    """What was seen in one phase; `passes` are the seconds of each pass solved in it."""
+    """The figures of one phase; `passes` are the seconds of each pass solved in it."""
 
     name: str
     seconds: float

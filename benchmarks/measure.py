@@ -38,7 +38,7 @@ ROBUST: Final = (5, 15)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
-    """What came of one case. Seconds are of the clock on the wall, prices per hour.
+    """The figures of one case. Seconds are of the wall clock, prices per hour.
 
     `cost_5th` and `cost_15th` price each claim at its fifth and fifteenth cheapest type (the last
     one when it has fewer). `peak_rss_mib` is the whole process', of which `input_rss_mib` was there

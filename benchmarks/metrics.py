@@ -75,7 +75,7 @@ print(seconds, len(body), series)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrapeCost:
-    """What was measured."""
+    """The figures of the benchmark."""
 
     nodes: int
     pods: int
@@ -112,7 +112,7 @@ class _LoopLag:
 
 
 def cluster(nodes: int, pods: int) -> Iterator[NodeView | NodeClaim | PodView]:
-    """Yield machines of one pool, with the conditions that Nodes have, and pods on them."""
+    """Yield instances of one pool, with the conditions that Nodes have, and pods on them."""
     healthy = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
     names = [f"general-{number:05d}" for number in range(nodes)]
     for name in names:

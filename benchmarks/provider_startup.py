@@ -47,12 +47,12 @@ MOST_IMPORT_SECONDS: Final = 1.0
 MOST_IMPORT_MIB: Final = 100.0
 LIMIT_SECONDS: Final = 300.0
 SETTLE_SECONDS: Final = 10.0
-"""How long the controller is left alone once its NodeClass is ready: catalogue and prices are read."""
+"""The idle time after the NodeClass is ready, in which the controller reads catalogue and prices."""
 
 
 @dataclass(frozen=True, slots=True)
 class SdkVariant:
-    """How the SDK of a provider is loaded, and which packages it is."""
+    """The import of a provider's SDK, and its packages."""
 
     clients: str
     """Python that loads whatever calls of all its services take."""
@@ -103,7 +103,7 @@ print(json.dumps({{
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportCost:
-    """What the import of a provider took, SDK included, beyond what the core had loaded."""
+    """The cost of a provider's import, SDK included, beyond what the core had loaded."""
 
     seconds: float
     cpu_seconds: float
@@ -112,7 +112,7 @@ class ImportCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartCost:
-    """What the start of one controller took; seconds count from the start of its process."""
+    """The cost of one controller's start; seconds count from the start of its process."""
 
     ready_seconds: float
     ready_cpu_seconds: float

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["running_nodes"]
 
 CPUS: Final = range(4_000, 16_001)
-"""Milli-CPUs of the machines taken, so that a thousand nodes hold some thousand pods."""
+"""Milli-CPUs of the instances taken, so that a thousand nodes hold some thousand pods."""
 
 MOST_BYTES_PER_MILLI: Final = 4 * 2**30 // 1000
-"""Leaves out the machines of much memory, which such pods would not fill."""
+"""Leaves out the instances of much memory, which such pods would not fill."""
 
 
 def running_nodes(

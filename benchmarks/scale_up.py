@@ -59,7 +59,7 @@ Prices = dict[tuple[str, str, str], float]
 
 @dataclass(kw_only=True)
 class ScaleUpResult:
-    """What one run showed; seconds count from the creation of the Deployment."""
+    """The figures of one run; seconds count from the creation of the Deployment."""
 
     pods: int
     first_claim_seconds: float

@@ -1,7 +1,7 @@
 """Start a controller on a real control plane where many pods wait already.
 
 What a restart in the middle of an incident looks like: thousands of pods that the scheduler has
-given up on, and a controller that has to list them, plan for all of them and order machines, in a
+given up on, and a controller that has to list them, plan for all of them and order instances, in a
 container of limited memory. Measured are the seconds from leadership to the first NodeClaim and to
 the last one of the first plan, and the most memory that the process ever held (VmHWM of Linux,
 which counts every page it shares with others too: no address space limit, since mapped libraries
@@ -54,10 +54,10 @@ MOST_SECONDS: Final = 10.0
 AT_ONCE: Final = 48
 LIMIT_SECONDS: Final = 900.0
 SETTLE_SECONDS: Final = 15.0
-"""How long memory is watched after the last claim: launches, nodes and nominations follow it."""
+"""The time for which memory is watched after the last claim, for its launch, node and nominations."""
 NEVER: Final = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
 LARGE: Final = {"key": "karpenter.kwok.sh/instance-cpu", "operator": "Gt", "values": ["31"]}
-"""Machines of a size that clusters of so many pods have."""
+"""Instances of a size that clusters of so many pods have."""
 ZONE: Final = "topology.kubernetes.io/zone"
 LEADING: Final = "became the leader"
 
@@ -69,7 +69,7 @@ _SIZES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartupFigures:
-    """What one start showed; seconds count from the moment of leadership."""
+    """The figures of one start; seconds count from the moment of leadership."""
 
     pods: int
     first_claim_seconds: float

@@ -3,9 +3,9 @@
     python benchmarks/whatif.py                        what a release must hold (W1, W2, M1)
     python benchmarks/whatif.py --nodes 1000 --tight [--json]      all figures of one cluster
 
-The cluster is a plan come true: diverse pods and Deployments on the machines that `solve` bought for
+The cluster is a plan come true: diverse pods and Deployments on the instances that `solve` bought for
 them (about ten pods to a node), of which 13 percent have ended since. On a tight one nothing has ended,
-and one pod more fills each node but for some 2 percent of its CPU and memory. Every pod may move. Prices are those of the machines as planned. Each
+and one pod more fills each node but for some 2 percent of its CPU and memory. Every pod may move. Prices are those of the instances as planned. Each
 cluster has a process of its own; seconds are CPU time of the thread. Cold is the first time that
 every node is asked for, with everything compiled; `build` is the compiling.
 

@@ -32,12 +32,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 __all__ = [
+    "ALL_HOOKS",
     "ApiError",
     "AuthError",
     "BadInputError",
@@ -55,7 +56,9 @@ __all__ = [
     "NodeClassNotReadyError",
     "NotFoundError",
     "OfferingKey",
+    "OfferingMask",
     "PluginError",
+    "QuotaGroup",
     "SchedulingError",
     "SettingsError",
     "TerminationRefusedError",
@@ -81,11 +84,14 @@ class ExhaustedScope(StrEnum):
     """Scope of a stock-out; decides which offerings the core makes unavailable."""
 
     OFFERING = "offering"
+    PLACEMENT = "placement"
+    """The instance types have no capacity in these zones, neither as spot nor on demand."""
     NODE_CLASS = "node-class"
     """The offerings have no capacity for the claim's NodeClass, for example because its subnets are
     full.
     """
     FAMILY_QUOTA = "family-quota"
+    """A quota that several instance types share; the offerings, or `quota_groups`, name all of them."""
     ZONE = "zone"
     REGION = "region"
 
@@ -99,14 +105,53 @@ class OfferingKey:
     capacity_type: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaGroup:
+    """Offerings that share a quota, named without a list of instance types.
+
+    An offering is in the group if all fields match it; an empty field matches every offering.
+
+    TypeError: a field has another type. ValueError: a label has no value, or a value no label.
+    """
+
+    label: str = ""
+    """A label that instance types or offerings define, such as that of the instance family."""
+    value: str = ""
+    """The value of this label."""
+    least_cpu_milli: int = 0
+    """Only instance types whose capacity has at least this CPU, in milli-cores."""
+    zone: str = ""
+    capacity_type: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse fields that would mask everything, or fail when they are compared."""
+        for name in ("label", "value", "zone", "capacity_type"):
+            _check_type(f"QuotaGroup.{name}", getattr(self, name), str)
+        _check_type("QuotaGroup.least_cpu_milli", self.least_cpu_milli, int)
+        if bool(self.label) != bool(self.value):
+            raise ValueError(
+                "QuotaGroup.label and QuotaGroup.value must be given together, not "
+                f"{self.label!r} and {self.value!r}"
+            )
+
+
+OfferingMask: TypeAlias = OfferingKey | QuotaGroup
+"""What a shortage makes unavailable."""
+
+
 class InsufficientCapacityError(CloudProviderError):
     """No requested offering has capacity now.
 
     `offerings` are the offerings that were tried and had no capacity. The core makes them
     unavailable and schedules the pods again, for NodePools of all NodeClasses unless the scope is
-    one NodeClass. For a zone or a region it makes all offerings of their capacity types there
-    unavailable. For the quota of an instance family the provider has to name all offerings. Without
-    `offerings`, all offerings that the claim allows become unavailable.
+    one NodeClass. For a placement it makes the same instance types in the same zones unavailable,
+    as spot and on demand; for a zone or a region all offerings of their capacity types there. The
+    offerings of `quota_groups` become unavailable too, whatever the scope. Without `offerings` and
+    `quota_groups`, or if the groups match no requested offering, all offerings that the claim allows
+    become unavailable.
+
+    TypeError: an offering is no `OfferingKey`, or a quota group no `QuotaGroup`. ValueError: there is
+    no such scope.
     """
 
     def __init__(
@@ -115,25 +160,50 @@ class InsufficientCapacityError(CloudProviderError):
         *,
         offerings: Sequence[OfferingKey] = (),
         scope: ExhaustedScope = ExhaustedScope.OFFERING,
+        quota_groups: Sequence[QuotaGroup] = (),
     ) -> None:
         super().__init__(message)
         self.offerings: Final = tuple(offerings)
-        self.scope: Final = scope
+        self.scope: Final = ExhaustedScope(scope)
+        self.quota_groups: Final = tuple(quota_groups)
+        for key in self.offerings:
+            _check_type("InsufficientCapacityError.offerings", key, OfferingKey)
+        for group in self.quota_groups:
+            _check_type("InsufficientCapacityError.quota_groups", group, QuotaGroup)
+
+
+def _check_type(field: str, value: object, wanted: type) -> None:
+    if not isinstance(value, wanted):
+        raise TypeError(f"{field} must have the type {wanted.__name__}, not {value!r}")
 
 
 class NodeClassNotReadyError(CloudProviderError):
     """The NodeClass became unusable between scheduling and launch."""
 
 
+ALL_HOOKS: Final = "all"
+"""In `ThrottledError.pauses`: all hooks of the provider that call the cloud."""
+
+
 class ThrottledError(CloudProviderError):
     """The cloud throttled the call; nothing was done.
 
     `retry_after` is the time to wait, None if the cloud named none: the core's wait then grows.
+    `pauses` are the names of all hooks whose calls the cloud would throttle too, or `ALL_HOOKS`: the
+    core does not call them for `retry_after` (a second without one, five minutes at most). Without
+    names only this call waits.
     """
 
-    def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after: timedelta | None = None,
+        pauses: Collection[str] = (),
+    ) -> None:
         super().__init__(message)
         self.retry_after: Final = retry_after
+        self.pauses: Final = frozenset(pauses)
 
 
 class AuthError(CloudProviderError):

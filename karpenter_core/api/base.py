@@ -17,6 +17,7 @@ __all__ = [
     "ObjectMeta",
     "OwnerReference",
     "PrinterColumn",
+    "ServedVersion",
     "Timestamp",
 ]
 
@@ -94,6 +95,15 @@ class PrinterColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServedVersion:
+    """Another version under which the API server serves a kind, with the same fields."""
+
+    name: str
+    deprecation_warning: str = ""
+    """Sent to clients that use this version; empty if it is not deprecated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CustomResource:
     """The place of one of our kinds in the API, and the head of its CRD."""
 
@@ -108,11 +118,19 @@ class CustomResource:
     printer_columns: tuple[PrinterColumn, ...] = ()
     scale: tuple[str, str] | None = None
     """Paths of spec and status replicas, for the scale subresource."""
+    served_versions: tuple[ServedVersion, ...] = ()
+    """Versions besides `version`, which is the stored one."""
 
     @property
     def api_version(self) -> str:
-        """`group/version`."""
+        """`group/version` of the stored version."""
         return f"{self.group}/{self.version}"
+
+    @property
+    def api_versions(self) -> tuple[str, ...]:
+        """`group/version` of all versions, the stored one first."""
+        others = (f"{self.group}/{served.name}" for served in self.served_versions)
+        return (self.api_version, *others)
 
 
 class KubernetesObject(Model):

@@ -17,7 +17,12 @@ from karpenter_core.api.openapi import object_schema
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from karpenter_core.api.base import CustomResource, KubernetesObject, PrinterColumn
+    from karpenter_core.api.base import (
+        CustomResource,
+        KubernetesObject,
+        PrinterColumn,
+        ServedVersion,
+    )
     from karpenter_core.api.cel import CEL, RuleSlot
     from karpenter_core.api.json_objects import JsonObject
 
@@ -67,7 +72,7 @@ def render_crd(
             "group": resource.group,
             "names": _names(resource),
             "scope": resource.scope,
-            "versions": [version],
+            "versions": [version, *(_served(version, each) for each in resource.served_versions)],
         },
     }
 
@@ -101,6 +106,14 @@ def render_yaml(
         allow_unicode=True,
         width=100,
     )
+
+
+def _served(stored: JsonObject, version: ServedVersion) -> JsonObject:
+    """Return another version with the stored one's fields, which needs no conversion."""
+    served: JsonObject = {**stored, "name": version.name, "storage": False}
+    if version.deprecation_warning:
+        served |= {"deprecated": True, "deprecationWarning": version.deprecation_warning}
+    return served
 
 
 def _names(resource: CustomResource) -> JsonObject:

@@ -74,7 +74,7 @@ class DecisionLaunch:
 class DecisionPlacement:
     """Pods that are placed on an existing node."""
 
-    machine: str
+    node: str
     pods: int
 
 
@@ -140,7 +140,7 @@ class Decision:
     alternatives: Mapping[str, float] = field(default_factory=dict[str, float])
     """Alternatives: other plans with their price per hour, other nodes with the savings of their
     removal."""
-    looks: tuple[DecisionMethodResult, ...] = ()
+    methods: tuple[DecisionMethodResult, ...] = ()
     """The disruption methods that ran, up to the first that found a command."""
     held_back: tuple[str, ...] = ()
     """NodeClaims that qualified too and that a budget excluded."""

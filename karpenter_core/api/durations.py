@@ -10,9 +10,11 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from pydantic import GetCoreSchemaHandler
     from pydantic_core import CoreSchema
 
@@ -109,10 +111,42 @@ def _decimal(amount: int, unit: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Duration:
-    """A duration, kept as the text that the user wrote."""
+class _DurationText:
+    """The text of a duration, validated; a value of a model field."""
 
     text: str
+
+    words: ClassVar[frozenset[str]] = frozenset()
+    """Texts that are no durations in Go's syntax and are valid nevertheless."""
+
+    def __str__(self) -> str:
+        """Return the user's text."""
+        return self.text
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, _source: object, _handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(
+            cls._validate,
+            serialization=core_schema.plain_serializer_function_ser_schema(str),
+        )
+
+    @classmethod
+    def _validate(cls, value: object) -> Self:
+        if isinstance(value, cls):
+            return value
+        text = _text(value)
+        if text not in cls.words:
+            parse_nanoseconds(text)
+        return cls(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Duration(_DurationText):
+    """A duration, kept as the text that the user wrote."""
 
     @property
     def timedelta(self) -> timedelta:
@@ -124,35 +158,12 @@ class Duration:
         """The exact value of the text."""
         return parse_nanoseconds(self.text)
 
-    def __str__(self) -> str:
-        """Return the user's text."""
-        return self.text
-
-    @classmethod
-    def __get_pydantic_core_schema__(
-        cls, _source: object, _handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_plain_validator_function(
-            cls._validate,
-            serialization=core_schema.plain_serializer_function_ser_schema(str),
-        )
-
-    @classmethod
-    def _validate(cls, value: object) -> Duration:
-        if isinstance(value, cls):
-            return value
-        text = _text(value)
-        parse_nanoseconds(text)
-        return cls(text)
-
 
 @dataclass(frozen=True, slots=True)
-class NillableDuration:
+class NillableDuration(_DurationText):
     """A duration or `Never`, kept as the text that the user wrote."""
 
-    text: str
+    words: ClassVar[frozenset[str]] = frozenset({NEVER})
 
     @property
     def timedelta(self) -> timedelta | None:
@@ -163,30 +174,6 @@ class NillableDuration:
     def nanoseconds(self) -> int | None:
         """The exact value of the text; None for `Never`."""
         return None if self.text == NEVER else parse_nanoseconds(self.text)
-
-    def __str__(self) -> str:
-        """Return the user's text."""
-        return self.text
-
-    @classmethod
-    def __get_pydantic_core_schema__(
-        cls, _source: object, _handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_plain_validator_function(
-            cls._validate,
-            serialization=core_schema.plain_serializer_function_ser_schema(str),
-        )
-
-    @classmethod
-    def _validate(cls, value: object) -> NillableDuration:
-        if isinstance(value, cls):
-            return value
-        text = _text(value)
-        if text != NEVER:
-            parse_nanoseconds(text)
-        return cls(text)
 
 
 def _text(value: object) -> str:

@@ -27,6 +27,8 @@ class InterruptionKind(StrEnum):
     """The instance is terminating or terminated."""
     INSTANCE_UNHEALTHY = "InstanceUnhealthy"
     """The cloud's own checks of the instance or of its host fail."""
+    LAUNCH_FAILED = "LaunchFailed"
+    """The cloud accepted the launch of the instance, and it failed later."""
     REBALANCE = "RebalanceRecommendation"
     """The instance has a raised risk of being reclaimed; it is not decided yet."""
     IRRELEVANT = "NoInterruption"

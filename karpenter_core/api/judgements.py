@@ -94,13 +94,13 @@ class FailedJudgements:
         self.add(failed)
         return failed
 
-    def judging(self, regarding: ObjectRef, step: str) -> _Judging:
+    def judging(self, regarding: ObjectRef, step: str) -> _JudgementContext:
         """Return a context that judges one object: an error is recorded and ends only the block."""
-        return _Judging(self, regarding, step)
+        return _JudgementContext(self, regarding, step)
 
 
 @final
-class _Judging:
+class _JudgementContext:
     """Context manager around the judgement of one object."""
 
     __slots__ = ("_collected", "_regarding", "_step")

@@ -76,10 +76,10 @@ def object_schema(
     extra_rules: Mapping[RuleSlot, Sequence[CEL]],
 ) -> JsonSchema:
     """Return the schema of a whole object of one of our kinds."""
-    return _Renderer(extra_rules).model(model)
+    return _SchemaRenderer(extra_rules).model(model)
 
 
-class _Renderer:
+class _SchemaRenderer:
     """One rendering; carries the providers' rules down to their slots."""
 
     __slots__ = ("_extra_rules",)

@@ -35,7 +35,7 @@ __all__ = [
     "IgnorePreferences",
     "InstanceTypesFile",
     "Kubeconfig",
-    "Output",
+    "OutputFormat",
     "PackingMode",
     "help_of",
 ]
@@ -71,7 +71,7 @@ DefaultSpread = Annotated[
 ]
 
 
-class Output(StrEnum):
+class OutputFormat(StrEnum):
     """Output formats."""
 
     TABLE = "table"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from karpenter_core.cli.cluster_source import Output
+from karpenter_core.cli.cluster_source import OutputFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +45,7 @@ def register(app: typer.Typer) -> None:
 
 def _doctor(
     context: typer.Context,
-    output: Annotated[Output, typer.Option(help="Output format.")] = Output.TABLE,
+    output: Annotated[OutputFormat, typer.Option(help="Output format.")] = OutputFormat.TABLE,
     offline: Annotated[
         bool,
         typer.Option(
@@ -55,7 +55,7 @@ def _doctor(
 ) -> None:
     """Check plug-ins, clouds, CRDs and permissions (other options: those of `karpenter run`)."""
     results = asyncio.run(_run_checks(context.args, offline=offline))
-    if output is Output.JSON:
+    if output is OutputFormat.JSON:
         print(json.dumps([_as_json(checked) for checked in results], indent=2))
     else:
         _print(results)
@@ -155,6 +155,7 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
         codecs.kinds,
         every_model,
         lease_namespace=None if settings.disable_leader_election else namespace,
+        reads=[read for found in plugins.providers.values() for read in found.info.reads],
     )
     transports: list[HttpTransport] = []
     try:

@@ -25,6 +25,7 @@ from karpenter_core.kube.resources import (
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.lifecycle.nodepool.exchange_rates import PRICES_COMPARABLE
 from karpenter_core.lifecycle.nodepool.instance_types_listed import INSTANCE_TYPES_LISTED
+from karpenter_core.operator.declared_reads import kind_of
 from karpenter_core.provider.contract import Finding, Severity
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.kube.api import ClusterApis
+    from karpenter_core.provider.contract import ObjectRead
 
 __all__ = [
     "FACT_PERMISSIONS",
@@ -92,10 +94,11 @@ def needed_permissions(
     node_classes: Iterable[type[NodeClass]],
     *,
     lease_namespace: str | None,
+    reads: Iterable[ObjectRead] = (),
 ) -> tuple[Permission, ...]:
     """Return the permissions that `karpenter run` needs; `kinds` are those it watches.
 
-    Without a `lease_namespace` there is no leader election.
+    `reads` are those that providers declare. Without a `lease_namespace` there is no leader election.
     """
     needed = [Permission(verb, kind) for kind in kinds for verb in _READ]
     needed += [Permission(verb, NODE_CLAIMS) for verb in ("create", "patch", "delete")]
@@ -113,6 +116,10 @@ def needed_permissions(
             Permission(verb, LEASES, namespace=lease_namespace)
             for verb in ("get", "create", "patch")
         ]
+    needed += [
+        Permission("get" if it.name else "list", kind_of(it), namespace=it.namespace, name=it.name)
+        for it in reads
+    ]
     return tuple(dict.fromkeys(needed))
 
 

@@ -19,7 +19,7 @@ from karpenter_core.cli.cluster_source import (
     IgnorePreferences,
     InstanceTypesFile,
     Kubeconfig,
-    Output,
+    OutputFormat,
     PackingMode,
     help_of,
 )
@@ -37,7 +37,7 @@ _Offline = Annotated[
 _Packing = Annotated[
     PackingMode | None, typer.Option(help="As for `karpenter plan`.", show_default=False)
 ]
-_Answer = Annotated[Output, typer.Option("--output", "-o", help="Output format.")]
+_Answer = Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -74,7 +74,7 @@ def pod(
     ignore_preferences: IgnorePreferences = False,
     packing: _Packing = None,
     scheduler_config: DefaultSpread = None,
-    output: _Answer = Output.TABLE,
+    output: _Answer = OutputFormat.TABLE,
 ) -> None:
     """Explain where a pod is placed, or which constraint fails first for each NodePool.
 
@@ -113,7 +113,7 @@ def node(
     ignore_preferences: IgnorePreferences = False,
     packing: _Packing = None,
     scheduler_config: DefaultSpread = None,
-    output: _Answer = Output.TABLE,
+    output: _Answer = OutputFormat.TABLE,
 ) -> None:
     """Explain why a node is or is not disrupted now, for each disruption method.
 
@@ -156,10 +156,10 @@ def _answer(command_input: CommandInput, key: str) -> dict[str, object]:
 def _show(
     command_input: CommandInput,
     document: Mapping[str, object],
-    output: Output,
+    output: OutputFormat,
     print_table: Callable[[Mapping[str, object]], None],
 ) -> None:
-    if output is Output.JSON:
+    if output is OutputFormat.JSON:
         from karpenter_core.cli.document import json_text
 
         print(json_text(document))

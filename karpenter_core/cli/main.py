@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from karpenter_core.cli import crds, doctor, explain, plan, plugin, run
+from karpenter_core.cli import crds, doctor, explain, plan, plugin, rbac, run
 from karpenter_core.cli.demo import command as demo
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def build_app() -> typer.Typer:
     app.command("run", add_help_option=False, context_settings=run.CONTEXT_SETTINGS)(run.run)
     app.command("demo")(demo.demo)
     app.command("crds")(crds.crds)
+    app.command("rbac")(rbac.rbac)
     plan.register(app)
     explain.register(app)
     plugin.register(app)

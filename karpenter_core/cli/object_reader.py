@@ -153,7 +153,7 @@ class ObjectReader:
     def _validated(self, entry: ManifestEntry) -> JsonObject:
         """Default and validate an object of our own kinds as the API server would."""
         model = self._models.get((entry.group, entry.kind))
-        if model is None or entry.manifest["apiVersion"] != model.resource.api_version:
+        if model is None or entry.manifest["apiVersion"] not in model.resource.api_versions:
             return entry.manifest
         error = value_error(entry.manifest)
         if error:

@@ -20,7 +20,7 @@ from karpenter_core.cli.cluster_source import (
     IgnorePreferences,
     InstanceTypesFile,
     Kubeconfig,
-    Output,
+    OutputFormat,
     PackingMode,
     help_of,
 )
@@ -59,7 +59,9 @@ def plan(
         ),
     ] = None,
     scheduler_config: DefaultSpread = None,
-    output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE,
+    output: Annotated[
+        OutputFormat, typer.Option("--output", "-o", help="Output format.")
+    ] = OutputFormat.TABLE,
 ) -> None:
     """Show which nodes would be launched for pending pods, and why some pods stay pending.
 
@@ -95,7 +97,7 @@ def plan(
     unused = command_input.cluster.unusable_pools.items()
     print_notes(command_input.cluster.notes)
     print_notes(f'NodePool "{name}" is not used: {why}' for name, why in unused)
-    if output is Output.JSON:
+    if output is OutputFormat.JSON:
         print(json_text(document))
         return
     from karpenter_core.cli.tables import print_plan

@@ -75,7 +75,7 @@ class _DocumentBuilder:
     """Builds values from events, with a stack of open collections."""
 
     def __init__(self) -> None:
-        self._scalars: Final = _Scalars()
+        self._scalars: Final = _ScalarConstructor()
         self._anchors = dict[str, tuple[object, int]]()
         """Values by anchor, and the number of values in each."""
         self._open = list[tuple[_Collection, _YamlEvent, str | None, int]]()
@@ -165,7 +165,7 @@ class _DocumentBuilder:
 
 
 @final
-class _Scalars:
+class _ScalarConstructor:
     """Builds values from scalars; equal plain scalars are resolved once."""
 
     def __init__(self) -> None:

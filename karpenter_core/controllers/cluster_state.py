@@ -33,7 +33,7 @@ __all__ = ["ChangeQueue", "ClusterState", "Listener"]
 Listener: TypeAlias = "Callable[[str], None]"
 
 TICK_SECONDS: Final = 0.05
-"""How far the state's clock may be behind when an event is applied."""
+"""The most that the state's clock may be behind when an event is applied."""
 
 CLOCK_CHANGE_SECONDS: Final = 1.0
 """Changes of the clock below this are ignored: no deadline is that precise."""
@@ -49,7 +49,7 @@ class ClusterState:
         self._listeners: dict[ObjectKind, list[Listener]] = {kind: [] for kind in ObjectKind}
         self._ticked: float | None = None
         self._clock_lead: float | None = None
-        """How far the clock is ahead of the monotonic one."""
+        """The lead of the clock over the monotonic one, in seconds."""
         self._log: FilteringBoundLogger = structlog.get_logger("state")
         self._synced = asyncio.Event()
         self._watchers: set[asyncio.Event] = set()

@@ -47,7 +47,7 @@ class ObjectWriter:
         cluster_state: ClusterState,
         publish: Callable[[Notice], None],
         metrics: Metrics,
-        owns_nodes: bool = True,
+        owns_nodes: bool,
     ) -> None:
         """`owns_nodes` is False if Nodes are in another cluster than their NodeClaims.
 

@@ -37,7 +37,7 @@ UNLIMITED: Final = 2**31 - 1
 
 
 class DisruptionReason(StrEnum):
-    """Why a node may be disrupted voluntarily."""
+    """The reasons for which a node may be disrupted voluntarily."""
 
     UNDERUTILIZED = "Underutilized"
     EMPTY = "Empty"

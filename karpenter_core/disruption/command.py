@@ -28,7 +28,7 @@ __all__ = [
 
 
 class CommandDecision(StrEnum):
-    """What a command does."""
+    """The action of a disruption command."""
 
     DELETE = "delete"
     REPLACE = "replace"
@@ -58,7 +58,7 @@ class CommandEvidence:
 
     snapshot_version: int
     candidates: tuple[CandidateEvidence, ...]
-    savings_per_hour: float = 0.0
+    savings_per_hour: float
     spared_by_budget: tuple[str, ...] = ()
     alternatives: Mapping[str, float] = field(default_factory=dict[str, float])
 
@@ -82,7 +82,7 @@ class Command:
 
     @property
     def decision(self) -> CommandDecision:
-        """What the command does."""
+        """The action of the command."""
         if not self.candidates:
             return CommandDecision.NO_OP
         return CommandDecision.REPLACE if self.replacements else CommandDecision.DELETE

@@ -8,7 +8,6 @@ from karpenter_core.api.decisions import (
     DISRUPT,
     Decision,
     DecisionCandidate,
-    DecisionLaunch,
     DecisionMethodResult,
     DecisionPlacement,
     bounded,
@@ -17,6 +16,7 @@ from karpenter_core.api.decisions import (
 from karpenter_core.api.judgements import JUDGEMENT_FAILED
 from karpenter_core.api.notices import ObjectRef
 from karpenter_core.api.prices import DEFAULT_CURRENCY, Price
+from karpenter_core.scheduling.journal import planned_launch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,77 +34,65 @@ _OBSTACLES: Final = ("DisruptionBlocked", "Unconsolidatable", JUDGEMENT_FAILED)
 
 def command_decision(
     command: Command,
-    found: DisruptionPlan,
+    plan: DisruptionPlan,
     *,
     rejection: str = "",
     obstacles: Sequence[DecisionObstacle] = (),
     currency: str = DEFAULT_CURRENCY,
 ) -> Decision:
-    """Return the record of a command; `found` is the plan that it comes from.
+    """Return the record of a command; `plan` is the plan that it comes from.
 
     `rejection` is the reason why it was given up, `obstacles` are those of the command itself.
     Prices are in the reporting currency.
     """
     after = sum(planned.cheapest.price_per_hour for planned in command.replacements)
-    candidates = [
-        DecisionCandidate(
-            node=item.node,
-            node_claim=item.claim,
-            node_pool=item.pool,
-            price_per_hour=item.price,
-            pods=item.pods,
-        )
-        for item in command.evidence.candidates
-    ]
-    launches = [
-        DecisionLaunch(
-            node_claim="",
-            node_pool=planned.pool,
-            instance_type=planned.cheapest.instance_type,
-            zone=planned.cheapest.zone,
-            capacity_type=planned.cheapest.capacity_type,
-            instance_types=len(planned.instance_types),
-            price_per_hour=Price(planned.cheapest.price_per_hour, currency),
-            pods=len(planned.pods),
-        )
-        for planned in command.replacements
-    ]
-    placements = [
-        DecisionPlacement(machine=name, pods=len(pods))
-        for name, pods in sorted(command.moves.items())
-    ]
     return Decision(
         id=command.id,
         cause=command.cause,
         kind=DISRUPT,
         at=command.created,
         summary=str(command),
-        inputs=found.inputs,
+        inputs=plan.inputs,
         method=command.method,
         reason=str(command.reason),
         rejection=rejection,
         price_per_hour_before=Price(command.evidence.savings_per_hour + after, currency),
         price_per_hour_after=Price(after, currency),
         alternatives=dict(command.evidence.alternatives),
-        looks=tuple(
+        methods=tuple(
             DecisionMethodResult(
                 method=report.method.name,
                 eligible=report.eligible,
                 constrained=report.constrained,
                 cut_short=report.is_cut_short,
             )
-            for report in found.reports
+            for report in plan.reports
         ),
         **bounded(
             objects=[ref for item in command.candidates for ref in _refs(item)],
-            candidates=candidates,
-            launches=launches,
-            placements=placements,
+            candidates=[
+                DecisionCandidate(
+                    node=item.node,
+                    node_claim=item.claim,
+                    node_pool=item.pool,
+                    price_per_hour=item.price,
+                    pods=item.pods,
+                )
+                for item in command.evidence.candidates
+            ],
+            launches=[
+                planned_launch(planned, name="", currency=currency)
+                for planned in command.replacements
+            ],
+            placements=[
+                DecisionPlacement(node=name, pods=len(pods))
+                for name, pods in sorted(command.moves.items())
+            ],
             held_back=command.evidence.spared_by_budget,
             obstacles=[
                 *obstacles,
                 *obstacles_of(
-                    (*found.notices, *(item.notice for item in found.set_aside)),
+                    (*plan.notices, *(item.notice for item in plan.set_aside)),
                     kinds=("Node", "NodePool"),
                     reasons=_OBSTACLES,
                 ),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.notices import Notice
     from karpenter_core.disruption.balanced import BalancedScore
     from karpenter_core.disruption.budgets import DisruptionReason, PoolBudget
-    from karpenter_core.disruption.candidates import DisruptionClass
+    from karpenter_core.disruption.candidates import Candidate, DisruptionClass
     from karpenter_core.disruption.command import Command
     from karpenter_core.disruption.method import (
         DisruptionMethod,
@@ -57,8 +57,8 @@ class MethodReport:
     method: DisruptionMethod
     eligible: int
     constrained: bool
-    is_cut_short: bool = False
-    is_idle: bool = False
+    is_cut_short: bool
+    is_idle: bool
     remaining_budgets: RemainingBudgets = ()
     unexamined_pools: frozenset[str] = frozenset()
     budgets: Mapping[str, PoolBudget] = field(default_factory=dict[str, "PoolBudget"])
@@ -99,37 +99,24 @@ def plan_steps(
         return DisruptionPlan()
     notices: list[Notice] = []
     reports: list[MethodReport] = []
-    reported_classes: set[DisruptionClass | DisruptionReason] = set()
+    reported: set[DisruptionClass | DisruptionReason] = set()
     for method in methods:
         candidate_lists = disruption_pass.candidates(method.disruption_class)
-        if (
-            method.disruption_class not in reported_classes
-        ):  # methods of one class are blocked alike
-            reported_classes.add(method.disruption_class)
+        if method.disruption_class not in reported:  # methods of one class are blocked alike
+            reported.add(method.disruption_class)
             notices.extend(candidate_lists.notices)
             for blocked in candidate_lists.blocked:
                 notices.extend(blocked_notices(blocked))
         yield 5
-        verdicts = [
-            (candidate, accept_or_set_aside(disruption_pass, method, candidate))
-            for candidate in candidate_lists.candidates
-        ]
-        notices.extend(
-            notice
-            for candidate, verdict in verdicts
-            if not is_recent(
-                candidate.state_node, disruption_pass.now
-            )  # as every node of its pool is at first
-            for notice in verdict.notices
-        )
-        accepted = tuple(candidate for candidate, verdict in verdicts if verdict.accepted)
+        accepted = _accept_candidates(disruption_pass, method, notices)
         budgets = disruption_pass.budgets(method.reason)
-        if method.reason not in reported_classes:
-            reported_classes.add(method.reason)
+        if method.reason not in reported:
+            reported.add(method.reason)
             notices.extend(_budget_notices(disruption_pass, budgets))
-        room = tuple((name, budget.remaining) for name, budget in sorted(budgets.items()))
+        remaining = tuple((name, budget.remaining) for name, budget in sorted(budgets.items()))
         is_known = (
-            method.skips_unchanged_state and disruption_pass.idle_methods.get(method.name) == room
+            method.skips_unchanged_state
+            and disruption_pass.idle_methods.get(method.name) == remaining
         )
         outcome = MethodPlan()
         if accepted and not is_known:
@@ -141,34 +128,64 @@ def plan_steps(
                 eligible=len(accepted),
                 constrained=outcome.constrained,
                 is_cut_short=outcome.is_cut_short,
-                is_idle=is_known
-                or not (
-                    outcome.commands
-                    or outcome.is_cut_short
-                    or disruption_pass.failed.found
-                    or any(blocked.is_expected for blocked in candidate_lists.blocked)
-                ),
-                remaining_budgets=room,
+                is_idle=is_known or _is_idle(disruption_pass, method, outcome),
+                remaining_budgets=remaining,
                 unexamined_pools=outcome.unexamined_pools,
                 budgets=budgets,
                 scores=outcome.scores,
             )
         )
         if outcome.commands:
-            return DisruptionPlan(
-                commands=outcome.commands,
-                method=method,
-                notices=tuple(notices),
-                reports=tuple(reports),
-                inputs=digest_fingerprint(
-                    disruption_pass.fingerprint
-                    or consolidation_fingerprint(disruption_pass.snapshot)
-                ),
-                set_aside=(*disruption_pass.snapshot.set_aside, *disruption_pass.failed.found),
-            )
+            return _plan(disruption_pass, notices, reports, method, outcome.commands)
+    return _plan(disruption_pass, notices, reports)
+
+
+def _accept_candidates(
+    disruption_pass: DisruptionPass, method: DisruptionMethod, notices: list[Notice]
+) -> tuple[Candidate, ...]:
+    """Return the candidates that a method accepts; add the reasons of the others to `notices`."""
+    accepted: list[Candidate] = []
+    for candidate in disruption_pass.candidates(method.disruption_class).candidates:
+        verdict = accept_or_set_aside(disruption_pass, method, candidate)
+        if verdict.accepted:
+            accepted.append(candidate)
+        # Every node of a pool is declined at first.
+        if not is_recent(candidate.state_node, disruption_pass.now):
+            notices.extend(verdict.notices)
+    return tuple(accepted)
+
+
+def _is_idle(
+    disruption_pass: DisruptionPass, method: DisruptionMethod, outcome: MethodPlan
+) -> bool:
+    """Tell whether the method would find nothing again while the state is the same."""
+    blocked = disruption_pass.candidates(method.disruption_class).blocked
+    return not (
+        outcome.commands
+        or outcome.is_cut_short
+        or disruption_pass.failed.found
+        or any(item.is_expected for item in blocked)
+    )
+
+
+def _plan(
+    disruption_pass: DisruptionPass,
+    notices: Sequence[Notice],
+    reports: Sequence[MethodReport],
+    method: DisruptionMethod | None = None,
+    commands: tuple[Command, ...] = (),
+) -> DisruptionPlan:
+    inputs = ""
+    if commands:
+        inputs = digest_fingerprint(
+            disruption_pass.fingerprint or consolidation_fingerprint(disruption_pass.snapshot)
+        )
     return DisruptionPlan(
+        commands=commands,
+        method=method,
         notices=tuple(notices),
         reports=tuple(reports),
+        inputs=inputs,
         set_aside=(*disruption_pass.snapshot.set_aside, *disruption_pass.failed.found),
     )
 

@@ -1,4 +1,4 @@
-"""Tells whether another pass over the same state can come to anything else.
+"""Tells whether another pass over the same state can have another result.
 
 In a cluster at rest every pass judges every node anew, for the same answer. What a pass comes to
 depends on the time where pods are expected, nodes have just come up, protections and budgets have a

@@ -87,7 +87,7 @@ def _reduced_command_steps(
 ) -> WorkSteps[DisruptionMove | None]:
     """Return the new move of as many candidates as need no more replacements than planned."""
     count = len(remaining)
-    while count >= 2:  # noqa: PLR2004 - one is for the method that takes single machines
+    while count >= 2:  # noqa: PLR2004 - one candidate is left to single-node consolidation
         move = evaluate_move(
             disruption_pass, remaining[:count], max_claims=_most_claims(command, count)
         )

@@ -13,7 +13,7 @@ __all__ = ["CommandRejection", "ValidationVerdict"]
 
 
 class CommandRejection(StrEnum):
-    """Why a command was given up."""
+    """The reason why a command was given up."""
 
     CHURN = "churn"
     """Its candidates are no longer what they were."""

@@ -36,73 +36,82 @@ class KubeMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         disable_created_metrics()  # the reference exposes no `_created` series
-        self.requests: Final = Counter(
+        self._declare_requests(registry)
+        self._declare_informers(registry)
+        self._declare_process(registry)
+
+    def _declare_requests(self, registry: CollectorRegistry) -> None:
+        self.requests = Counter(
             "client_go_request_total",
             "Number of HTTP requests, partitioned by status code and method.",
             ["code", "method"],
             registry=registry,
         )
-        self.request_duration: Final = Histogram(
+        self.request_duration = Histogram(
             "client_go_request_duration_seconds",
             "Request latency in seconds by verb, group, version, kind, and subresource.",
             ["verb", "group", "version", "kind", "subresource"],
             buckets=_LATENCY_BUCKETS,
             registry=registry,
         )
-        self.writes: Final = Counter(
+        self.writes = Counter(
             "karpenter_core_writes_total",
             "Writes sent to the API server, by verb, kind, subresource and outcome.",
             ["verb", "kind", "subresource", "outcome"],
             registry=registry,
         )
-        self.informer_relists: Final = Counter(
+
+    def _declare_informers(self, registry: CollectorRegistry) -> None:
+        self.informer_relists = Counter(
             "karpenter_core_informer_relists_total",
             "Full lists of a kind, including the first one.",
             ["kind"],
             registry=registry,
         )
-        self.informer_failures: Final = Counter(
+        self.informer_failures = Counter(
             "karpenter_core_informer_failures_total",
             "Failed lists, watches and handlers, by kind and step.",
             ["kind", "step"],
             registry=registry,
         )
-        self.informer_age: Final = Gauge(
+        self.informer_age = Gauge(
             "karpenter_core_informer_age_seconds",
             "Time since the last list, event or bookmark of a kind; infinite before the first list.",
             ["kind"],
             registry=registry,
         )
-        self.informer_invalid_objects: Final = Gauge(
+        self.informer_invalid_objects = Gauge(
             "karpenter_core_informer_invalid_objects",
             "Invalid objects, which are ignored.",
             ["kind"],
             registry=registry,
         )
-        self.informer_objects: Final = Gauge(
+        self.informer_objects = Gauge(
             "karpenter_core_informer_objects",
             "Objects in the cache of the informer, by kind.",
             ["kind"],
             registry=registry,
         )
-        self.events_dropped: Final = Counter(
+
+    def _declare_process(self, registry: CollectorRegistry) -> None:
+        self.events_dropped = Counter(
             "karpenter_core_events_dropped_total",
             "Kubernetes Events that were not sent: the queue was full, or the API server refused or did not answer.",
             ["cause"],
             registry=registry,
         )
-        self.leader: Final = Gauge(
+        self.leader = Gauge(
             "leader_election_master_status",
             "1 while this process holds the Lease of that name, 0 while it is a standby.",
             ["name"],
             registry=registry,
         )
-        self.clock_offset: Final = Gauge(
+        self.clock_offset = Gauge(
             "karpenter_core_clock_offset_seconds",
             "How far the API server's clock is ahead of this process's; 0 if unknown or too little to tell.",
             registry=registry,
         )
-        self.gc_pause: Final = Histogram(
+        self.gc_pause = Histogram(
             "karpenter_core_gc_pause_seconds",
             "Duration of pauses by Python's cyclic garbage collector.",
             ["generation"],

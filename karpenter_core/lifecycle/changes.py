@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.notices import Notice
     from karpenter_core.api.records import NodeView, Taint
-    from karpenter_core.errors import OfferingKey
+    from karpenter_core.errors import OfferingMask
     from karpenter_core.state.events import StateEvent
 
 __all__ = [
@@ -190,7 +190,7 @@ class LifecycleStep:
     metric_updates: tuple[MetricUpdate, ...] = ()
     events: tuple[StateEvent, ...] = ()
     """Events for the cluster state."""
-    exhausted: tuple[OfferingKey, ...] = ()
+    exhausted: tuple[OfferingMask, ...] = ()
     """Offerings that the cloud reported as unavailable."""
     exhausted_for: str = ""
     """The only NodeClass for which `exhausted` is unavailable; empty for all NodeClasses."""

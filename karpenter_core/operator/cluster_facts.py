@@ -36,11 +36,11 @@ _SERVICE_CIDRS: Final = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes"
 _VERSION: Final = "/version"
 
 ASK_SECONDS: Final = 10.0
-"""How long one answer may take: the start waits for the first."""
+"""The longest time that one answer may take: the start waits for the first."""
 RETRY_SECONDS: Final = 10.0
-"""How often facts are asked for while one of them is not known."""
+"""The interval of requests while one of the facts is not known."""
 REFRESH_SECONDS: Final = 300.0
-"""How often they are asked for later: clusters are upgraded, and get their DNS after their nodes."""
+"""The later interval of requests: clusters are upgraded, and get their DNS after their nodes."""
 
 _NOT_FOUND: Final = 404
 _REFUSALS: Final = frozenset({401, 403})
@@ -77,11 +77,11 @@ class _FactSource(Generic[_Answer]):
     path: str
     kind: type[_Answer]
     permission: str
-    """What a role must allow for it."""
+    """The permission that a role must grant for it."""
     answer: _Answer | None = None
     """The last good answer; the empty one when the cluster does not have it."""
     problem: str = ""
-    """Why the last question was not answered."""
+    """The reason why the last request was not answered."""
 
     def why_unknown(self) -> str:
         """Return why there is no answer; empty if there is one."""

@@ -32,7 +32,7 @@ class CrdWaiter:
         self._clock = clock
         self._log: FilteringBoundLogger = structlog.get_logger("operator")
         self.problem: str | None = "not checked yet"
-        """What keeps the kinds from being there; None once all are."""
+        """The reason why kinds are missing; None once all are present."""
 
     async def run(self) -> None:
         """Return once every kind is served."""

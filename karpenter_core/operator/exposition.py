@@ -23,7 +23,7 @@ __all__ = ["exposition"]
 PIECE_CHARACTERS: Final = 2**21
 
 
-class _Only:
+class _SingleFamily:
     """A registry of one family, as `generate_latest` takes it."""
 
     def __init__(self, family: Metric) -> None:
@@ -52,4 +52,4 @@ def _texts(registry: CollectorRegistry) -> Iterator[str]:
         if isinstance(family, SeriesFamily):
             yield from family.lines()
         else:
-            yield generate_latest(_Only(family)).decode()  # pyright: ignore[reportArgumentType] - only collects
+            yield generate_latest(_SingleFamily(family)).decode()  # pyright: ignore[reportArgumentType] - only collects

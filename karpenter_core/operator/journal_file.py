@@ -29,7 +29,7 @@ __all__ = ["QUEUE_SIZE", "JournalFile"]
 QUEUE_SIZE: Final = 1_000
 """Decisions that wait to be written; more are lost, as with a disk that hangs."""
 CLOSE_SECONDS: Final = 2.0
-"""How long the end of the process waits for the last entries."""
+"""The longest time that the end of the process waits for the last entries."""
 
 
 @final

@@ -44,7 +44,7 @@ def configure_logs(settings: Settings) -> Callable[[], None]:
     Raises:
         SettingsError: a file cannot be opened.
     """
-    stream = _Tee(
+    stream = _TeeStream(
         [_open(path, "log-output-paths") for path in settings.log_output_paths] or [sys.stdout],
         errors=[_open(path, "log-error-output-paths") for path in settings.log_error_output_paths],
     )
@@ -54,7 +54,7 @@ def configure_logs(settings: Settings) -> Callable[[], None]:
     )
     renderer = _console_renderer() if as_text else _json_renderer()
     structlog.configure(
-        processors=[structlog.contextvars.merge_contextvars, _Sampler(), *renderer],
+        processors=[structlog.contextvars.merge_contextvars, _RepeatSampler(), *renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=_NamedLoggerFactory(stream),
         cache_logger_on_first_use=False,
@@ -75,7 +75,7 @@ def _open(path: str, option: str) -> TextIO:
 
 
 @final
-class _Tee:
+class _TeeStream:
     """Writes every line to several streams; a line that one cannot take goes to the error streams.
 
     A full disk must not end the work that is logged.
@@ -118,7 +118,7 @@ class _Tee:
 class _NamedLogger:
     """Writes rendered lines; `get_logger("provisioner")` names it."""
 
-    def __init__(self, stream: _Tee, name: str) -> None:
+    def __init__(self, stream: _TeeStream, name: str) -> None:
         self._stream = stream
         self.name = name
 
@@ -130,7 +130,7 @@ class _NamedLogger:
 
 @final
 class _NamedLoggerFactory:
-    def __init__(self, stream: _Tee) -> None:
+    def __init__(self, stream: _TeeStream) -> None:
         self._stream = stream
 
     def __call__(self, *names: str) -> _NamedLogger:
@@ -138,7 +138,7 @@ class _NamedLoggerFactory:
 
 
 @final
-class _Sampler:
+class _RepeatSampler:
     """Drops most of a flood of identical lines."""
 
     def __init__(self) -> None:

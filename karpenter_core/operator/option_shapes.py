@@ -151,7 +151,7 @@ _CONVERTERS: Final[Mapping[str, Callable[[str], object]]] = {
     "repair-conditions": parse_health_rules,
     "leader-election-labels": parse_labels,
 }
-"""How texts that stand for something are read, by flag."""
+"""The readers of texts that stand for other values, by flag."""
 
 
 def parse_feature_gates(text: str) -> FeatureGates:

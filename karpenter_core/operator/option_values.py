@@ -51,7 +51,7 @@ class ProcessOption:
     falls_back: bool = False
     """Karpenter has this option: an unreadable variable falls back to the default, with a warning."""
     without_effect: str = ""
-    """Why the option is accepted although it changes nothing; empty for every other option."""
+    """The reason why the option is accepted although without effect; empty for other options."""
 
     @property
     def field(self) -> str:

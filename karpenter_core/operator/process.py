@@ -38,6 +38,7 @@ from karpenter_core.kube.server_clock import ServerClock
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS, Codecs
 from karpenter_core.kube.writer import KubeWriter, ProviderNodeWriter
 from karpenter_core.operator.crd_wait import CrdWaiter
+from karpenter_core.operator.declared_reads import DeclaredReads
 from karpenter_core.operator.journal_file import JournalFile
 from karpenter_core.operator.journal_page import PATH, decisions_page
 from karpenter_core.operator.loop_calls import on_loop
@@ -126,6 +127,11 @@ class Process:
             clock=platform.clock,
         )
         self._tasks: list[PluginTasks] = []
+        self._reads: Final = DeclaredReads(
+            platform.workload or platform.objects,
+            [read for provider in plugins.providers.values() for read in provider.info.reads],
+            clock=platform.clock,
+        )
         self.servers: Final = self._make_servers()
 
     def _make_runtime(self) -> ControllerRuntime:
@@ -189,10 +195,13 @@ class Process:
             self._journal_file.start()
         recording = asyncio.create_task(self.recorder.run())
         reading = self._start_reading_facts()
+        await self._reads.fetch()
+        rereading = asyncio.create_task(self._reads.run())
         try:
             await self.providers.start(self._context_for)
             return await self._run_until_stopped(stop)
         finally:
+            rereading.cancel()
             if reading is not None:
                 reading.cancel()
             await self.providers.stop()
@@ -348,6 +357,7 @@ class Process:
             read_nodes=on_loop(lambda: self.cluster_state.snapshot().nodes),
             read_claims=on_loop(lambda: self.cluster_state.snapshot().node_claims),
             wake=lambda task: loop.call_soon_threadsafe(self._wake_task, plugin, task) and None,
+            read_objects=self._reads.objects,
             feature_gates=self.settings.feature_gates,
             fence=self._fence,
         )

@@ -37,21 +37,21 @@ class ProcessPlatform:
     executor: Executor
     planner: Planner
     background: Planner
-    """For what may take long and holds nobody up: looking for nodes to disrupt."""
+    """The planner for work that may take long and blocks nothing else: disruption passes."""
     objects: Transport
     lease: Transport
     workload: Transport | None = None
     identity: str
-    """Who we are in the lease."""
+    """The name of this process in the lease."""
     namespace: str = "kube-system"
     """Where the lease is."""
     cache_folder: Path
     cluster: ClusterFacts = field(default_factory=ClusterFacts)
     facts_reader: ClusterFactsReader | None = None
-    """What completes `cluster` while the process runs; None when nobody does."""
+    """The reader that completes `cluster` while the process runs; None without one."""
     election: ElectionTimes | None = None
     contact: ContactTimes | None = None
-    """How long kinds may be silent."""
+    """The longest silence of a kind."""
     jitter: Callable[[], float] | None = None
     faults: WriteFaults | None = None
     serves_http: bool = True

@@ -65,7 +65,7 @@ def parse_scheduler_config(text: str) -> tuple[TopologySpread, ...]:
 def _document(text: str) -> object:
     import yaml
 
-    class Strict(yaml.SafeLoader):
+    class StrictLoader(yaml.SafeLoader):
         """Refuses duplicate keys, which YAML readers treat differently."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - the library's signature
@@ -77,7 +77,7 @@ def _document(text: str) -> object:
             return super().construct_mapping(node, deep=deep)
 
     try:
-        return yaml.load(text, Loader=Strict)  # noqa: S506 - a safe loader
+        return yaml.load(text, Loader=StrictLoader)  # noqa: S506 - a safe loader
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a number of thousands of digits
         message = f"{_SOURCE}: cannot be read as YAML: {' '.join(str(error).split())}"
         raise SettingsError(message) from error

@@ -444,7 +444,7 @@ class Settings:
     One that plug-ins share, with a default of each, is there only if it was given.
     """
     warnings: tuple[str, ...] = ()
-    """What is not as the options ask for: values replaced by defaults, gates that change nothing."""
+    """The options that have no effect: values replaced by defaults, gates that change nothing."""
 
     def of_plugin(self, specs: Iterable[SettingSpec]) -> dict[str, Value]:
         """Return the values of a plug-in's own options, by flag: as given, else its own defaults."""

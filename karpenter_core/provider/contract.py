@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, final
 
 from karpenter_core.api.decisions import Decision
@@ -16,7 +17,7 @@ from karpenter_core.api.interruptions import InterruptionKind
 from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Mapping
+    from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.records import NodeView, Resources
     from karpenter_core.clock import Clock
+    from karpenter_core.errors import InsufficientCapacityError
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
 
 __all__ = [
     "CONTRACT_VERSION",
+    "POLLING_BOUNDS",
     "BatchKey",
     "BatchLimits",
     "CatalogueOffering",
@@ -55,7 +58,10 @@ __all__ = [
     "NodeClassResolution",
     "NodeReader",
     "NodeWriter",
+    "ObjectRead",
+    "ObjectReader",
     "PeriodicTask",
+    "PollingPeriods",
     "ProviderContext",
     "ProviderInfo",
     "RegistrationGate",
@@ -118,6 +124,57 @@ class SettingSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PollingPeriods:
+    """How often the core calls reading hooks of a provider whose cloud limits calls.
+
+    Each period is within its bounds (`POLLING_BOUNDS`).
+    """
+
+    instances: timedelta = timedelta(minutes=2)
+    """`karpenter_list_instances`; every minute or less while instances seem to be orphaned."""
+    termination: timedelta = timedelta(seconds=5)
+    """`karpenter_terminate_instances` and `karpenter_fetch_instances` of an instance that is ending."""
+    drift: timedelta = timedelta(minutes=5)
+    """`karpenter_detect_drift`"""
+    interruptions: timedelta = timedelta(seconds=5)
+    """`karpenter_poll_interruptions`"""
+    catalogue: timedelta = timedelta(minutes=5)
+    """`karpenter_list_instance_types`"""
+
+
+POLLING_BOUNDS: Final[Mapping[str, tuple[timedelta, timedelta]]] = MappingProxyType(
+    {
+        "instances": (timedelta(seconds=30), timedelta(minutes=30)),
+        "termination": (timedelta(seconds=1), timedelta(minutes=2)),
+        "drift": (timedelta(minutes=1), timedelta(hours=2)),
+        "interruptions": (timedelta(seconds=1), timedelta(minutes=5)),
+        "catalogue": (timedelta(minutes=1), timedelta(minutes=20)),
+    }
+)
+"""The shortest and the longest of each period; a catalogue is used for 30 minutes at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectRead:
+    """Objects of the cluster that a provider reads with `ProviderContext.read_objects`."""
+
+    resource: str
+    """The plural, as in a URL: `configmaps`, `daemonsets`."""
+    group: str = ""
+    version: str = "v1"
+    namespace: str = ""
+    """Empty for objects without a namespace, and for those of all namespaces."""
+    name: str = ""
+    """The only object; empty for all."""
+
+    def __str__(self) -> str:
+        """Return the resource as `kubectl auth can-i` names it."""
+        what = ".".join(filter(None, (self.resource, self.group)))
+        what += f"/{self.name}" if self.name else ""
+        return f"{what} in the namespace {self.namespace}" if self.namespace else what
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderInfo:
     """Name, contract version and NodeClass kinds of a provider."""
 
@@ -129,6 +186,9 @@ class ProviderInfo:
     """By hook name; hooks not named use the defaults."""
     repair_policies: tuple[RepairPolicy, ...] = ()
     max_instance_types: int = 600
+    polling_periods: PollingPeriods = field(default_factory=PollingPeriods)
+    reads: tuple[ObjectRead, ...] = ()
+    """Objects that it reads besides Nodes and NodeClaims; `karpenter rbac` grants them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +299,8 @@ class LaunchedInstance:
     image_id: str = ""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+    shortages: tuple[InsufficientCapacityError, ...] = ()
+    """Shortages that the launch met before it succeeded; their offerings become unavailable at once."""
 
 
 LaunchOutcome: TypeAlias = LaunchedInstance | CloudProviderError
@@ -279,6 +341,11 @@ class InstanceListing:
     complete: bool = True
     problem: str = ""
     """The reason why it is incomplete."""
+    as_of: datetime | None = None
+    """The time that it shows, by `ProviderContext.clock`, if it may be behind; None: when it was read.
+
+    An instance that was launched later may be missing, one that ended later may be there.
+    """
 
 
 class TerminationStatus(StrEnum):
@@ -315,12 +382,18 @@ class Interruption:
 
     `deadline` is when the instance ends; None if the cloud gives no time. `detail` is
     for people, such as the state of the instance. `announced_at` is the time of the announcement.
+
+    With `LAUNCH_FAILED` a provider announces that a launch failed after the cloud had accepted it.
     """
 
     id: str
     kind: InterruptionKind
     provider_id: str = ""
     """The instance; empty if the message names none."""
+    token: str = ""
+    """UID of the NodeClaim: it finds the claim if no claim has the instance yet, or none is named."""
+    error: CloudProviderError | None = None
+    """With `LAUNCH_FAILED`: the error that the launch would have returned, a shortage with its scope."""
     deadline: datetime | None = None
     detail: str = ""
     announced_at: datetime | None = None
@@ -468,6 +541,26 @@ class ClaimReader(Protocol):
         ...
 
 
+class ObjectReader(Protocol):
+    """Reads the objects that `ProviderInfo.reads` declares; callable from any thread.
+
+    The core fetches them at the start and every minute; a read makes no request.
+    """
+
+    def __call__(self, read: ObjectRead, /) -> Sequence[Mapping[str, object]]:
+        """Return the objects as JSON values; none if there are none.
+
+        Raises:
+            CloudProviderError: they could not be read yet; has the reason.
+            PluginError: the read is not declared.
+        """
+        ...
+
+
+def _read_nothing(read: ObjectRead, /) -> Sequence[Mapping[str, object]]:
+    raise CloudProviderError(f"{read} could not be read: there is no cluster")
+
+
 @final
 class UnfencedProcess:
     """A fence that always permits, for a process that runs alone."""
@@ -494,6 +587,7 @@ class ProviderContext:
     wake: Callable[[str], None]
     """Runs one of the provider's periodic tasks now; callable from any thread."""
     read_claims: ClaimReader = field(default=dict[str, "NodeClaim"])
+    read_objects: ObjectReader = _read_nothing
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
     """The optional features that are on."""
     fence: LeaderFence = field(default_factory=UnfencedProcess)

@@ -167,7 +167,8 @@ def karpenter_launch_instances(requests: Sequence[LaunchRequest]) -> Sequence[La
     """Launch one instance for each request; return one outcome for each, in the same order.
 
     A claim is in at most one open call, but it *is* requested again after a crash or an error:
-    `request.token` must be the cloud's idempotency token (PC-031). `request.instance_types` is
+    `request.token` must be the cloud's idempotency token, or in a cloud without tokens the name or a
+    tag by which the instance is found again (PC-031). `request.instance_types` is
     sorted by price and already filtered by the claim's requirements; choose among the available
     offerings that the claim's requirements allow. All requests of one call have the same NodeClass
     (unless the provider's batch key is different).
@@ -203,7 +204,7 @@ def karpenter_list_instances() -> InstanceListing:
 
     Garbage collection uses the listing in both directions: an instance is in the listing as soon as
     its launch has returned, with the name and UID of its claim. Set `complete` to False if any part
-    could not be read.
+    could not be read, and `as_of` if the listing may be behind.
     """
     raise NotImplementedError
 
@@ -256,7 +257,8 @@ def karpenter_poll_interruptions() -> Sequence[Interruption]:
     seconds, and immediately after a result that was not empty, so it may wait for messages (long
     polling) within its time limit. If a request costs money or quota, return data fetched earlier.
     Return a message that cannot be parsed with the kind `UNKNOWN`, and a message that announces no
-    end of an instance with the kind `IRRELEVANT`, so that both are counted and acknowledged.
+    end of an instance with the kind `IRRELEVANT`, so that both are counted and acknowledged. Return a
+    launch that failed after the cloud had accepted it with the kind `LAUNCH_FAILED` and its error.
 
     Default: none.
     """

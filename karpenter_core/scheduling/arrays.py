@@ -23,7 +23,7 @@ __all__ = [
     "Numbers",
     "Prices",
     "TypeCounts",
-    "Worths",
+    "UnitValues",
     "grown",
 ]
 
@@ -41,7 +41,7 @@ TypeCounts: TypeAlias = NDArray[np.intp]
 """Numbers of instance types."""
 Prices: TypeAlias = NDArray[np.float64]
 """Prices per hour in the currency of the problem; inf: not for sale."""
-Worths: TypeAlias = NDArray[np.float64]
+UnitValues: TypeAlias = NDArray[np.float64]
 """Prices per hour that one more unit, pod or node is worth."""
 Floats: TypeAlias = NDArray[np.float64]
 """Numbers without a unit, or of mixed units: weights, shares, coefficients."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         SolveOptions,
     )
 
-__all__ = ["inputs_digest", "plan_decision"]
+__all__ = ["inputs_digest", "plan_decision", "planned_launch"]
 
 _NAMED_PODS = 5
 
@@ -94,11 +94,11 @@ def plan_decision(
                 if name is not None
             ],
             launches=[
-                _launch(planned, name or "", options.currency)
+                planned_launch(planned, name=name or "", currency=options.currency)
                 for planned, name in zip(plan.claims, created, strict=True)
             ],
             placements=[
-                DecisionPlacement(machine=name, pods=len(pods))
+                DecisionPlacement(node=name, pods=len(pods))
                 for name, pods in sorted(plan.existing.items())
             ],
             obstacles=_obstacles(plan, problem, refused or {}),
@@ -116,7 +116,11 @@ def _summary(plan: SchedulingPlan) -> str:
     return f"{text}; stopped early, because it took too long" if plan.partial else text
 
 
-def _launch(planned: PlannedNodeClaim, name: str, currency: str) -> DecisionLaunch:
+def planned_launch(planned: PlannedNodeClaim, *, name: str, currency: str) -> DecisionLaunch:
+    """Return the record of a planned node; `name` is its claim's, empty without one.
+
+    Its price is in `currency`.
+    """
     cheapest = planned.cheapest
     return DecisionLaunch(
         node_claim=name,

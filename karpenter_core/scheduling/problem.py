@@ -76,7 +76,7 @@ class ExistingNode:
     """Pods bound or reserved here, for topology, ports and volumes; their requests are taken."""
     host_ports: tuple[HostPort, ...] = ()
     volume_limits: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How many volumes of a CSI driver the node attaches; absent: any number."""
+    """The most volumes of each CSI driver that the node attaches; absent: any number."""
     volumes: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     """Volume claims (`namespace/name`) that are or will be attached, by CSI driver."""
     closed: bool = False
@@ -87,7 +87,7 @@ class ExistingNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PodVolumes:
-    """What the volumes of one pod require of a node.
+    """The requirements of one pod's volumes on its node.
 
     `alternatives` are label requirements of which one must hold, in the order in which they are
     tried; empty: none. They narrow the node, never the pod's own affinity, so topology counts as
@@ -153,13 +153,13 @@ class SolveOptions:
     exchange_rates: Mapping[str, float] = field(default_factory=dict[str, float])
     """Units of `currency` for one unit of another; pools without a rate go by weight only."""
     node_fee_per_hour: float = 0.003
-    """What a node costs beside its price (addresses, API calls, churn), when plans are compared.
+    """The cost of a node beside its price (addresses, API calls, churn), when plans are compared.
 
     Without it the cheapest plan is one of very many very small nodes: a twentieth of the nodes for
     a tenth of the price is the better deal. In the reporting currency; not part of reported costs.
     """
     robust_price_weight: float = 0.5
-    """How much, for spot, the price of the `robust_price_rank`-th cheapest stand-in counts."""
+    """The weight, for spot, of the price of the `robust_price_rank`-th cheapest substitute."""
     robust_price_rank: int = 15
     flexibility_floor: int = 15
     """Stand-ins that a claim should have; more are not an advantage."""
@@ -194,7 +194,7 @@ class SchedulingProblem:
     )
     """Labels of every namespace, for the namespace selectors of pod (anti-)affinity."""
     max_new_nodes: int | None = None
-    """How many nodes may be launched in all, from whichever pools; None is any number."""
+    """The most nodes that may be launched, from all NodePools together; None is any number."""
 
 
 class PoolConstraint(StrEnum):

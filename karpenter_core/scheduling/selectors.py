@@ -51,7 +51,7 @@ class PodSelector:
 
     @property
     def keys(self) -> frozenset[str]:
-        """The labels this selector looks at."""
+        """The labels that this selector reads."""
         return frozenset((*(key for key, _ in self.labels), *(e[0] for e in self.expressions)))
 
     @property

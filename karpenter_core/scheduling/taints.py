@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["PREFERENCE_TOLERATION", "first_untolerated", "taint_text", "tolerates"]
 
 PREFERENCE_TOLERATION: Final = Toleration(operator="Exists", effect="PreferNoSchedule")
-"""What the last step of relaxation adds to a pod, and what every daemon has."""
+"""The toleration that the last relaxation step adds to a pod, and that every daemon has."""
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:

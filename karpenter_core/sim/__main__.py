@@ -1,7 +1,7 @@
 """Runs the embedded cluster as a process: `python -m karpenter_core.sim`.
 
-It prints `ready URL KUBECONFIG` when it answers. SIGUSR1 takes its API server away for a while, as
-a crash would, objects kept; `restarted` is printed when it is back.
+It prints `ready URL KUBECONFIG` when it answers. SIGUSR1 stops its API server for a while, as a
+crash would, and keeps its objects; it prints `restarted` when the server answers again.
 """
 
 from __future__ import annotations

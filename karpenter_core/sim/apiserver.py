@@ -119,7 +119,7 @@ class ApiServer:
         )
 
     def compact(self) -> None:
-        """Forget history and list snapshots: older watches and continue tokens get 410."""
+        """Drop history and list snapshots: older watches and continue tokens get 410."""
         self.registry.store.compact()
         self._snapshots.clear()
 

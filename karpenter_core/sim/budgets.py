@@ -114,7 +114,7 @@ class DisruptionBudgetController(SimulatedController):
         return status | ({"disruptedPods": gone} if gone else {})
 
     def _still_disrupted(self, disrupted: Json, pods: list[Json]) -> set[str]:
-        """Return the evicted pods that have not begun to go, unless their time is over."""
+        """Return the evicted pods without a deletion timestamp, unless their eviction has timed out."""
         now = self.clock.now()
         staying = {
             pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]
@@ -126,7 +126,7 @@ class DisruptionBudgetController(SimulatedController):
         }
 
     def _expectation(self, spec: Json, pods: list[Json]) -> tuple[int, int]:
-        """Return how many pods there should be, and how many must stay healthy."""
+        """Return the expected number of pods, and the number that must stay healthy."""
         if "maxUnavailable" in spec:
             expected = self._wanted_replicas(pods)
             spare = scaled(spec["maxUnavailable"], expected, up=True)

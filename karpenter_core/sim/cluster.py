@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["EmbeddedCluster"]
 
 _POD_QUARANTINE_SECONDS: Final = 5.0
-"""How long pods outlive their node; upstream waits 40 s, which no scenario is about."""
+"""The time for which pods outlive their node; upstream waits 40 s, which no scenario is about."""
 
 
 class EmbeddedCluster:
@@ -120,12 +120,12 @@ class EmbeddedCluster:
 
     @property
     def url(self) -> str:
-        """Where it listens; empty without HTTP."""
+        """The URL at which it listens; empty without HTTP."""
         return self._http.url if self._http is not None else ""
 
     @property
     def kubeconfig_path(self) -> Path:
-        """The kubeconfig of the HTTP face."""
+        """The kubeconfig for access over HTTP."""
         if self._http is None or self._kubeconfig is None:
             raise BadInputError("the embedded cluster has no kubeconfig: it was made without http")
         return self._kubeconfig
@@ -144,7 +144,7 @@ class EmbeddedCluster:
             await self._http.stop()
 
     async def start_server(self) -> None:
-        """Bring the API server back, on the port it had."""
+        """Start the API server again, on its former port."""
         self.frontend.start()
         if self._http is not None:
             await self._http.start(self._port)
@@ -158,7 +158,7 @@ class EmbeddedCluster:
     # Using it as its owner, past faults and stops
 
     def apply(self, manifests: Iterable[JsonMapping], *, namespace: str = "default") -> None:
-        """Create objects, or merge them into what is there.
+        """Create objects, or merge them into existing ones.
 
         Raises:
             BadInputError: a manifest is of a kind that is not served.
@@ -193,7 +193,7 @@ class EmbeddedCluster:
         return self.server.registry.objects(kind, namespace)
 
     def find(self, kind: ResourceKind, name: str, *, namespace: str = "") -> Json | None:
-        """Return an object, if it is there; it is the stored one, not to be changed."""
+        """Return an object, if it exists; it is the stored one, not to be changed."""
         return self.server.registry.find(kind, name, namespace)
 
     def delete(self, kind: ResourceKind, name: str, *, namespace: str = "") -> None:

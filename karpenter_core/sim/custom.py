@@ -65,7 +65,7 @@ def _serve(spec: Json, version: Json) -> ServedKind:
 
 @lru_cache(maxsize=64)
 def _validator_of(schema: bytes) -> SchemaValidator:
-    """Make a schema ready once, however many clusters and writes of its definition there are."""
+    """Compile a schema once for all clusters and all writes of its definition."""
     from karpenter_core.api.schema import SchemaValidator
 
     return SchemaValidator(msgspec.json.decode(schema))

@@ -35,24 +35,24 @@ class RequestFault:
 
     matches: Callable[[ApiRequest], bool]
     times: int | None = 1
-    """How many requests are hit; None is all of them."""
+    """The number of requests that fail; None is all of them."""
     after: int = 0
-    """How many matching requests pass unharmed first."""
+    """The number of matching requests that succeed first."""
     latency_seconds: float = 0.0
-    """Begin with the work only after so long."""
+    """The delay before the request is processed."""
     reply_latency_seconds: float = 0.0
-    """Do the work at once and answer only after so long."""
+    """The delay of the answer, after the request was processed."""
     status: int = 0
-    """Refuse with this code, without doing the work."""
+    """The status code of the refusal; the request is not processed."""
     retry_after_seconds: int = 0
     drop_reply: bool = False
-    """Do the work and lose the answer."""
+    """Process the request and lose the answer."""
     drop_request: bool = False
-    """Lose the request before any work is done."""
+    """Lose the request before it is processed."""
     drop_after_events: int | None = None
-    """Break a watch off after so many events."""
+    """The number of events after which a watch breaks."""
     is_silent: bool = False
-    """Say nothing more on watches, those that are open included; they stay so when the fault ends."""
+    """Send nothing more on watches, open ones included; these stay silent when the fault ends."""
     is_unanswered: bool = False
     """Never answer, not even with headers; clients give up, except on watches."""
 
@@ -67,27 +67,27 @@ class RequestFault:
 
 
 class RequestFaults:
-    """The faults that are in force."""
+    """The active faults."""
 
     def __init__(self) -> None:
         self._faults: Final[list[RequestFault]] = []
         self.hits = 0
 
     def add(self, fault: RequestFault) -> RequestFault:
-        """Put a fault in force."""
+        """Activate a fault."""
         self._faults.append(fault)
         return fault
 
     def remove(self, fault: RequestFault) -> None:
-        """Take a fault away, if it is still in force."""
+        """End a fault, if it is still active."""
         self._faults[:] = [each for each in self._faults if each is not fault]
 
     def clear(self) -> None:
-        """Let everything pass again."""
+        """End all faults."""
         self._faults.clear()
 
     def silence(self, request: ApiRequest) -> bool:
-        """Tell whether an open watch must send nothing more."""
+        """Return whether an open watch must send nothing more."""
         return any(fault.is_silent and fault.matches(request) for fault in self._faults)
 
     def take(self, request: ApiRequest) -> list[RequestFault]:

@@ -1,8 +1,8 @@
 """The scheduler's filters for one pod and one node, over plain JSON objects.
 
-Written from Kubernetes' documentation of each constraint, and deliberately without a line of
-`karpenter_core.scheduling`: whatever that package plans, the embedded scheduler judges.
-Reasons are worded as kube-scheduler words them.
+Written from Kubernetes' documentation of each constraint, and deliberately without code of
+`karpenter_core.scheduling`, so that the embedded scheduler checks the plans of that package.
+Reasons have kube-scheduler's wording.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _sum(left: dict[str, int], right: dict[str, int]) -> dict[str, int]:
 def resource_refusal(
     requests: Mapping[str, int], allocatable: Mapping[str, int], requested: Mapping[str, int]
 ) -> str | None:
-    """Say which resource is short on a node, if any."""
+    """Return the message about a resource that is short on a node, if any."""
     for name, amount in requests.items():
         if amount > allocatable.get(name, 0) - requested.get(name, 0):
             return "Too many pods" if name == "pods" else f"Insufficient {name}"
@@ -84,12 +84,12 @@ def resource_refusal(
 
 
 def static_refusal(pod: Json, node: Json) -> str | None:
-    """Say why a pod may never go to a node as both are, whatever else runs there."""
+    """Return the reason why a node never fits a pod, whatever else runs there."""
     return taint_refusal(pod, node) or affinity_refusal(pod, node)
 
 
 def taint_refusal(pod: Json, node: Json) -> str | None:
-    """Say which taint of a node a pod does not tolerate, if any."""
+    """Return the message about a taint of the node that the pod does not tolerate, if any."""
     tolerations = entries(pod["spec"], "tolerations")
     if node["spec"].get("unschedulable") and not _tolerated(_UNSCHEDULABLE, tolerations):
         return "node(s) were unschedulable"
@@ -114,7 +114,7 @@ def _tolerated(taint: Json, tolerations: Iterable[Json]) -> bool:
 
 
 def affinity_refusal(pod: Json, node: Json) -> str | None:
-    """Say that a node is not among those a pod selects."""
+    """Return the message that the pod does not select the node."""
     labels = labels_of(node)
     selector = section(pod["spec"], "nodeSelector")
     affinity = section(section(pod["spec"], "affinity"), "nodeAffinity")
@@ -160,7 +160,7 @@ def _holds(expression: Json, labels: Mapping[str, str]) -> bool:
 
 
 def host_ports(pod: Json) -> list[HostPort]:
-    """Return the ports of its node that a pod claims."""
+    """Return the host ports of a pod."""
     containers = [*entries(pod["spec"], "containers")]
     containers += [
         each
@@ -176,7 +176,7 @@ def host_ports(pod: Json) -> list[HostPort]:
 
 
 def port_refusal(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> str | None:
-    """Say that a port a pod claims is taken on a node."""
+    """Return the message that a host port of the pod is in use on the node."""
     used = list(taken)
     for address, protocol, port in wanted:
         for other, other_protocol, other_port in used:

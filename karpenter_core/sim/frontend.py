@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 __all__ = ["ServerFrontend"]
 
 _PATIENCE_SECONDS: Final = 60.0
-"""How long a client waits for an answer that is not a stream."""
+"""The longest time that a client waits for an answer that is not a stream."""
 _STREAM_HEADERS: Final = {"content-type": "application/json"}
 
 
 class ServerFrontend:
-    """Lets requests in, one by one, while it is open."""
+    """Passes requests to the server while it is open."""
 
     def __init__(self, server: ApiServer) -> None:
         self.server: Final = server
         self.faults: Final = RequestFaults()
         self.requests: Final = Counter[tuple[str, str]]()
-        """How many requests came, by verb (`watch` and `list` told apart) and plural."""
+        """The number of requests, by verb (`watch` and `list` are two) and plural."""
         self._watches: Final = set[Watch]()
         self._open = True
 
@@ -46,7 +46,7 @@ class ServerFrontend:
             watch.stop(ConnectionLostError("the API server went away"))
 
     def start(self) -> None:
-        """Let requests in again."""
+        """Accept requests again."""
         self._open = True
 
     async def respond(self, request: ApiRequest) -> ApiResponse:
@@ -70,7 +70,7 @@ class ServerFrontend:
     async def watch(
         self, request: ApiRequest
     ) -> tuple[ApiResponse, AsyncIterator[list[bytes]] | None]:
-        """Open a watch: its head and its lines; no lines when it is refused.
+        """Open a watch; return its head and its lines, no lines when it is refused.
 
         Raises:
             ConnectionLostError: no answer.

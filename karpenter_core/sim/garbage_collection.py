@@ -124,7 +124,7 @@ class GarbageCollector(SimulatedController):
 
 
 class PodCollector(SimulatedController):
-    """Deletes by force the pods of nodes that are gone."""
+    """Deletes the pods of deleted nodes by force."""
 
     def __init__(self, registry: Registry, clock: Clock, *, quarantine_seconds: float) -> None:
         super().__init__(registry, clock)
@@ -134,7 +134,7 @@ class PodCollector(SimulatedController):
         self.follow(PODS, self._on_pod)
 
     def reconcile(self, key: Hashable) -> None:
-        """Delete the pods of a node unless it is back."""
+        """Delete the pods of a node unless the node exists again."""
         name = str(key)
         if self.registry.find(NODES, name) is not None:
             return

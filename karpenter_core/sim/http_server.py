@@ -42,7 +42,7 @@ def write_kubeconfig(path: Path, url: str) -> None:
 
 
 class HttpServer:
-    """Serves one front on a port of its own."""
+    """Serves one frontend on a port of its own."""
 
     def __init__(self, frontend: ServerFrontend) -> None:
         self._front: Final = frontend

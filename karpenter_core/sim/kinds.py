@@ -54,9 +54,9 @@ class ServedKind:
     unconditional_update: bool = True
     """Whether PUT may leave the resourceVersion out."""
     scale: tuple[str, str] | None = None
-    """Paths of wanted and actual replicas."""
+    """The paths of desired and actual replicas."""
     fields: frozenset[str] = _METADATA_FIELDS
-    """What fieldSelector may name."""
+    """The fields that a fieldSelector may name."""
     custom: bool = False
     short_names: tuple[str, ...] = ()
     prepare: Callable[[Json, Json | None], Json] = _unchanged

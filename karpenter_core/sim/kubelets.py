@@ -1,6 +1,6 @@
 """The kubelets of all nodes, and the node life-cycle controller.
 
-A node becomes Ready some time after it appears, runs the pods bound to it, and lets go of deleted
+A node becomes Ready some time after it appears, runs the pods bound to it, and removes deleted
 ones after their grace period (capped). A test may kill a node or make it unready.
 """
 
@@ -32,20 +32,20 @@ _PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeletTimes:
-    """How long things take on a node."""
+    """The durations of a kubelet's work on a node."""
 
     node_boot_seconds: float = 1.0
-    """From the Node object's creation to Ready."""
+    """The time from the Node object's creation to Ready."""
     pod_start_seconds: float = 0.5
-    """From binding (or from the node's readiness) to Running."""
+    """The time from binding (or from the node's readiness) to Running."""
     pod_stop_seconds: float = 1.0
-    """Longest a deleted pod takes, whatever its grace period."""
+    """The longest time that a deleted pod takes, whatever its grace period."""
     node_report_seconds: float = 10.0
-    """From somebody else's writing that a node is not Ready until its kubelet says that it is."""
+    """The time until the kubelet corrects a Ready condition that another client wrote as not True."""
 
 
 def has_kubelet(node: Json) -> bool:
-    """Tell whether a node has a kubelet: all but those that kwok would leave alone by annotation."""
+    """Tell whether a node has a kubelet: all except those that kwok ignores by annotation."""
     return section(node["metadata"], "annotations").get("kwok.x-k8s.io/node", "fake") == "fake"
 
 
@@ -79,7 +79,7 @@ class Kubelets(SimulatedController):
         self.enqueue(("node", node))
 
     def heal(self, node: str) -> None:
-        """Bring a failed node back."""
+        """Restore a failed node."""
         self._failed.pop(node, None)
         self.enqueue(("node", node))
 

@@ -95,7 +95,7 @@ def _edit_list(target: list[object], step: str, verb: str, value: object) -> lis
 
 
 def _child(target: object, step: str) -> object:
-    """Return the member or item that a pointer's step names, which must exist."""
+    """Return the member or item at one step of a pointer; it must exist."""
     if _is_list(target):
         return target[_index(target, step, end=False)]
     if _is_map(target) and step in target:
@@ -104,7 +104,7 @@ def _child(target: object, step: str) -> object:
 
 
 def _index(items: list[object], step: str, *, end: bool) -> int:
-    """Return the index that a pointer's step means; `end` allows the place after the last item."""
+    """Return the index at one step of a pointer; `end` allows the position after the last item."""
     size = len(items)
     if step == "-" and end:
         return size

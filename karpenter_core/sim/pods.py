@@ -73,7 +73,7 @@ def bind(registry: Registry, binding: Json, name: str, namespace: str, *, now: d
 
 
 def _without_nomination(of_pod: Json) -> Json:
-    """Drop the node that a pod was nominated for: since 1.35 binding does that."""
+    """Clear `status.nominatedNodeName`, as binding does since 1.35."""
     return {key: value for key, value in of_pod.items() if key != "nominatedNodeName"}
 
 

@@ -1,6 +1,7 @@
 """The API's verbs over plain dicts: checks a write and applies its effects.
 
-The HTTP face and the actors of the embedded cluster meet here; only the former decodes bytes.
+The HTTP server and the controllers of the embedded cluster both call it; only the server decodes
+bytes.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Registry:
             raise status.PageNotFoundError(f"{group}/{version} {plural}") from None
 
     def all_served(self) -> list[ServedKind]:
-        """Return every kind there is at the moment."""
+        """Return every kind that is served at the moment."""
         return list(self._served.values())
 
     def _serve(self, served: ServedKind) -> None:
@@ -91,7 +92,7 @@ class Registry:
     # Reading
 
     def find(self, kind: ResourceKind, name: str, namespace: str = "") -> Json | None:
-        """Return an object (shared: not to be changed), if it is there."""
+        """Return an object (shared: not to be changed), if it exists."""
         stored = self.store.find(kind, namespace, name)
         return None if stored is None else stored.obj
 
@@ -288,7 +289,7 @@ class Registry:
         return metadata
 
     def commit(self, old: StoredObject, new: Json) -> Json:
-        """Write a checked change; an object whose last finalizer went is gone with it."""
+        """Write a checked change; remove an object whose last finalizer is gone."""
         if _is_released(new):
             self._forget(self.store.remove(old))
             return new
@@ -415,7 +416,7 @@ def _is_released(obj: Json) -> bool:
 
 
 def _pod_grace(pod: Json, requested: int | None) -> int:
-    """Return how long a pod is given: nothing unless a kubelet may be running it."""
+    """Return a pod's grace period in seconds: zero unless a kubelet may be running it."""
     spec = pod["spec"]
     if not spec.get("nodeName") or pod["status"].get("phase") in {"Succeeded", "Failed"}:
         return 0

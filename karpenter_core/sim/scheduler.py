@@ -1,9 +1,9 @@
-"""A stand-in for kube-scheduler: binds pods, or reports why it cannot.
+"""Binds pods as kube-scheduler does, or reports why it cannot.
 
-No preemption and no preferences: the node that the pod's status names is tried first; among the
-nodes that fit, the least (or most) allocated one is taken, ties by name. Pods that differ in nothing
-but their names are judged once. Nominated pods have no room kept for them, but a pod that goes
-nowhere loses its nomination, as upstream.
+Without preemption and preferences: the nominated node is tried first; of the nodes that fit, the
+least (or most) allocated one is taken, ties by name. Pods that differ only in their names are
+evaluated once. Nominated pods reserve nothing, but an unschedulable pod loses its nomination, as
+upstream.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Scheduler(SimulatedController):
         bind(self.registry, binding, key[1], key[0], now=self.clock.now())
 
     def _choose(self, pod: Json) -> tuple[str | None, dict[str, str]]:
-        """Return the best node, or why each of them refuses."""
+        """Return the best node, or the reason of each node."""
         pod_group = self._pod_group_of(pod)
         if nominated := self._nominated(pod, pod_group):
             return nominated, {}
@@ -195,7 +195,7 @@ class Scheduler(SimulatedController):
         return None if is_checked and name in self._view.surrounding_refusals(pod) else name
 
     def _choose_by_pod_group(self, pod: Json, pod_group: _PodGroup) -> str | None:
-        """Take the best node off a heap, and check again what other pods have taken of it."""
+        """Pop the best node of a heap, after checking its remaining resources again."""
         if pod_group.nodes is None:
             pod_group.nodes = []
             for name, info in self._view.nodes.items():

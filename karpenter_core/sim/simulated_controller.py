@@ -1,8 +1,8 @@
 """Base of the embedded controllers: a queue of keys, filled by changes.
 
-A controller is notified of changes at once, but acts only in its own task: a change puts a key into a queue,
-in which a key stands at most once, and the task takes them out one after another. Nothing polls;
-an action that has to wait sets a timer of the running loop, which may be a virtual one.
+A controller receives changes at once, but acts only in its own task: a change adds a key to a queue
+without duplicates, and the task takes one key after another. Nothing polls; an action that has to
+wait sets a timer of the running loop, which may be a virtual one.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class SimulatedController:
         raise NotImplementedError
 
     def follow(self, kind: ResourceKind, listener: Callable[[ObjectChange], None]) -> None:
-        """Hear of every object that is there and of every change to come."""
+        """Receive every existing object and every later change."""
         for stored in self.registry.store.all(kind):
             listener(ObjectChange(ADDED, stored, None))
         self._unlisten.append(self.registry.store.listen(kind, listener))
 
     def enqueue(self, key: Hashable, *, after_seconds: float = 0.0) -> None:
-        """Have a key reconciled soon, or when the time has come (the earliest time wins)."""
+        """Queue a key for now or for a time; the earliest time wins."""
         timer = self._timers.get(key)
         if after_seconds > 0:
             loop = asyncio.get_running_loop()
@@ -66,7 +66,7 @@ class SimulatedController:
         self._wake.set()
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Reconcile keys until cancelled."""
         try:
             while True:
                 await self._wake.wait()
@@ -85,13 +85,13 @@ class SimulatedController:
 
 
 class PodsByNode:
-    """Which pods are bound to which node."""
+    """The pods that are bound to each node."""
 
     def __init__(self) -> None:
         self._pods: Final = dict[str, dict[Key, Json]]()
 
     def on_change(self, change: ObjectChange) -> None:
-        """Take note of a pod."""
+        """Record a pod."""
         node = change.stored.obj["spec"].get("nodeName", "")
         if not node:
             return
@@ -113,7 +113,7 @@ class PodsByNode:
 
     @classmethod
     def followed_by(cls, actor: SimulatedController) -> PodsByNode:
-        """Return an index that an actor keeps up to date, before it hears of pods itself."""
+        """Return an index that is updated before its controller receives a change of a pod."""
         index = cls()
         actor.follow(PODS, index.on_change)
         return index

@@ -32,7 +32,7 @@ class PageNotFoundError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FieldIssue:
-    """The error of one field; `message` begins with the sort (`Invalid value: ...`)."""
+    """The error of one field; `message` begins with its type (`Invalid value: ...`)."""
 
     field: str
     message: str
@@ -57,7 +57,7 @@ _REASONS: Final = (
 
 
 class StatusError(Exception):
-    """A refusal, ready to be sent."""
+    """A refusal as a Status object."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class StatusError(Exception):
 def success(
     kind: ResourceKind | None = None, *, name: str = "", uid: str = ""
 ) -> dict[str, object]:
-    """Return the Status of something done."""
+    """Return the Status of a success."""
     body: dict[str, object] = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -109,7 +109,7 @@ def success(
 
 
 def not_found(kind: ResourceKind, name: str) -> StatusError:
-    """404: the kind is served, the object is not there."""
+    """404: the kind is served, but the object does not exist."""
     return StatusError(
         HTTPStatus.NOT_FOUND,
         "NotFound",
@@ -119,7 +119,7 @@ def not_found(kind: ResourceKind, name: str) -> StatusError:
 
 
 def already_exists(kind: ResourceKind, name: str) -> StatusError:
-    """409: an object of that name is there already."""
+    """409: an object of that name exists already."""
     return StatusError(
         HTTPStatus.CONFLICT,
         "AlreadyExists",
@@ -129,7 +129,7 @@ def already_exists(kind: ResourceKind, name: str) -> StatusError:
 
 
 def conflict(kind: ResourceKind, name: str, why: str = "") -> StatusError:
-    """409: the writer has not seen the newest version, or names another object's UID."""
+    """409: the request names an old version, or another object's UID."""
     why = why or (
         "the object has been modified; "
         "please apply your changes to the latest version and try again"
@@ -160,12 +160,12 @@ def invalid(kind: ResourceKind, name: str, issues: Sequence[FieldIssue]) -> Stat
 
 
 def bad_request(message: str) -> StatusError:
-    """400: the request itself makes no sense."""
+    """400: the request is malformed."""
     return StatusError(HTTPStatus.BAD_REQUEST, "BadRequest", message)
 
 
 def forbidden(kind: ResourceKind, name: str, why: str) -> StatusError:
-    """403: understood, and refused by a rule of the server."""
+    """403: a rule of the server forbids the request."""
     return StatusError(
         HTTPStatus.FORBIDDEN,
         "Forbidden",

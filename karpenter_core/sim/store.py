@@ -1,8 +1,8 @@
 """Stores objects with their versions and a short history of changes.
 
 One counter numbers every write of every kind, as etcd does. Each kind remembers its last changes
-in a ring: a watch is nothing but a position in that ring, so a slow reader costs no memory and
-finds out that it fell behind. Objects are shared, never changed in place.
+in a ring: a watch is a position in that ring, so a slow reader costs no memory and
+notices that it fell behind. Objects are shared, never changed in place.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class _Collection:
     )
     ring: list[ObjectChange] = field(default_factory=list[ObjectChange])
     first: int = 0
-    """How many changes have been forgotten: the sequence number of `ring[0]`."""
+    """The number of changes that were dropped: the sequence number of `ring[0]`."""
     floor: int = 0
     """History is complete only after this resourceVersion."""
     listeners: dict[int, Callable[[ObjectChange], None]] = field(
@@ -147,7 +147,7 @@ class ObjectStore:
     # Writing
 
     def put(self, kind: ResourceKind, obj: Json) -> StoredObject:
-        """Write an object as a new version; takes the dict over."""
+        """Write an object as a new version; the store owns the dict from then on."""
         self.version += 1
         obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.version)}}
         stored = StoredObject(kind, obj, self.version)
@@ -160,7 +160,7 @@ class ObjectStore:
         return stored
 
     def remove(self, stored: StoredObject) -> StoredObject:
-        """Take an object out; its last version carries the resourceVersion of the removal."""
+        """Remove an object; its last version carries the resourceVersion of the removal."""
         self.version += 1
         metadata = {**stored.obj["metadata"], "resourceVersion": str(self.version)}
         last = StoredObject(stored.kind, {**stored.obj, "metadata": metadata}, self.version)
@@ -185,7 +185,7 @@ class ObjectStore:
         return lambda: listeners.pop(ticket, None) and None
 
     def position(self, kind: ResourceKind, version: int) -> int | None:
-        """Return where in the history the first change after a version is; None if forgotten."""
+        """Return the position in the history of the first change after a version; None if dropped."""
         collection = self._collection(kind)
         if version < collection.floor:
             return None
@@ -200,14 +200,14 @@ class ObjectStore:
         return collection.first + low
 
     def changes(self, kind: ResourceKind, position: int) -> list[ObjectChange] | None:
-        """Return the changes from a position on; None when they are forgotten."""
+        """Return the changes from a position on; None when they were dropped."""
         collection = self._collection(kind)
         if position < collection.first:
             return None
         return collection.ring[position - collection.first :]
 
     def compact(self) -> None:
-        """Forget all history up to now, as etcd's compaction does: older watches get 410."""
+        """Drop all history up to now, as etcd's compaction does: older watches get 410."""
         for collection in self._kinds.values():
             collection.forget(len(collection.ring))
             collection.floor = self.version

@@ -1,7 +1,7 @@
-"""The scheduler's filters that look at several nodes, over indexed counts.
+"""The scheduler's filters over several nodes, with indexed counts.
 
-Counts of matching pods by node are kept per selector and moved along with every pod that comes or
-goes, so asking costs a pass over nodes and never one over pods.
+Counts of matching pods by node are kept per selector and updated with every pod, so a query costs a
+pass over nodes and never one over pods.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class NodeInfo:
 
 
 @dataclass(slots=True)
-class _Count:
-    """How many pods that match something are on each node."""
+class _PodCounts:
+    """The number of matching pods on each node."""
 
     matches: Callable[[Json], bool]
     by_node: dict[str, int] = field(default_factory=dict[str, int])
@@ -69,7 +69,7 @@ def depends_on_other_pods(pod: Json) -> bool:
 
 
 class ClusterView:
-    """All nodes and bound pods, ready to judge where another pod may go."""
+    """All nodes and bound pods, indexed for the placement of another pod."""
 
     def __init__(self, namespaces: Mapping[str, Mapping[str, str]] | None = None) -> None:
         """Start empty; `namespaces` are their labels by name, for namespace selectors."""
@@ -78,7 +78,7 @@ class ClusterView:
             namespaces if namespaces is not None else dict[str, dict[str, str]]()
         )
         self._placed: Final = dict[str, tuple[Json, str]]()
-        self._counts: Final = dict[bytes, _Count]()
+        self._counts: Final = dict[bytes, _PodCounts]()
         self._repelling: Final = dict[bytes, tuple[Json, str, dict[str, int]]]()
 
     # Keeping up to date
@@ -98,11 +98,11 @@ class ClusterView:
                 _add_usage(info, pod)
 
     def remove_node(self, name: str) -> None:
-        """Forget a node."""
+        """Remove a node."""
         self.nodes.pop(name, None)
 
     def add_pod(self, pod: Json, node: str) -> None:
-        """Put a pod on a node, once; newer versions of it change nothing but its labels."""
+        """Add a pod to a node, once; newer versions of it change only its labels."""
         uid = pod["metadata"]["uid"]
         placed = self._placed.get(uid)
         if placed is not None:
@@ -117,7 +117,7 @@ class ClusterView:
         self._count(pod, node, 1)
 
     def remove_pod(self, uid: str) -> None:
-        """Take a pod off its node."""
+        """Remove a pod from its node."""
         placed = self._placed.pop(uid, None)
         if placed is None:
             return
@@ -132,7 +132,7 @@ class ClusterView:
 
     @property
     def has_anti_affinity(self) -> bool:
-        """Whether any placed pod keeps others away by anti-affinity."""
+        """Whether any placed pod has required anti-affinity."""
         return bool(self._repelling)
 
     def _count(self, pod: Json, node: str, amount: int) -> None:
@@ -152,7 +152,7 @@ class ClusterView:
     # Judging
 
     def refusal(self, pod: Json, node: str) -> str | None:
-        """Say why a pod may not go to a node now, by the first filter that refuses, or None."""
+        """Return the reason of the first filter that rejects a node for a pod, or None."""
         info = self.nodes[node]
         return (
             static_refusal(pod, info.node)
@@ -162,7 +162,7 @@ class ClusterView:
         )
 
     def surrounding_refusals(self, pod: Json) -> dict[str, str]:
-        """Return, by node, why pods elsewhere keep this one off it; nodes left out are fine."""
+        """Return, by node, the reason why other pods' anti-affinity rejects it; others are allowed."""
         refused: dict[str, str] = {}
         for constraint in _spreads(pod):
             self._judge_spread(pod, constraint, refused)
@@ -258,7 +258,7 @@ class ClusterView:
         if count is None:
             if len(self._counts) >= _MOST_COUNTS:
                 self._counts.clear()
-            count = self._counts[key] = _Count(matches)
+            count = self._counts[key] = _PodCounts(matches)
             for pod, node in self._placed.values():
                 count.add(pod, node, 1)
         return count.by_node

@@ -1,7 +1,7 @@
 """An event loop in virtual time: idle time is skipped, not waited for.
 
-When no callback is ready, time jumps to the next timer instead of waiting for it. Same program,
-same order, on any machine. Threads would break that, so what is sent to an executor runs inline.
+When no callback is ready, time jumps to the next timer instead of waiting for it. The same program
+runs in the same order everywhere. Threads would break that, so executors run functions inline.
 There are no sockets in virtual time.
 """
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 __all__ = ["DeadlockError", "LoopClock", "VirtualTimeLoop", "run_virtual", "until"]
 
 _TICKS: Final = 1_000_000
-"""How many there are in a second. Time and timers are whole ticks: asyncio rings a timer up to a
-nanosecond early, and what is set again for the rest of its time would ring for ever."""
+"""The ticks in a second. Time and timers are whole ticks: asyncio rings a timer up to a
+nanosecond early, and a timer that is set again for its remaining time would ring for ever."""
 _STILL_TICKS: Final = _TICKS
-"""How long, at most, who waits for something does not look while nothing happens."""
+"""The longest time between two checks of a waiting task while nothing happens."""
 _EPOCH: Final = datetime(2030, 1, 1, tzinfo=UTC)
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 
 
 class DeadlockError(RuntimeError):
-    """Every task waits for another and no timer is set: nothing will ever happen again."""
+    """Every task waits for another and no timer is set, so the loop would hang."""
 
 
 class _PolledWait:
@@ -46,7 +46,7 @@ class _PolledWait:
         *,
         ticks: tuple[int, int, int],
     ) -> None:
-        """`ticks` are those of now, between two looks, and of the last look."""
+        """`ticks` are those of now, between two checks, and of the last check."""
         self.holds: Final = holds
         self.answer: Final = answer
         self.error: BaseException | None = None
@@ -74,9 +74,9 @@ class _PolledWait:
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Never waits: tells the loop to move its time instead.
+    """Never waits, but makes the loop advance its time.
 
-    What comes from outside (a signal) is looked for before time moves, not at every turn.
+    Signals from outside are checked before time advances, not at every turn.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         self.ticks: int = 0
         self.waits: Final[list[_PolledWait]] = []
         self._is_still = False
-        """Whether nothing has run since everybody looked."""
+        """Whether nothing has run since all waiters checked."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout == 0:
@@ -105,8 +105,8 @@ class _JumpingSelector(selectors.DefaultSelector):
     def _poll_next(self, timer: float) -> bool:
         """Make the next check, if it comes before the next timer.
 
-        Where nothing runs nothing changes, but for what goes by the clock alone, which may be seen
-        late: time goes straight to the next timer, or on by so much.
+        While nothing runs, only answers that depend on the clock can change, and these may be
+        checked late: time advances to the next timer, or by `_STILL_TICKS`.
         """
         if self._is_still:
             for wait in self.waits:
@@ -137,9 +137,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     ) -> bool:
         """Wait until a condition holds, checked at regular intervals; tell whether it does.
 
-        As a loop of looks and sleeps would, without the cost of a task and a timer for each look.
-        `holds` is asked when all else has been done at its time. While nothing happens at all, so
-        that only the clock could change its answer, it is asked once a second.
+        Equivalent to a loop of checks and sleeps, without a task and a timer for each check.
+        `holds` is called after everything else at its time. While nothing happens, so that only
+        the clock could change its answer, it is called once a second.
         """
         if holds():
             return True
@@ -212,7 +212,7 @@ class LoopClock:
         return self._loop.time()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for so many seconds of the loop's time."""
+        """Wait for this many seconds of the loop's time."""
         await asyncio.sleep(seconds)
 
 

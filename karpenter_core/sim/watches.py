@@ -58,7 +58,7 @@ class Watch:
                 self._first.append(self._bookmark(end_of_initial_events=True))
 
     def stop(self, error: BaseException) -> None:
-        """Break the stream off, as a lost connection does."""
+        """Break the stream, as a lost connection does."""
         self._broken = error
         self._wake.set()
 
@@ -117,7 +117,7 @@ class Watch:
                 yield _line(event, change.stored.encode())
 
     def _event_type(self, change: ObjectChange) -> str:
-        """Return what the change is to this watch: objects enter and leave a selection."""
+        """Return the event for this watch: an object may enter or leave its selection."""
         if self._selects is None:
             return change.type
         was = self._is_selected(change.previous)

@@ -42,7 +42,7 @@ _DAEMON_TOLERATIONS: Final = (
         for name in ("disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
     ),
 )
-"""What the DaemonSet controller lets its pods tolerate (documentation of DaemonSet)."""
+"""The tolerations that the DaemonSet controller adds to its pods (documentation of DaemonSet)."""
 
 
 class _OwnerController(SimulatedController):
@@ -57,7 +57,7 @@ class _OwnerController(SimulatedController):
         self.follow(self.dependents, self._on_dependent)
 
     def reconcile(self, key: Hashable) -> None:
-        """Bring one owner's dependents and status up to date."""
+        """Update one owner's dependents and status."""
         match key:
             case (str(namespace), str(name)):
                 owner = self.registry.find(self.kind, name, namespace)
@@ -67,11 +67,11 @@ class _OwnerController(SimulatedController):
             self.sync(owner)
 
     def sync(self, owner: Json) -> None:
-        """Do the controller's work for one owner."""
+        """Reconcile one owner."""
         raise NotImplementedError
 
     def owned(self, owner: Json) -> list[Json]:
-        """Return what an owner owns."""
+        """Return the objects that an owner owns."""
         dependents = self.registry.store.dependents(owner["metadata"]["uid"])
         return [stored.obj for stored in dependents if stored.kind == self.dependents]
 
@@ -82,7 +82,7 @@ class _OwnerController(SimulatedController):
         self.registry.patch(self.kind, body, metadata["name"], metadata["namespace"], part="status")
 
     def create_pod(self, owner: Json, template: Json) -> None:
-        """Make a pod of a template."""
+        """Create a pod from a template."""
         metadata = owner["metadata"]
         pod: Json = {
             "metadata": {
@@ -192,7 +192,7 @@ class DeploymentController(_OwnerController):
 
 
 class ReplicaSetController(_OwnerController):
-    """Keeps the number of pods, replacing the ones that go."""
+    """Keeps the number of pods, and replaces deleted ones."""
 
     kind = REPLICA_SETS
     dependents = PODS
@@ -225,7 +225,7 @@ class DaemonSetController(_OwnerController):
         self.follow(NODES, self._on_node)
 
     def sync(self, owner: Json) -> None:
-        """Create a pod where one is missing, delete those that have no place any more."""
+        """Create missing pods, and delete those whose node no longer qualifies."""
         template = _daemon_template(owner["spec"]["template"])
         on_node: dict[str, list[Json]] = {}
         for pod in self.owned(owner):
@@ -290,7 +290,7 @@ def _is_active(pod: Json) -> bool:
 
 
 def _deletion_rank(pod: Json) -> tuple[object, ...]:
-    """Order pods by how readily a ReplicaSet gives them up (upstream's ActivePodsWithRanks)."""
+    """Order pods as a ReplicaSet deletes them (upstream's ActivePodsWithRanks)."""
     annotations = section(pod["metadata"], "annotations")
     try:
         cost = int(annotations.get(_DELETION_COST, "0"))

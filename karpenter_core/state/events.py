@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
 
-    from karpenter_core.errors import OfferingKey
+    from karpenter_core.errors import OfferingMask
     from karpenter_core.scheduling.problem import Catalogue
 
 __all__ = [
@@ -168,7 +168,7 @@ class PodsDecided:
 class OfferingsUnavailable:
     """These offerings were out of stock; masked with a growing time to live."""
 
-    offerings: tuple[OfferingKey, ...]
+    offerings: tuple[OfferingMask, ...]
     provider: str
     at: datetime
     node_class: str = ""

@@ -2,7 +2,7 @@
 
 Expected pods, nodes that are being removed, open launches: no Kubernetes object states these, or
 not soon enough. Each kind of fact is one table here, with its expiry and the way a new leader
-recovers it, because a new leader starts with an empty ledger. `TABLES` states both, and
+recovers it, because a new leader starts with an empty ledger. `ledger_rules` states both, and
 `docs/design/state.md` documents it.
 
 Only `apply_event` changes the ledger. It takes the time from `TimePassed`, which therefore comes
@@ -13,7 +13,7 @@ compared with the present `now`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Protocol, final
 
@@ -21,7 +21,6 @@ from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.records import PodView
-from karpenter_core.errors import OfferingKey
 from karpenter_core.state.events import (
     ClockSet,
     DeletionMarked,
@@ -39,32 +38,30 @@ from karpenter_core.state.events import (
     TimePassed,
 )
 from karpenter_core.state.launch_pauses import LaunchPause, next_pause
+from karpenter_core.state.ledger_view import (
+    DeletionMark,
+    LaunchResult,
+    LedgerView,
+    OfferingShortage,
+    PodDecision,
+    PodDeletion,
+    PodPlacement,
+    RecentClaim,
+    UnavailableOfferingKey,
+    UnseenClaim,
+)
 from karpenter_core.state.tables import SnapshotTable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from karpenter_core.state.events import StateEvent
 
 __all__ = [
     "LAUNCH_RATE_PERIOD",
     "LAUNCH_RESULT_TTL",
     "REGISTRATION_RESULTS",
-    "TABLES",
     "UNAVAILABLE_TTL",
     "UNAVAILABLE_TTL_CAP",
-    "DeletionMark",
-    "LaunchResult",
     "Ledger",
-    "LedgerView",
-    "OfferingShortage",
-    "PodDecision",
-    "PodDeletion",
-    "PodPlacement",
-    "RecentClaim",
-    "TableRule",
-    "UnavailableOfferingKey",
-    "UnseenClaim",
     "shift_time",
 ]
 
@@ -77,216 +74,12 @@ LAUNCH_RATE_PERIOD: Final = timedelta(minutes=1)
 _SWEEP_PERIOD: Final = timedelta(seconds=1)
 
 
-class Droppable(Protocol):
+class DroppableTable(Protocol):
     """A table with text keys."""
 
     def drop(self, key: str) -> object | None:
         """Remove an entry and return it."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class UnavailableOfferingKey:
-    """An offering of one provider, for one NodeClass alone where that is named."""
-
-    provider: str
-    offering: OfferingKey
-    node_class: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class DeletionMark:
-    """The cause for which a claim is being removed."""
-
-    cause: str
-
-
-@dataclass(frozen=True, slots=True)
-class PodPlacement:
-    """The claim or node that a pod is placed on, and since when."""
-
-    target: str
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class PodDecision:
-    """The time of the first decision about a pod, and whether the latest one placed it.
-
-    `placed_at` is when it was first given a place, None while the latest decision was none.
-    """
-
-    first_at: datetime
-    placed: bool
-    placed_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PodDeletion:
-    """The end of a deleted pod's grace period: as the API server dates it, and by our clock."""
-
-    timestamp: datetime
-    ends_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class UnseenClaim:
-    """A claim that was created here and that no watch has shown yet."""
-
-    name: str
-    created: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchResult:
-    """The result of a launch: the claim as the provider completed it."""
-
-    claim: NodeClaim
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class OfferingShortage:
-    """An offering that was out of stock: masked until `until`, remembered until `forget_at`.
-
-    Found empty again before it is forgotten, it is masked for twice as long.
-    """
-
-    until: datetime
-    ttl: timedelta
-    forget_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class RecentClaim:
-    """A claim that was created within the last minute, deleted since or not."""
-
-    pool: str
-    created: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class TableRule:
-    """When an entry of a table expires, and how a new leader recovers it."""
-
-    holds: str
-    expires: str
-    rebuilt: str
-
-
-TABLES: Final[Mapping[str, TableRule]] = {
-    "nominations": TableRule(
-        "node or claim -> until when pods are expected on it",
-        "at that time, or with the claim",
-        "the first pass places the pending pods again and nominates again",
-    ),
-    "deletion_marks": TableRule(
-        "claim -> cause of a disruption that has started",
-        "with the claim, or when the disruption is rolled back",
-        "deleted claims have a deletion timestamp; taints of unfinished commands are removed",
-    ),
-    "placements": TableRule(
-        "pod UID -> claim or node that it is planned for",
-        "when the pod is bound, ends, or is planned again; with its target, and one "
-        "nomination window after the target is initialised",
-        "claims without a node count as capacity, so the first pass plans the pods there again",
-    ),
-    "expected": TableRule(
-        "claim or node -> UIDs of the pods that are planned for it",
-        "with the placements (it is the reverse index)",
-        "like the placements",
-    ),
-    "unseen_claims": TableRule(
-        "claim UID -> name and creation of a claim that no watch has reported",
-        "when a watch reports it or it is removed",
-        "the first list contains every claim",
-    ),
-    "launches": TableRule(
-        "claim UID -> result of a successful launch",
-        "one hour after the launch, or with the claim",
-        "the launch is requested again; the provider knows the claim's UID",
-    ),
-    "open_launches": TableRule(
-        "claim UID -> start of a launch call that is open",
-        "when the call ends, however late",
-        "a new process has no open calls; the provider knows the claim's UID",
-    ),
-    "first_seen": TableRule(
-        "pod UID -> when the pod was first seen pending",
-        "when the pod is bound, ends or is removed",
-        "the moment at which the new leader sees the pod",
-    ),
-    "decisions": TableRule(
-        "pod UID -> first decision about it",
-        "when the pod is removed",
-        "by the next pass",
-    ),
-    "pod_deletions": TableRule(
-        "pod UID -> when the grace period of its deletion ends, from when that was first seen",
-        "when the pod is removed",
-        "the grace period counts from the moment at which the new leader sees the pod",
-    ),
-    "registration_health": TableRule(
-        "pool UID -> the last four registrations, True for a success",
-        "when the pool is removed or its template or NodeClass changes",
-        "the pool's condition NodeRegistrationHealthy",
-    ),
-    "registration_failures": TableRule(
-        "pool UID -> reason and message of its last claim that did not launch or register",
-        "with the next success, and with the results",
-        "the pool's condition NodeRegistrationHealthy",
-    ),
-    "launch_pauses": TableRule(
-        "pool UID -> number of registrations that failed in a row, and the end of the launch pause",
-        "with the next success, when the pool is removed, or its template or NodeClass changes",
-        "the pool's condition NodeRegistrationHealthy: False means a pause of a minute",
-    ),
-    "recent_claims": TableRule(
-        "claim UID -> pool and creation of a claim that is less than a minute old",
-        "one minute after the claim was created, even if it was deleted before",
-        "the first list contains those that still exist",
-    ),
-    "unavailable_offerings": TableRule(
-        "provider and offering -> end of its mask",
-        "after 3 min, doubling to 48 min if it is sold out again; spot always after 3 min",
-        "the next launch finds the shortage again",
-    ),
-}
-"""One rule per table of the ledger."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LedgerView:
-    """The ledger at one instant; `TABLES` says what each table holds."""
-
-    nominations: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
-    deletion_marks: Mapping[str, DeletionMark] = field(default_factory=dict[str, DeletionMark])
-    placements: Mapping[str, PodPlacement] = field(default_factory=dict[str, PodPlacement])
-    expected: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict[str, tuple[str, ...]],
-    )
-    unseen_claims: Mapping[str, UnseenClaim] = field(default_factory=dict[str, UnseenClaim])
-    launches: Mapping[str, LaunchResult] = field(default_factory=dict[str, LaunchResult])
-    open_launches: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
-    first_seen: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
-    decisions: Mapping[str, PodDecision] = field(default_factory=dict[str, PodDecision])
-    pod_deletions: Mapping[str, PodDeletion] = field(default_factory=dict[str, PodDeletion])
-    registration_health: Mapping[str, tuple[bool, ...]] = field(
-        default_factory=dict[str, tuple[bool, ...]],
-    )
-    registration_failures: Mapping[str, tuple[str, str]] = field(
-        default_factory=dict[str, tuple[str, str]],
-    )
-    launch_pauses: Mapping[str, LaunchPause] = field(default_factory=dict[str, LaunchPause])
-    recent_claims: Mapping[str, RecentClaim] = field(default_factory=dict[str, RecentClaim])
-    unavailable_offerings: Mapping[UnavailableOfferingKey, OfferingShortage] = field(
-        default_factory=dict[UnavailableOfferingKey, OfferingShortage]
-    )
-
-    def is_unavailable(self, key: UnavailableOfferingKey, now: datetime) -> bool:
-        """Tell whether an offering is masked."""
-        entry = self.unavailable_offerings.get(key)
-        return entry is not None and now < entry.until
 
 
 @final
@@ -606,7 +399,7 @@ def shift_time(at: datetime, by: timedelta) -> datetime:
         return at
 
 
-def _drop_everywhere(key: str, *tables: Droppable) -> bool:
+def _drop_everywhere(key: str, *tables: DroppableTable) -> bool:
     """Drop a key from every one of the tables."""
     changed = False
     for table in tables:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView, PodView
-    from karpenter_core.state.ledger import LedgerView
+    from karpenter_core.state.ledger_view import LedgerView
     from karpenter_core.state.snapshot import StateNode
 
 __all__ = ["NodeIndex", "NodeIndexView"]

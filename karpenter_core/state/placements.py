@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_core.api.records import PodView
-    from karpenter_core.state.ledger import PodPlacement
+    from karpenter_core.state.ledger_view import PodPlacement
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = [

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_core.api.records import PodView, Toleration
-    from karpenter_core.state.ledger import LedgerView
+    from karpenter_core.state.ledger_view import LedgerView
 
 __all__ = [
     "STUCK_AFTER",

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         WorkloadView,
     )
     from karpenter_core.scheduling.problem import Catalogue
-    from karpenter_core.state.ledger import LedgerView
+    from karpenter_core.state.ledger_view import LedgerView
 
 __all__ = ["Snapshot", "StateNode"]
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.quantities import Quantity
     from karpenter_core.api.records import NodeView, PodView, Resources
-    from karpenter_core.state.ledger import LedgerView
+    from karpenter_core.state.ledger_view import LedgerView
 
 __all__ = [
     "has_lost_node",

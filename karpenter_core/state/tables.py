@@ -25,11 +25,11 @@ _SHARE: Final = 32
 
 
 @final
-class _Gone:
+class _RemovedEntry:
     """Marks an entry as removed."""
 
 
-_GONE: Final = _Gone()
+_GONE: Final = _RemovedEntry()
 
 
 @final
@@ -44,7 +44,7 @@ class SnapshotTable(Generic[K, V]):
     def __init__(self) -> None:
         self._base: dict[K, V] = {}
         self._base_is_shared = False
-        self._above: dict[K, V | _Gone] = {}
+        self._above: dict[K, V | _RemovedEntry] = {}
         self._length = 0
         self._view: Mapping[K, V] | None = None
 
@@ -64,7 +64,7 @@ class SnapshotTable(Generic[K, V]):
         """Return the value of a key, None without one."""
         if key in self._above:
             value = self._above[key]
-            return None if isinstance(value, _Gone) else value
+            return None if isinstance(value, _RemovedEntry) else value
         return self._base.get(key)
 
     def put(self, key: K, value: V) -> None:
@@ -98,7 +98,7 @@ class SnapshotTable(Generic[K, V]):
 
     def __contains__(self, key: K) -> bool:
         if key in self._above:
-            return not isinstance(self._above[key], _Gone)
+            return not isinstance(self._above[key], _RemovedEntry)
         return key in self._base
 
     def __len__(self) -> int:
@@ -109,7 +109,7 @@ class SnapshotTable(Generic[K, V]):
             return
         merged = self._base.copy() if self._base_is_shared else self._base
         for key, value in self._above.items():
-            if isinstance(value, _Gone):
+            if isinstance(value, _RemovedEntry):
                 merged.pop(key, None)
             else:
                 merged[key] = value
@@ -122,7 +122,7 @@ class _Overlay(Mapping[K, V]):
 
     __slots__ = ("_above", "_base", "_length")
 
-    def __init__(self, base: dict[K, V], above: dict[K, V | _Gone], length: int) -> None:
+    def __init__(self, base: dict[K, V], above: dict[K, V | _RemovedEntry], length: int) -> None:
         self._base = base
         self._above = above
         self._length = length
@@ -130,14 +130,14 @@ class _Overlay(Mapping[K, V]):
     def __getitem__(self, key: K) -> V:
         if key in self._above:
             value = self._above[key]
-            if isinstance(value, _Gone):
+            if isinstance(value, _RemovedEntry):
                 raise KeyError(key)
             return value
         return self._base[key]
 
     def __contains__(self, key: object) -> bool:
         if key in self._above:
-            return not isinstance(self._above[cast("K", key)], _Gone)
+            return not isinstance(self._above[cast("K", key)], _RemovedEntry)
         return key in self._base
 
     def __len__(self) -> int:
@@ -148,11 +148,11 @@ class _Overlay(Mapping[K, V]):
 
     def values(self) -> ValuesView[V]:
         """Return a view of the values."""
-        return _Values(self)
+        return _OverlayValues(self)
 
     def items(self) -> ItemsView[K, V]:
         """Return a view of keys and values."""
-        return _Items(self)
+        return _OverlayItems(self)
 
     def pairs(self) -> Iterator[tuple[K, V]]:
         """Iterate over keys and values without looking each of them up."""
@@ -161,12 +161,12 @@ class _Overlay(Mapping[K, V]):
             if key not in above:
                 yield key, value
         for key, newer in above.items():
-            if not isinstance(newer, _Gone):
+            if not isinstance(newer, _RemovedEntry):
                 yield key, newer
 
 
 @final
-class _Values(ValuesView[V], Generic[K, V]):
+class _OverlayValues(ValuesView[V], Generic[K, V]):
     __slots__ = ("_overlay",)
 
     def __init__(self, overlay: _Overlay[K, V]) -> None:
@@ -178,7 +178,7 @@ class _Values(ValuesView[V], Generic[K, V]):
 
 
 @final
-class _Items(ItemsView[K, V]):
+class _OverlayItems(ItemsView[K, V]):
     __slots__ = ("_overlay",)
 
     def __init__(self, overlay: _Overlay[K, V]) -> None:

@@ -12,20 +12,27 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from karpenter_core.api.labels import SPOT
-from karpenter_core.errors import OfferingKey
+from karpenter_core.errors import OfferingKey, QuotaGroup
 from karpenter_core.scheduling.problem import Catalogue
 from karpenter_core.state.ledger import UNAVAILABLE_TTL
 from karpenter_core.state.tables import SnapshotTable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
     from karpenter_core.api.nodepool import NodePool
-    from karpenter_core.scheduling.instance_types import InstanceType
-    from karpenter_core.state.ledger import LedgerView, OfferingShortage
+    from karpenter_core.errors import OfferingMask
+    from karpenter_core.scheduling.instance_types import InstanceType, Offering
+    from karpenter_core.scheduling.requirements import Requirements
+    from karpenter_core.state.ledger_view import LedgerView, OfferingShortage
 
-__all__ = ["MAX_SPOT_UNAVAILABILITY", "AvailableCatalogues", "without_unavailable"]
+__all__ = [
+    "MAX_SPOT_UNAVAILABILITY",
+    "AvailableCatalogues",
+    "is_in_quota_group",
+    "without_unavailable",
+]
 
 MAX_SPOT_UNAVAILABILITY: Final = UNAVAILABLE_TTL
 """While a spot offering is masked, on-demand is launched instead, at two to four times the price
@@ -130,7 +137,7 @@ class AvailableCatalogues:
         ledger: LedgerView,
         now: datetime,
         masks: dict[tuple[str, str], _UnavailableSet],
-        shared: dict[tuple[int, frozenset[OfferingKey]], _FilteredCatalogue],
+        shared: dict[tuple[int, frozenset[OfferingMask]], _FilteredCatalogue],
     ) -> None:
         """Mask one pool's catalogue; `masks` and `shared` are results to reuse."""
         self._changes_at.pop(pool, None)
@@ -160,7 +167,7 @@ class AvailableCatalogues:
 class _UnavailableSet(NamedTuple):
     """The offerings of a provider that are masked for pools of a NodeClass."""
 
-    out: frozenset[OfferingKey]
+    out: frozenset[OfferingMask]
     changes_at: datetime | None
     """The time when the first of them is tried again; None without any."""
 
@@ -169,14 +176,14 @@ class _FilteredCatalogue(NamedTuple):
     """A published catalogue, its mask and the two as one."""
 
     published: Catalogue
-    out: frozenset[OfferingKey]
+    out: frozenset[OfferingMask]
     result: Catalogue
 
 
 def _unavailable_set(
     ledger: LedgerView, provider: str, node_class: str, *, now: datetime
 ) -> _UnavailableSet:
-    ends: dict[OfferingKey, datetime] = {}
+    ends: dict[OfferingMask, datetime] = {}
     for key, entry in ledger.unavailable_offerings.items():
         if key.provider == provider and key.node_class in {"", node_class}:
             end = _available_again_at(key.offering, entry)
@@ -185,20 +192,21 @@ def _unavailable_set(
     return _UnavailableSet(frozenset(out), min(out.values(), default=None))
 
 
-def _available_again_at(offering: OfferingKey, entry: OfferingShortage) -> datetime:
+def _available_again_at(offering: OfferingMask, entry: OfferingShortage) -> datetime:
     """Return when an offering is tried again: spot soon, however often it was found empty."""
     longest = MAX_SPOT_UNAVAILABILITY if offering.capacity_type == SPOT else entry.ttl
     return entry.until - entry.ttl + min(entry.ttl, longest)
 
 
-def without_unavailable(catalogue: Catalogue, exhausted: frozenset[OfferingKey]) -> Catalogue:
+def without_unavailable(catalogue: Catalogue, exhausted: frozenset[OfferingMask]) -> Catalogue:
     """Return the catalogue with these offerings unavailable; itself when none of them is in it."""
-    names = {key.instance_type for key in exhausted}
+    groups = _QuotaGroups(key for key in exhausted if isinstance(key, QuotaGroup))
+    names = {key.instance_type for key in exhausted if isinstance(key, OfferingKey)}
     hidden: list[str] = []
     types: list[InstanceType] = []
     for instance_type in catalogue.instance_types:
-        if instance_type.name in names:
-            types.append(_without_unavailable(instance_type, exhausted, hidden))
+        if groups or instance_type.name in names:
+            types.append(_without_unavailable(instance_type, exhausted, groups, hidden))
         else:
             types.append(instance_type)
     if not hidden:
@@ -208,16 +216,90 @@ def without_unavailable(catalogue: Catalogue, exhausted: frozenset[OfferingKey])
 
 
 def _without_unavailable(
-    instance_type: InstanceType, exhausted: frozenset[OfferingKey], hidden: list[str]
+    instance_type: InstanceType,
+    exhausted: frozenset[OfferingMask],
+    groups: _QuotaGroups,
+    hidden: list[str],
 ) -> InstanceType:
-    offerings = list(instance_type.offerings)
-    for index, offering in enumerate(offerings):
+    of_type = groups.of_type(instance_type)
+    out: dict[int, Offering] = {}
+    for index, offering in enumerate(instance_type.offerings):
         key = OfferingKey(
             instance_type=instance_type.name,
             zone=offering.zone,
             capacity_type=offering.capacity_type,
         )
-        if offering.available and key in exhausted:
-            offerings[index] = replace(offering, available=False)
+        if offering.available and (
+            key in exhausted
+            or any(
+                each.zone in {"", offering.zone}
+                and each.capacity_type in {"", offering.capacity_type}
+                for each in (*of_type, *groups.of_offering(instance_type, offering))
+            )
+        ):
+            out[index] = replace(offering, available=False)
             hidden.append(f"{key.instance_type}/{key.zone}/{key.capacity_type}")
+    if not out:
+        return instance_type
+    offerings = (out.get(index, each) for index, each in enumerate(instance_type.offerings))
     return replace(instance_type, offerings=tuple(offerings))
+
+
+@final
+class _QuotaGroups:
+    """Quota groups by label and value: a quota of many families is a group for each of them."""
+
+    __slots__ = ("_by_label", "_everywhere")
+
+    def __init__(self, groups: Iterable[QuotaGroup]) -> None:
+        self._everywhere: list[QuotaGroup] = []
+        self._by_label: dict[str, dict[str, list[QuotaGroup]]] = {}
+        for group in groups:
+            if group.label:
+                by_value = self._by_label.setdefault(group.label, {})
+                by_value.setdefault(group.value, []).append(group)
+            else:
+                self._everywhere.append(group)
+
+    def __bool__(self) -> bool:
+        """Return whether there are any."""
+        return bool(self._everywhere or self._by_label)
+
+    def of_type(self, instance_type: InstanceType) -> tuple[QuotaGroup, ...]:
+        """Return the groups that an instance type is in by its size and its own labels."""
+        found = (*self._everywhere, *self._of(instance_type.requirements))
+        return tuple(each for each in found if _cpu_milli(instance_type) >= each.least_cpu_milli)
+
+    def of_offering(
+        self, instance_type: InstanceType, offering: Offering
+    ) -> tuple[QuotaGroup, ...]:
+        """Return the groups that an offering is in by the type's size and its own labels."""
+        found = self._of(offering.requirements)
+        return tuple(each for each in found if _cpu_milli(instance_type) >= each.least_cpu_milli)
+
+    def _of(self, requirements: Requirements) -> Iterator[QuotaGroup]:
+        for label, by_value in self._by_label.items():
+            if label not in requirements:
+                continue
+            requirement = requirements.get(label)
+            for value in by_value if requirement.complement else requirement.values:
+                if requirement.has(value):
+                    yield from by_value.get(value, ())
+
+
+def _cpu_milli(instance_type: InstanceType) -> int:
+    return instance_type.capacity.get("cpu", 0)
+
+
+def is_in_quota_group(instance_type: InstanceType, offering: Offering, group: QuotaGroup) -> bool:
+    """Tell whether an offering of an instance type is in a quota group, available or not."""
+    if _cpu_milli(instance_type) < group.least_cpu_milli:
+        return False
+    if group.zone not in {"", offering.zone}:
+        return False
+    if group.capacity_type not in {"", offering.capacity_type}:
+        return False
+    return not group.label or any(
+        group.label in requirements and requirements.get(group.label).has(group.value)
+        for requirements in (offering.requirements, instance_type.requirements)
+    )

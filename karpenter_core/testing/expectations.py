@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["CloudAccount", "Observation", "unmet_expectations"]
 
 SHOWN: Final = 5
-"""How many examples a message names."""
+"""The number of examples that a message names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

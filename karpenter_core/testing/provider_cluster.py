@@ -124,7 +124,7 @@ class ProviderCluster:
         return {c["type"]: c for c in (found or {}).get("status", {}).get("conditions", ())}
 
     def is_ready(self, status: str, name: str = "default") -> bool:
-        """Whether a NodeClass is, or is not (`False`), or nobody knows (`Unknown`)."""
+        """Return whether the condition `Ready` of a NodeClass has this status."""
         return self.conditions(name).get("Ready", {}).get("status") == status
 
     async def until_ready(

@@ -32,10 +32,12 @@ from karpenter_core.api.quantities import parse_resources
 from karpenter_core.api.records import NodeView, OwnerView, Taint
 from karpenter_core.controllers.nodeclass.controller import resolved_status
 from karpenter_core.errors import ConflictError, FencedError, NotFoundError
+from karpenter_core.lifecycle.nodeclaim.launch import launched_claim
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.provider.contract import (
     ClusterFacts,
     FeatureGates,
+    LaunchedInstance,
     LaunchRequest,
     ProviderContext,
 )
@@ -176,6 +178,8 @@ class ProviderWorld:
     fence: FakeFence = field(default_factory=FakeFence)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     woken: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    claims: dict[str, NodeClaim] = field(default_factory=dict[str, NodeClaim])
+    """NodeClaims with a launched instance, by name, as `ProviderContext.read_claims` returns them."""
     found: dict[str, NodeClass] = field(default_factory=dict[str, "NodeClass"])
     """NodeClasses with their status, by what was asked."""
 
@@ -209,6 +213,7 @@ class ProviderWorld:
             nodes=self.nodes,
             read_nodes=self.nodes,
             wake=self._waker(name),
+            read_claims=lambda: dict(self.claims),
             feature_gates=self.feature_gates,
             fence=self.fence,
         )
@@ -294,6 +299,9 @@ class ProviderWorld:
     async def launch(self, request: LaunchRequest) -> LaunchOutcome:
         """Launch through the façade, and let the provider's tasks follow."""
         outcome = await self.providers.launch(request)
+        if isinstance(outcome, LaunchedInstance):
+            claim = launched_claim(request.node_claim, outcome)
+            self.claims[claim.name] = claim
         await self.settle()
         return outcome
 

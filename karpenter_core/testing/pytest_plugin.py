@@ -145,7 +145,7 @@ def _first_line(call: pytest.CallInfo[None]) -> str:
 
 @final
 class _ContractReport:
-    """Which rules are kept, broken, and not shown."""
+    """The rules that are kept, broken, and not shown."""
 
     def __init__(self, wanted: str) -> None:
         self._wanted: Final = wanted

@@ -106,7 +106,7 @@ def _count(value: object) -> object:
 
 
 class CountBounds(_ScenarioModel):
-    """How many there must be: a number, or bounds."""
+    """The expected count: a number, or bounds."""
 
     at_least: int = 0
     at_most: int | None = None
@@ -271,7 +271,7 @@ class ObjectPatch(_ScenarioModel):
 
 
 class NodeCondition(_ScenarioModel):
-    """What Nodes of pools say of themselves from now on, in place of their condition of that type."""
+    """The condition that Nodes of pools have from now on, in place of theirs of that type."""
 
     type: str = "Ready"
     status: Literal["True", "False", "Unknown"]
@@ -307,7 +307,7 @@ class ScenarioAction(_ScenarioModel):
     patch: ObjectPatch | None = None
     node_condition: NodeCondition | None = None
     faults: list[Manifest] | None = None
-    """What goes wrong in the simulated cloud from now on, as in its faults file."""
+    """The faults of the simulated cloud from now on, as in its faults file."""
     wait: Duration | None = None
     kill: Literal["controller"] | None = None
     """SIGKILL, without time for any farewell."""
@@ -322,7 +322,7 @@ class ScenarioAction(_ScenarioModel):
 
 
 class ExpectedPods(_ScenarioModel):
-    """How many of the scenario's pods there must be."""
+    """The expected number of the scenario's pods."""
 
     running: Amount | None = None
     pending: Amount | None = None
@@ -337,7 +337,7 @@ class ExpectedEvent(_ScenarioModel):
     contains: list[str] = Field(default_factory=list)
     """Each must occur in the message."""
     count: Amount = CountBounds(at_least=1)
-    """How many different events may say so, repetitions of one not counted."""
+    """The expected number of different events that say so; repetitions of one do not count."""
 
 
 class ExpectedCondition(_ScenarioModel):
@@ -356,7 +356,7 @@ class Expectation(_ScenarioModel):
 
     within: Duration = timedelta(seconds=60)
     hold: Duration = timedelta(0)
-    """How long all of it must stay true once it is."""
+    """The time for which all of it must stay true once it is."""
     pods: ExpectedPods | None = None
     nodes: Amount | None = None
     """Nodes that belong to a NodePool."""

@@ -86,7 +86,7 @@ KWOK: Final = NodeClassRef(group="karpenter.kwok.sh", kind="KWOKNodeClass", name
 """The NodeClass of every pool and claim, unless said otherwise."""
 
 MANAGED_KINDS: Final = {(KWOK.group, KWOK.kind): "kwok"}
-"""What a state manages, unless said otherwise."""
+"""The kinds that a state manages, unless said otherwise."""
 
 _STAGES: Final = (LAUNCHED, REGISTERED, INITIALIZED)
 
@@ -248,7 +248,7 @@ def node(
 
 
 def node_and_claim(
-    name: str = "machine",
+    name: str = "node",
     *,
     pool: str = "default",
     stage: str = INITIALIZED,

@@ -41,6 +41,8 @@ class CloudTrouble(StrEnum):
     """Launches are throttled; nothing is done."""
     AUTH_FAILURE = "auth-failure"
     """Launches are refused because of missing credentials or permissions."""
+    LATE_FAILURE = "late-failure"
+    """Launches are accepted, and their instances fail soon afterwards for lack of capacity."""
     LOST_REPLY = "lost-reply"
     """The first launch is executed, and its caller sees a broken connection."""
     PARTIAL_LISTING = "partial-listing"
@@ -77,6 +79,9 @@ class ConformanceSubject:
     )
     """By flag without leading dashes; other settings have their defaults."""
 
+    has_tokens: bool = True
+    """Whether the cloud has idempotency tokens. Without them, and where it does not show terminated
+    instances, a NodeClaim whose instance is gone may get another one (PC-033)."""
     troubles: frozenset[CloudTrouble] = frozenset()
     """The failures that `trouble` can simulate."""
     trouble: Callable[[object, CloudTrouble], AbstractContextManager[object]] | None = None

@@ -46,15 +46,15 @@ class UserMistake(Generic[CloudT]):
     """The one that is False because of it."""
     reason: str
     must_name: tuple[str, ...]
-    """What that condition, `Ready` and the doctor must name: field and cause."""
+    """The words that this condition, `Ready` and the doctor must contain: field and cause."""
     spec: JsonMapping = field(default_factory=JsonObject)
     """Fields of the NodeClass that are wrong."""
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     """Settings of the process that are wrong, as the provider's tests name them."""
     trouble: Callable[[CloudT], AbstractContextManager[object]] | None = None
-    """What is wrong in the cloud, for as long as the context is entered."""
+    """The fault of the cloud, for as long as the context is entered."""
     cloud_check_names: str = ""
-    """What the provider's own check must name, where it can know without a NodeClass."""
+    """The words that the provider's own check must contain, where it needs no NodeClass for it."""
     needs_restart: bool = False
     """Whether a process cannot learn that it is mended."""
 

@@ -48,9 +48,9 @@ def fields(kind: str, obj: dict, old: dict | None = None) -> set[str]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.kind}-{case.name}")
 def test_object_is_judged_at_its_field(case):
     """Acceptance cases A 2-11 and 31.C 56-77."""
-    found = fields(case.kind, case.object)
+    error_fields = fields(case.kind, case.object)
 
-    assert found == (set() if case.field is None else {case.field})
+    assert error_fields == (set() if case.field is None else {case.field})
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.field is None], ids=lambda c: c.name)
@@ -67,9 +67,9 @@ def test_an_accepted_object_is_read_by_its_model(case):
 @pytest.mark.parametrize("case", UPDATE_CASES, ids=lambda case: case.name)
 def test_update_is_judged_at_its_field(case):
     """Acceptance cases A 11 and 31.C 74, 78."""
-    found = fields(case.kind, case.new, case.old)
+    error_fields = fields(case.kind, case.new, case.old)
 
-    assert found == (set() if case.field is None else {case.field})
+    assert error_fields == (set() if case.field is None else {case.field})
 
 
 @pytest.mark.parametrize("case", DEFAULT_CASES, ids=lambda case: case.name)

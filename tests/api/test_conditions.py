@@ -278,8 +278,8 @@ STEPS = st.lists(
 def test_any_sequence_keeps_types_unique_and_the_root_consistent(steps):
     conditions = fresh()
     generation = 1
-    for index, (condition_type, status, wanted) in enumerate(steps):
-        generation = max(generation, wanted)
+    for index, (condition_type, status, observed_generation) in enumerate(steps):
+        generation = max(generation, observed_generation)
         conditions = set_(conditions, condition_type, status, seconds=index, generation=generation)
 
     assert len(set(types(conditions))) == len(conditions)

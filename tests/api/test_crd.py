@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ from typing import Annotated
 import pytest
 import yaml
 
-from karpenter_core.api.base import KubernetesObject, Model
+from karpenter_core.api.base import KubernetesObject, Model, ServedVersion
 from karpenter_core.api.cel import CEL, RuleSlot
 from karpenter_core.api.crd import core_models, crd_file_name, crd_name, render_crd, render_yaml
 from karpenter_core.api.facets import Facets, RenderedAs
@@ -70,6 +71,44 @@ def test_scale_and_status_subresources():
         "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.nodes"},
     }
     assert claim == {"status": {}}
+
+
+class TwoVersions(KWOKNodeClass):
+    """Was served under another version."""
+
+    resource = replace(
+        KWOKNodeClass.resource,
+        version="v1beta1",
+        served_versions=(
+            ServedVersion(name="v1alpha2", deprecation_warning="use v1beta1"),
+            ServedVersion(name="v1alpha3"),
+        ),
+    )
+
+
+def test_older_versions_are_served_with_the_fields_of_the_stored_one():
+    stored, deprecated, other = render_crd(TwoVersions)["spec"]["versions"]
+    assert [
+        (each["name"], each["storage"], each["served"]) for each in (stored, deprecated, other)
+    ] == [
+        ("v1beta1", True, True),
+        ("v1alpha2", False, True),
+        ("v1alpha3", False, True),
+    ]
+    assert (deprecated["deprecated"], deprecated["deprecationWarning"]) == (True, "use v1beta1")
+    assert "deprecated" not in other
+    for same in ("schema", "subresources"):
+        assert stored[same] == deprecated[same] == other[same]
+    assert "conversion" not in render_crd(TwoVersions)["spec"], "the default strategy is None"
+
+
+def test_each_version_of_a_kind_can_be_read():
+    group = KWOKNodeClass.resource.group
+    assert TwoVersions.resource.api_versions == (
+        f"{group}/v1beta1",
+        f"{group}/v1alpha2",
+        f"{group}/v1alpha3",
+    )
 
 
 def test_names_are_those_users_type():
@@ -136,13 +175,13 @@ def test_a_field_is_drawn_as_what_its_model_names():
 @every_model
 def test_every_field_is_described(model):
     def bare(schema: dict, path: str) -> list[str]:
-        found = []
+        results = []
         for name, child in schema.get("properties", {}).items():
             here = f"{path}.{name}"
             if "description" not in child and here != ".metadata":
-                found.append(here)
-            found += bare(child, here) + bare(child.get("items", {}), here)
-        return found
+                results.append(here)
+            results += bare(child, here) + bare(child.get("items", {}), here)
+        return results
 
     assert bare(schema_of(model), "") == []
 
@@ -198,10 +237,10 @@ def differences(ours: object, theirs: object, path: str = "") -> dict[str, tuple
         steps = [(str(i), a, b) for i, (a, b) in enumerate(zip(ours, theirs, strict=True))]
     else:
         return {} if ours == theirs else {path.removeprefix("."): (ours, theirs)}
-    found: dict[str, tuple[object, object]] = {}
+    result: dict[str, tuple[object, object]] = {}
     for key, ours_below, theirs_below in steps:
-        found |= differences(ours_below, theirs_below, f"{path}.{key}")
-    return found
+        result |= differences(ours_below, theirs_below, f"{path}.{key}")
+    return result
 
 
 def allowed(name: str) -> dict[str, dict]:
@@ -215,10 +254,10 @@ def test_schema_equals_the_reference_but_for_the_reviewed_list(model):
     name = crd_file_name(model)
     theirs = normalised(reference_crd(name))
 
-    found = differences(normalised(render_crd(model)), theirs)
+    result = differences(normalised(render_crd(model)), theirs)
 
-    assert found.keys() == allowed(name).keys()
+    assert result.keys() == allowed(name).keys()
     for path, entry in allowed(name).items():
-        ours_there, theirs_there = found[path]
+        ours_there, theirs_there = result[path]
         assert entry.get("ours", ours_there) == ours_there
         assert entry.get("reference", theirs_there) == theirs_there

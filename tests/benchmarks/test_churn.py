@@ -25,7 +25,7 @@ def quiet():
     structlog.configure(**before)
 
 
-def lived(folder, load, policy, *, hours, **options):
+def run_day(folder, load, policy, *, hours, **options):
     outcome, _ = simulate(load, policy, hours=hours, folder=folder, **options)
     return outcome
 
@@ -35,13 +35,13 @@ def lived(folder, load, policy, *, hours, **options):
     [
         ("redis-flap", "WhenEmptyOrUnderutilized", 1.0),
         ("redis-flap", "floor 10%", 1.0),
-        pytest.param("hpa", "WhenEmptyOrUnderutilized", 0.75, marks=pytest.mark.lives),
-        pytest.param("hpa", "Balanced", 0.75, marks=pytest.mark.lives),
+        pytest.param("hpa", "WhenEmptyOrUnderutilized", 0.75, marks=pytest.mark.cluster_runs),
+        pytest.param("hpa", "Balanced", 0.75, marks=pytest.mark.cluster_runs),
     ],
 )
 def test_a_varying_load_causes_no_flapping(tmp_path, load, policy, hours):
     """Moves are made, each saves what it must, and none is taken back by the next one."""
-    outcome = lived(tmp_path, load, policy, hours=hours)
+    outcome = run_day(tmp_path, load, policy, hours=hours)
 
     assert outcome.commands > 0
     assert (outcome.below_floor, outcome.moved_again, outcome.replaced_again) == (0, 0, 0)
@@ -49,12 +49,12 @@ def test_a_varying_load_causes_no_flapping(tmp_path, load, policy, hours):
     assert (outcome.errors, outcome.pending_pods_at_end) == (0, 0)
 
 
-@pytest.mark.lives
+@pytest.mark.cluster_runs
 def test_a_wave_is_followed_down(tmp_path):
     """When the load falls, the cluster becomes cheaper than it would be without consolidation."""
     options = {"hours": 1.0, "services": wave(timedelta(hours=1))}
-    followed = lived(tmp_path / "a", "wave", "WhenEmptyOrUnderutilized", **options)
-    left = lived(tmp_path / "b", "wave", "none", **options)
+    followed = run_day(tmp_path / "a", "wave", "WhenEmptyOrUnderutilized", **options)
+    left = run_day(tmp_path / "b", "wave", "none", **options)
 
     assert followed.faults == 0, followed.details
     assert followed.cost < 0.9 * left.cost
@@ -116,8 +116,8 @@ def test_a_replacement_of_consolidation_is_replaced_at_half_its_price(minutes, p
     again = moved(2, at=at, gone="new", before=1.0)
     claims = [("new", "id-1", NOON, 1.0), ("newer", "id-2", at, paid)]
 
-    found = judged(first, again, claims=claims, changes=[NOON + 10 * MINUTE])
-    assert (found.below_floor, found.replaced_again) == (count, 0)
+    result = judged(first, again, claims=claims, changes=[NOON + 10 * MINUTE])
+    assert (result.below_floor, result.replaced_again) == (count, 0)
 
 
 def test_a_replacement_that_is_replaced_within_the_hour_is_a_fault():

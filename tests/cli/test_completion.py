@@ -68,28 +68,28 @@ def owned(manifest, name):
 
 def test_keys_are_read_whatever_their_case(plan):
     """And absent lists may be null, as Go writes them."""
-    found, _ = plan(NodePools=[POOL], PODS=[bare(pod("a"))], boundpods=None, Services=[])
+    result, _ = plan(NodePools=[POOL], PODS=[bare(pod("a"))], boundpods=None, Services=[])
 
-    assert placed(found) == ["shop/a"]
+    assert placed(result) == ["shop/a"]
 
 
 def test_unknown_keys_of_a_cluster_document_are_ignored(plan):
     """Titles and settings of other tools; a list that is not read is mentioned."""
-    found, said = plan(
+    result, said = plan(
         title="x", seed=0, expected={"nodes": 1}, truncated=False, instanceTypes=[{"name": "a"}],
         comment=None, nodePools=[POOL], pods=[pod("a")],
     )  # fmt: skip
 
-    assert placed(found) == ["shop/a"]
+    assert placed(result) == ["shop/a"]
     (line,) = said.strip().splitlines()
     assert line.endswith('document 1: field "instanceTypes": unknown, ignored')
 
 
 def test_objects_under_other_keys_are_read_by_their_kind(plan):
     """None is lost because of the name of its list."""
-    found, _ = plan(items=[POOL], pending=[pod("a")])
+    result, _ = plan(items=[POOL], pending=[pod("a")])
 
-    assert placed(found) == ["shop/a"]
+    assert placed(result) == ["shop/a"]
 
 
 def test_node_classes_may_be_called_after_their_provider(plan):
@@ -100,14 +100,14 @@ def test_node_classes_may_be_called_after_their_provider(plan):
         "metadata": {"name": "default"},
         "spec": {},
     }
-    found, said = plan(
+    result, said = plan(
         kwokNodeClasses=[ours],
         OtherNodeClasses=[{**ours, "apiVersion": "example.com/v1", "kind": "OtherNodeClass"}],
         nodePools=[POOL],
         pods=[pod("a")],
     )
 
-    assert placed(found) == ["shop/a"]
+    assert placed(result) == ["shop/a"]
     assert said.strip() == "karpenter: note: ignored: 1 of kind OtherNodeClass"
 
 
@@ -200,7 +200,7 @@ def test_every_pod_without_a_node_has_an_outcome(plan):
         **pod("strange"),
         "status": {"phase": ["?"], "nominatedNodeName": {}, "conditions": 1},
     }
-    found, _ = plan(
+    result, _ = plan(
         nodePools=[POOL],
         nodes=[node("old", cpu="100m")],
         pods=[
@@ -209,10 +209,10 @@ def test_every_pod_without_a_node_has_an_outcome(plan):
         ],
     )  # fmt: skip
 
-    assert placed(found) == ["shop/free", "shop/stale", "shop/strange"]
-    assert found["existingNodes"] == {"old": ["shop/nominated"]}
-    assert set(found["unschedulable"]) == {"shop/daemon", "shop/gated"}
-    assert found["unschedulable"]["shop/daemon"]["pools"] == {}
+    assert placed(result) == ["shop/free", "shop/stale", "shop/strange"]
+    assert result["existingNodes"] == {"old": ["shop/nominated"]}
+    assert set(result["unschedulable"]) == {"shop/daemon", "shop/gated"}
+    assert result["unschedulable"]["shop/daemon"]["pools"] == {}
 
 
 @pytest.mark.parametrize("amount", ["1e16", "1e99", "9223372036854775807"])
@@ -221,34 +221,34 @@ def test_a_request_beyond_every_node_is_insufficient_resources(plan, amount):
     containers = [
         {"name": n, "resources": {"requests": {"cpu": amount, "memory": amount}}} for n in "ab"
     ]
-    found, _ = plan(
+    result, _ = plan(
         nodePools=[POOL],
         nodes=[node("old", cpu=amount)],
         pods=[pod("huge", containers=containers), pod("huger", memory=amount), pod("a")],
     )  # fmt: skip
 
-    assert found["existingNodes"] == {"old": ["shop/a"]}
-    assert set(found["unschedulable"]) == {"shop/huge", "shop/huger"}
+    assert result["existingNodes"] == {"old": ["shop/a"]}
+    assert set(result["unschedulable"]) == {"shop/huge", "shop/huger"}
 
 
 def test_pods_in_the_network_of_their_node_hold_the_ports_they_name(plan):
     """The API server makes host ports of them: two such pods share no node."""
     network = {"hostNetwork": True}
     ports = [{"name": "app", "ports": [{"containerPort": 8080}]}]
-    found, _ = plan(
+    result, _ = plan(
         nodePools=[POOL], pods=[bare(pod(name, **network, containers=ports)) for name in "ab"]
     )
 
-    assert [claim["pods"] for claim in found["nodeClaims"]] == [["shop/a"], ["shop/b"]]
+    assert [claim["pods"] for claim in result["nodeClaims"]] == [["shop/a"], ["shop/b"]]
 
 
 def test_uids_that_are_empty_are_made_up(plan):
     """All pods of a hand-made file may carry the same empty UID."""
-    found, _ = plan(
+    result, _ = plan(
         nodePools=[POOL], pods=[pod("a", metadata={"uid": ""}), pod("b", metadata={"uid": ""})]
     )
 
-    assert placed(found) == ["shop/a", "shop/b"]
+    assert placed(result) == ["shop/a", "shop/b"]
 
 
 @pytest.mark.parametrize(
@@ -375,39 +375,39 @@ def test_nodes_need_neither_provider_id_nor_labels(plan):
     """Nodes of a file take pods; capacity or allocatable is enough."""
     short = node("short", provider_id="", cpu="2")
     del short["status"]["capacity"]
-    found, _ = plan(
+    result, _ = plan(
         nodePools=[POOL],
         nodes=[short, node("ours", provider_id="", labels={"karpenter.sh/nodepool": "general"})],
         pods=[pod("a", cpu="1800m"), pod("b", cpu="900m")],
     )
 
-    assert found["existingNodes"] == {"ours": ["shop/b"], "short": ["shop/a"]}
+    assert result["existingNodes"] == {"ours": ["shop/b"], "short": ["shop/a"]}
 
 
 def test_nodes_count_against_the_limits_of_the_pool_they_are_labelled_with(plan):
     """With a NodeClaim or without."""
     full = node("ours", cpu="4", labels={"karpenter.sh/nodepool": "general"})
-    found, _ = plan(
+    result, _ = plan(
         nodePools=[pool(limits={"cpu": "5"})],
         nodes=[full],
         boundPods=[pod("runs", cpu="4", nodeName="ours")],
         pods=[pod("a")],
     )
 
-    assert found["unschedulable"]["shop/a"]["pools"]["general"]["constraint"] == "limit"
+    assert result["unschedulable"]["shop/a"]["pools"]["general"]["constraint"] == "limit"
 
 
 def test_a_cordoned_node_takes_only_what_tolerates_that(plan):
     """The cluster would have tainted it."""
     tolerant = [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]
-    found, _ = plan(
+    result, _ = plan(
         nodePools=[POOL],
         nodes=[node("old", unschedulable=True)],
         pods=[pod("a"), pod("b", tolerations=tolerant)],
     )
 
-    assert placed(found) == ["shop/a"]
-    assert found["existingNodes"] == {"old": ["shop/b"]}
+    assert placed(result) == ["shop/a"]
+    assert result["existingNodes"] == {"old": ["shop/b"]}
 
 
 def test_a_claim_that_names_its_node_is_that_node(plan):
@@ -419,15 +419,15 @@ def test_a_claim_that_names_its_node_is_that_node(plan):
     }  # fmt: skip
     marks = {"karpenter.sh/registered": "true", "karpenter.sh/initialized": "true"}
     labels = {"karpenter.sh/nodepool": "general", **marks}
-    found, _ = plan(
+    result, _ = plan(
         nodePools=[pool(limits={"nodes": "1"})],
         nodeClaims=[claim],
         nodes=[node("ours", provider_id="", labels=labels)],
         pods=[pod("a"), pod("b"), pod("c")],
     )
 
-    assert found["existingNodes"] == {"ours": ["shop/a", "shop/b"]}
-    assert found["unschedulable"]["shop/c"]["pools"]["general"]["constraint"] == "limit"
+    assert result["existingNodes"] == {"ours": ["shop/a", "shop/b"]}
+    assert result["unschedulable"]["shop/c"]["pools"]["general"]["constraint"] == "limit"
 
 
 def test_a_claim_may_be_as_short_as_its_pool_allows(plan):
@@ -440,10 +440,10 @@ def test_a_claim_may_be_as_short_as_its_pool_allows(plan):
             "conditions": None,
         },
     }
-    found, _ = plan(nodePools=[POOL], nodeClaims=[claim], pods=[pod("a"), pod("b", cpu="15")])
+    result, _ = plan(nodePools=[POOL], nodeClaims=[claim], pods=[pod("a"), pod("b", cpu="15")])
 
-    assert found["existingNodes"] == {"general-1": ["shop/a"]}
-    assert placed(found) == ["shop/b"]
+    assert result["existingNodes"] == {"general-1": ["shop/a"]}
+    assert placed(result) == ["shop/b"]
 
 
 def test_a_claim_without_a_pool_must_be_whole(refusal):
@@ -465,10 +465,10 @@ def test_absent_fields_may_be_null(plan):
     short["metadata"] |= {"creationTimestamp": None, "labels": None}
     short["spec"]["taints"] = None
     lone = pod("a", cpu="900m", tolerations=None, affinity={"nodeAffinity": None}, volumes=None)
-    found, said = plan(nodePools=[empty], nodes=[short], pods=[lone, pod("b")])
+    result, said = plan(nodePools=[empty], nodes=[short], pods=[lone, pod("b")])
 
-    assert found["existingNodes"] == {"old": ["shop/a"]}
-    assert placed(found) == ["shop/b"]
+    assert result["existingNodes"] == {"old": ["shop/a"]}
+    assert placed(result) == ["shop/b"]
     assert said == ""
 
 
@@ -480,7 +480,7 @@ def test_pods_of_nodes_that_go_are_planned_for(plan):
         "metadata": {"name": "held", "namespace": "shop"},
         "spec": {"selector": {"matchLabels": {"app": "held"}}, "maxUnavailable": 0},
     }
-    found, _ = plan(
+    result, _ = plan(
         nodePools=[POOL],
         nodes=[going],
         boundPods=[
@@ -490,7 +490,7 @@ def test_pods_of_nodes_that_go_are_planned_for(plan):
         podDisruptionBudgets=[budget],
     )
 
-    assert placed(found) == ["shop/a"]
+    assert placed(result) == ["shop/a"]
 
 
 def test_a_probable_mistake_is_mentioned(plan):
@@ -522,14 +522,14 @@ def test_daemon_set_pods_stand_for_their_daemon_set(plan):
         "metadata": {"name": "agent", "namespace": "shop"},
         "spec": {"template": {"spec": bare(pod("x", cpu="1500m"))["spec"]}},
     }
-    found, _ = plan(
+    result, _ = plan(
         nodePools=[POOL],
         daemonSets=[daemon_set],
         daemonSetPods=[owned(bare(pod("agent-x7", cpu="300m", nodeName="gone")), "agent")],
         pods=[pod("a", cpu="1500m")],
     )
 
-    assert found["nodeClaims"][0]["instanceTypes"][0] == "small"
+    assert result["nodeClaims"][0]["instanceTypes"][0] == "small"
 
 
 def test_daemon_sets_take_their_part_of_every_new_node(plan):
@@ -542,14 +542,14 @@ def test_daemon_sets_take_their_part_of_every_new_node(plan):
         }
         for name, selector in (("agent", {}), ("other", {"nodeSelector": arm}))
     ]
-    found, _ = plan(nodePools=[POOL], daemonSets=daemon_sets, pods=[pod("a", cpu="1500m")])
+    result, _ = plan(nodePools=[POOL], daemonSets=daemon_sets, pods=[pod("a", cpu="1500m")])
 
-    assert found["nodeClaims"][0]["instanceTypes"] == ["medium", "large"]
+    assert result["nodeClaims"][0]["instanceTypes"] == ["medium", "large"]
 
 
 def test_running_daemons_keep_their_reserved_resources(plan):
     """A node with its daemon on it has room for the rest."""
-    found, _ = plan(
+    result, _ = plan(
         nodePools=[POOL],
         nodes=[node("old", cpu="1")],
         boundPods=[owned(pod("agent-x7", cpu="300m", nodeName="old"), "agent")],
@@ -557,7 +557,7 @@ def test_running_daemons_keep_their_reserved_resources(plan):
         pods=[pod("a", cpu="700m")],
     )
 
-    assert found["existingNodes"] == {"old": ["shop/a"]}
+    assert result["existingNodes"] == {"old": ["shop/a"]}
 
 
 @pytest.mark.parametrize("provider", ["kwok", "nobody"])
@@ -591,7 +591,7 @@ def test_claims_of_ephemeral_volumes_and_default_classes_are_made_up(plan):
         ],
     }
     volume = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
-    found, _ = plan(
+    result, _ = plan(
         nodePools=[POOL],
         storageClasses=[default],
         persistentVolumeClaims=[{"metadata": {"name": "data", "namespace": "shop"}, "spec": {}}],
@@ -602,9 +602,9 @@ def test_claims_of_ephemeral_volumes_and_default_classes_are_made_up(plan):
     )
 
     # Both are found, and both can only be made in a zone that nobody sells.
-    assert found["nodeClaims"] == []
-    assert set(found["unschedulable"]) == {"shop/a", "shop/b"}
-    assert not any("not found" in why["message"] for why in found["unschedulable"].values())
+    assert result["nodeClaims"] == []
+    assert set(result["unschedulable"]) == {"shop/a", "shop/b"}
+    assert not any("not found" in why["message"] for why in result["unschedulable"].values())
 
 
 def test_a_claim_with_a_volume_is_bound(plan):
@@ -631,17 +631,17 @@ def test_a_claim_with_a_volume_is_bound(plan):
         },
     }
     claim = {"metadata": {"name": "data", "namespace": "shop"}, "spec": {"volumeName": "disk"}}
-    found, _ = plan(
+    result, _ = plan(
         nodePools=[POOL],
         persistentVolumes=[volume],
         persistentVolumeClaims=[claim],
         pods=[pod("a", volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}])],
     )
 
-    assert placed(found) == ["shop/a"]
+    assert placed(result) == ["shop/a"]
     zones = [
         item["values"]
-        for item in found["nodeClaims"][0]["requirements"]
+        for item in result["nodeClaims"][0]["requirements"]
         if item["key"] == "topology.kubernetes.io/zone"
     ]
     assert zones == [["z1"]]
@@ -661,11 +661,11 @@ def test_undescribed_namespaces_have_their_name_as_label(plan):
         }
     }
     database = pod("db", nodeName="old", metadata={"namespace": "data", "labels": {"app": "db"}})
-    found, _ = plan(
+    result, _ = plan(
         nodePools=[POOL],
         nodes=[node("old", cpu="2"), node("aaa", cpu="2")],
         boundPods=[database],
         pods=[pod("web", affinity=near)],
     )
 
-    assert found["existingNodes"] == {"old": ["shop/web"]}
+    assert result["existingNodes"] == {"old": ["shop/web"]}

@@ -215,12 +215,12 @@ def test_the_first_constraint_that_fails_is_named(why, case):
     """By its name of the closed list, with facts; the message says it again."""
     constraint, cluster = CASES[case]
 
-    found = why(cluster, types=MIXED if constraint == "offering" else TYPES)
+    result = why(cluster, types=MIXED if constraint == "offering" else TYPES)
 
-    assert found["pools"]["general"]["constraint"] == constraint
-    detail = found["pools"]["general"]["detail"]
+    assert result["pools"]["general"]["constraint"] == constraint
+    detail = result["pools"]["general"]["detail"]
     assert detail
-    assert detail in found["message"]
+    assert detail in result["message"]
 
 
 def test_every_constraint_that_files_can_show_has_a_case():

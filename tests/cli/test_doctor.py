@@ -131,9 +131,9 @@ def test_definitions_of_another_version_are_named(change, severity, message):
 
 
 def test_definitions_that_may_not_be_read_are_one_warning():
-    (found,) = ask(check_definitions, Server(forbidden=["get"]), KWOK)
-    assert found[0] is Severity.WARNING
-    assert found[1].startswith("CustomResourceDefinitions cannot be read: ")
+    (result,) = ask(check_definitions, Server(forbidden=["get"]), KWOK)
+    assert result[0] is Severity.WARNING
+    assert result[1].startswith("CustomResourceDefinitions cannot be read: ")
 
 
 def test_missing_permissions_are_reported_together_by_kind():
@@ -162,10 +162,10 @@ async def test_events_are_asked_about_in_both_clusters():
     of_pods = Server(forbidden=[("create", "events")])
     needed = [Permission("create", EVENTS), Permission("patch", NODE_POOLS)]
     apis = ClusterApis(KubeApi(Server(), clock=clock), KubeApi(of_pods, clock=clock))
-    found = await check_permissions(apis, needed)
-    assert [each.message for each in found] == ["not permitted: create events"]
-    found = await check_permissions(ClusterApis(apis.workload, apis.objects), needed)
-    assert [each.message for each in found] == ["not permitted: create events"]
+    findings = await check_permissions(apis, needed)
+    assert [each.message for each in findings] == ["not permitted: create events"]
+    findings = await check_permissions(ClusterApis(apis.workload, apis.objects), needed)
+    assert [each.message for each in findings] == ["not permitted: create events"]
 
 
 def test_the_lease_is_asked_about_in_its_namespace():
@@ -280,7 +280,7 @@ class Named(FakeProvider):
 
     @hookimpl
     def karpenter_check(self):
-        return [Finding(severity=Severity.OK, message=f"machines of {self.cluster}")]
+        return [Finding(severity=Severity.OK, message=f"instances of {self.cluster}")]
 
 
 async def test_a_provider_s_check_knows_the_name_of_the_cluster():
@@ -289,7 +289,7 @@ async def test_a_provider_s_check_knows_the_name_of_the_cluster():
     opening = open_providers(plugins, settings=settings, instance_types_file=None)
     async with opening as providers:
         checks = await providers.check()
-    assert [finding.message for finding in checks["web"]] == ["machines of blue"]
+    assert [finding.message for finding in checks["web"]] == ["instances of blue"]
 
 
 def doctor(*arguments, **environment):
@@ -327,16 +327,16 @@ def test_settings_that_are_not_in_effect_are_warnings():
         "--feature-gates=StaticCapacity=true,Nonsense=true",
         KUBE_CLIENT_QPS="many",
     )
-    found = [each for each in json.loads(result.output) if each["about"] == "settings"]
+    results = [each for each in json.loads(result.output) if each["about"] == "settings"]
     assert result.exit_code == 0
-    assert [each["severity"] for each in found] == ["warning"] * 3
-    assert [each["message"].partition(":")[0] for each in found] == [
+    assert [each["severity"] for each in results] == ["warning"] * 3
+    assert [each["message"].partition(":")[0] for each in results] == [
         "KUBE_CLIENT_QPS",
         "--feature-gates",
         "--feature-gates",
     ]
-    assert "StaticCapacity is not implemented yet" in found[1]["message"]
-    assert 'there is no gate "Nonsense"' in found[2]["message"]
+    assert "StaticCapacity is not implemented yet" in results[1]["message"]
+    assert 'there is no gate "Nonsense"' in results[2]["message"]
 
 
 def test_a_cloud_s_warning_does_not_fail():

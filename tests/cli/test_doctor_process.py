@@ -31,16 +31,19 @@ async def test_a_controller_beside_it_says_whether_it_is_ready(failure, severity
     )
     await servers.start()
     try:
-        found = await check_process(
+        findings = await check_process(
             load_settings([], {"HEALTH_PROBE_PORT": str(servers.probe_port)})
         )
     finally:
         await servers.stop()
-    assert (found.severity, found.message) == (severity, message.format(port=servers.probe_port))
+    assert (findings.severity, findings.message) == (
+        severity,
+        message.format(port=servers.probe_port),
+    )
 
 
 async def test_no_controller_here_is_no_finding():
     (port,) = free_ports(1)
-    found = await check_process(load_settings([], {"HEALTH_PROBE_PORT": str(port)}))
-    assert found.severity is Severity.OK
-    assert "no controller runs on this host" in found.message
+    findings = await check_process(load_settings([], {"HEALTH_PROBE_PORT": str(port)}))
+    assert findings.severity is Severity.OK
+    assert "no controller runs on this host" in findings.message

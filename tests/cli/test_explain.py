@@ -81,32 +81,32 @@ def answer(explain):
 
 def test_a_pod_that_fits_nowhere_has_a_reason_in_every_pool(answer):
     """The first constraint that fails, what comes closest, and what would help."""
-    found = answer("shop/huge")
+    explanation = answer("shop/huge")
 
-    assert set(found) == {"pod", "state", "message", "placement", "pools", "unusablePools"}
-    assert (found["pod"], found["state"], found["placement"]) == (
+    assert set(explanation) == {"pod", "state", "message", "placement", "pools", "unusablePools"}
+    assert (explanation["pod"], explanation["state"], explanation["placement"]) == (
         "shop/huge", "unschedulable", None,
     )  # fmt: skip
-    assert {name: pool["constraint"] for name, pool in found["pools"].items()} == {
+    assert {name: pool["constraint"] for name, pool in explanation["pools"].items()} == {
         "general": "resource", "limited": "resource", "tainted": "taint",
     }  # fmt: skip
-    general = found["pools"]["general"]
+    general = explanation["pools"]["general"]
     assert general["closest"] == "large"
     assert "cpu" in general["remedy"]
-    assert all(pool["remedy"] and not pool["fits"] for pool in found["pools"].values())
-    assert list(found["unusablePools"]) == ["static"]
+    assert all(pool["remedy"] and not pool["fits"] for pool in explanation["pools"].values())
+    assert list(explanation["unusablePools"]) == ["static"]
 
 
 def test_a_pod_that_needs_a_launch_shows_its_node_and_the_other_pools(answer):
     """The answer names the pool, and why no heavier one takes the pod."""
-    found = answer("shop/new")
+    explanation = answer("shop/new")
 
-    assert found["state"] == "launch"
-    assert found["placement"]["nodePool"] == "general"
-    assert found["placement"]["instanceTypes"][0] == "medium"
-    pools = found["pools"]
+    assert explanation["state"] == "launch"
+    assert explanation["placement"]["nodePool"] == "general"
+    assert explanation["placement"]["instanceTypes"][0] == "medium"
+    pools = explanation["pools"]
     assert pools["general"]["fits"]
-    assert pools["general"]["cheapest"] == found["placement"]["cheapest"]
+    assert pools["general"]["cheapest"] == explanation["placement"]["cheapest"]
     assert (pools["limited"]["constraint"], pools["tainted"]["constraint"]) == ("limit", "taint")
 
 
@@ -127,27 +127,27 @@ def test_a_pod_that_needs_a_launch_shows_its_node_and_the_other_pools(answer):
 )
 def test_every_pod_has_a_state_and_a_reason(answer, name, state, said):
     """In every outcome."""
-    found = answer(f"shop/{name}")
+    explanation = answer(f"shop/{name}")
 
-    assert found["state"] == state
-    assert said in found["message"]
+    assert explanation["state"] == state
+    assert said in explanation["message"]
 
 
 def test_a_pod_whose_volume_is_missing_is_kept_out_by_that(answer):
     """Not by what its pools would say next."""
-    found = answer("shop/volume")
+    explanation = answer("shop/volume")
 
-    assert found["state"] == "unschedulable"
-    assert {pool["constraint"] for pool in found["pools"].values()} == {"volume"}
-    assert 'persistentvolumeclaim "shop/data" not found' in found["message"]
+    assert explanation["state"] == "unschedulable"
+    assert {pool["constraint"] for pool in explanation["pools"].values()} == {"volume"}
+    assert 'persistentvolumeclaim "shop/data" not found' in explanation["message"]
 
 
 def test_resource_claims_are_the_reason_of_an_unschedulable_pod(answer):
     """Asking for less would not help it."""
-    found = answer("shop/device")
+    explanation = answer("shop/device")
 
-    assert found["state"] == "unschedulable"
-    assert found["pools"]["general"]["remedy"] == "take the resource claims out of the pod"
+    assert explanation["state"] == "unschedulable"
+    assert explanation["pools"]["general"]["remedy"] == "remove the resource claims from the pod"
 
 
 def test_people_are_shown_verdict_closest_type_and_remedy(explain, monkeypatch):
@@ -195,7 +195,7 @@ def test_without_a_usable_pool_each_pool_says_why(program, tmp_path, types_file)
     file = write(tmp_path / "static.yaml", pool("static", replicas=1), pod("a"))
     arguments = ("--offline", file, "--instance-types-file", types_file, "-o", "json")
 
-    found = json.loads(program("explain", "pod", "shop/a", *arguments).out)
+    document = json.loads(program("explain", "pod", "shop/a", *arguments).out)
 
-    assert found["state"] == "unschedulable"
-    assert 'NodePool "static": it is static' in found["message"]
+    assert document["state"] == "unschedulable"
+    assert 'NodePool "static": it is static' in document["message"]

@@ -10,7 +10,7 @@ from karpenter_core.cli.tables import NODE_STATES
 from tests.cli.inputs import NODE_CLASS_REF, instance_type, node, offering, pod, pool, write
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}  # fmt: skip
-MACHINES = [
+INSTANCE_TYPES = [
     instance_type("small", "2", "4Gi", offering(0.10)),
     instance_type("large", "4", "8Gi", offering(0.20)),
 ]
@@ -51,9 +51,9 @@ def claim_with_node(name, *, of="general", conditions=SETTLED_LONG_AGO, deleted=
             "conditions": [*ready, *conditions],
         },
     }
-    found = node(name, cpu="4", labels=labels)
-    found["metadata"].update(metadata)
-    return claim, found
+    result = node(name, cpu="4", labels=labels)
+    result["metadata"].update(metadata)
+    return claim, result
 
 
 def web(name, on, *, cpu="1", memory="128Mi", **metadata):
@@ -66,7 +66,7 @@ def web(name, on, *, cpu="1", memory="128Mi", **metadata):
 def explain(program, tmp_path):
     """Explain a node of a cluster made of these objects and a pod that was made last."""
     types = tmp_path / "types.json"
-    types.write_text(json.dumps(MACHINES))
+    types.write_text(json.dumps(INSTANCE_TYPES))
 
     def run(name, *objects, options=("-o", "json"), code=0):
         flat = [each for item in objects for each in (item if isinstance(item, tuple) else (item,))]
@@ -102,22 +102,26 @@ def single(found):
 
 def test_an_empty_node_is_disrupted_now(explain):
     """By the first method, at all of its price."""
-    found = explain("a", CONSOLIDATING, claim_with_node("a"))
+    explanation = explain("a", CONSOLIDATING, claim_with_node("a"))
 
-    assert (found["state"], found["nodeClaim"], found["pods"]) == ("disrupted", "general-a", 0)
-    emptiness = found["methods"]["emptiness"]
+    assert (explanation["state"], explanation["nodeClaim"], explanation["pods"]) == (
+        "disrupted",
+        "general-a",
+        0,
+    )
+    emptiness = explanation["methods"]["emptiness"]
     assert (emptiness["verdict"], emptiness["move"]["decision"]) == ("chosen", "delete")
     assert emptiness["move"]["savingsPerHour"] == pytest.approx(0.20)
     assert emptiness["budget"] == {"nodes": 1, "allowed": 1, "consuming": 0, "remaining": 1}
-    assert single(found)["declined"] == "empty"
+    assert single(explanation)["declined"] == "empty"
 
 
 def test_a_node_that_is_hardly_used_is_replaced_by_a_cheaper_one(explain):
     """The answer says by which, for which pods, and what that saves."""
-    found = explain("a", CONSOLIDATING, claim_with_node("a"), web("one", "a"))
+    explanation = explain("a", CONSOLIDATING, claim_with_node("a"), web("one", "a"))
 
-    assert found["state"] == "disrupted"
-    move = single(found)["move"]
+    assert explanation["state"] == "disrupted"
+    move = single(explanation)["move"]
     (claim,) = move["nodeClaims"]
     assert (move["decision"], move["existingNodes"]) == ("replace", {})
     assert (claim["pods"], claim["cheapest"]["instanceType"]) == (["shop/one"], "small")
@@ -130,10 +134,10 @@ def test_pods_that_fit_elsewhere_are_said_to_go_there(explain):
         claim_with_node("keep"),
         web("k", "keep", cpu="2", annotations={"karpenter.sh/do-not-disrupt": "true"}),
     )
-    found = explain("a", CONSOLIDATING, *keep, claim_with_node("a"), web("one", "a"))
+    explanation = explain("a", CONSOLIDATING, *keep, claim_with_node("a"), web("one", "a"))
 
-    assert single(found)["move"]["existingNodes"] == {"keep": ["shop/one"]}
-    assert single(found)["move"]["nodeClaims"] == []
+    assert single(explanation)["move"]["existingNodes"] == {"keep": ["shop/one"]}
+    assert single(explanation)["move"]["nodeClaims"] == []
 
 
 @pytest.mark.parametrize(
@@ -164,58 +168,58 @@ def test_the_blocking_annotation_is_named(explain, metadata, on_pod, obstacle, s
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}},
         "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1},
     }  # fmt: skip
-    found = explain(
+    explanation = explain(
         "a", CONSOLIDATING, guard, claim_with_node("a", **metadata), web("one", "a", **on_pod)
     )
 
-    assert found["state"] == "stays"
-    assert set(verdicts(found).values()) == {"blocked"}
-    assert {method["obstacle"] for method in found["methods"].values()} == {obstacle}
-    assert (single(found)["subjects"], single(found)["message"]) == (subjects, said)
+    assert explanation["state"] == "stays"
+    assert set(verdicts(explanation).values()) == {"blocked"}
+    assert {method["obstacle"] for method in explanation["methods"].values()} == {obstacle}
+    assert (single(explanation)["subjects"], single(explanation)["message"]) == (subjects, said)
 
 
 def test_the_awaited_event_is_named_with_its_time(explain):
     """The window of consolidateAfter begins with the last pod that came or went."""
     claim, found_node = claim_with_node("a", conditions=())
     claim["status"]["lastPodEventTime"] = "2026-01-01T08:58:00Z"
-    found = explain("a", CONSOLIDATING, claim, found_node, web("one", "a"))
+    explanation = explain("a", CONSOLIDATING, claim, found_node, web("one", "a"))
 
-    assert found["settlesAt"] == "2026-01-01T09:03:00Z"
-    assert found["message"] == "no method disrupts it before 2026-01-01T09:03:00Z"
-    assert single(found)["declined"] == "unsettled"
-    assert single(found)["message"].startswith(
+    assert explanation["settlesAt"] == "2026-01-01T09:03:00Z"
+    assert explanation["message"] == "no method disrupts it before 2026-01-01T09:03:00Z"
+    assert single(explanation)["declined"] == "unsettled"
+    assert single(explanation)["message"].startswith(
         "consolidateAfter (5m0s) ends at 2026-01-01T09:03:00Z"
     )
 
 
 def test_a_window_that_has_ended_without_the_condition_is_noticed(explain):
     """The controller sets it; perhaps none runs."""
-    found = explain("a", CONSOLIDATING, claim_with_node("a", conditions=()), web("one", "a"))
+    explanation = explain("a", CONSOLIDATING, claim_with_node("a", conditions=()), web("one", "a"))
 
-    assert single(found)["message"].endswith("but it lacks the condition Consolidatable")
+    assert single(explanation)["message"].endswith("but it lacks the condition Consolidatable")
 
 
 def test_a_budget_that_allows_nothing_is_named(explain):
     """With how many it would allow."""
     disruption = {**CONSOLIDATING["spec"]["disruption"], "budgets": [{"nodes": "0"}]}
-    found = explain("a", pool(disruption=disruption), claim_with_node("a"), web("one", "a"))
+    explanation = explain("a", pool(disruption=disruption), claim_with_node("a"), web("one", "a"))
 
-    assert found["state"] == "budget"
-    assert single(found)["verdict"] == "budget"
-    assert single(found)["message"] == (
+    assert explanation["state"] == "budget"
+    assert single(explanation)["verdict"] == "budget"
+    assert single(explanation)["message"] == (
         'the budgets of NodePool "general" allow 0 of 1 node for reason Underutilized'
     )
 
 
 def test_a_node_whose_pods_have_no_other_place_cannot_go(explain):
     """The pod is named."""
-    found = explain(
+    explanation = explain(
         "a", CONSOLIDATING, claim_with_node("a"), web("one", "a", cpu="3"), claim_with_node("b"), web("two", "b", cpu="3")
     )  # fmt: skip
 
-    assert found["state"] == "stays"
-    assert single(found)["verdict"] == "refused"
-    assert single(found)["message"] == "Can't replace with a cheaper node"
+    assert explanation["state"] == "stays"
+    assert single(explanation)["verdict"] == "refused"
+    assert single(explanation)["message"] == "Can't replace with a cheaper node"
 
 
 def test_the_second_best_candidate_names_the_first(explain):
@@ -228,27 +232,27 @@ def test_the_second_best_candidate_names_the_first(explain):
         web("b2", "b", cpu="500m"),
     ]
     disruption = {**CONSOLIDATING["spec"]["disruption"], "budgets": [{"nodes": "1"}]}
-    found = explain("b", pool(disruption=disruption), *nodes)
+    explanation = explain("b", pool(disruption=disruption), *nodes)
 
-    assert found["state"] == "later"
-    assert found["message"] == (
+    assert explanation["state"] == "later"
+    assert explanation["message"] == (
         "single-node-consolidation would disrupt it after the current command of single-node-consolidation"
     )
-    assert single(found)["after"] == ["a"]
-    assert single(found)["move"]["savingsPerHour"] > 0
+    assert single(explanation)["after"] == ["a"]
+    assert single(explanation)["move"]["savingsPerHour"] > 0
 
 
 def test_a_drifted_node_is_replaced_whatever_that_costs(explain):
     """Its pool may forbid it."""
     drifted = claim_with_node("a", conditions=(condition("Drifted", reason="NodePoolDrifted"),))
-    found = explain("a", CONSOLIDATING, drifted, web("one", "a", cpu="3"))
-    assert found["state"] == "disrupted"
-    assert found["methods"]["drift"]["move"]["decision"] == "replace"
+    explanation = explain("a", CONSOLIDATING, drifted, web("one", "a", cpu="3"))
+    assert explanation["state"] == "disrupted"
+    assert explanation["methods"]["drift"]["move"]["decision"] == "replace"
 
     only_shown = {**CONSOLIDATING, "metadata": {"name": "general", "annotations": {"karpenter.sh/drift": "detect-only"}}}  # fmt: skip
-    found = explain("a", only_shown, drifted, web("one", "a", cpu="3"))
-    assert found["methods"]["drift"]["declined"] == "detectOnly"
-    assert found["methods"]["drift"]["message"] == (
+    explanation = explain("a", only_shown, drifted, web("one", "a", cpu="3"))
+    assert explanation["methods"]["drift"]["declined"] == "detectOnly"
+    assert explanation["methods"]["drift"]["message"] == (
         'it has drifted (NodePoolDrifted), and NodePool "general" only reports drift'
     )
 
@@ -265,10 +269,10 @@ def test_a_drifted_node_is_replaced_whatever_that_costs(explain):
 )  # fmt: skip
 def test_a_pool_that_does_not_want_it_says_so(explain, disruption, declined, said):
     """By the field that says it."""
-    found = explain("a", pool(disruption=disruption), claim_with_node("a"), web("one", "a"))
+    explanation = explain("a", pool(disruption=disruption), claim_with_node("a"), web("one", "a"))
 
-    assert single(found)["declined"] == declined
-    assert said in single(found)["message"]
+    assert single(explanation)["declined"] == declined
+    assert said in single(explanation)["message"]
 
 
 def test_a_move_below_the_threshold_shows_its_score(explain):
@@ -276,37 +280,40 @@ def test_a_move_below_the_threshold_shows_its_score(explain):
     disruption = {**CONSOLIDATING["spec"]["disruption"], "consolidationPolicy": "Balanced"}
     pods = [web(f"a{n}", "a", cpu="100m") for n in range(15)]
     full = [claim_with_node("b"), web("b1", "b", cpu="3500m")]
-    found = explain("a", pool(disruption=disruption), claim_with_node("a"), *pods, *full)
+    explanation = explain("a", pool(disruption=disruption), claim_with_node("a"), *pods, *full)
 
-    assert single(found)["verdict"] == "refused"
-    assert single(found)["score"]["approved"] is False
-    assert 'the policy Balanced of NodePool "general" rejects it: score' in single(found)["message"]
+    assert single(explanation)["verdict"] == "refused"
+    assert single(explanation)["score"]["approved"] is False
+    assert (
+        'the policy Balanced of NodePool "general" rejects it: score'
+        in single(explanation)["message"]
+    )
 
 
 def test_an_unmanaged_node_is_ignored(explain):
     """A Node without a NodeClaim."""
-    found = explain("mine", CONSOLIDATING, node("mine"))
+    explanation = explain("mine", CONSOLIDATING, node("mine"))
 
-    assert (found["state"], found["nodePool"]) == ("unmanaged", "")
-    assert set(verdicts(found).values()) == {"blocked"}
+    assert (explanation["state"], explanation["nodePool"]) == ("unmanaged", "")
+    assert set(verdicts(explanation).values()) == {"blocked"}
 
 
 @pytest.mark.parametrize("deleted", [{"deleted": NOW}, {"deletionTimestamp": NOW}])
 def test_a_node_on_its_way_out_is_said_to_be(explain, deleted):
     """Whether the claim or the Node was deleted, nothing is decided about it any more."""
-    found = explain("a", CONSOLIDATING, claim_with_node("a", **deleted))
+    explanation = explain("a", CONSOLIDATING, claim_with_node("a", **deleted))
 
-    assert (found["state"], found["message"]) == ("going", "it is being deleted")
+    assert (explanation["state"], explanation["message"]) == ("going", "it is being deleted")
 
 
 def test_a_command_under_way_is_recognised_by_its_taint(explain):
     """The running controller alone knows the command."""
     claim, found_node = claim_with_node("a")
     found_node["spec"]["taints"] = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]
-    found = explain("a", CONSOLIDATING, claim, found_node)
+    explanation = explain("a", CONSOLIDATING, claim, found_node)
 
-    assert found["state"] == "going"
-    assert "karpenter.sh/disrupted" in found["message"]
+    assert explanation["state"] == "going"
+    assert "karpenter.sh/disrupted" in explanation["message"]
 
 
 def test_a_node_is_found_by_its_claim_too(explain):

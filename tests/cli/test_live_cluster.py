@@ -191,11 +191,11 @@ def two_waiting(world):
 
 def test_a_live_plan_sends_only_lists(ask, two_waiting):
     """Every kind once, no watch, no write; the answer has the form of offline plans."""
-    found = json.loads(ask("plan", "-o", "json").out)
+    document = json.loads(ask("plan", "-o", "json").out)
 
-    assert [claim["pods"] for claim in found["nodeClaims"]] == [["shop/a"]]
-    assert found["nodeClaims"][0]["cheapest"]["instanceType"] == "medium"
-    assert found["unschedulable"]["shop/huge"]["pools"]["general"]["constraint"] == "resource"
+    assert [claim["pods"] for claim in document["nodeClaims"]] == [["shop/a"]]
+    assert document["nodeClaims"][0]["cheapest"]["instanceType"] == "medium"
+    assert document["unschedulable"]["shop/huge"]["pools"]["general"]["constraint"] == "resource"
     requests = two_waiting.door.requests
     assert {method for method, _ in requests} == {"GET"}
     assert len(requests) == len(set(requests))
@@ -209,12 +209,12 @@ def test_files_override_objects_of_the_cluster(ask, two_waiting, tmp_path):
     limited = write(tmp_path / "limited.yaml", pool(limits={"cpu": "1"}), pod("b", cpu="1"))
 
     shown = ask("plan", limited).out
-    found = json.loads(ask("plan", limited, "-o", "json").out)
+    document = json.loads(ask("plan", limited, "-o", "json").out)
 
     assert "\nno node to launch; 3 pods stay pending\n" in shown
     assert "without the files: 1 node to launch for 1 pod at 0.1800 per hour" in shown
-    assert set(found["unschedulable"]) == {"shop/a", "shop/b", "shop/huge"}
-    assert found["unschedulable"]["shop/a"]["pools"]["general"]["constraint"] == "limit"
+    assert set(document["unschedulable"]) == {"shop/a", "shop/b", "shop/huge"}
+    assert document["unschedulable"]["shop/a"]["pools"]["general"]["constraint"] == "limit"
     assert json.loads(ask("plan", "-o", "json").out)["nodeClaims"]
 
 
@@ -224,9 +224,9 @@ def test_a_file_replaces_the_object_of_its_name(ask, world, tmp_path):
     world.make_ready("general")
     larger = write(tmp_path / "larger.yaml", node("old", cpu="4"), pod("b", cpu="3"))
 
-    found = json.loads(ask("plan", larger, "-o", "json").out)
+    document = json.loads(ask("plan", larger, "-o", "json").out)
 
-    assert found["existingNodes"] == {"old": ["shop/b"]}
+    assert document["existingNodes"] == {"old": ["shop/b"]}
 
 
 def test_pods_and_pools_that_wait_for_others_are_listed(ask, world):
@@ -238,8 +238,8 @@ def test_pods_and_pools_that_wait_for_others_are_listed(ask, world):
 
     shown = ask("plan", "-o", "json")
 
-    found = json.loads(shown.out)
-    assert "example.com/hold" in found["unschedulable"]["shop/gated"]["message"]
+    document = json.loads(shown.out)
+    assert "example.com/hold" in document["unschedulable"]["shop/gated"]["message"]
     assert 'NodePool "general" is not used: it has no condition Ready yet' in shown.err
     explained = ask("explain", "pod", "shop/a").out
     assert "it has no condition Ready yet" in explained

@@ -43,10 +43,10 @@ def test_the_json_says_claims_nodes_reasons_and_cost(plan, tmp_path):
         pod("picky", nodeSelector={"kubernetes.io/arch": "arm64"}),
     )
 
-    found = plan(file)
+    document = plan(file)
 
-    assert set(found) == {"nodeClaims", "existingNodes", "unschedulable", "cost", "timings"}
-    (claim,) = found["nodeClaims"]
+    assert set(document) == {"nodeClaims", "existingNodes", "unschedulable", "cost", "timings"}
+    (claim,) = document["nodeClaims"]
     assert claim["nodePool"] == "general"
     assert claim["pods"] == ["shop/b"]
     assert claim["instanceTypes"] == ["medium", "large"]
@@ -56,16 +56,16 @@ def test_the_json_says_claims_nodes_reasons_and_cost(plan, tmp_path):
     assert {
         "key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["large", "medium"],
     } in claim["requirements"]  # fmt: skip
-    assert found["existingNodes"] == {"old": ["shop/a"]}
-    assert set(found["unschedulable"]) == {"shop/huge", "shop/picky"}
-    huge = found["unschedulable"]["shop/huge"]["pools"]["general"]
+    assert document["existingNodes"] == {"old": ["shop/a"]}
+    assert set(document["unschedulable"]) == {"shop/huge", "shop/picky"}
+    huge = document["unschedulable"]["shop/huge"]["pools"]["general"]
     assert (huge["constraint"], huge["closest"]) == ("resource", "large")
     assert "cpu: 100 asked" in huge["detail"]
-    picky = found["unschedulable"]["shop/picky"]
+    picky = document["unschedulable"]["shop/picky"]
     assert picky["pools"]["general"]["constraint"] == "requirement"
     assert "kubernetes.io/arch" in picky["message"]
-    assert (found["cost"]["hourly"], found["cost"]["firstFit"]) == (0.18, 0.18)
-    assert 0 < found["cost"]["lowerBound"] <= 0.18
+    assert (document["cost"]["hourly"], document["cost"]["firstFit"]) == (0.18, 0.18)
+    assert 0 < document["cost"]["lowerBound"] <= 0.18
 
 
 def test_one_json_object_may_hold_a_whole_cluster(plan, tmp_path):
@@ -85,11 +85,11 @@ def test_one_json_object_may_hold_a_whole_cluster(plan, tmp_path):
         )
     )
 
-    found = plan(file)
+    document = plan(file)
 
     # 1 CPU less 500m bound less 400m of the daemon leaves too little for 500m
-    assert found["existingNodes"] == {}
-    (claim,) = found["nodeClaims"]
+    assert document["existingNodes"] == {}
+    (claim,) = document["nodeClaims"]
     assert claim["pods"] == ["shop/a"]
     assert claim["instanceTypes"][0] == "small"
 
@@ -116,10 +116,10 @@ def test_pools_of_foreign_clouds_are_planned_with_the_given_catalogue(plan, tmp_
         "group": "example.com", "kind": "OtherClass", "name": "x",
     }  # fmt: skip
 
-    found = plan(write(tmp_path / "all.yaml", pool, pod("a")))
+    document = plan(write(tmp_path / "all.yaml", pool, pod("a")))
 
-    assert found["nodeClaims"][0]["instanceTypes"][0] == "small"
-    labels = {r["key"]: r["values"] for r in found["nodeClaims"][0]["requirements"]}
+    assert document["nodeClaims"][0]["instanceTypes"][0] == "small"
+    labels = {r["key"]: r["values"] for r in document["nodeClaims"][0]["requirements"]}
     assert labels["example.com/otherclass"] == ["x"]
 
 
@@ -163,11 +163,11 @@ def test_pods_need_not_be_marked_unschedulable_but_gates_hold(plan, tmp_path):
     done = {**pod("done"), "status": {"phase": "Succeeded"}}
     gated = pod("gated", schedulingGates=[{"name": "example.com/hold"}])
 
-    found = plan(write(tmp_path / "all.yaml", POOL, fresh, done, gated))
+    document = plan(write(tmp_path / "all.yaml", POOL, fresh, done, gated))
 
-    assert [c["pods"] for c in found["nodeClaims"]] == [["shop/fresh"]]
-    assert set(found["unschedulable"]) == {"shop/gated"}
-    assert "example.com/hold" in found["unschedulable"]["shop/gated"]["message"]
+    assert [c["pods"] for c in document["nodeClaims"]] == [["shop/fresh"]]
+    assert set(document["unschedulable"]) == {"shop/gated"}
+    assert "example.com/hold" in document["unschedulable"]["shop/gated"]["message"]
 
 
 def test_the_table_shows_nodes_reasons_and_brackets(run, tmp_path):
@@ -366,13 +366,13 @@ def test_the_order_of_files_keys_lists_and_offerings_changes_nothing(run, tmp_pa
         half = write(tmp_path / "half.json", {key: cluster[key] for key in keys[:3]})
         rest = write(tmp_path / "rest.json", {key: cluster[key] for key in keys[3:]})
         sold = write(tmp_path / "sold.json", types)
-        found = json.loads(run("--instance-types-file", sold, "-o", "json", half, rest).out)
-        assert found.pop("timings")
-        texts.add(json.dumps(found))
+        document = json.loads(run("--instance-types-file", sold, "-o", "json", half, rest).out)
+        assert document.pop("timings")
+        texts.add(json.dumps(document))
 
     assert len(texts) == 1
-    assert {"shop/picky"} == set(found["unschedulable"])
-    assert len(found["nodeClaims"]) > 1
+    assert {"shop/picky"} == set(document["unschedulable"])
+    assert len(document["nodeClaims"]) > 1
 
 
 def test_the_same_bytes_in_any_process(tmp_path):
@@ -401,26 +401,26 @@ def test_the_same_bytes_in_any_process(tmp_path):
 
 def test_every_key_of_the_contract_is_there_and_no_other(plan, tmp_path):
     """Tools that read the JSON may rely on both."""
-    found = plan("--instance-types-file", write(tmp_path / "sold.json", two_zones()),
+    document = plan("--instance-types-file", write(tmp_path / "sold.json", two_zones()),
                  write(tmp_path / "all.json", mixed_cluster()))  # fmt: skip
 
-    assert set(found) == {"nodeClaims", "existingNodes", "unschedulable", "cost", "timings"}
-    for claim in found["nodeClaims"]:
+    assert set(document) == {"nodeClaims", "existingNodes", "unschedulable", "cost", "timings"}
+    for claim in document["nodeClaims"]:
         assert set(claim) == {"nodePool", "pods", "instanceTypes", "cheapest", "requirements"}
         assert set(claim["cheapest"]) == {"instanceType", "zone", "capacityType", "price"}
         assert claim["instanceTypes"][0] == claim["cheapest"]["instanceType"]
         assert all(set(item) == {"key", "operator", "values"} for item in claim["requirements"])
-    assert set(found["cost"]) == {"hourly", "lowerBound", "firstFit"}
-    for why in found["unschedulable"].values():
+    assert set(document["cost"]) == {"hourly", "lowerBound", "firstFit"}
+    for why in document["unschedulable"].values():
         assert set(why) == {"message", "pools"}
         assert all(
             set(item) == {"constraint", "detail", "closest"} for item in why["pools"].values()
         )
-    for pods in (*found["existingNodes"].values(), *(c["pods"] for c in found["nodeClaims"])):
+    for pods in (*document["existingNodes"].values(), *(c["pods"] for c in document["nodeClaims"])):
         assert pods == sorted(pods)
-    assert list(found["unschedulable"]) == sorted(found["unschedulable"])
-    prices = [claim["cheapest"]["price"] for claim in found["nodeClaims"]]
-    assert found["cost"]["hourly"] == pytest.approx(sum(prices))
+    assert list(document["unschedulable"]) == sorted(document["unschedulable"])
+    prices = [claim["cheapest"]["price"] for claim in document["nodeClaims"]]
+    assert document["cost"]["hourly"] == pytest.approx(sum(prices))
 
 
 @pytest.mark.parametrize("packing", ["value", "first-fit"])
@@ -429,17 +429,17 @@ def test_every_pod_that_waits_is_in_one_place(plan, tmp_path, packing):
     cluster = mixed_cluster()
     file = write(tmp_path / "all.json", cluster)
 
-    found = plan("--instance-types-file", write(tmp_path / "sold.json", two_zones()),
+    document = plan("--instance-types-file", write(tmp_path / "sold.json", two_zones()),
                  "--packing", packing, file)  # fmt: skip
 
     places = [
-        *(pod for claim in found["nodeClaims"] for pod in claim["pods"]),
-        *(pod for pods in found["existingNodes"].values() for pod in pods),
-        *found["unschedulable"],
+        *(pod for claim in document["nodeClaims"] for pod in claim["pods"]),
+        *(pod for pods in document["existingNodes"].values() for pod in pods),
+        *document["unschedulable"],
     ]
     assert sorted(places) == sorted(f"shop/{p['metadata']['name']}" for p in cluster["pods"])
     if packing == "first-fit":
-        assert found["cost"]["hourly"] == found["cost"]["firstFit"]
+        assert document["cost"]["hourly"] == document["cost"]["firstFit"]
 
 
 def test_costs_are_compared_where_there_is_something_to_compare(plan, tmp_path):

@@ -60,9 +60,9 @@ def test_a_new_provider_keeps_the_contract(starfish):
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
     assert 'the provider contract, kept by "starfish"' in done.stdout
-    count = re.search(r"^(\d+) rules: (\d+) kept, 2 does not apply$", done.stdout, re.MULTILINE)
+    count = re.search(r"^(\d+) rules: (\d+) kept, 4 does not apply$", done.stdout, re.MULTILINE)
     assert count, done.stdout
-    assert int(count[1]) == int(count[2]) + 2
+    assert int(count[1]) == int(count[2]) + 4
 
 
 def test_a_new_provider_s_own_tests_pass(starfish):

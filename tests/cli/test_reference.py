@@ -76,12 +76,12 @@ def test_every_field_of_an_explanation_of_a_node_is_in_the_table(program, monkey
     """And none that does not exist."""
     monkeypatch.chdir(ROOT)
     arguments = ("--offline", "examples/disruption", "--instance-types-file", "examples/instance-types.json")  # fmt: skip
-    found = json.loads(program("explain", "node", "node-3", *arguments, "-o", "json").out)
+    document = json.loads(program("explain", "node", "node-3", *arguments, "-o", "json").out)
 
-    for answer in found["methods"].values():
+    for answer in document["methods"].values():
         assert set(answer) == rows("| field of a method | meaning |")
     output_section = PAGE.partition("## Output of `karpenter explain node`")[2]
-    assert all(f"`{key}`" in output_section for key in found)
+    assert all(f"`{key}`" in output_section for key in document)
 
 
 def test_the_list_of_constraints_is_closed():
@@ -129,9 +129,9 @@ def test_commands_print_what_the_pages_show(program, monkeypatch, command, print
 
     assert name == "karpenter"
     if "json" in arguments:
-        found, said = json.loads(shown), json.loads(printed)
-        assert found.pop("timings", {}).keys() == said.pop("timings", {}).keys()
-        assert json.dumps(found) == json.dumps(said)
+        result, said = json.loads(shown), json.loads(printed)
+        assert result.pop("timings", {}).keys() == said.pop("timings", {}).keys()
+        assert json.dumps(result) == json.dumps(said)
     else:
         assert [line.rstrip() for line in shown.splitlines()] == printed.splitlines()
 

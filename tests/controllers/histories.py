@@ -2,7 +2,7 @@
 
 A seed decides everything: which pools there are, what users do to workloads, budgets, pools, claims
 and Nodes, what the cloud and the API server do wrong, and when the controller dies. Afterwards all
-obstacles are taken away; then the cluster has to come to rest with every pod running, and to shrink
+faults are ended; then the cluster has to come to rest with every pod running, and to shrink
 to nothing once the pods have gone.
 
     .venv/bin/python -m tests.controllers.histories --count 100 --seed 0 --jobs 2
@@ -32,16 +32,21 @@ from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES, POD_DISRUPTION_BUDGETS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.testing.expectations import CloudAccount
-from tests.controllers.lives import watched
-from tests.controllers.obstacles import STARTUP_TAINT, ControllerClock, Obstacles, shaken_cloud
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.controllers.cluster_runs import watch_invariants
+from tests.controllers.injected_faults import (
+    STARTUP_TAINT,
+    ControllerClock,
+    InjectedFaults,
+    faulty_cloud,
+)
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 from tests.support.invariants import quiet_violations
 
 ACTIONS = (15, 40)
 LONGEST_PAUSE_SECONDS = 1200.0
 LOOK_SECONDS = 30.0
 REST_SECONDS = 4 * 3600.0
-"""Time limit for a cluster without obstacles to converge: longer than any back-off."""
+"""Time limit for a cluster without faults to converge: longer than any back-off."""
 CPU_SECONDS = 150.0
 """Time limit for the computation of a history: many times the longest one."""
 STILLBORN_SECONDS = 1800.0
@@ -86,7 +91,7 @@ class History:
         self.rng = random.Random(seed)
         self.folder = folder
         self.watch = watch
-        self.obstacles = Obstacles(scene, folder, self.rng, clock=clock, watch=watch)
+        self.injected_faults = InjectedFaults(scene, folder, self.rng, clock=clock, watch=watch)
         self.running = None
         self.events_counted = []
         self._verbose = verbose
@@ -112,7 +117,7 @@ class History:
             f"--kwok-registration-delay={rng.choice(['0s', '5s', '90s'])}",
             f"--kwok-termination-delay={rng.choice(['0s', '0s', '30s'])}",
         ]
-        self.obstacles.begin()
+        self.injected_faults.begin()
         self.start()
 
     def _pool(self, name):
@@ -192,11 +197,11 @@ class History:
         self.cluster.apply([manifest])
 
     def scale(self):
-        for name in self.obstacles.some(DEPLOYMENTS, 2):
+        for name in self.injected_faults.some(DEPLOYMENTS, 2):
             self.cluster.scale(DEPLOYMENTS, name, self.rng.choice([0, 1, 2, 4, 7, 10]))
 
     def protect(self):
-        for name in self.obstacles.some(DEPLOYMENTS, 1):
+        for name in self.injected_faults.some(DEPLOYMENTS, 1):
             much = self.rng.choice(
                 [
                     {"minAvailable": 1},
@@ -219,35 +224,35 @@ class History:
             )
 
     def unprotect(self):
-        for name in self.obstacles.some(POD_DISRUPTION_BUDGETS, 2):
+        for name in self.injected_faults.some(POD_DISRUPTION_BUDGETS, 2):
             self.cluster.delete(POD_DISRUPTION_BUDGETS, name, namespace="default")
 
     def relabel(self):
         """Edit a template, so that the nodes of the pool drift."""
         labels = {"example.com/edition": str(self.rng.randint(1, 9))}
-        for name in self.obstacles.some(NODE_POOLS, 1):
+        for name in self.injected_faults.some(NODE_POOLS, 1):
             self._edit(name, {"template": {"metadata": {"labels": labels}}})
 
     def rebudget(self):
-        for name in self.obstacles.some(NODE_POOLS, 1):
+        for name in self.injected_faults.some(NODE_POOLS, 1):
             self._edit(name, {"disruption": self._disruption()})
 
     def limit(self):
         cpu = self.rng.choice([None, "8", "16", "48"])
-        for name in self.obstacles.some(NODE_POOLS, 1):
+        for name in self.injected_faults.some(NODE_POOLS, 1):
             self._edit(name, {"limits": {"cpu": cpu}})
 
     def delete_claim(self):
-        for name in self.obstacles.some(NODE_CLAIMS, 2):
+        for name in self.injected_faults.some(NODE_CLAIMS, 2):
             self.cluster.delete(NODE_CLAIMS, name)
 
     def delete_node(self):
-        for name in self.obstacles.some(NODES, 1):
+        for name in self.injected_faults.some(NODES, 1):
             self.cluster.delete(NODES, name)
 
     async def delete_unanswered(self):
         """Lose the replies of launches, and delete their claims before they are asked again."""
-        self.obstacles.lose_launches()
+        self.injected_faults.lose_launches()
         self.deploy()
         self.scale()
         for _ in range(60):
@@ -281,12 +286,12 @@ class History:
 
     def start(self):
         self.running = self.scene.start(
-            *self.arguments, faults=self.watch.note_write, clock=self.obstacles.clock
+            *self.arguments, faults=self.watch.note_write, clock=self.injected_faults.clock
         )
 
     async def unfold(self):
-        """Let everything happen, then take obstacles away and wait for rest, then for nothing."""
-        wrong = self.obstacles
+        """Let everything happen, end all faults, wait until the cluster converges, then until it is empty."""
+        wrong = self.injected_faults
         doings = {
             self.scale: 8, self.deploy: 3, self.protect: 3, self.unprotect: 2, self.relabel: 3,
             self.rebudget: 2, self.limit: 2, self.delete_claim: 3, self.delete_node: 2,
@@ -306,7 +311,7 @@ class History:
                 self._show(done)
             elif done is not None:
                 await done
-        self._tell("obstacles away")
+        self._tell("faults ended")
         self.ease()
         await self._rest(lambda: self.scene.pods() and quiet_violations(self.scene, self.account()))
         self._tell("pods away")
@@ -314,20 +319,20 @@ class History:
             self.cluster.scale(DEPLOYMENTS, name, 0)
         await self._rest(
             lambda: [
-                f"left: {kind} {len(found)}"
-                for kind, found in (
+                f"left: {kind} {len(result)}"
+                for kind, result in (
                     ("pods", self.scene.pods()),
                     ("claims", self.scene.claims()),
                     ("nodes", self.scene.nodes()),
                     ("instances", self.account().instances),
                 )
-                if found
+                if result
             ]
         )
 
     def ease(self):
         """Take away what may rightly keep the cluster from rest."""
-        self.obstacles.ease()
+        self.injected_faults.ease()
         for name in self._names(POD_DISRUPTION_BUDGETS):
             self.cluster.delete(POD_DISRUPTION_BUDGETS, name, namespace="default")
         disruption = {
@@ -376,12 +381,12 @@ class History:
             self._look()
 
     def _look(self):
-        self.obstacles.advance()
+        self.injected_faults.advance()
         if not self.running.is_alive:
             self._tell("the process has ended by itself and is started anew")
             self.start()
         now = self.clock.monotonic()
-        blind = now - self._looked if self.obstacles.is_blind else 0.0
+        blind = now - self._looked if self.injected_faults.is_blind else 0.0
         self._looked = now
         self.watch.note_instances(
             self._ask(LIVE, self.clock.now().timestamp()), blind_seconds=blind
@@ -456,10 +461,10 @@ def breaches_of(seed, folder, *, verbose=False, events_counted=None):
     async def scenario(scene):
         asyncio.get_running_loop().set_exception_handler(errors.note_unhandled)
         clock = ControllerClock(scene.cluster.clock)
-        with watched(scene) as watch:
+        with watch_invariants(scene) as watch:
             history = History(scene, folder, seed, clock=clock, watch=watch, verbose=verbose)
             kept.append(history)
-            with closing(history), shaken_cloud(history.obstacles):
+            with closing(history), faulty_cloud(history.injected_faults):
                 await history.unfold()
                 twins = [token for token, n in history.account().launches.items() if n != 1]
         history.watch.breaches.extend(f"token {token} launched again" for token in twins)
@@ -470,7 +475,7 @@ def breaches_of(seed, folder, *, verbose=False, events_counted=None):
         processors=[errors], wrapper_class=structlog.BoundLogger, cache_logger_on_first_use=False
     )
     try:
-        play(
+        run_controller(
             folder, scenario, arguments=[f"--kwok-faults-file={folder / 'faults.json'}"], seed=seed
         )
     finally:

@@ -10,8 +10,8 @@ from karpenter_core.errors import ApiError, ConflictError
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.sim.kubelets import KubeletTimes
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 from tests.controllers.test_crash_recovery import WITHOUT_ELECTION, WriteTrigger, faults_file
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 NEVER = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
 TOLD = ("patch", "Pod", "status")
@@ -111,7 +111,7 @@ def test_different_pods_are_bound_where_they_were_planned(tmp_path):
         assert sorted(bound.values()) == sorted(planned.values())
         assert running.process.kube_writer.counts[TOLD] == PODS
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_equal_pods_are_not_nominated(tmp_path):
@@ -124,7 +124,7 @@ def test_equal_pods_are_not_nominated(tmp_path):
 
         assert running.process.kube_writer.counts[TOLD] == 0
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_no_pod_is_nominated_while_too_many_are_pending(tmp_path, monkeypatch):
@@ -138,7 +138,7 @@ def test_no_pod_is_nominated_while_too_many_are_pending(tmp_path, monkeypatch):
 
         assert running.process.kube_writer.counts[TOLD] == 0
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def registered_at(scene):
@@ -164,7 +164,7 @@ def test_nodes_of_one_plan_are_admitted_together(tmp_path):
         assert len(registered_at(scene)) > 2
         assert len(set(registered_at(scene))) == 1
 
-    play(tmp_path, scenario, arguments=[option])
+    run_controller(tmp_path, scenario, arguments=[option])
 
 
 def test_node_with_conflicting_writes_is_admitted_with_the_others(tmp_path):
@@ -193,7 +193,7 @@ def test_node_with_conflicting_writes_is_admitted_with_the_others(tmp_path):
         assert struck[0] in opened
         assert max(opened.values()) - min(opened.values()) < 0.5
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_missing_node_delays_the_others_only_briefly(tmp_path):
@@ -213,7 +213,7 @@ def test_missing_node_delays_the_others_only_briefly(tmp_path):
         assert registered_at(scene)
         assert lost
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_nodes_ready_before_admission_are_initialised_with_it(tmp_path):
@@ -233,7 +233,7 @@ def test_nodes_ready_before_admission_are_initialised_with_it(tmp_path):
         assert len(scene.claims()) == 4
         assert running.process.kube_writer.counts["patch", "Node", ""] == 3
 
-    play(tmp_path, scenario, times=KubeletTimes(node_boot_seconds=3.5))
+    run_controller(tmp_path, scenario, times=KubeletTimes(node_boot_seconds=3.5))
 
 
 def test_refused_nomination_stops_no_admission(tmp_path):
@@ -250,7 +250,7 @@ def test_refused_nomination_stops_no_admission(tmp_path):
 
         assert len(scene.nodes()) == len(scene.claims())
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("stage", ["request", "reply"])
@@ -281,7 +281,7 @@ def test_process_killed_between_nomination_and_admission_recovers(tmp_path, stag
         assert sorted(claims) == sorted(claim["metadata"]["name"] for claim in scene.claims())
         assert len(scene.pods("Running")) == PODS
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_pods_find_another_node_when_theirs_is_deleted_before_they_got_there(tmp_path):
@@ -307,7 +307,7 @@ def test_pods_find_another_node_when_theirs_is_deleted_before_they_got_there(tmp
         )
         await all_run(scene, seconds=120)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_node_that_vanishes_with_nominated_pods_is_replaced(tmp_path):
@@ -331,7 +331,7 @@ def test_a_node_that_vanishes_with_nominated_pods_is_replaced(tmp_path):
 
         assert not set(gone) & set(bound_nodes(scene).values())
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_an_idle_cluster_gets_no_more_nominations(tmp_path):
@@ -352,4 +352,4 @@ def test_an_idle_cluster_gets_no_more_nominations(tmp_path):
         decisions = {claim["metadata"]["annotations"][DECISION] for claim in scene.claims()}
         assert len(decisions) == 2
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)

@@ -9,7 +9,6 @@ import pytest
 
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.controllers.catalogue.controller import (
-    REFRESH_PERIOD,
     STALE_AFTER,
     CatalogueController,
     catalogue_version,
@@ -18,6 +17,7 @@ from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.errors import BadInputError, CloudProviderError
+from karpenter_core.provider.contract import PollingPeriods
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.state.events import ObjectObserved, ObjectRemoved
 from karpenter_core.state.object_kinds import ObjectKind
@@ -27,7 +27,7 @@ from karpenter_core.testing.harness import SequentialIds
 from karpenter_core.testing.state_builders import KWOK, ready_node_pool, synced_state
 from karpenter_provider_kwok.api import KWOKNodeClass
 from tests.controllers.clocks import TwoClocks
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 from tests.provider.fakes import FakeProvider
 
 WEB_CLASS = {
@@ -105,7 +105,7 @@ def test_a_bad_catalogue_stops_its_own_pool_only(tmp_path, plugin, words):
         assert listing_of(scene, "general") is None
         assert plugin.launches == []
 
-    play(tmp_path, scenario, plugins={"web": plugin})
+    run_controller(tmp_path, scenario, plugins={"web": plugin})
 
 
 def comparable(scene, name):
@@ -135,7 +135,7 @@ def test_a_pool_priced_without_an_exchange_rate_says_so(tmp_path, arguments, is_
             assert "--exchange-rates" in condition["message"]
             assert comparable(scene, "general") is None
 
-    play(tmp_path, scenario, plugins={"web": Selling(euro)})
+    run_controller(tmp_path, scenario, plugins={"web": Selling(euro)})
 
 
 KEY = (KWOK.group, KWOK.kind, KWOK.name)
@@ -146,6 +146,12 @@ class FailingListing:
 
     fails = False
     listed = (priced(1.0),)
+
+    def provider_of(self, _ref):
+        return "kwok"
+
+    def polling_periods(self, _provider):
+        return PollingPeriods(catalogue=timedelta(minutes=1))
 
     async def list_instance_types(self, _pool, _node_class):
         if self.fails:
@@ -199,7 +205,7 @@ async def test_all_pools_of_a_node_class_get_its_types_and_the_next_refresh_is_p
     upkeep.clock.passes(7)
     outcome = await upkeep.reconcile()
 
-    assert outcome.requeue_after == REFRESH_PERIOD.total_seconds()
+    assert outcome.requeue_after == 60
     assert upkeep.names() == {"general": ["small"], "web": ["small"]}
     told = upkeep.metric("karpenter_catalogue_refresh_timestamp_seconds")
     assert told == upkeep.clock.now().timestamp()

@@ -49,7 +49,11 @@ def desk(**launch_limits):
     cluster_state = ClusterState(synced_state(pool), clock)
     server = SlowServer(cluster_state)
     writer = ObjectWriter(
-        kube_writer=server, cluster_state=cluster_state, publish=print, metrics=metrics
+        kube_writer=server,
+        cluster_state=cluster_state,
+        publish=print,
+        metrics=metrics,
+        owns_nodes=True,
     )
     runtime = ControllerRuntime(clock=clock, new_id=map(str, count()).__next__, metrics=metrics)
     creator = ClaimCreator(

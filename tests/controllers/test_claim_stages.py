@@ -20,7 +20,13 @@ from karpenter_core.provider.markers import hookimpl
 from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.testing.harness import ControllerHarness
 from karpenter_provider_kwok.plugin import KwokProvider
-from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
+from tests.controllers.whole_controller import (
+    NODE_CLASS,
+    cloud,
+    deployment,
+    node_pool,
+    run_controller,
+)
 
 WITHOUT_ELECTION = "--disable-leader-election"
 KEEP = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
@@ -36,9 +42,9 @@ def names(objects):
 
 
 def conditions(claim):
-    found = claim.get("status", {}).get("conditions", ())
+    result = claim.get("status", {}).get("conditions", ())
     return {
-        item["type"]: (item["status"], item["reason"], item.get("message", "")) for item in found
+        item["type"]: (item["status"], item["reason"], item.get("message", "")) for item in result
     }
 
 
@@ -74,8 +80,8 @@ def own_claim(**requests):
 
 def health(scene):
     status = scene.pool("general").get("status", {})
-    found = {c["type"]: c["status"] for c in status.get("conditions", ())}
-    return found.get("NodeRegistrationHealthy")
+    result = {c["type"]: c["status"] for c in status.get("conditions", ())}
+    return result.get("NodeRegistrationHealthy")
 
 
 class TestLaunch:
@@ -101,7 +107,7 @@ class TestLaunch:
             assert not claim.get("status", {}).get("conditions")
             assert cloud(scene, tmp_path)["launches"] == {}
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_a_claim_that_lost_its_finalizer_gets_it_back_before_it_is_launched(self, tmp_path):
         """Case 30: another client wrote the claim without."""
@@ -119,7 +125,7 @@ class TestLaunch:
             assert order.index(("patch", "NodeClaim", "")) < order.index(("create", "Node", ""))
             assert "karpenter.sh/termination" in scene.claims()[0]["metadata"]["finalizers"]
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_a_claim_without_capacity_is_deleted_and_counted(self, tmp_path):
         """Case 31."""
@@ -136,7 +142,9 @@ class TestLaunch:
             (event,) = scene.events("InsufficientCapacityError")
             assert event["type"] == "Warning"
 
-        play(tmp_path, scenario, arguments=[faults(tmp_path, {"fault": "stock-out", "count": 1})])
+        run_controller(
+            tmp_path, scenario, arguments=[faults(tmp_path, {"fault": "stock-out", "count": 1})]
+        )
 
     def test_a_claim_without_its_node_class_is_deleted_and_reported(self, tmp_path):
         """Case 31: nothing is asked of the cloud."""
@@ -153,7 +161,7 @@ class TestLaunch:
             assert "KWOKNodeClass nowhere is not found" in json.dumps(event)
             assert cloud(scene, tmp_path)["launches"] == {}
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_a_launch_that_fails_shows_why(self, tmp_path):
         """Case 32: the claim has no node either, and says so."""
@@ -166,13 +174,13 @@ class TestLaunch:
                             for c in scene.claims()),
                 seconds=30,
             )  # fmt: skip
-            found = conditions(scene.claims()[0])
-            assert found["Launched"][0] == found["Registered"][0] == "Unknown"
-            assert found["Registered"][1:] == ("NodeNotFound", "Node not registered with cluster")
-            assert found["Ready"][0] == "Unknown"
+            result = conditions(scene.claims()[0])
+            assert result["Launched"][0] == result["Registered"][0] == "Unknown"
+            assert result["Registered"][1:] == ("NodeNotFound", "Node not registered with cluster")
+            assert result["Ready"][0] == "Unknown"
 
         throttled = {"fault": "throttle", "operation": "launch"}
-        play(tmp_path, scenario, arguments=[faults(tmp_path, throttled)])
+        run_controller(tmp_path, scenario, arguments=[faults(tmp_path, throttled)])
 
 
 class TestRegistration:
@@ -223,7 +231,7 @@ class TestRegistration:
             assert node["metadata"]["labels"]["karpenter.sh/initialized"] == "true"
             assert health(scene) == "True"
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_a_pool_is_not_judged_by_claims_that_it_does_not_own(self, tmp_path):
         """Cases 40, 71: as after a pool was made anew; amounts may be written in any form."""
@@ -240,7 +248,7 @@ class TestRegistration:
             scene.cluster.delete(NODE_CLAIMS, "own")
             await scene.settle(lambda: not scene.claims() and not scene.nodes(), seconds=60)
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_a_generation_that_moves_on_is_observed(self, tmp_path):
         """Case 55: also while the claim is being deleted."""
@@ -257,7 +265,7 @@ class TestRegistration:
             assert generations == {claim["metadata"]["generation"]}
             assert status_of(claim, "Ready") == "True"
 
-        play(tmp_path, scenario, arguments=["--kwok-termination-delay=30s"])
+        run_controller(tmp_path, scenario, arguments=["--kwok-termination-delay=30s"])
 
 
 class Gated(KwokProvider):
@@ -378,7 +386,7 @@ class TestLiveness:
             ]
             assert len(counted) == 1
 
-        play(tmp_path, scenario, arguments=[faults(tmp_path, fault)])
+        run_controller(tmp_path, scenario, arguments=[faults(tmp_path, fault)])
 
     def test_a_node_that_may_not_be_written_to_is_given_up_too(self, tmp_path):
         """A webhook refuses every change of it; the next one is not refused."""
@@ -405,7 +413,7 @@ class TestLiveness:
             await scene.settle(lambda: first not in names(scene.claims()), seconds=180)
             await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_a_node_that_registered_is_never_given_up(self, tmp_path):
         """Case 56: however long it takes to become whole."""
@@ -422,7 +430,7 @@ class TestLiveness:
             await scene.cluster.clock.sleep(timedelta(hours=1).total_seconds())
             assert first == names(scene.claims())
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_two_failures_make_a_pool_unhealthy_and_one_success_does_not_reset_it(self, tmp_path):
         """Cases 39, 60."""
@@ -437,7 +445,7 @@ class TestLiveness:
             assert health(scene) == "False"
 
         throttled = {"fault": "throttle", "operation": "launch"}
-        play(tmp_path, scenario, arguments=[faults(tmp_path, throttled)])
+        run_controller(tmp_path, scenario, arguments=[faults(tmp_path, throttled)])
 
 
 def _metrics(running):

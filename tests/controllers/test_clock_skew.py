@@ -11,9 +11,9 @@ from karpenter_core.kube.resources import DEPLOYMENTS, LEASES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.sim.kubelets import KubeletTimes
 from karpenter_core.sim.registry import parse_time
-from tests.controllers.lives import watched
-from tests.controllers.obstacles import ControllerClock, Obstacles, shaken_cloud
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.controllers.cluster_runs import watch_invariants
+from tests.controllers.injected_faults import ControllerClock, InjectedFaults, faulty_cloud
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 from tests.support.invariants import Invariants
 
 HOURS = (5, -5)
@@ -32,7 +32,9 @@ def test_nodes_register_and_end_whatever_the_clock_shows(tmp_path, hours):
         scene.cluster.server.registry.store.listen(
             NODE_CLAIMS, lambda change: made.add(change.stored.uid)
         )
-        with shaken_cloud(Obstacles(scene, tmp_path, random.Random(1), clock=clock, watch=watch)):
+        with faulty_cloud(
+            InjectedFaults(scene, tmp_path, random.Random(1), clock=clock, watch=watch)
+        ):
             mortal = node_pool(template={"expireAfter": "1h"})
             scene.cluster.apply([NODE_CLASS, mortal, deployment("web", 1)])
             scene.start("--kwok-registration-delay=90s", faults=watch.note_write, clock=clock)
@@ -42,7 +44,7 @@ def test_nodes_register_and_end_whatever_the_clock_shows(tmp_path, hours):
             await scene.settle(lambda: not scene.claims(), seconds=600)
         assert watch.breaches == []
 
-    play(tmp_path, scenario, arguments=[f"--kwok-faults-file={tmp_path / 'faults.json'}"])
+    run_controller(tmp_path, scenario, arguments=[f"--kwok-faults-file={tmp_path / 'faults.json'}"])
 
 
 @pytest.mark.parametrize("hours", HOURS)
@@ -54,7 +56,9 @@ def test_node_that_never_registers_is_given_up_whatever_the_clock_shows(tmp_path
         clock = ControllerClock(scene.cluster.clock)
         clock.lead = timedelta(hours=hours)
         watch = Invariants(scene)
-        with shaken_cloud(Obstacles(scene, tmp_path, random.Random(1), clock=clock, watch=watch)):
+        with faulty_cloud(
+            InjectedFaults(scene, tmp_path, random.Random(1), clock=clock, watch=watch)
+        ):
             scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
             scene.start(clock=clock)
             await scene.settle(
@@ -67,7 +71,7 @@ def test_node_that_never_registers_is_given_up_whatever_the_clock_shows(tmp_path
                 clock.lead = timedelta()
             await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=1800)
 
-    play(tmp_path, scenario, arguments=[f"--kwok-faults-file={tmp_path / 'faults.json'}"])
+    run_controller(tmp_path, scenario, arguments=[f"--kwok-faults-file={tmp_path / 'faults.json'}"])
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
@@ -77,7 +81,7 @@ def test_an_evicted_pod_has_its_grace_period_whatever_the_clock_shows(tmp_path, 
 
     async def scenario(scene):
         clock = ControllerClock(scene.cluster.clock)
-        with watched(scene) as watch:
+        with watch_invariants(scene) as watch:
             patient = deployment("web", 2, terminationGracePeriodSeconds=120)
             scene.cluster.apply([NODE_CLASS, node_pool(), patient])
             running = scene.start(faults=watch.note_write, clock=clock)
@@ -95,7 +99,7 @@ def test_an_evicted_pod_has_its_grace_period_whatever_the_clock_shows(tmp_path, 
             ended.append(clock.monotonic() - deleted)
         assert watch.breaches == []
 
-    play(tmp_path, scenario, times=KubeletTimes(pod_stop_seconds=60))
+    run_controller(tmp_path, scenario, times=KubeletTimes(pod_stop_seconds=60))
     assert 60 < ended[0] < 400
 
 
@@ -109,7 +113,7 @@ def test_a_protected_pod_stays_until_the_deadline_by_the_clock_of_the_api_server
 
     async def scenario(scene):
         clock = ControllerClock(scene.cluster.clock)
-        with watched(scene) as watch:
+        with watch_invariants(scene) as watch:
             protected = deployment("web", 1, terminationGracePeriodSeconds=60)
             annotations = {"karpenter.sh/do-not-disrupt": "true"}
             protected["spec"]["template"]["metadata"]["annotations"] = annotations
@@ -129,7 +133,7 @@ def test_a_protected_pod_stays_until_the_deadline_by_the_clock_of_the_api_server
             stayed.append(scene.cluster.clock.monotonic() - deleted)
         assert watch.breaches == []
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
     assert 19 * 60 - 1 <= stayed[0] < 19 * 60 + 15
 
 
@@ -170,7 +174,7 @@ def test_an_empty_node_stays_for_the_time_of_its_pool_whatever_the_clock_shows(
         await scene.settle(lambda: not scene.nodes(), seconds=3600)
         stayed.append(scene.cluster.clock.monotonic() - left)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
     assert 590 <= stayed[0] <= 690
 
 
@@ -199,7 +203,7 @@ def test_a_node_lives_for_its_time_whatever_the_clock_shows(tmp_path, hours):
         await scene.settle(is_ending, seconds=7200)
         lifetimes.append((scene.cluster.clock.now() - created).total_seconds())
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
     assert 3600 <= lifetimes[0] < 3660
 
 
@@ -216,7 +220,7 @@ def test_of_two_clusters_the_one_that_keeps_the_claims_tells_the_time(tmp_path):
         behind = scene.cluster.clock.now() - process.runtime.clock.now()
         assert timedelta() <= behind < timedelta(seconds=1)
 
-    play(tmp_path, scenario, split=True)
+    run_controller(tmp_path, scenario, split=True)
 
 
 @pytest.mark.parametrize(("arguments", "minutes"), [((), 60), (("elsewhere",), 0)])
@@ -232,4 +236,4 @@ def test_renewals_of_a_lease_that_another_cluster_keeps_tell_no_time(tmp_path, a
         lead = process.clock.now() - clock.now()
         assert timedelta(minutes=minutes, seconds=-1) <= lead <= timedelta(minutes=minutes)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)

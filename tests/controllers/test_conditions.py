@@ -20,7 +20,7 @@ from karpenter_core.testing.harness import SequentialIds
 from karpenter_core.testing.state_builders import node_claim, synced_state
 from karpenter_provider_kwok.api import KWOKNodeClass
 from tests.controllers.clocks import StoryClock
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 WITHOUT_ELECTION = "--disable-leader-election"
 KEPT = {"consolidateAfter": "Never", "budgets": [{"nodes": "0"}]}
@@ -88,7 +88,7 @@ def test_changed_conditions_are_published_counted_and_measured(tmp_path):
             for labels in series(running, "operator_node_status_condition_count")
         )
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_an_early_stage_is_reported_by_itself(tmp_path):
@@ -105,7 +105,7 @@ def test_an_early_stage_is_reported_by_itself(tmp_path):
         await scene.cluster.clock.sleep(10)
         assert [name for name, _ in transitions(scene, "NodeClaim")] == ["Ready", "Registered"]
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_an_unresponsive_node_gets_one_event(tmp_path):
@@ -133,7 +133,7 @@ def test_an_unresponsive_node_gets_one_event(tmp_path):
         await scene.cluster.clock.sleep(5)
         assert [name for name, _ in transitions(scene, "Node")] == ["DiskPressure", "Ready"]
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_there_is_one_series_for_what_a_condition_is_now(tmp_path):
@@ -146,8 +146,8 @@ def test_there_is_one_series_for_what_a_condition_is_now(tmp_path):
         await scene.cluster.clock.sleep(60)
 
         def ready():
-            found = series(running, "operator_nodepool_status_condition_count")
-            return [labels for labels in found if 'type="NodeClassReady"' in labels]
+            result = series(running, "operator_nodepool_status_condition_count")
+            return [labels for labels in result if 'type="NodeClassReady"' in labels]
 
         assert len(ready()) == 1
         assert 'status="True"' in ready()[0]
@@ -159,7 +159,7 @@ def test_there_is_one_series_for_what_a_condition_is_now(tmp_path):
         claims = series(running, "operator_nodeclaim_status_condition_current_status_seconds")
         assert all(seconds > 30 for seconds in claims.values())
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_the_end_of_an_object_is_measured_and_its_series_go(tmp_path):
@@ -201,7 +201,7 @@ def test_the_end_of_an_object_is_measured_and_its_series_go(tmp_path):
             ("NodeClaim", "Finalized karpenter.sh/termination", 1),
         ]
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_condition_metrics_can_be_switched_off(tmp_path):
@@ -217,7 +217,7 @@ def test_condition_metrics_can_be_switched_off(tmp_path):
         assert series(running, "operator_nodeclaim_status_condition_count") == {}
         assert series(running, "operator_nodeclaim_status_condition_transitions_total") == {}
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from karpenter_core.kube.resources import DEPLOYMENTS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
-from tests.controllers.obstacles import ControllerClock
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.controllers.injected_faults import ControllerClock
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 AN_HOUR = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "1h"}
 MINUTE = 60.0
@@ -81,7 +81,7 @@ def test_a_clock_behind_for_a_minute_makes_no_node_consolidatable_too_early(tmp_
         await seen.passes(MINUTE)
         assert seen.is_consolidatable
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_clock_once_ahead_keeps_no_node_from_being_consolidatable(tmp_path):
@@ -103,4 +103,4 @@ def test_a_clock_once_ahead_keeps_no_node_from_being_consolidatable(tmp_path):
         await seen.passes(MINUTE)
         assert seen.is_consolidatable
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)

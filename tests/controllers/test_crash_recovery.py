@@ -9,7 +9,13 @@ import pytest
 from karpenter_core.errors import ApiError, ConflictError
 from karpenter_core.kube.resources import DEPLOYMENTS
 from karpenter_core.kube.transport import ApiRequest
-from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
+from tests.controllers.whole_controller import (
+    NODE_CLASS,
+    cloud,
+    deployment,
+    node_pool,
+    run_controller,
+)
 
 WITHOUT_ELECTION = "--disable-leader-election"
 
@@ -52,7 +58,7 @@ def test_a_lost_launch_reply_makes_one_instance(tmp_path):
         assert list(account["launches"].values()) == [1]
         assert len(account["instances"]) == len(scene.claims()) == 1
 
-    play(tmp_path, scenario, arguments=[option])
+    run_controller(tmp_path, scenario, arguments=[option])
 
 
 def test_a_stock_out_leads_to_another_offering(tmp_path):
@@ -80,7 +86,7 @@ def test_a_stock_out_leads_to_another_offering(tmp_path):
         assert {"far"} == pools
         assert scene.events("InsufficientCapacityError")
 
-    play(tmp_path, scenario, arguments=[option])
+    run_controller(tmp_path, scenario, arguments=[option])
 
 
 def test_a_slow_launch_is_not_repeated(tmp_path):
@@ -98,7 +104,7 @@ def test_a_slow_launch_is_not_repeated(tmp_path):
         assert len(launches) == 1
         assert len(account["instances"]) == 1
 
-    play(tmp_path, scenario, arguments=[option])
+    run_controller(tmp_path, scenario, arguments=[option])
 
 
 WRITES = [
@@ -139,7 +145,7 @@ def test_killed_at_a_write_of_a_launch(tmp_path, write, stage):
         assert {1} == set(account["launches"].values())
         assert len(account["launches"]) == 1
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_claim_that_an_earlier_process_launched_does_not_end_before_its_instance(tmp_path):
@@ -168,7 +174,7 @@ def test_a_claim_that_an_earlier_process_launched_does_not_end_before_its_instan
         await scene.settle(lambda: not scene.claims(), seconds=50)
         assert cloud(scene, tmp_path)["instances"] == []
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("stage", ["request", "reply"])
@@ -208,7 +214,7 @@ def test_killed_at_a_write_of_a_termination(tmp_path, write, stage):
 
         assert cloud(scene, tmp_path)["instances"] == []
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_leader_that_dies_between_claim_and_launch_leaves_one_claim(tmp_path):
@@ -238,7 +244,7 @@ def test_a_leader_that_dies_between_claim_and_launch_leaves_one_claim(tmp_path):
         assert standby.process.is_leading
         assert set(cloud(scene, tmp_path)["launches"].values()) == {1}
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_leader_that_cannot_renew_writes_nothing_and_ends(tmp_path):
@@ -260,7 +266,7 @@ def test_a_leader_that_cannot_renew_writes_nothing_and_ends(tmp_path):
         assert before == dict(old.process.kube_writer.counts)
         assert await old.wait() == 1
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_stopping_leader_releases_its_lease_at_once(tmp_path):
@@ -278,7 +284,7 @@ def test_a_stopping_leader_releases_its_lease_at_once(tmp_path):
 
         assert scene.cluster.clock.monotonic() - started_at < 6
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_conflict_on_a_status_patch_is_overcome(tmp_path):
@@ -297,7 +303,7 @@ def test_a_conflict_on_a_status_patch_is_overcome(tmp_path):
         assert at.struck
         assert len(cloud(scene, tmp_path)["launches"]) == 1
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_lost_answer_to_a_creation_makes_one_claim(tmp_path):
@@ -318,7 +324,7 @@ def test_a_lost_answer_to_a_creation_makes_one_claim(tmp_path):
         assert len(scene.claims()) == len(cloud(scene, tmp_path)["launches"])
         assert len(scene.claims()) == len(scene.nodes())
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_an_api_server_that_restarts_is_survived(tmp_path):
@@ -339,7 +345,7 @@ def test_an_api_server_that_restarts_is_survived(tmp_path):
         assert account["instances"] == []
         assert set(account["launches"].values()) == {1}
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_an_instance_without_a_claim_is_ended(tmp_path):
@@ -365,7 +371,7 @@ def test_an_instance_without_a_claim_is_ended(tmp_path):
 
         await scene.settle(lambda: cloud(scene, tmp_path)["instances"] == [], seconds=400)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_the_start_waits_for_its_kinds_with_a_clear_message(tmp_path):
@@ -391,7 +397,7 @@ def test_the_start_waits_for_its_kinds_with_a_clear_message(tmp_path):
         assert running.process.servers.failures() == {}
         del crds
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def _crds(scene):

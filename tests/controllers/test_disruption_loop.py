@@ -15,8 +15,8 @@ from karpenter_core.disruption.plan import plan_steps
 from karpenter_core.disruption.validation import CommandRejection, ValidationVerdict
 from karpenter_core.kube.resources import DEPLOYMENTS, PODS
 from karpenter_core.kube.wire.codecs import NODE_POOLS
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
 from tests.controllers.test_disruption_queue import is_true, names
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 CPU = "karpenter.kwok.sh/instance-cpu"
 TAINT = "karpenter.sh/disrupted"
@@ -110,7 +110,7 @@ def _apart(app):
 
 
 def staged(folder, scenario):
-    play(folder, lambda scene: scenario(Stage(scene)))
+    run_controller(folder, lambda scene: scenario(Stage(scene)))
 
 
 @pytest.mark.parametrize(
@@ -321,4 +321,4 @@ def test_a_cluster_at_rest_is_judged_once_until_it_changes(tmp_path, monkeypatch
         scene.cluster.scale(DEPLOYMENTS, "web", 0)
         await scene.settle(lambda: not scene.claims(), seconds=120)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)

@@ -9,7 +9,7 @@ import pytest
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.sim.faults import RequestFault, matching
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 TAINT = "karpenter.sh/disrupted"
 BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -131,7 +131,9 @@ def fixed(name="general", *, nodes="100%", after="Never", **options):
 
 
 def staged(folder, scenario, *, arguments=(), **cluster):
-    play(folder, lambda scene: scenario(Stage(scene, folder, arguments=arguments)), **cluster)
+    run_controller(
+        folder, lambda scene: scenario(Stage(scene, folder, arguments=arguments)), **cluster
+    )
 
 
 NO_NODES = {"fault": "failed-node"}

@@ -15,7 +15,7 @@ from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.testing.harness import ControllerHarness
 from karpenter_provider_kwok.api import KWOKNodeClass
 from karpenter_provider_kwok.plugin import KwokProvider
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool
 
 NODE_CLASSES = custom_kind(KWOKNodeClass.resource)
 KEPT = {"consolidateAfter": "0s", "budgets": [{"nodes": "0"}]}
@@ -62,7 +62,7 @@ class Cloud:
         return provider
 
 
-def play(folder, scenario, *, cloud=None, nodes=3, pool=None):
+def run_controller(folder, scenario, *, cloud=None, nodes=3, pool=None):
     """Run a scenario that begins with some nodes, one pod on each."""
     cloud = cloud or Cloud()
 
@@ -118,7 +118,7 @@ def test_a_template_change_is_drift_until_reverted(tmp_path):
         relabel(scene, None)
         await scene.settle(lambda: drifted(scene) == [], seconds=5)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_claim_that_cannot_be_judged_hides_no_drift_of_others(tmp_path, monkeypatch):
@@ -143,7 +143,7 @@ def test_a_claim_that_cannot_be_judged_hides_no_drift_of_others(tmp_path, monkey
         await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 3, seconds=330)
 
     monkeypatch.setattr(controller, "local_drift", judging)
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_only_claims_that_new_requirements_exclude_drift(tmp_path):
@@ -162,7 +162,7 @@ def test_only_claims_that_new_requirements_exclude_drift(tmp_path):
 
         await scene.settle(lambda: drifted(scene) == ["RequirementsDrifted"], seconds=5)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_the_provider_is_asked_about_all_claims_at_once(tmp_path):
@@ -183,7 +183,7 @@ def test_the_provider_is_asked_about_all_claims_at_once(tmp_path):
         assert drifted(scene) == []
         assert cloud.asked[asked:] == [names, names]
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_change_of_the_nodeclass_is_asked_about_at_once(tmp_path):
@@ -196,7 +196,7 @@ def test_a_change_of_the_nodeclass_is_asked_about_at_once(tmp_path):
 
         await scene.settle(lambda: drifted(scene) == ["ImageDrifted"] * 3, seconds=5)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_nodeclass_that_changes_makes_its_claims_drift(tmp_path):
@@ -223,7 +223,7 @@ def test_a_nodeclass_that_changes_makes_its_claims_drift(tmp_path):
         await scene.cluster.clock.sleep(310)
         assert drifted(scene) == []
 
-    play(tmp_path, scenario, cloud=cloud)
+    run_controller(tmp_path, scenario, cloud=cloud)
 
 
 def annotation(claim, ending) -> str:
@@ -254,7 +254,7 @@ def test_a_failed_drift_query_changes_nothing_and_is_repeated(tmp_path):
         await scene.cluster.clock.sleep(40)
         assert drifted(scene) == ["ImageDrifted"]  # of the one that is gone
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_an_instance_type_without_offerings_drifts_after_an_hour(tmp_path):
@@ -278,7 +278,7 @@ def test_an_instance_type_without_offerings_drifts_after_an_hour(tmp_path):
         await scene.cluster.clock.sleep(30 * 60)
         assert drifted(scene) == ["InstanceTypeNotFound"]
 
-    play(tmp_path, scenario, nodes=1)
+    run_controller(tmp_path, scenario, nodes=1)
 
 
 def test_drift_and_rest_are_shown_beside_each_other(tmp_path):
@@ -293,7 +293,7 @@ def test_drift_and_rest_are_shown_beside_each_other(tmp_path):
         scene.cluster.server.registry.patch(NODE_POOLS, never, "general", "")
         await scene.settle(lambda: drifted(scene) == [] and consolidatable(scene) == 0, seconds=5)
 
-    play(tmp_path, scenario, nodes=1)
+    run_controller(tmp_path, scenario, nodes=1)
 
 
 def test_claims_of_a_pool_that_is_gone_are_not_judged(tmp_path):
@@ -307,7 +307,7 @@ def test_claims_of_a_pool_that_is_gone_are_not_judged(tmp_path):
         await scene.cluster.clock.sleep(320)
         assert drifted(scene) == []
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_drift_is_found_after_a_nodeclass_was_gone_for_a_while(tmp_path):
@@ -327,7 +327,7 @@ def test_drift_is_found_after_a_nodeclass_was_gone_for_a_while(tmp_path):
         await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 2, seconds=30)
         assert all(cloud.asked), "no query without claims"
 
-    play(tmp_path, scenario, nodes=2)
+    run_controller(tmp_path, scenario, nodes=2)
 
 
 def test_another_hash_version_causes_no_drift(tmp_path):
@@ -364,7 +364,7 @@ def test_another_hash_version_causes_no_drift(tmp_path):
         current = scene.pool("general")["metadata"]["annotations"]["karpenter.sh/nodepool-hash"]
         assert hashes == {"1", current}
 
-    play(tmp_path, scenario, nodes=2)
+    run_controller(tmp_path, scenario, nodes=2)
 
 
 @pytest.mark.parametrize("statuses", [(409, 503), (403,), (403, 403, 403)])
@@ -380,7 +380,7 @@ def test_a_write_that_fails_is_made_again(tmp_path, statuses):
 
         await scene.settle(lambda: drifted(scene) == ["NodePoolDrifted"] * 3, seconds=60)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_drift_may_be_shown_and_not_acted_on(tmp_path):
@@ -412,4 +412,4 @@ def test_drift_may_be_shown_and_not_acted_on(tmp_path):
         )
         assert drifted(scene) == []
 
-    play(tmp_path, scenario, nodes=2, pool=pool)
+    run_controller(tmp_path, scenario, nodes=2, pool=pool)

@@ -13,7 +13,6 @@ from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.nodeclaim.drift import (
     CONFLICT_RETRY_SECONDS,
-    PERIOD_SECONDS,
     RETRY_SECONDS,
     WRITE_RETRY_SECONDS,
     DriftController,
@@ -28,7 +27,7 @@ from karpenter_core.errors import (
     ThrottledError,
     TooManyRequestsError,
 )
-from karpenter_core.provider.contract import DriftFinding
+from karpenter_core.provider.contract import DriftFinding, PollingPeriods
 from karpenter_core.scheduling.problem import Catalogue
 from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.state.events import (
@@ -50,6 +49,7 @@ from karpenter_provider_kwok.api import KWOKNodeClass
 from tests.controllers.clocks import StoryClock
 
 SLACK = 0.01
+PERIOD_SECONDS = 300.0
 
 
 class Checks:
@@ -70,6 +70,7 @@ class Checks:
         self.answers, self.failures = list(answers), list(failures)
         self.is_stale, self.waker = is_stale, None
         self.asked, self.written = [], []
+        self.period_seconds = PERIOD_SECONDS
         self.controller = DriftController(
             writer=self,
             providers=self,
@@ -79,6 +80,12 @@ class Checks:
             freshness=self,
             rules=None,
         )
+
+    def provider_of(self, _ref):
+        return "kwok"
+
+    def polling_periods(self, _provider):
+        return PollingPeriods(drift=timedelta(seconds=self.period_seconds))
 
     async def detect_drift(self, claims, node_class):
         assert node_class is not None
@@ -210,8 +217,8 @@ def test_nothing_is_checked_over_a_stale_state_until_it_is_fresh():
     assert checks.times() == [50.0]
 
 
-def test_what_is_sold_now_is_asked_of_old_claims_alone():
-    """New claims were bought from this catalogue; old ones are looked up once in a while."""
+def test_only_old_claims_are_checked_against_the_present_offerings():
+    """New claims were made from this catalogue; old ones are checked at intervals."""
 
     def publish():
         items = standard_catalogue().instance_types
@@ -285,3 +292,9 @@ def test_a_claim_that_is_being_deleted_is_not_asked_about():
     }
     checks.play(PERIOD_SECONDS + 1, at_10=lambda: checks.observe(checks.claims[0], **deleted))
     assert [names for _, names in checks.asked] == [["api", "web"], ["api"]]
+
+
+def test_provider_sets_the_period_of_checks():
+    checks = Checks("web")
+    checks.period_seconds = 3600.0
+    assert checks.play(3700).times() == [0.5, 3600.5]

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from karpenter_core.kube.resources import DEPLOYMENTS, EVENTS, NODES
-from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
+from tests.controllers.whole_controller import (
+    NODE_CLASS,
+    cloud,
+    deployment,
+    node_pool,
+    run_controller,
+)
 
 
 def test_fifty_pods_get_nodes_and_the_nodes_go_with_them(tmp_path):
@@ -23,7 +29,7 @@ def test_fifty_pods_get_nodes_and_the_nodes_go_with_them(tmp_path):
         assert cloud(scene, tmp_path)["instances"] == []
         assert await running.stop() == 0
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_nodes_and_pods_may_live_in_another_cluster_than_claims(tmp_path):
@@ -46,7 +52,7 @@ def test_nodes_and_pods_may_live_in_another_cluster_than_claims(tmp_path):
         await scene.settle(lambda: not scene.nodes() and not scene.claims(), seconds=60)
         assert cloud(scene, tmp_path)["instances"] == []
 
-    play(tmp_path, scenario, split=True)
+    run_controller(tmp_path, scenario, split=True)
 
 
 def test_two_runs_of_one_scenario_take_the_same_steps(tmp_path):
@@ -64,7 +70,7 @@ def test_two_runs_of_one_scenario_take_the_same_steps(tmp_path):
             seen.append(dict(running.process.kube_writer.counts))
             seen.append(scene.cluster.clock.now())
 
-        play(folder, scenario)
+        run_controller(folder, scenario)
         return seen
 
     assert once(tmp_path / "first") == once(tmp_path / "second")
@@ -85,7 +91,7 @@ def test_a_claim_costs_few_writes(tmp_path):
         assert counts["patch", "NodeClaim", "status"] <= 3
         assert counts["patch", "Node", ""] == 1
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_an_idle_cluster_costs_no_writes(tmp_path):
@@ -103,7 +109,7 @@ def test_an_idle_cluster_costs_no_writes(tmp_path):
 
         assert before == dict(running.process.kube_writer.counts)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_an_untolerated_taint_is_named_in_the_event(tmp_path):
@@ -120,7 +126,7 @@ def test_an_untolerated_taint_is_named_in_the_event(tmp_path):
         assert all("example.com/team" in e["message"] for e in scene.events("FailedScheduling"))
         assert scene.claims() == []
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_pod_that_never_fits_shows_one_event(tmp_path):
@@ -136,7 +142,7 @@ def test_a_pod_that_never_fits_shows_one_event(tmp_path):
         assert "cpu" in event["message"]
         assert scene.claims() == []
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_existing_capacity_is_used_first(tmp_path):
@@ -158,7 +164,7 @@ def test_existing_capacity_is_used_first(tmp_path):
 
         assert before == {claim["metadata"]["name"] for claim in scene.claims()}
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_limits_hold(tmp_path):
@@ -180,7 +186,7 @@ def test_limits_hold(tmp_path):
         assert len(scene.pods("Pending")) > 0
         assert all("limit" in event["message"] for event in scene.events("FailedScheduling"))
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_missing_node_class_shows_a_condition_and_an_event(tmp_path):
@@ -202,7 +208,7 @@ def test_a_missing_node_class_shows_a_condition_and_an_event(tmp_path):
         scene.cluster.apply([NODE_CLASS])
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=30)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_pools_status_counts_what_it_has(tmp_path):
@@ -224,7 +230,7 @@ def test_a_pools_status_counts_what_it_has(tmp_path):
         status = scene.pool("general")["status"]
         assert (status["nodes"], status["resources"]["cpu"]) == (0, "0")
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_an_empty_node_is_deleted_after_fifteen_seconds_and_not_before(tmp_path):
@@ -246,7 +252,7 @@ def test_an_empty_node_is_deleted_after_fifteen_seconds_and_not_before(tmp_path)
         assert len(scene.pods("Running")) == 1
         assert len(cloud(scene, tmp_path)["launches"]) == 1
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_deleted_node_drains_and_its_pods_move(tmp_path):
@@ -267,7 +273,7 @@ def test_a_deleted_node_drains_and_its_pods_move(tmp_path):
         assert len(scene.claims()) == len(cloud(scene, tmp_path)["instances"])
         assert scene.events("Evicted")
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_claims_carry_the_decision_they_come_from(tmp_path):
@@ -282,4 +288,4 @@ def test_claims_carry_the_decision_they_come_from(tmp_path):
         assert annotations["karpenter.sh/decision-id"].startswith("first-")
         assert annotations["karpenter.sh/decision-cause"] == "2 pod(s) without a placement"
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)

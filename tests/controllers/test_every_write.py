@@ -1,8 +1,8 @@
 """Every write of whole runs is failed in every way.
 
-A life is played once and its writes are counted where they leave the process. Then it is played
+A run is recorded once and its writes are counted where they leave the process. Then it is run
 again for each of them, and that write fails: with a conflict, with 429, with 500, without an answer
-because it never arrived, and without one although it was done. Whatever fails, the life has to end
+because it never arrived, and without one although it was done. Whatever fails, the run has to end
 as it does undisturbed: no claim without an instance, no node without a claim, no pod lost, no taint
 left behind, and nothing launched twice.
 """
@@ -19,11 +19,17 @@ import pytest
 from karpenter_core.errors import ApiError, ConflictError, TooManyRequestsError
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
-from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
+from tests.controllers.whole_controller import (
+    NODE_CLASS,
+    cloud,
+    deployment,
+    node_pool,
+    run_controller,
+)
 
 WITHOUT_ELECTION = "--disable-leader-election"
 SHARES = 4
-"""Into how many tests the writes of a life are split, so that they can run side by side."""
+"""The number of tests that share the writes of a run, so that they can run side by side."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ WAYS = {
 
 
 class WriteRecord:
-    """Notes every write of an undisturbed life, and which of them succeeded."""
+    """Notes every write of an undisturbed run, and which of them succeeded."""
 
     def __init__(self):
         self.writes, self.answered = [], set()
@@ -92,7 +98,7 @@ ROOMY = {
         {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["4"]},
     ]
 }
-"""Machines on which all pods of a life find room."""
+"""Instance types on which all pods of a run have room."""
 
 
 def budget():
@@ -209,12 +215,12 @@ async def unlucky(scene, tmp_path):
     await scene.settle(lambda: empty(scene, tmp_path), seconds=900)
 
 
-LIVES = {"drained": (drained, 34), "forced": (forced, 37), "unlucky": (unlucky, 30)}
+RUNS = {"drained": (drained, 34), "forced": (forced, 37), "unlucky": (unlucky, 30)}
 """Each with the number of writes that it has had; fewer would mean that some are not seen."""
 
 
-def played(folder, life, faults, troubles=()):
-    """Play a life, under such troubles of the cloud; return what was struck or taped."""
+def run_with_faults(folder, run, faults, troubles=()):
+    """Run a cluster under faults of write and cloud; return the faults or the recorded writes."""
     kept = {}
 
     async def scenario(scene):
@@ -224,7 +230,7 @@ def played(folder, life, faults, troubles=()):
             NODE_CLAIMS, lambda change: claims.add(change.stored.obj["metadata"]["uid"])
         )
         running = scene.start(WITHOUT_ELECTION, faults=kept["faults"])
-        await life(scene, folder)
+        await run(scene, folder)
         launches = cloud(scene, folder)["launches"]
         assert set(launches.values()) == {1}, "each claim has had one instance"
         for name, expected in {
@@ -237,12 +243,12 @@ def played(folder, life, faults, troubles=()):
                 f"{name} counts an object twice"
             )
 
-    print(f"{folder.name}: {life.__name__}")  # noqa: T201 - seen where the life ends badly
+    print(f"{folder.name}: {run.__name__}")  # noqa: T201 - seen where the run fails
     folder.mkdir()
     faults_file = folder / "faults.json"
     stock_out = {"fault": "stock-out", "count": 1}
-    faults_file.write_text(json.dumps([*troubles, *([stock_out] if life is unlucky else ())]))
-    play(folder, scenario, arguments=[f"--kwok-faults-file={faults_file}"])
+    faults_file.write_text(json.dumps([*troubles, *([stock_out] if run is unlucky else ())]))
+    run_controller(folder, scenario, arguments=[f"--kwok-faults-file={faults_file}"])
     return kept["faults"]
 
 
@@ -253,47 +259,47 @@ def total(running, counter):
     return sum(sample.value for family in families for sample in family.samples)
 
 
-TAPES = {}
+RECORDED_RUNS = {}
 """Recorded writes of each run; they are the same each time."""
 
 
-def taped(folder, life):
-    return played(folder, LIVES[life][0], lambda _clock: WriteRecord())
+def record_run(folder, run):
+    return run_with_faults(folder, RUNS[run][0], lambda _clock: WriteRecord())
 
 
-@pytest.mark.parametrize("life", LIVES)
-def test_every_write_of_a_run_is_observed(tmp_path, life, capsys):
+@pytest.mark.parametrize("run", RUNS)
+def test_every_write_of_a_run_is_observed(tmp_path, run, capsys):
     """As many as ever, in the same order each time, so that a number means one write."""
-    writes = taped(tmp_path / "first", life).writes
+    writes = record_run(tmp_path / "first", run).writes
     with capsys.disabled():
-        print(f"\n{life}: {len(writes)} writes, {len(WAYS)} ways to fail each")  # noqa: T201
-    assert len(writes) >= LIVES[life][1]
-    assert writes == taped(tmp_path / "second", life).writes
+        print(f"\n{run}: {len(writes)} writes, {len(WAYS)} ways to fail each")  # noqa: T201
+    assert len(writes) >= RUNS[run][1]
+    assert writes == record_run(tmp_path / "second", run).writes
 
 
-@pytest.mark.lives
+@pytest.mark.cluster_runs
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("life", LIVES)
-def test_a_run_converges_after_any_failed_write(tmp_path, life, way, share):
-    if life not in TAPES:
-        TAPES[life] = taped(tmp_path / "tape", life)
-    tape = TAPES[life]
-    for number in tape.numbers(WAYS[way])[share::SHARES]:
-        strike = played(
+@pytest.mark.parametrize("run", RUNS)
+def test_a_run_converges_after_any_failed_write(tmp_path, run, way, share):
+    if run not in RECORDED_RUNS:
+        RECORDED_RUNS[run] = record_run(tmp_path / "record", run)
+    record = RECORDED_RUNS[run]
+    for number in record.numbers(WAYS[way])[share::SHARES]:
+        strike = run_with_faults(
             tmp_path / f"{number}",
-            LIVES[life][0],
+            RUNS[run][0],
             lambda clock, n=number: WriteFailure(n, WAYS[way], clock),
         )
-        assert strike.hits, f"{tape.writes[number]} was not repeated"
+        assert strike.hits, f"{record.writes[number]} was not repeated"
 
 
-CALLS = [(life, operation) for life in LIVES for operation in ("launch", "terminate")]
+CALLS = [(run, operation) for run in RUNS for operation in ("launch", "terminate")]
 """Cloud calls of the runs; only the unlucky one is long enough for a comparison."""
 
 
-@pytest.mark.lives
+@pytest.mark.cluster_runs
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "trouble",
@@ -305,8 +311,8 @@ CALLS = [(life, operation) for life in LIVES for operation in ("launch", "termin
     ],
     ids=lambda trouble: trouble["fault"],
 )
-@pytest.mark.parametrize(("life", "operation"), [*CALLS, ("unlucky", "list")])
-def test_a_run_converges_after_any_cloud_fault(tmp_path, life, trouble, operation):
+@pytest.mark.parametrize(("run", "operation"), [*CALLS, ("unlucky", "list")])
+def test_a_run_converges_after_any_cloud_fault(tmp_path, run, trouble, operation):
     """The first two calls of each sort are refused, late, or done without an answer."""
     troubles = [{**trouble, "operation": operation, "count": 2}]
-    played(tmp_path / "life", LIVES[life][0], lambda _clock: WriteRecord(), troubles)
+    run_with_faults(tmp_path / "run", RUNS[run][0], lambda _clock: WriteRecord(), troubles)

@@ -1,7 +1,7 @@
 """Every write of a command is failed in every way.
 
 Marks, replacements, deletions, what is taken back when a replacement fails: as in
-`test_every_write`, a life is played once, and then once for each of these writes and each way.
+`test_every_write`, a cluster is run once, and then once for each of these writes and each way.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ import sys
 
 import pytest
 
-from tests.controllers.lives import live, refused, renewed
+from tests.controllers.cluster_runs import (
+    replace_drifted_nodes,
+    roll_back_without_capacity,
+    run_cluster,
+)
 from tests.controllers.test_every_write import WAYS, WriteFailure, WriteRecord
 
 WITHOUT_ELECTION = "--disable-leader-election"
 EXECUTION = "karpenter_core.controllers.disruption.execution"
-LIVES = {"renewed": (renewed, 16), "refused": (refused, 14)}
+RUNS = {"renewed": (replace_drifted_nodes, 16), "refused": (roll_back_without_capacity, 14)}
 """Each with the number of writes for commands that it has had."""
 
 
@@ -35,15 +39,15 @@ class CommandWriteRecord(WriteRecord):
 
 def callers():
     """Return the modules of all callers that wait for this call."""
-    frame, found = sys._getframe(1), set()
+    frame, result = sys._getframe(1), set()
     while frame is not None:
-        found.add(frame.f_globals.get("__name__", ""))
+        result.add(frame.f_globals.get("__name__", ""))
         frame = frame.f_back
-    return found
+    return result
 
 
-def played(folder, life, faults):
-    """Play a life; return what was struck or taped."""
+def run_with_faults(folder, run, faults):
+    """Run a cluster with faults; return the faults or the recorded writes."""
     kept = []
 
     def begin(scene, watch):
@@ -56,34 +60,34 @@ def played(folder, life, faults):
         scene.start(WITHOUT_ELECTION, faults=both)
         return lambda: None
 
-    live(folder, LIVES[life][0], begin)
+    run_cluster(folder, RUNS[run][0], begin)
     return kept[0]
 
 
-TAPES = {}
+RECORDED_RUNS = {}
 """Recorded writes of each run; they are the same each time."""
 
 
-def taped(folder, life):
-    return played(folder, life, lambda _clock: CommandWriteRecord())
+def record_run(folder, run):
+    return run_with_faults(folder, run, lambda _clock: CommandWriteRecord())
 
 
-@pytest.mark.parametrize("life", LIVES)
-def test_the_writes_of_commands_are_all_seen(tmp_path, life):
-    tape = taped(tmp_path / "life", life)
-    assert len(tape.commanded) >= LIVES[life][1]
+@pytest.mark.parametrize("run", RUNS)
+def test_the_writes_of_commands_are_all_seen(tmp_path, run):
+    record = record_run(tmp_path / "run", run)
+    assert len(record.commanded) >= RUNS[run][1]
 
 
-@pytest.mark.lives
+@pytest.mark.cluster_runs
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("life", LIVES)
-def test_a_run_converges_after_any_failed_write_of_a_command(tmp_path, life, way):
-    if life not in TAPES:
-        TAPES[life] = taped(tmp_path / "tape", life)
-    tape = TAPES[life]
-    for number in sorted(tape.commanded.intersection(tape.numbers(WAYS[way]))):
-        strike = played(
-            tmp_path / f"{number}", life, lambda clock, n=number: WriteFailure(n, WAYS[way], clock)
+@pytest.mark.parametrize("run", RUNS)
+def test_a_run_converges_after_any_failed_write_of_a_command(tmp_path, run, way):
+    if run not in RECORDED_RUNS:
+        RECORDED_RUNS[run] = record_run(tmp_path / "record", run)
+    record = RECORDED_RUNS[run]
+    for number in sorted(record.commanded.intersection(record.numbers(WAYS[way]))):
+        strike = run_with_faults(
+            tmp_path / f"{number}", run, lambda clock, n=number: WriteFailure(n, WAYS[way], clock)
         )
-        assert strike.hits, f"{tape.writes[number]} was not repeated"
+        assert strike.hits, f"{record.writes[number]} was not repeated"

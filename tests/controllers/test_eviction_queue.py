@@ -73,6 +73,7 @@ class Scene:
             cluster_state=self.cluster_state,
             publish=self.notices.append,
             metrics=self.metrics,
+            owns_nodes=True,
         )
         runtime = ControllerRuntime(
             clock=self.clock, new_id=SequentialIds("id"), metrics=self.metrics
@@ -315,7 +316,7 @@ def test_a_pod_without_time_is_deleted_whatever_its_budget_says():
         item = scene.running(grace=120, annotations={DO_NOT_DISRUPT: "true"})
         scene.add(item, deadline=scene.after(minutes=1))
         await scene.clock.sleep(0.1)
-        assert [found[:2] for found in scene.server.deleted] == [(item.uid, 60)]
+        assert [result[:2] for result in scene.server.deleted] == [(item.uid, 60)]
         (text,) = scene.messages_of("Disrupted")
         assert "granted 60 seconds of grace-period of its 120" in text
         assert (len(scene.queue), scene.server.asked) == (0, 0)
@@ -345,7 +346,7 @@ def test_a_deadline_that_comes_later_counts():
         await scene.clock.sleep(5)
         scene.add(item, deadline=scene.after(minutes=1))
         await scene.clock.sleep(0.1)
-        assert [found[:2] for found in scene.server.deleted] == [(item.uid, 60)]
+        assert [result[:2] for result in scene.server.deleted] == [(item.uid, 60)]
 
     play(scenario, refusal=REFUSAL)
 
@@ -360,7 +361,7 @@ def test_the_tighter_of_two_deadlines_counts():
         scene.add(item, deadline=scene.after(minutes=30))
         scene.add(item)
         await scene.clock.sleep(61)
-        assert [found[0] for found in scene.server.deleted] == [item.uid]
+        assert [result[0] for result in scene.server.deleted] == [item.uid]
 
     play(scenario, refusal=REFUSAL)
 
@@ -372,7 +373,7 @@ def test_a_deadline_long_past_still_leaves_a_second():
         item = scene.running(grace=30)
         scene.add(item, deadline=scene.after(hours=-1))
         await scene.clock.sleep(0.1)
-        assert [found[:2] for found in scene.server.deleted] == [(item.uid, 1)]
+        assert [result[:2] for result in scene.server.deleted] == [(item.uid, 1)]
         assert "granted 1 seconds" in scene.messages_of("Disrupted")[0]
 
     play(scenario)

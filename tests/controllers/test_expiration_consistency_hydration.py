@@ -5,7 +5,7 @@ from __future__ import annotations
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.sim.faults import RequestFault, matching
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 WITHOUT_ELECTION = "--disable-leader-election"
 KEPT = {"consolidateAfter": "Never", "budgets": [{"nodes": "0"}]}
@@ -43,7 +43,7 @@ def test_an_expired_node_is_replaced_regardless_of_budgets(tmp_path):
         assert expired(running) == 1
         assert expired(running, "pods_disruption_initiated") == 2
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_labels_and_conditions_are_restored_with_few_writes(tmp_path):
@@ -79,13 +79,13 @@ def test_labels_and_conditions_are_restored_with_few_writes(tmp_path):
         (event,) = scene.events("FailedConsistencyCheck")
         assert event["message"] == "expected 2 of resource cpu, but found 1 (50.0% of expected)"
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def consistency(scene) -> str:
     (claim,) = scene.claims()
-    found = [c for c in claim["status"]["conditions"] if c["type"] == "ConsistentStateFound"]
-    return found[0]["status"] if found else ""
+    results = [c for c in claim["status"]["conditions"] if c["type"] == "ConsistentStateFound"]
+    return results[0]["status"] if results else ""
 
 
 def test_a_claim_notes_when_pods_come_and_go_every_ten_seconds_at_most(tmp_path):
@@ -119,7 +119,7 @@ def test_a_claim_notes_when_pods_come_and_go_every_ten_seconds_at_most(tmp_path)
         await scene.cluster.clock.sleep(20)
         assert scene.claims()[0]["status"]["lastPodEventTime"] == third
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_pod_created_during_a_claim_write_is_recorded(tmp_path):
@@ -143,7 +143,7 @@ def test_a_pod_created_during_a_claim_write_is_recorded(tmp_path):
         assert len(scene.pods("Running")) == 2
         assert "lastPodEventTime" in scene.claims()[0]["status"]
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def daemon_set():

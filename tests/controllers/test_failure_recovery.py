@@ -14,7 +14,13 @@ from karpenter_core.provider.contract import Instance
 from karpenter_core.sim.faults import RequestFault, matching
 from karpenter_provider_kwok.cloud import KwokCloud
 from karpenter_provider_kwok.registrar import NodeRegistrar
-from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
+from tests.controllers.whole_controller import (
+    NODE_CLASS,
+    cloud,
+    deployment,
+    node_pool,
+    run_controller,
+)
 
 WITHOUT_ELECTION = "--disable-leader-election"
 KEEP = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
@@ -39,7 +45,7 @@ def test_failing_launch_backs_off(tmp_path):
         launches = [c for c in cloud(scene, tmp_path)["calls"] if c["operation"] == "launch"]
         assert 5 <= len(launches) <= 12
 
-    play(tmp_path, scenario, arguments=[option])
+    run_controller(tmp_path, scenario, arguments=[option])
 
 
 def test_a_claim_that_never_launches_is_given_up(tmp_path):
@@ -57,7 +63,7 @@ def test_a_claim_that_never_launches_is_given_up(tmp_path):
             seconds=400,
         )
 
-    play(tmp_path, scenario, arguments=[option])
+    run_controller(tmp_path, scenario, arguments=[option])
 
 
 def test_an_instance_that_cannot_be_read_is_asked_for_again(tmp_path, monkeypatch):
@@ -81,7 +87,7 @@ def test_an_instance_that_cannot_be_read_is_asked_for_again(tmp_path, monkeypatc
         assert len(replies) == 2
         assert list(cloud(scene, tmp_path)["launches"].values()) == [1]
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_recreated_pool_has_a_catalogue(tmp_path):
@@ -98,7 +104,7 @@ def test_a_recreated_pool_has_a_catalogue(tmp_path):
 
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_claim_that_could_not_be_created_is_tried_again(tmp_path):
@@ -113,7 +119,7 @@ def test_a_claim_that_could_not_be_created_is_tried_again(tmp_path):
 
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_lost_answer_makes_one_claim_although_the_watch_is_behind(tmp_path):
@@ -135,7 +141,7 @@ def test_a_lost_answer_makes_one_claim_although_the_watch_is_behind(tmp_path):
         assert len(scene.claims()) == 1
         assert len(cloud(scene, tmp_path)["launches"]) == 1
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_pods_do_not_wait_for_a_claim_that_lost_its_node(tmp_path):
@@ -152,7 +158,7 @@ def test_pods_do_not_wait_for_a_claim_that_lost_its_node(tmp_path):
         await scene.settle(lambda: not scene.pods("Running"), seconds=180)
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_node_without_the_label_of_its_class_ends_through_its_claim(tmp_path):
@@ -174,7 +180,7 @@ def test_a_node_without_the_label_of_its_class_ends_through_its_claim(tmp_path):
             lambda: name not in {node["metadata"]["name"] for node in scene.nodes()}, seconds=120
         )
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_stale_watch_terminates_no_instance(tmp_path):
@@ -197,7 +203,7 @@ def test_a_stale_watch_terminates_no_instance(tmp_path):
         (after,) = cloud(scene, tmp_path)["instances"]
         assert before["token"] == after["token"]
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_nothing_is_collected_while_instances_cannot_be_listed(tmp_path, monkeypatch):
@@ -230,7 +236,7 @@ def test_nothing_is_collected_while_instances_cannot_be_listed(tmp_path, monkeyp
         faults["down"] = False
         await scene.settle(lambda: cloud(scene, tmp_path)["instances"] == [], seconds=900)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_node_is_deleted_with_its_claim_for_any_cloud_answer(tmp_path, monkeypatch):
@@ -256,7 +262,7 @@ def test_a_node_is_deleted_with_its_claim_for_any_cloud_answer(tmp_path, monkeyp
             lambda: node not in {each["metadata"]["name"] for each in scene.nodes()}, seconds=60
         )
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_the_node_of_an_instance_lost_between_processes_is_removed(tmp_path):
@@ -287,7 +293,7 @@ def test_the_node_of_an_instance_lost_between_processes_is_removed(tmp_path):
 
         await scene.settle(lambda: lost not in left(), seconds=600)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_one_node_that_cannot_be_cleaned_does_not_stop_disruption(tmp_path):
@@ -309,7 +315,7 @@ def test_one_node_that_cannot_be_cleaned_does_not_stop_disruption(tmp_path):
 
         await scene.settle(lambda: len(scene.nodes()) == 1, seconds=180)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_an_instance_is_searched_although_a_later_try_was_refused(tmp_path):
@@ -336,7 +342,7 @@ def test_an_instance_is_searched_although_a_later_try_was_refused(tmp_path):
         assert list(account["launches"].values()) == [1]
         assert not account["instances"]
 
-    play(tmp_path, scenario, arguments=[option])
+    run_controller(tmp_path, scenario, arguments=[option])
 
 
 def test_surplus_of_a_launch_ends_although_there_is_much_of_it(tmp_path, monkeypatch):
@@ -345,8 +351,8 @@ def test_surplus_of_a_launch_ends_although_there_is_much_of_it(tmp_path, monkeyp
     there = {}
 
     def listing(self):
-        found = listed(self)
-        return replace(found, instances=(*found.instances, *there.values()))
+        result = listed(self)
+        return replace(result, instances=(*result.instances, *there.values()))
 
     def terminating(self, provider_ids):
         for provider_id in provider_ids:
@@ -393,4 +399,4 @@ def test_surplus_of_a_launch_ends_although_there_is_much_of_it(tmp_path, monkeyp
         assert len(surplus_events) == 10
         assert len(scene.claims()) == len(scene.pods("Running")) == 1
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)

@@ -10,7 +10,13 @@ import pytest
 import structlog
 
 from karpenter_core.errors import ApiError, ConflictError, TooManyRequestsError
-from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
+from tests.controllers.whole_controller import (
+    NODE_CLASS,
+    cloud,
+    deployment,
+    node_pool,
+    run_controller,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +25,8 @@ KEEP = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
 SPOT = {
     "requirements": [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]}]
 }
-LIVES = {"interruption": 3, "node.health": 2}
-"""Controllers and the writes that one machine costs them: metadata, status, deletion."""
+WRITE_COUNTS = {"interruption": 3, "node.health": 2}
+"""Controllers and the writes that one node costs them: metadata, status, deletion."""
 
 
 @dataclass(frozen=True)
@@ -93,32 +99,32 @@ def lived(folder, controller: str, strike: WriteFailure) -> None:
             lambda: len(scene.pods("Running")) == len(scene.pods()) == 1, seconds=120
         )
         await scene.settle(lambda: len(scene.claims()) == len(scene.nodes()) == 1, seconds=60)
-        found = cloud(scene, folder)
-        assert len(found["instances"]) == 1
-        assert sorted(found["launches"].values()) == [1, 1]
+        cloud_dump = cloud(scene, folder)
+        assert len(cloud_dump["instances"]) == 1
+        assert sorted(cloud_dump["launches"].values()) == [1, 1]
         reason = {"interruption": "spot_interrupted", "node.health": "unhealthy"}[controller]
         labels = 'capacity_type="spot",consolidation_policy="",nodepool="general",'
         series = f'{{{labels}reason="{reason}",termination_mode="graceful"}}'
         counted = running.metric(f"karpenter_nodeclaims_disrupted_total{series}")
         assert counted == 1 or (counted == 0 and strike.hits)  # an answer may be lost for good
 
-    play(folder, scenario, arguments=[f"--kwok-faults-file={faults}"])
+    run_controller(folder, scenario, arguments=[f"--kwok-faults-file={faults}"])
 
 
-@pytest.mark.parametrize("controller", LIVES)
+@pytest.mark.parametrize("controller", WRITE_COUNTS)
 def test_an_undisturbed_run_has_these_writes(tmp_path, controller):
     """Fewer would mean that a write is not failed any more."""
     strike = WriteFailure(controller)
 
     lived(tmp_path, controller, strike)
 
-    assert len(strike.seen) == LIVES[controller]
+    assert len(strike.seen) == WRITE_COUNTS[controller]
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     ("controller", "number"),
-    [(controller, number) for controller, count in LIVES.items() for number in range(count)],
+    [(controller, number) for controller, count in WRITE_COUNTS.items() for number in range(count)],
 )
 def test_a_write_that_fails_changes_nothing_in_the_end(tmp_path, controller, number, way):
     """Whichever it is, and however it fails."""

@@ -7,7 +7,13 @@ import pytest
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES, POD_DISRUPTION_BUDGETS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.sim.faults import RequestFault
-from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
+from tests.controllers.whole_controller import (
+    NODE_CLASS,
+    cloud,
+    deployment,
+    node_pool,
+    run_controller,
+)
 
 OUTAGE_SECONDS = 15 * 60
 
@@ -107,7 +113,7 @@ def test_nodes_whose_pods_are_not_shown_are_not_ended_as_empty(tmp_path, trouble
         scene.cluster.scale(DEPLOYMENTS, "web", 0)
         await scene.settle(lambda: not scene.nodes() and not scene.claims(), seconds=400)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
@@ -138,7 +144,7 @@ def test_nodes_do_not_expire_while_their_pods_are_not_shown(tmp_path, trouble):
         assert scene.events("Evicted")
         assert running.metric('karpenter_core_waiting_for_freshness{consumer="expiration"}') == 0
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_node_that_drains_while_its_pods_are_not_shown_waits(tmp_path):
@@ -171,7 +177,7 @@ def test_a_node_that_drains_while_its_pods_are_not_shown_waits(tmp_path):
         assert scene.events("Evicted")
         assert not running.process.servers.failures()
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_pods_that_only_a_live_list_shows_are_drained(tmp_path):
@@ -196,7 +202,7 @@ def test_pods_that_only_a_live_list_shows_are_drained(tmp_path):
         await scene.settle(observe, seconds=150)
         assert bound <= evicted
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +239,7 @@ def test_a_node_that_was_to_end_when_its_pods_were_shown_no_more_is_drained_late
         await scene.settle(observe, seconds=300)
         assert bound <= evicted
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_no_instance_ends_when_the_live_list_is_refused(tmp_path):
@@ -254,7 +260,7 @@ def test_no_instance_ends_when_the_live_list_is_refused(tmp_path):
         scene.cluster.frontend.faults.clear()
         await scene.settle(lambda: not scene.nodes() and not scene.claims(), seconds=60)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_one_live_list_is_sufficient_for_a_node(tmp_path):
@@ -270,7 +276,7 @@ def test_one_live_list_is_sufficient_for_a_node(tmp_path):
         await scene.settle(lambda: not scene.nodes() and not scene.claims(), seconds=120)
         assert scene.cluster.frontend.faults.hits == 2
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_no_replica_leads_with_a_stale_state(tmp_path):
@@ -288,7 +294,7 @@ def test_no_replica_leads_with_a_stale_state(tmp_path):
         scene.cluster.frontend.faults.clear()
         await scene.settle(lambda: running.process.is_leading, seconds=60)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_leader_keeps_its_lease_while_it_waits(tmp_path):
@@ -304,7 +310,7 @@ def test_a_leader_keeps_its_lease_while_it_waits(tmp_path):
             await scene.cluster.clock.sleep(10)
             assert running.process.is_leading
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_pods_get_nodes_while_other_kinds_are_stale(tmp_path):
@@ -325,7 +331,7 @@ def test_pods_get_nodes_while_other_kinds_are_stale(tmp_path):
         scene.cluster.apply([deployment("web", 3)])
         await scene.settle(lambda: len(scene.pods("Running")) == 3, seconds=60)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_an_instance_without_a_claim_is_not_ended_under_the_pods_of_its_node(tmp_path):
@@ -358,7 +364,7 @@ def test_an_instance_without_a_claim_is_not_ended_under_the_pods_of_its_node(tmp
         await scene.settle(lambda: len(cloud(scene, tmp_path)["instances"]) == 2, seconds=300)
         assert scene.events("Evicted")
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_command_is_not_started_when_its_kinds_grow_stale_while_it_is_validated(tmp_path):
@@ -377,7 +383,7 @@ def test_a_command_is_not_started_when_its_kinds_grow_stale_while_it_is_validate
         assert len(scene.nodes()) == 2
         assert not [each for each in scene.claims() if "deletionTimestamp" in each["metadata"]]
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_no_instance_is_collected_while_pods_are_not_shown(tmp_path):
@@ -402,4 +408,4 @@ def test_no_instance_is_collected_while_pods_are_not_shown(tmp_path):
         await scene.settle(lambda: len(cloud(scene, tmp_path)["instances"]) == 1, seconds=400)
         assert running.metric(waiting) == 0
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)

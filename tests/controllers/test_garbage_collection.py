@@ -25,9 +25,14 @@ from karpenter_core.lifecycle.nodeclaim.garbage_collection import (
     SURPLUS_GRACE,
     SURPLUS_PER_PASS,
 )
-from karpenter_core.provider.contract import Instance, InstanceListing, TerminationStatus
+from karpenter_core.provider.contract import (
+    Instance,
+    InstanceListing,
+    PollingPeriods,
+    TerminationStatus,
+)
 from karpenter_core.state.events import ObjectObserved
-from karpenter_core.testing.builders import pod
+from karpenter_core.testing.builders import EPOCH, pod
 from karpenter_core.testing.harness import SequentialIds
 from karpenter_core.testing.state_builders import (
     KWOK,
@@ -52,14 +57,19 @@ class Cloud:
         self.there = {each.provider_id: each for each in there}
         self.ended = []
         self.while_listing = lambda: None
+        self.as_of = lambda: None
+        self.period = timedelta(minutes=2)
 
     def infos(self):
         resource = SimpleNamespace(group=KWOK.group, kind=KWOK.kind)
         return {"kwok": SimpleNamespace(node_classes=[SimpleNamespace(resource=resource)])}
 
+    def polling_periods(self, _provider):
+        return PollingPeriods(instances=self.period)
+
     async def list_instances(self, _provider):
         self.while_listing()
-        return InstanceListing(instances=tuple(self.there.values()))
+        return InstanceListing(instances=tuple(self.there.values()), as_of=self.as_of())
 
     async def terminate_leaked(self, _provider, provider_id):
         self.ended.append(provider_id)
@@ -101,6 +111,7 @@ class Scene:
                 cluster_state=self.cluster_state,
                 publish=lambda _: None,
                 metrics=metrics,
+                owns_nodes=True,
             ),
             providers=self.cloud,
             runtime=ControllerRuntime(
@@ -113,7 +124,7 @@ class Scene:
 
     async def run_pass(self, *, after=timedelta()):
         self.clock.passes(after.total_seconds())
-        return await self.controller.step()
+        return await self.controller.step("kwok")
 
 
 def orphan(*, labels=None, finalizers=()):
@@ -211,9 +222,9 @@ class TestPodsOfAnInstanceWithoutAClaim:
         scene = Scene(orphan(finalizers=(TERMINATION_FINALIZER,)), on_it())
         await scene.run_pass()
         await scene.run_pass(after=ORPHAN_GRACE)
-        found = scene.cloud.there.pop(ORPHAN)
+        result = scene.cloud.there.pop(ORPHAN)
         await scene.run_pass(after=ORPHAN_GRACE)
-        scene.cloud.there[ORPHAN] = found
+        scene.cloud.there[ORPHAN] = result
         await scene.run_pass(after=DRAIN_LIMIT)
         await scene.run_pass(after=ORPHAN_GRACE)
         assert scene.cloud.ended == []
@@ -265,7 +276,7 @@ class TestFreshness:
 
     async def test_collection_resumes_as_soon_as_all_kinds_are_fresh(self, monkeypatch):
         scene, woken = Scene(), []
-        monkeypatch.setattr(scene.controller._loop, "wake", lambda: woken.append("again"))
+        monkeypatch.setattr(scene.controller._loops["kwok"], "wake", lambda: woken.append("again"))
         scene.cloud.while_listing = lambda: scene.contacts.lose(PODS)
         await scene.run_pass()
         scene.contacts.regain(PODS)
@@ -280,8 +291,8 @@ class TestClaimsWithoutInstance:
         return Scene(*halves, instances=())
 
     def counted(self, scene):
-        found = scene.metrics.registry.collect()
-        return sum(s.value for m in found for s in m.samples if s.name == self.VANISHED)
+        result = scene.metrics.registry.collect()
+        return sum(s.value for m in result for s in m.samples if s.name == self.VANISHED)
 
     async def test_they_are_deleted_and_counted(self):
         scene = self.scene("a", "b")
@@ -347,3 +358,40 @@ class TestRememberedClaims:
         scene.cluster_state.fold(ObjectObserved(node_claim("more")))
         scene.controller._remember(["more"])
         assert uids.read == 1
+
+
+class TestListingThatIsBehind:
+    async def test_grace_of_an_instance_without_a_claim_counts_by_what_the_listing_shows(self):
+        """Two reads of one old listing are one observation."""
+        scene = Scene()
+        first_shown = scene.clock.now() - timedelta(seconds=30)
+        scene.cloud.as_of = lambda: first_shown
+        await scene.run_pass()
+        await scene.run_pass(after=2 * ORPHAN_GRACE)
+        assert scene.cloud.ended == []
+
+        scene.cloud.as_of = lambda: scene.clock.now() - timedelta(seconds=30)
+        await scene.run_pass()
+        assert scene.cloud.ended == [ORPHAN]
+
+    async def test_claim_launched_after_the_shown_time_is_kept(self):
+        claim = node_claim("web", stage="Initialized")
+        scene = Scene(claim, instances=())
+        scene.cloud.as_of = lambda: EPOCH - timedelta(seconds=1)
+        await scene.run_pass()
+        assert scene.server.deleted == []
+
+        scene.cloud.as_of = lambda: EPOCH + timedelta(days=1)
+        await scene.run_pass()
+        assert scene.server.deleted == [("NodeClaim", "web")]
+
+
+@pytest.mark.parametrize(("minutes", "suspected_minutes"), [(2, 1), (30, 1), (0.5, 0.5)])
+async def test_provider_sets_the_period_of_listings(minutes, suspected_minutes):
+    """While an instance seems to be orphaned it is listed after the grace period at the latest."""
+    scene = Scene(instances=())
+    scene.cloud.period = timedelta(minutes=minutes)
+    assert await scene.run_pass() == minutes * 60
+
+    scene.cloud.there[ORPHAN] = ONE[0]
+    assert await scene.run_pass() == suspected_minutes * 60

@@ -11,7 +11,7 @@ from tests.controllers.histories import History, breaches_of
 HISTORIES = 20
 
 
-@pytest.mark.lives
+@pytest.mark.cluster_runs
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(HISTORIES))
 def test_nothing_is_broken_at_any_time_of_a_random_history(tmp_path, seed):

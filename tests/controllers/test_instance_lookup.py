@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from datetime import timedelta
 
 import pytest
 
@@ -11,6 +12,7 @@ from karpenter_core.controllers.nodeclaim.lookup import InstanceLookup
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import Instance, InstanceListing
 from karpenter_core.sim.virtual_time import run_virtual
+from karpenter_core.testing.builders import EPOCH
 from karpenter_core.testing.state_builders import node_claim
 
 WEB, API = node_claim("web"), node_claim("api")
@@ -23,7 +25,8 @@ def instance_of(claim):
 class Providers:
     """Lists instances; each listing takes ten seconds, and shows what is there at its start."""
 
-    def __init__(self, *claims, problem="", error=None):
+    def __init__(self, *claims, problem="", error=None, as_of=None):
+        self.as_of = as_of
         self.there = [instance_of(claim) for claim in claims]
         self.problem, self.error = problem, error
         self.listed = []
@@ -38,7 +41,12 @@ class Providers:
         await asyncio.sleep(10)
         if error is not None:
             raise error
-        return InstanceListing(instances=shown, complete=not self.problem, problem=self.problem)
+        return InstanceListing(
+            instances=shown,
+            complete=not self.problem,
+            problem=self.problem,
+            as_of=self.as_of,
+        )
 
 
 def found(providers, *claims):
@@ -120,6 +128,21 @@ def test_a_listing_whose_look_ups_were_all_cancelled_is_not_waited_for_later(can
         return await lookup.provider_id(API)
 
     assert run_virtual(story()) == "kwok://api"
+
+
+@pytest.mark.parametrize("seconds", [-1, 0, 1])
+def test_listing_from_before_the_deletion_does_not_show_that_there_is_no_instance(seconds):
+    """Nothing is launched for a deleted claim: a later listing shows all that was."""
+    deleted = node_claim("web", deleted=EPOCH)
+    providers = Providers(as_of=EPOCH + timedelta(seconds=seconds))
+
+    (result,) = found(providers, deleted)
+
+    if seconds > 0:
+        assert result == ""
+    else:
+        assert isinstance(result, CloudProviderError)
+        assert "NodeClaim web may have an instance" in str(result)
 
 
 def test_a_listing_that_fails_after_its_look_ups_were_cancelled_is_not_reported_by_asyncio():

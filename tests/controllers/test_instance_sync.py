@@ -10,7 +10,7 @@ from karpenter_core.provider.markers import hookimpl
 from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.testing.harness import ControllerHarness
 from karpenter_provider_kwok.plugin import KwokProvider
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool
 
 KEPT = {"consolidateAfter": "Never", "budgets": [{"nodes": "0"}]}
 
@@ -36,7 +36,7 @@ class Cloud:
         return provider
 
 
-def play(folder, scenario, cloud):
+def run_controller(folder, scenario, cloud):
     async def run_scenario():
         async with ControllerHarness(lambda: {"kwok": cloud.plugin()}, folder=folder) as scene:
             scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEPT), deployment("web", 1)])
@@ -70,7 +70,7 @@ def test_an_instance_is_synced_once_and_again_when_something_changes(tmp_path):
         await scene.cluster.clock.sleep(700)
         assert cloud.calls == {name: 4}
 
-    play(tmp_path, scenario, cloud)
+    run_controller(tmp_path, scenario, cloud)
 
 
 def test_a_sync_that_fails_is_tried_again(tmp_path):
@@ -82,4 +82,4 @@ def test_a_sync_that_fails_is_tried_again(tmp_path):
         await scene.cluster.clock.sleep(60)
         assert list(cloud.calls.values()) == [4]
 
-    play(tmp_path, scenario, cloud)
+    run_controller(tmp_path, scenario, cloud)

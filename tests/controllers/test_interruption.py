@@ -16,7 +16,13 @@ from karpenter_core.provider.markers import hookimpl
 from karpenter_core.sim.faults import RequestFault, matching
 from karpenter_provider_kwok.cloud import KwokCloud
 from karpenter_provider_kwok.plugin import KwokProvider
-from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
+from tests.controllers.whole_controller import (
+    NODE_CLASS,
+    cloud,
+    deployment,
+    node_pool,
+    run_controller,
+)
 
 WITHOUT_ELECTION = "--disable-leader-election"
 KEEP = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
@@ -112,7 +118,7 @@ def test_a_reclaimed_node_is_replaced_before_it_goes(tmp_path):
         assert [(item.node, item.pods) for item in entry.candidates] == [(old, 1)]
         assert entry.price_per_hour_before.amount > 0
 
-    play(tmp_path, scenario, arguments=[faults.option])
+    run_controller(tmp_path, scenario, arguments=[faults.option])
 
 
 def test_the_reason_of_an_interruption_stays_while_its_deletion_fails(tmp_path):
@@ -135,7 +141,7 @@ def test_the_reason_of_an_interruption_stays_while_its_deletion_fails(tmp_path):
 
         assert reasons == {"SpotInterruption"}
 
-    play(tmp_path, scenario, arguments=[faults.option])
+    run_controller(tmp_path, scenario, arguments=[faults.option])
 
 
 def test_protected_pod_has_its_replacement_before_the_instance_ends(tmp_path):
@@ -160,7 +166,7 @@ def test_protected_pod_has_its_replacement_before_the_instance_ends(tmp_path):
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=5)
         assert len(scene.claims()) == 1
 
-    play(tmp_path, scenario, arguments=[faults.option])
+    run_controller(tmp_path, scenario, arguments=[faults.option])
 
 
 def test_a_handled_message_without_acknowledgement_has_no_second_effect(tmp_path, monkeypatch):
@@ -188,7 +194,7 @@ def test_a_handled_message_without_acknowledgement_has_no_second_effect(tmp_path
         assert len(set(calls)) == 1
         assert sorted(cloud(scene, tmp_path)["launches"].values()) == [1, 1]
 
-    play(tmp_path, scenario, arguments=[faults.option])
+    run_controller(tmp_path, scenario, arguments=[faults.option])
 
 
 def test_failing_provider_is_polled_with_back_off(tmp_path, monkeypatch):
@@ -211,7 +217,7 @@ def test_failing_provider_is_polled_with_back_off(tmp_path, monkeypatch):
         assert waits == sorted(waits)
         assert waits[-1] >= 2 * waits[0]
 
-    play(tmp_path, scenario, arguments=[faults.option])
+    run_controller(tmp_path, scenario, arguments=[faults.option])
 
 
 def announcing(monkeypatch, *messages):
@@ -249,7 +255,7 @@ def test_messages_that_mean_nothing_are_acknowledged_and_counted(tmp_path, monke
         await scene.cluster.clock.sleep(60)
         assert acknowledged == ["odd", "idle", "lost"]
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_recommendation_is_noted_unless_it_is_to_be_acted_on(tmp_path, monkeypatch):
@@ -273,7 +279,7 @@ def test_a_recommendation_is_noted_unless_it_is_to_be_acted_on(tmp_path, monkeyp
     for number, arguments in enumerate(((), ("--act-on-rebalance",))):
         folder = tmp_path / str(number)
         folder.mkdir()
-        play(folder, recommended(*arguments))
+        run_controller(folder, recommended(*arguments))
     assert stays == [True, False]
 
 
@@ -311,7 +317,7 @@ def test_one_failed_message_delays_no_other(tmp_path, monkeypatch):
         waited = "karpenter_interruption_message_queue_duration_seconds_count"
         assert running.metric(f'{waited}{{provider="kwok"}}') == 2
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_reclaim_of_a_node_that_is_draining_already_hastens_it(tmp_path):
@@ -335,7 +341,7 @@ def test_a_reclaim_of_a_node_that_is_draining_already_hastens_it(tmp_path):
         await scene.settle(lambda: old not in names(scene.nodes()), seconds=140)
         await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
 
-    play(tmp_path, scenario, arguments=[faults.option])
+    run_controller(tmp_path, scenario, arguments=[faults.option])
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -375,4 +381,46 @@ def test_announcement_in_node_conditions_is_handled(tmp_path, monkeypatch, resta
         kind = 'message_type="spot_interrupted",provider="kwok"'
         assert running.metric(f"{RECEIVED}{{{kind}}}") == 1
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
+
+
+LATE_FAILURE = {"fault": "late-failure", "delay": "3s"}
+
+
+def test_pod_of_a_launch_that_fails_late_runs_elsewhere_within_seconds(tmp_path):
+    """The cloud accepts the launch and reports its failure three seconds later."""
+    faults = Cloud(tmp_path)
+    faults.suffer({**LATE_FAILURE, "count": 1})
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1, cpu="3")])
+        running = scene.start(WITHOUT_ELECTION)
+        started = scene.cluster.clock.monotonic()
+        await scene.settle(scene.claims, seconds=20)
+        (failed,) = names(scene.claims())
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        assert scene.cluster.clock.monotonic() - started < 30
+
+        await scene.settle(lambda: failed not in names(scene.claims()), seconds=20)
+        assert len(cloud(scene, tmp_path)["instances"]) == 1, "the failed instance is terminated"
+        (event,) = scene.events("LaunchFailed")
+        assert "no capacity for" in event["message"]
+        kind = 'message_type="launch_failed",provider="kwok"'
+        assert running.metric(f"{RECEIVED}{{{kind}}}") == 1
+
+    run_controller(tmp_path, scenario, arguments=[faults.option])
+
+
+def test_launches_that_always_fail_late_back_off(tmp_path):
+    """Without a back-off the core would launch and fail every few seconds."""
+    faults = Cloud(tmp_path)
+    faults.suffer(LATE_FAILURE)
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1, cpu="3")])
+        scene.start(WITHOUT_ELECTION)
+        await scene.cluster.clock.sleep(600)
+        failed = scene.events("LaunchFailed")
+        assert 2 <= sum(event.get("count", 1) for event in failed) <= 10
+
+    run_controller(tmp_path, scenario, arguments=[faults.option])

@@ -1,4 +1,4 @@
-"""A process is killed at every await of a life; its successor recovers."""
+"""A process is killed at every await of a run; its successor recovers."""
 
 from __future__ import annotations
 
@@ -7,18 +7,27 @@ import os
 
 import pytest
 
-from tests.controllers.lives import live, refused, renewed, unanswered
+from tests.controllers.cluster_runs import (
+    lose_launch_answers,
+    replace_drifted_nodes,
+    roll_back_without_capacity,
+    run_cluster,
+)
 from tests.support.await_kills import AwaitTracker, point_text
 
 WITHOUT_ELECTION = "--disable-leader-election"
 DOWN_SECONDS = 2.0
 """Pause between a kill and the next process."""
-LIVES = {"renewed": (renewed, 128), "refused": (refused, 140), "unanswered": (unanswered, 120)}
-"""Each with how many awaits it has come by; fewer would mean that some are not seen."""
+RUNS = {
+    "renewed": (replace_drifted_nodes, 128),
+    "refused": (roll_back_without_capacity, 140),
+    "unanswered": (lose_launch_answers, 120),
+}
+"""Each with the number of awaits that it reaches; fewer would mean that some are not seen."""
 
 
-def lived(folder, life, **kill):
-    """Live a life, killed where that is wanted; return the awaits that were come by."""
+def awaits_of_run(folder, run, **kill):
+    """Run a cluster, with or without a kill; return the awaits that the process reached."""
     kept = []
 
     def begin(scene, watch):
@@ -47,13 +56,13 @@ def lived(folder, life, **kill):
 
         return end
 
-    live(folder, LIVES[life][0], begin)
+    run_cluster(folder, RUNS[run][0], begin)
     assert kept[0].is_dead == bool(kill), "the process did not reach this await again"
     return kept[0].seen
 
 
 SHARES = 12
-"""Into how many tests the kills of a life are split, so that they can run side by side."""
+"""The number of tests that share the kills of a run, so that they can run side by side."""
 EVERY = "KARPENTER_EVERY_KILL"
 """Set it to kill at every occurrence of every await, not only at its first and its last."""
 
@@ -65,23 +74,23 @@ pytestmark = [
 
 
 SEEN = {}
-"""The awaits that each life comes by; they are the same each time."""
+"""The awaits that each run reaches; they are the same each time."""
 
 
-def awaits_of(folder, life):
-    if life not in SEEN:
-        SEEN[life] = lived(folder / life, life)
-    return SEEN[life]
+def awaits_of(folder, run):
+    if run not in SEEN:
+        SEEN[run] = awaits_of_run(folder / run, run)
+    return SEEN[run]
 
 
-def kills(folder, life):
+def kills(folder, run):
     """Each await with the occurrences at which the process is killed.
 
-    Awaits that an earlier life has come by as well are killed there alone.
+    At an await that an earlier run reaches too, only that run is killed.
     """
-    seen = dict(awaits_of(folder, life))
-    for earlier in () if os.environ.get(EVERY) else LIVES:
-        if earlier == life:
+    seen = dict(awaits_of(folder, run))
+    for earlier in () if os.environ.get(EVERY) else RUNS:
+        if earlier == run:
             break
         for point in awaits_of(folder, earlier):
             seen.pop(point, None)
@@ -90,24 +99,24 @@ def kills(folder, life):
         yield from ({"kill_at": point, "occurrence": number} for number in chosen)
 
 
-@pytest.mark.parametrize("life", LIVES)
-def test_every_await_of_a_run_is_observed(tmp_path, life, capsys):
+@pytest.mark.parametrize("run", RUNS)
+def test_every_await_of_a_run_is_observed(tmp_path, run, capsys):
     """As many as ever, as often each time, so that an occurrence means one moment."""
-    seen = lived(tmp_path / "first", life)
+    seen = awaits_of_run(tmp_path / "first", run)
     with capsys.disabled():
-        print(f"\n{life}: {len(seen)} awaits, come by {seen.total()} times")  # noqa: T201
-    assert len(seen) >= LIVES[life][1]
-    assert list(seen.items()) == list(lived(tmp_path / "second", life).items())
+        print(f"\n{run}: {len(seen)} awaits, reached {seen.total()} times")  # noqa: T201
+    assert len(seen) >= RUNS[run][1]
+    assert list(seen.items()) == list(awaits_of_run(tmp_path / "second", run).items())
 
 
-@pytest.mark.lives
+@pytest.mark.cluster_runs
 @pytest.mark.parametrize("share", range(SHARES))
-@pytest.mark.parametrize("life", LIVES)
-def test_a_run_converges_after_a_kill_at_any_await(tmp_path, life, share):
+@pytest.mark.parametrize("run", RUNS)
+def test_a_run_converges_after_a_kill_at_any_await(tmp_path, run, share):
     failed = []
-    for number, kill in enumerate([*kills(tmp_path / "whole", life)][share::SHARES]):
+    for number, kill in enumerate([*kills(tmp_path / "whole", run)][share::SHARES]):
         try:
-            lived(tmp_path / str(number), life, **kill)
+            awaits_of_run(tmp_path / str(number), run, **kill)
         except Exception as error:
             failed.append(f"{kill['occurrence']}. {point_text(kill['kill_at'])}: {error!r}")
     assert failed == []

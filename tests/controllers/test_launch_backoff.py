@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import pytest
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.controllers.nodeclaim.instance_launcher import InstanceLauncher
 from karpenter_core.errors import ThrottledError
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 
 class Clock:
@@ -54,3 +56,27 @@ async def test_a_timer_that_rings_a_rounding_error_too_early_is_punctual(early_s
     # Its NodeClass is not there, so that a try ends at once, with the claim.
     assert bool(step.delete) is is_tried
     assert step.requeue_after != timedelta()
+
+
+def test_offerings_that_a_successful_launch_found_sold_out_are_masked_at_once(tmp_path):
+    """The launch tries the cheapest zone, which is sold out, and then another one."""
+    faults = tmp_path / "faults.json"
+    faults.write_text(json.dumps([{"fault": "stock-out", "zones": ["test-zone-a"]}]))
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1, cpu="3")])
+        running = scene.start("--disable-leader-election")
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+
+        (node,) = scene.nodes()
+        masked = running.process.cluster_state.snapshot().ledger.unavailable_offerings
+        assert [(key.offering.zone, key.offering.capacity_type) for key in masked] == [
+            ("test-zone-a", "on-demand")
+        ]
+        labels = node["metadata"]["labels"]
+        assert labels["topology.kubernetes.io/zone"] != "test-zone-a"
+        assert (
+            labels["node.kubernetes.io/instance-type"] == next(iter(masked)).offering.instance_type
+        )
+
+    run_controller(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])

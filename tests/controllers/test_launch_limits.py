@@ -9,7 +9,13 @@ import pytest
 
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_POOLS
-from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
+from tests.controllers.whole_controller import (
+    NODE_CLASS,
+    cloud,
+    deployment,
+    node_pool,
+    run_controller,
+)
 
 WITHOUT_ELECTION = "--disable-leader-election"
 KEEP = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
@@ -35,8 +41,8 @@ def names(objects):
 
 
 def condition(pool, kind):
-    found = [c for c in pool.get("status", {}).get("conditions", []) if c["type"] == kind]
-    return found[0] if found else None
+    results = [c for c in pool.get("status", {}).get("conditions", []) if c["type"] == kind]
+    return results[0] if results else None
 
 
 async def most(scene, seconds: int) -> int:
@@ -75,7 +81,7 @@ def test_cluster_never_exceeds_its_node_limit(tmp_path):
         await scene.settle(lambda: len(scene.pods("Running")) == 4, seconds=60)
         assert len(scene.nodes()) == 4
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_one_wave_does_not_overshoot_the_limit(tmp_path):
@@ -93,7 +99,7 @@ def test_one_wave_does_not_overshoot_the_limit(tmp_path):
         assert len(running) == 3
         assert sum(name.startswith("urgent") for name in running) == 2
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_pods_that_fit_one_larger_node_are_placed_there(tmp_path):
@@ -106,7 +112,7 @@ def test_pods_that_fit_one_larger_node_are_placed_there(tmp_path):
         assert await most(scene, 60) == 1
         assert len(scene.pods("Running")) > 40
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_replacement_beyond_the_limit_is_not_created(tmp_path):
@@ -128,7 +134,7 @@ def test_replacement_beyond_the_limit_is_not_created(tmp_path):
             for taint in node["spec"].get("taints") or []
         )
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_pool_launches_at_its_rate_and_loses_no_claim(tmp_path):
@@ -151,7 +157,7 @@ def test_pool_launches_at_its_rate_and_loses_no_claim(tmp_path):
             "has reached its limit of 2 launch(es) per minute" in message for message in messages
         )
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def broken(folder, *faults):
@@ -196,7 +202,7 @@ def test_pool_whose_nodes_never_register_backs_off(tmp_path):
             lambda: condition(scene.pool("general"), "LaunchesHeldBack") is None, seconds=60
         )
 
-    play(tmp_path, scenario, arguments=[option])
+    run_controller(tmp_path, scenario, arguments=[option])
 
 
 def test_pods_of_a_pool_on_hold_go_to_another_one(tmp_path):
@@ -215,7 +221,7 @@ def test_pods_of_a_pool_on_hold_go_to_another_one(tmp_path):
         assert scene.pods("Running") == []
         await scene.settle(lambda: len(scene.pods("Running")) >= 2, seconds=10 * 60)
 
-    play(tmp_path, scenario, arguments=[option])
+    run_controller(tmp_path, scenario, arguments=[option])
 
 
 def test_a_changed_pool_is_tried_at_once(tmp_path):
@@ -232,7 +238,7 @@ def test_a_changed_pool_is_tried_at_once(tmp_path):
         scene.cluster.server.registry.patch(NODE_POOLS, labels, "general", "")
         await scene.settle(lambda: len(scene.pods("Running")) == 4, seconds=30)
 
-    play(tmp_path, scenario, arguments=[option])
+    run_controller(tmp_path, scenario, arguments=[option])
 
 
 @pytest.mark.parametrize("switch", ["setting", "annotation"])
@@ -261,4 +267,4 @@ def test_paused_disruption_deletes_nothing(tmp_path, switch):
             scene.cluster.server.registry.patch(NODE_POOLS, off, "general", "")
         await scene.settle(lambda: not names(scene.claims()) & before, seconds=180)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.controllers.lives import incomplete, late, live, never_initialised, repaired, unanswered
+from tests.controllers.cluster_runs import (
+    lose_launch_answers,
+    remove_startup_taint_late,
+    repair_unready_node,
+    replace_by_incomplete_node,
+    replace_by_unready_node,
+    run_cluster,
+)
 
 REPAIR = "--feature-gates=NodeRepair=true"
 
@@ -13,11 +20,11 @@ REPAIR = "--feature-gates=NodeRepair=true"
 @pytest.mark.parametrize(
     ("life", "arguments"),
     [
-        (never_initialised, ()),
-        (incomplete, ()),
-        (late, ()),
-        (unanswered, ()),
-        (repaired, (REPAIR,)),
+        (replace_by_unready_node, ()),
+        (replace_by_incomplete_node, ()),
+        (remove_startup_taint_late, ()),
+        (lose_launch_answers, ()),
+        (repair_unready_node, (REPAIR,)),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -30,4 +37,4 @@ def test_a_run_with_a_failing_node_converges(tmp_path, life, arguments):
 
         return end
 
-    live(tmp_path / "life", life, begin)
+    run_cluster(tmp_path / "life", life, begin)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from karpenter_core.kube.resources import DEPLOYMENTS
 from karpenter_core.kube.wire.codecs import NODE_POOLS
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 WITHOUT_ELECTION = "--disable-leader-election"
 HASH = "karpenter.sh/nodepool-hash"
@@ -39,7 +39,7 @@ def test_the_hash_follows_the_template_and_nothing_else(tmp_path):
         scene.cluster.server.registry.patch(NODE_POOLS, {"spec": labels}, "general", "")
         await scene.settle(lambda: hash_of(scene) != before, seconds=5)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_pool_of_a_foreign_kind_is_ignored(tmp_path):
@@ -59,7 +59,7 @@ def test_a_pool_of_a_foreign_kind_is_ignored(tmp_path):
         assert not pool.get("status", {}).get("conditions")
         assert "resources" not in pool.get("status", {})
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_the_status_counts_nodes_as_they_come_and_go(tmp_path):
@@ -84,4 +84,4 @@ def test_the_status_counts_nodes_as_they_come_and_go(tmp_path):
             lambda: (status()["nodes"], status()["resources"]) == (0, ZEROS), seconds=10
         )
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)

@@ -40,6 +40,7 @@ class RecorderFixture:
             cluster_state=self.cluster_state,
             publish=self.said.append,
             metrics=metrics,
+            owns_nodes=True,
         )
         runtime = ControllerRuntime(clock=clock, new_id=map(str, count()).__next__, metrics=metrics)
         self.recorder = PassRecorder(
@@ -102,9 +103,9 @@ def test_empty_pass_resets_the_metrics():
 
 def test_pods_of_a_refused_claim_get_the_reason():
     """They are without a place like the others."""
-    wanted = pod("a", cpu="3")
-    fixture = RecorderFixture(wanted)
-    plan = solve(problem([wanted]))
+    pending_pod = pod("a", cpu="3")
+    fixture = RecorderFixture(pending_pod)
+    plan = solve(problem([pending_pod]))
 
     fixture.recorder.record_plan(
         plan,

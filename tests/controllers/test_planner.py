@@ -17,6 +17,7 @@ from karpenter_core.controllers.planner import (
 )
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.scheduling.problem import SchedulingProblem, SolveOptions
+from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.testing import builders
 
 
@@ -253,3 +254,16 @@ async def test_a_plan_that_takes_too_long_ends_with_what_there_is(clock, is_part
     finally:
         planner.close()
     assert plan.partial == is_partial
+
+
+def test_no_simulated_time_passes_while_a_plan_is_made_on_the_loop():
+    """Else what a life in virtual time decides would depend on the number of steps of a plan."""
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        await InlinePlanner().plan(problem(), SolveOptions())
+        await InlinePlanner().run_steps(iter(range(3)), limit_seconds=1.0, overtime=pytest.fail)
+        return loop.time() - begun
+
+    assert run_virtual(main()) == 0

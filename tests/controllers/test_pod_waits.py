@@ -47,17 +47,17 @@ class Waits:
     def shown(self, now=NOW):
         """Return what a scrape shows of pods: gauges by pod, sums and counts of histograms."""
         asyncio.run(self.pod_waits.update(self.builder.snapshot(), now))
-        found = {}
+        result = {}
         for line in generate_latest(self.metrics.registry).decode().splitlines():
             name, _, value = line.rpartition(" ")
             if not name.startswith(PREFIX) or "_bucket" in name or "_created" in name:
                 continue
             series, _, labels = name.removeprefix(PREFIX).partition("{")
             if labels:
-                found.setdefault(series, {})[labels.split('"')[1]] = float(value)
+                result.setdefault(series, {})[labels.split('"')[1]] = float(value)
             elif float(value):
-                found[series] = float(value)
-        return found
+                result[series] = float(value)
+        return result
 
 
 def waiting(name="web", **changes):
@@ -159,3 +159,13 @@ def test_an_ended_pod_has_no_series_and_one_of_its_uid_restarts():
     shown = waits.shown()
     assert UNBOUND not in shown
     assert UNSTARTED not in shown
+
+
+def test_a_pod_that_runs_and_is_not_ready_waits_no_more_and_its_start_is_measured_once_ready():
+    """Its containers have started: a readiness probe that fails is no wait for a node."""
+    waits = Waits()
+    running = waiting(node_name="node", scheduled_time=at(10), phase="Running", ready=False)
+    waits.see(running)
+    assert UNSTARTED not in waits.shown()
+    waits.see(msgspec.structs.replace(running, ready=True, ready_time=at(40), resource_version=7))
+    assert waits.shown()["startup_duration_seconds_sum"] == 40

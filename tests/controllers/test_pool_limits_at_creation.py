@@ -6,7 +6,13 @@ import asyncio
 
 from karpenter_core.controllers.provisioning.claim_creator import ClaimCreator
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
-from tests.controllers.scenes import GROUP, NODE_CLASS, deployment, node_pool, play
+from tests.controllers.whole_controller import (
+    GROUP,
+    NODE_CLASS,
+    deployment,
+    node_pool,
+    run_controller,
+)
 
 KEEP = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
 LABEL = {"karpenter.sh/nodepool": "general"}
@@ -58,7 +64,7 @@ def test_capacity_created_since_the_plan_counts_against_limits(tmp_path, monkeyp
         assert "exceeds limit (cpu)" in creations[0].refused[0]
         assert {claim["metadata"]["name"] for claim in scene.claims()} == {"one", "two"}
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_limits_that_were_raised_since_let_the_pods_be_placed(tmp_path, monkeypatch):
@@ -81,4 +87,4 @@ def test_limits_that_were_raised_since_let_the_pods_be_placed(tmp_path, monkeypa
 
         assert len(scene.cluster.list(NODE_CLAIMS)) == 3
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)

@@ -25,8 +25,8 @@ TAINT = f"{DISRUPTED_TAINT}:NoSchedule"
 
 def askers(builder, **changes):
     """Return who asks for a pass after changes, by kind and names."""
-    found = {ObjectKind[kind.upper()]: tuple(names) for kind, names in changes.items()}
-    return list(provisioner._triggers(builder.snapshot(), found))
+    result = {ObjectKind[kind.upper()]: tuple(names) for kind, names in changes.items()}
+    return list(provisioner._triggers(builder.snapshot(), result))
 
 
 def running(name="web", on="web", **options):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from karpenter_core.kube.resources import DEPLOYMENTS, REPLICA_SETS, SERVICES
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 ZONE = "topology.kubernetes.io/zone"
 PREFIX = "karpenter_scheduler"
@@ -54,7 +54,7 @@ def test_a_pass_says_in_numbers_what_it_decided(tmp_path):
         assert value(f"{PREFIX}_unschedulable_pods_count{BY}") == 0
         assert value(f"{PREFIX}_ignored_pods_count") == 0
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_pending_pods_are_counted_by_the_zone_they_can_go_to(tmp_path):
@@ -84,7 +84,7 @@ def test_pending_pods_are_counted_by_the_zone_they_can_go_to(tmp_path):
         await scene.cluster.clock.sleep(15)
         assert (count("test-zone-b"), count("flexible")) == (0, 0)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_pods_get_the_default_spread_of_the_clusters_scheduler(tmp_path):
@@ -98,7 +98,7 @@ def test_pods_get_the_default_spread_of_the_clusters_scheduler(tmp_path):
         followed = running.process.cluster_state.snapshot()
         assert len(followed.workloads) == len(scene.cluster.list(REPLICA_SETS)) == 1
 
-    play(tmp_path, scenario, arguments=[f"--scheduler-config={zonal_defaults()}"])
+    run_controller(tmp_path, scenario, arguments=[f"--scheduler-config={zonal_defaults()}"])
 
 
 def test_without_a_configuration_nothing_spreads_and_nothing_more_is_followed(tmp_path):
@@ -119,4 +119,4 @@ def test_without_a_configuration_nothing_spreads_and_nothing_more_is_followed(tm
         assert (dict(snapshot.services), dict(snapshot.workloads)) == ({}, {})
         assert len(scene.cluster.list(SERVICES)) == 1
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)

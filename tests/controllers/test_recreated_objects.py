@@ -5,7 +5,13 @@ from __future__ import annotations
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.sim.faults import RequestFault
-from tests.controllers.scenes import GROUP, NODE_CLASS, deployment, node_pool, play
+from tests.controllers.whole_controller import (
+    GROUP,
+    NODE_CLASS,
+    deployment,
+    node_pool,
+    run_controller,
+)
 
 
 class ObjectSwap:
@@ -57,7 +63,7 @@ def test_a_claim_with_the_name_of_a_deleted_one_stays(tmp_path):
 
         assert swap.is_alive(scene.claims())
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_node_with_the_name_of_a_deleted_one_stays(tmp_path):
@@ -74,4 +80,4 @@ def test_a_node_with_the_name_of_a_deleted_one_stays(tmp_path):
 
         assert swap.is_alive(scene.nodes())
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from karpenter_core.kube.resources import NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from karpenter_core.sim.faults import RequestFault
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 WITHOUT_ELECTION = "--disable-leader-election"
 REPAIR = "--feature-gates=NodeRepair=true"
@@ -74,7 +75,36 @@ def test_a_dead_node_is_replaced_after_ten_minutes_whatever_protects_it(tmp_path
         assert (entry.method, entry.reason) == ("repair", "Unhealthy")
         assert [item.node for item in entry.candidates] == [first]
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
+
+
+def test_a_dead_node_is_kept_while_the_state_is_stale_and_replaced_as_soon_as_it_is_fresh(tmp_path):
+    """It may have recovered, and its pods may have gone, unseen."""
+    refused = RequestFault(
+        matches=lambda request: request.path.endswith("/nodepools"),
+        status=403,
+        times=None,
+    )
+    waiting = 'karpenter_core_waiting_for_freshness{consumer="repair"}'
+    failed = 'karpenter_core_reconcile_errors_total{controller="node.health"}'
+
+    async def scenario(scene):
+        running, (first, *_) = await grown(scene, 1, REPAIR)
+        scene.cluster.kubelets.fail(first)
+        await scene.cluster.clock.sleep(4 * 60)
+        scene.cluster.frontend.stop()
+        scene.cluster.frontend.start()
+        scene.cluster.frontend.faults.add(refused)
+
+        await scene.cluster.clock.sleep(10 * 60)
+
+        assert names(scene.nodes()) == {first}
+        assert (running.metric(waiting), running.metric(failed)) == (1, 0)
+
+        scene.cluster.frontend.faults.clear()
+        await scene.settle(lambda: first not in names(scene.nodes()), seconds=120)
+
+    run_controller(tmp_path, scenario)
 
 
 def test_without_the_gate_nothing_is_repaired(tmp_path):
@@ -87,7 +117,7 @@ def test_without_the_gate_nothing_is_repaired(tmp_path):
 
         assert first in names(scene.claims())
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_users_say_what_is_broken_and_for_how_long_it_is_borne(tmp_path):
@@ -116,7 +146,7 @@ def test_users_say_what_is_broken_and_for_how_long_it_is_borne(tmp_path):
         await scene.cluster.clock.sleep(60 * 60)
         assert unready in names(scene.claims())
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_many_broken_nodes_are_ignored_and_say_so(tmp_path):
@@ -136,7 +166,7 @@ def test_many_broken_nodes_are_ignored_and_say_so(tmp_path):
         await scene.settle(lambda: not names(scene.claims()) & set(nodes[1:3]), seconds=900)
         assert nodes[0] in names(scene.claims())
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_small_mostly_unhealthy_pool_is_repaired(tmp_path):
@@ -156,7 +186,7 @@ def test_a_small_mostly_unhealthy_pool_is_repaired(tmp_path):
         assert len(scene.pods("Running")) == 3
         assert going <= 1
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_small_pool_that_is_all_dead_is_ignored_and_says_so(tmp_path):
@@ -177,7 +207,7 @@ def test_a_small_pool_that_is_all_dead_is_ignored_and_says_so(tmp_path):
         await scene.settle(lambda: not names(scene.nodes()) & set(nodes[1:]), seconds=1800)
         assert nodes[0] in names(scene.claims())
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_paused_pool_is_repaired_when_the_pause_ends(tmp_path):
@@ -195,4 +225,4 @@ def test_a_paused_pool_is_repaired_when_the_pause_ends(tmp_path):
         scene.cluster.server.registry.patch(NODE_POOLS, pause, "general", "")
         await scene.settle(lambda: first not in names(scene.nodes()), seconds=300)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)

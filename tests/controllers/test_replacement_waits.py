@@ -8,8 +8,8 @@ from karpenter_core.controllers.disruption.execution import CommandQueue
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.sim.faults import RequestFault, matching
-from tests.controllers.scenes import deployment
 from tests.controllers.test_disruption_queue import ALONE, CPU, fixed, is_true, staged
+from tests.controllers.whole_controller import deployment
 
 BOOT = {"key": "example.com/boot", "effect": "NoSchedule"}
 """A startup taint that nobody takes off, unless a test does."""

@@ -11,8 +11,8 @@ import pytest
 
 from karpenter_core.kube.resources import LEASES
 from karpenter_core.sim.faults import RequestFault
-from tests.controllers.lives import Scene, budget, pool, watched
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.controllers.cluster_runs import ClusterRun, budget, pool, watch_invariants
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 pytestmark = pytest.mark.timeout(300)
 DEADLINE_SECONDS, LEASE_SECONDS = 10.0, 15.0
@@ -63,8 +63,8 @@ def two_candidates(folder, scenario):
     """Run a scenario of two candidates, with constant writes."""
 
     async def told(harness):
-        with watched(harness) as watch:
-            writers, scene = Writers(harness, watch), Scene(harness, folder)
+        with watch_invariants(harness) as watch:
+            writers, scene = Writers(harness, watch), ClusterRun(harness, folder)
             harness.cluster.apply([NODE_CLASS, pool(), budget(), deployment("web", 2)])
             await writers.begin()
             await scene.settle(lambda: scene.is_whole(1))
@@ -74,7 +74,7 @@ def two_candidates(folder, scenario):
         assert writers.sent["new"]
         assert max(writers.sent["old"]) < min(writers.sent["new"])
 
-    play(folder, told)
+    run_controller(folder, told)
 
 
 async def keep_busy(writers, *, seconds):

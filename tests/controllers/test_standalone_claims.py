@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
-from tests.controllers.scenes import GROUP, NODE_CLASS, play
+from tests.controllers.whole_controller import GROUP, NODE_CLASS, run_controller
 
 
 def claim(*, name: str = "mine", requests: dict[str, str] | None = None, **metadata):
@@ -49,7 +49,7 @@ def test_a_claim_of_no_pool_becomes_a_node_of_its_requirements(tmp_path):
         scene.cluster.delete(NODE_CLAIMS, "mine")
         await scene.settle(lambda: not scene.claims() and not scene.nodes(), seconds=60)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_claim_of_no_pool_gets_the_cheapest_type_that_holds_its_requests(tmp_path):
@@ -69,7 +69,7 @@ def test_a_claim_of_no_pool_gets_the_cheapest_type_that_holds_its_requests(tmp_p
         small, large = (by_name[name]["status"]["allocatable"] for name in ("small", "large"))
         assert cores(large["cpu"]) >= 3 > cores(small["cpu"])
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_failed_claim_without_a_pool_is_deleted(tmp_path, objects):
         await scene.settle(lambda: not scene.claims(), seconds=60)
         assert scene.nodes() == []
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def cores(quantity):

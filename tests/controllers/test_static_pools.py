@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.controllers.scenes import GROUP, NODE_CLASS, deployment, node_pool, play
+from tests.controllers.whole_controller import (
+    GROUP,
+    NODE_CLASS,
+    deployment,
+    node_pool,
+    run_controller,
+)
 
 ARGUMENTS = ("--disable-leader-election", "--feature-gates=NodeRepair=true")
 CONSOLIDATING = {
@@ -17,8 +23,8 @@ STATIC_OR_NOT = pytest.mark.parametrize("spec", [{"replicas": 1}, {}], ids=["sta
 
 
 def condition(pool, kind):
-    found = [c for c in pool.get("status", {}).get("conditions", []) if c["type"] == kind]
-    return found[0] if found else None
+    results = [c for c in pool.get("status", {}).get("conditions", []) if c["type"] == kind]
+    return results[0] if results else None
 
 
 def claim_of_the_pool(*, expire_after: str):
@@ -61,7 +67,7 @@ def test_claims_of_a_static_pool_do_not_expire(tmp_path, spec):
 
         assert claim_names(scene) == (["kept"] if spec else [])
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 @STATIC_OR_NOT
@@ -74,7 +80,7 @@ def test_nodes_of_a_static_pool_are_not_repaired(tmp_path, spec):
 
         assert claim_names(scene) == (["kept"] if spec else [])
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 @STATIC_OR_NOT
@@ -85,7 +91,7 @@ def test_empty_nodes_of_a_static_pool_are_not_consolidated(tmp_path, spec):
 
         assert claim_names(scene) == (["kept"] if spec else [])
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_static_pool_says_that_its_replicas_are_ignored(tmp_path):
@@ -105,7 +111,7 @@ def test_a_static_pool_says_that_its_replicas_are_ignored(tmp_path):
         assert "spec.replicas is ignored" in told["message"]
         assert not scene.claims()
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_dynamic_pool_says_nothing_of_replicas(tmp_path):
@@ -117,4 +123,4 @@ def test_a_dynamic_pool_says_nothing_of_replicas(tmp_path):
         assert condition(scene.pool("general"), "ReplicasIgnored") is None
         assert not scene.events("StaticCapacityNotBuilt")
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)

@@ -10,13 +10,25 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
 from karpenter_core.errors import ApiError
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES, PODS, VOLUME_ATTACHMENTS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
-from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
+from karpenter_core.provider.contract import PollingPeriods
+from karpenter_core.provider.markers import hookimpl
+from karpenter_provider_kwok.plugin import KwokProvider
+from tests.controllers.whole_controller import (
+    NODE_CLASS,
+    cloud,
+    deployment,
+    node_pool,
+    run_controller,
+)
 
 WITHOUT_ELECTION = "--disable-leader-election"
 KEEP = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
@@ -59,8 +71,8 @@ def labels_of(item):
 
 
 def conditions(claim):
-    found = claim.get("status", {}).get("conditions", ())
-    return {item["type"]: (item["status"], item["reason"]) for item in found}
+    result = claim.get("status", {}).get("conditions", ())
+    return {item["type"]: (item["status"], item["reason"]) for item in result}
 
 
 def messages(scene, reason):
@@ -106,10 +118,10 @@ class TestClaims:
                 lambda: "InstanceTerminating" in conditions(scene.claims()[0]), seconds=20
             )
             assert scene.cluster.clock.monotonic() - begun >= 5, "late pods are waited for"
-            found = conditions(scene.claims()[0])
-            assert found["Drained"] == ("True", "Drained")
-            assert found["VolumesDetached"] == ("True", "VolumesDetached")
-            assert found["Ready"][0] == "True"
+            result = conditions(scene.claims()[0])
+            assert result["Drained"] == ("True", "Drained")
+            assert result["VolumesDetached"] == ("True", "VolumesDetached")
+            assert result["Ready"][0] == "True"
             assert len(scene.nodes()) == 1, "the Node stays until its instance is gone"
 
             await scene.settle(lambda: gone(scene, name), seconds=60)
@@ -123,7 +135,7 @@ class TestClaims:
             ):
                 assert running.metric(f"karpenter_{metric}{pool_label}") == 1.0, metric
 
-        play(tmp_path, scenario, arguments=["--kwok-termination-delay=20s"])
+        run_controller(tmp_path, scenario, arguments=["--kwok-termination-delay=20s"])
 
     def test_a_cloud_that_refuses_is_asked_again(self, tmp_path):
         """Case 63."""
@@ -140,7 +152,7 @@ class TestClaims:
             assert asked[-1]["result"] == "gone"
             assert cloud(scene, tmp_path)["instances"] == []
 
-        play(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
+        run_controller(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
 
     def test_every_node_of_an_instance_goes_before_it(self, tmp_path):
         """Cases 65, 66: three Nodes show its id, and a pod on one of them may not leave."""
@@ -176,7 +188,7 @@ class TestClaims:
             calls = cloud(scene, tmp_path)["calls"]
             assert [call["subject"] for call in calls if call["operation"] == "terminate"]
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_a_claim_that_was_never_launched_touches_nothing(self, tmp_path):
         """Cases 67, 68: no call, and a Node without a provider id has no claim."""
@@ -197,7 +209,7 @@ class TestClaims:
             calls = {call["operation"] for call in cloud(scene, tmp_path)["calls"]}
             assert "terminate" not in calls
 
-        play(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
+        run_controller(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
 
     def test_a_failed_deletion_counts_a_failed_launch_once(self, tmp_path):
         """Metrics and the health of the pool follow what was done, not what was tried."""
@@ -224,7 +236,7 @@ class TestClaims:
             )
             assert running.metric(series) == 1.0
 
-        play(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
+        run_controller(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
 
 
 class TestNodes:
@@ -250,7 +262,7 @@ class TestNodes:
             account = cloud(scene, tmp_path)
             assert len(account["instances"]) == len(scene.nodes()) == len(scene.claims())
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_a_node_that_is_not_ours_is_ignored(self, tmp_path):
         """Case 73."""
@@ -272,7 +284,7 @@ class TestNodes:
             assert node["metadata"]["finalizers"] == ["karpenter.sh/termination"]
             assert not any("karpenter" in t["key"] for t in node["spec"].get("taints") or ())
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_a_budget_holds_the_node_and_is_named(self, tmp_path):
         """Cases 82, 100: until the pod may be evicted."""
@@ -296,7 +308,7 @@ class TestNodes:
             scene.cluster.scale(DEPLOYMENTS, "web", 0)
             await scene.settle(lambda: gone(scene, name), seconds=60)
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_two_budgets_are_both_named(self, tmp_path):
         """Case 101."""
@@ -315,7 +327,7 @@ class TestNodes:
                 for message in messages(scene, "FailedDraining")
             )
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_an_unresponsive_node_without_an_instance_is_released_undrained(self, tmp_path):
         """Case 85: while its kubelet spoke it was believed."""
@@ -333,7 +345,7 @@ class TestNodes:
             scene.cluster.kubelets.fail(name)
             await scene.settle(lambda: gone(scene, name), seconds=60)
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_a_pod_that_never_ends_is_given_up_after_a_minute(self, tmp_path):
         """Case 86: a foreign finalizer keeps it."""
@@ -349,7 +361,7 @@ class TestNodes:
 
             assert 60 <= scene.cluster.clock.monotonic() - begun <= 120
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_an_attached_volume_holds_the_node(self, tmp_path):
         """Case 93: its event names it; only the cluster detaches."""
@@ -369,7 +381,7 @@ class TestNodes:
             scene.cluster.delete(VOLUME_ATTACHMENTS, "va-1")
             await scene.settle(lambda: gone(scene, name), seconds=60)
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
 
 class TestDeadline:
@@ -405,7 +417,7 @@ class TestDeadline:
             }
             assert told == {"Node", "NodeClaim"}
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
 
 class TestForeignFinalizers:
@@ -427,7 +439,7 @@ class TestForeignFinalizers:
             await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
             assert len(cloud(scene, tmp_path)["instances"]) == 1
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
     def test_foreign_finalizer_on_a_claim_keeps_only_the_claim(self, tmp_path):
         """The next claim launches, and goes, as if nothing were."""
@@ -451,7 +463,7 @@ class TestForeignFinalizers:
             assert held["metadata"]["finalizers"] == [FOREIGN]
             assert cloud(scene, tmp_path)["instances"] == []
 
-        play(tmp_path, scenario)
+        run_controller(tmp_path, scenario)
 
 
 class TestOutOfService:
@@ -479,7 +491,9 @@ class TestOutOfService:
             scene.cluster.delete(VOLUME_ATTACHMENTS, "va-1")
             await scene.settle(lambda: gone(scene, name), seconds=60)
 
-        play(tmp_path, scenario, arguments=[f"--out-of-service-taint={str(asked_for).lower()}"])
+        run_controller(
+            tmp_path, scenario, arguments=[f"--out-of-service-taint={str(asked_for).lower()}"]
+        )
 
 
 class TestInstancesThatMayNotBeTerminated:
@@ -521,4 +535,38 @@ class TestInstancesThatMayNotBeTerminated:
             faults.write_text("[]")
             await scene.settle(lambda: gone(scene, kept), seconds=60)
 
-        play(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
+        run_controller(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
+
+
+class RarelyPolled(KwokProvider):
+    """A cloud that permits a call for an ending instance every minute."""
+
+    @hookimpl
+    def karpenter_provider_info(self):
+        periods = PollingPeriods(termination=timedelta(minutes=1))
+        return replace(KwokProvider.karpenter_provider_info(self), polling_periods=periods)
+
+
+def test_provider_sets_how_often_an_ending_instance_is_polled(tmp_path):
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1, cpu="3")])
+        scene.start("--disable-leader-election")
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        (claim,) = scene.claims()
+        scene.cluster.delete(NODE_CLAIMS, claim["metadata"]["name"])
+        await scene.cluster.clock.sleep(300)
+        calls = [
+            call["at"]
+            for call in cloud(scene, tmp_path)["calls"]
+            if call["operation"] == "terminate" and call["subject"] == claim["status"]["providerID"]
+        ]
+        pauses = [round(second - first) for first, second in pairwise(calls)]
+        # The written condition and the deleted Node start a call each.
+        assert pauses == [0, 60, 60, 60, 0]
+
+    run_controller(
+        tmp_path,
+        scenario,
+        arguments=["--kwok-termination-delay=3m"],
+        plugins={"kwok": RarelyPolled()},
+    )

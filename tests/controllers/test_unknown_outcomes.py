@@ -12,8 +12,14 @@ from karpenter_core.provider.contract import Instance, InstanceListing
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.sim.faults import RequestFault
 from karpenter_core.sim.store import DELETED
-from tests.controllers.lives import watched
-from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
+from tests.controllers.cluster_runs import watch_invariants
+from tests.controllers.whole_controller import (
+    NODE_CLASS,
+    cloud,
+    deployment,
+    node_pool,
+    run_controller,
+)
 from tests.provider.fakes import DataNodeClass, FakeProvider
 
 WITHOUT_ELECTION = "--disable-leader-election"
@@ -71,7 +77,7 @@ class Stage:
 def staged(folder, scenario, *faults, arguments=(), plugins=None):
     path = folder / "faults.json"
     path.write_text(json.dumps(list(faults)))
-    play(
+    run_controller(
         folder,
         lambda scene: scenario(Stage(scene, folder)),
         arguments=(f"--kwok-faults-file={path}", *arguments),
@@ -179,7 +185,7 @@ class TestALaunchThatCouldNotBeWrittenDown:
             scene, server = stage.scene, stage.scene.cluster
             unwritable = RequestFault(matches=is_status_of_claim, status=500, times=None)
             server.frontend.faults.add(unwritable)
-            with watched(scene) as watch:
+            with watch_invariants(scene) as watch:
                 running = stage.begin(deployment("web", 2))
                 await stage.until(lambda: len(scene.pods("Running")) == 2)
                 claims = names(scene.claims())
@@ -338,5 +344,5 @@ def registered(claims):
 def corrupt(scene, claim):
     """Store a value that no admission would let pass: an older version's, or a broken webhook's."""
     registry = scene.cluster.server.registry
-    found = registry.read(NODE_CLAIMS, claim)
-    registry.store.put(NODE_CLAIMS, {**found, "spec": {**found["spec"], "expireAfter": "soon"}})
+    result = registry.read(NODE_CLAIMS, claim)
+    registry.store.put(NODE_CLAIMS, {**result, "spec": {**result["spec"], "expireAfter": "soon"}})

@@ -8,7 +8,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "design" / "way-of-a-pod.md"
@@ -23,8 +23,8 @@ def steps_of_the_page():
 @contextmanager
 def calls_of(steps):
     """Record the calls of these functions, and of the plug-in's launch, in their order."""
-    found = []
-    wanted = {
+    results = []
+    module_by_code = {
         (str(ROOT / "karpenter_core" / Path(*module.split("."))) + ".py", function): module
         for module, function in steps
     }
@@ -33,14 +33,14 @@ def calls_of(steps):
         if event == "call":
             code = frame.f_code
             if code.co_qualname == LAUNCH:
-                found.append(("", LAUNCH))
-            elif module := wanted.get((code.co_filename, code.co_qualname)):
-                found.append((module, code.co_qualname))
+                results.append(("", LAUNCH))
+            elif module := module_by_code.get((code.co_filename, code.co_qualname)):
+                results.append((module, code.co_qualname))
 
     before = sys.getprofile()
     sys.setprofile(note)
     try:
-        yield found
+        yield results
     finally:
         sys.setprofile(before)
 
@@ -59,7 +59,7 @@ def test_a_pod_passes_the_functions_of_the_page_in_their_order(tmp_path):
         missed = [step for step in steps if step not in left]
         assert missed[:1] == []
 
-    play(tmp_path, story)
+    run_controller(tmp_path, story)
 
 
 def test_the_way_never_leads_back_to_a_file():

@@ -22,7 +22,7 @@ from karpenter_core.api.nodepool import Budget
 from karpenter_core.api.records import AffinityTerm, LabelSelector, TopologySpread
 from karpenter_core.testing.builders import EPOCH, offering, pod
 from karpenter_core.testing.state_builders import disruption_budget, with_claim_conditions
-from tests.disruption.scene import NOW, box, kind, pool, runs
+from tests.disruption.small_clusters import NOW, box, kind, pool, runs
 
 ZONES = ("zone-a", "zone-b")
 APPS = ("web", "api", "db")

@@ -23,7 +23,7 @@ from karpenter_core.disruption.plan import plan
 from karpenter_core.disruption.single_node import SingleNodeConsolidation
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.testing.builders import offering
-from tests.disruption.scene import (
+from tests.disruption.small_clusters import (
     EIGHT,
     FOUR,
     MARKET,

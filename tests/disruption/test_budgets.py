@@ -188,27 +188,27 @@ class TestCounting:
         """Case 25."""
         its_node, claim = node_and_claim("going")
         terminating = with_claim_conditions(claim, INSTANCE_TERMINATING, now=NOW)
-        found = self.count(
+        allowed = self.count(
             *self.ten(),
             node("foreign"),
             *node_and_claim("young", stage="Registered"),
             its_node,
             terminating,
         )
-        assert (found.total, found.allowed, found.remaining) == (10, 10, 10)
+        assert (allowed.total, allowed.allowed, allowed.remaining) == (10, 10, 10)
 
     def test_a_claim_that_only_a_foreign_finalizer_holds_uses_nothing_up(self):
         """Its Node and its instance are gone; upstream counts what has a Node."""
         held = node_claim(
             "held", stage="Initialized", deleted=NOW, finalizers=("example.com/audit",)
         )
-        found = self.count(*self.ten(), held, nodes="1")
-        assert (found.total, found.consuming, found.remaining) == (10, 0, 1)
+        allowed = self.count(*self.ten(), held, nodes="1")
+        assert (allowed.total, allowed.consuming, allowed.remaining) == (10, 0, 1)
 
     def test_leaving_nodes_use_up_the_budget_down_to_zero(self):
         """Case 26."""
-        found = self.count(*self.ten(), nodes="10%", marked=("n0", "n1"))
-        assert (found.allowed, found.consuming, found.remaining) == (1, 2, 0)
+        allowed = self.count(*self.ten(), nodes="10%", marked=("n0", "n1"))
+        assert (allowed.allowed, allowed.consuming, allowed.remaining) == (1, 2, 0)
 
     def test_marked_and_deleting_count_alike(self):
         """Case 27."""
@@ -229,8 +229,8 @@ class TestCounting:
 
     def test_a_blocking_budget_is_reported_on_a_pool_with_nodes(self):
         blocked = pool(budget("0"))
-        found = self.count(*self.ten(), nodes="0")
-        notice = blocking_notice(blocked, found)
+        allowed = self.count(*self.ten(), nodes="0")
+        notice = blocking_notice(blocked, allowed)
         assert notice is not None
         assert notice.message == (
             "No allowed disruptions for disruption reason Empty due to blocking budget"

@@ -46,9 +46,9 @@ def judge(*objects, now=NOW, builder=None, **options):
 
 
 def message(*objects, **options):
-    found = judge(*objects, **options)
-    assert found.candidates == ()
-    (blocked,) = found.blocked
+    judgement = judge(*objects, **options)
+    assert judgement.candidates == ()
+    (blocked,) = judgement.blocked
     return blocked.message
 
 
@@ -58,9 +58,9 @@ def is_candidate(*objects, **options):
 
 class TestMachines:
     def test_an_initialized_node_is_a_candidate(self):
-        (found,) = judge(*node_and_claim("web")).candidates
-        assert (found.name, found.zone, found.capacity_type) == ("web", "zone-a", "on-demand")
-        assert found.price.amount == pytest.approx(0.04 * 4 * 0.97)
+        (result,) = judge(*node_and_claim("web")).candidates
+        assert (result.name, result.zone, result.capacity_type) == ("web", "zone-a", "on-demand")
+        assert result.price.amount == pytest.approx(0.04 * 4 * 0.97)
 
     def test_the_blocking_annotation_is_named_on_node_and_claim(self):
         """Case 160: events on both objects."""
@@ -118,11 +118,11 @@ class TestMachines:
         assert message(builder=builder) == "NodePool not found (NodePool=default)"
 
     def test_foreign_and_queued_nodes_are_skipped_without_a_report(self):
-        for found in (
+        for result in (
             judge(node("web")),
             judge(*node_and_claim("web"), queued=frozenset({"kwok://web"})),
         ):
-            (blocked,) = found.blocked
+            (blocked,) = result.blocked
             assert blocked_notices(blocked) == ()
 
     def test_a_terminating_node_is_blocked(self):
@@ -147,8 +147,8 @@ class TestMachines:
     def test_missing_labels_and_unknown_types_do_not_block(self):
         """Case 161: they have no price."""
         its_node, claim = node_and_claim("web", instance_type="unheard-of")
-        (found,) = judge(its_node, claim).candidates
-        assert (found.instance_type, found.price.amount) == (None, 0.0)
+        (result,) = judge(its_node, claim).candidates
+        assert (result.instance_type, result.price.amount) == (None, 0.0)
 
 
 class TestPods:
@@ -245,8 +245,8 @@ class TestDoNotDisrupt:
         assert do_not_disrupt(running(annotation="5m", start=None), NOW).is_active
 
     def test_blocking_annotations_are_reported(self):
-        found = judge(*node_and_claim("web"), running(annotation="5m"))
-        assert [notice.reason for notice in found.notices] == ["DoNotDisruptGracePeriodElapsed"]
+        judgement = judge(*node_and_claim("web"), running(annotation="5m"))
+        assert [notice.reason for notice in judgement.notices] == ["DoNotDisruptGracePeriodElapsed"]
 
     def test_protected_pods_are_not_rescheduled_now(self):
         """Case 113."""
@@ -291,10 +291,10 @@ class TestPause:
             annotations = {"karpenter.sh/pause-disruption": annotation}
             metadata = pool.metadata.model_copy(update={"annotations": annotations})
             pool = pool.model_copy(update={"metadata": metadata})
-        found = evaluate_nodes(
+        result = evaluate_nodes(
             synced_state(pool, *node_and_claim("web")).snapshot(), now=EPOCH, paused=everywhere
         )
-        return [item.message for item in found.blocked]
+        return [item.message for item in result.blocked]
 
     def test_nothing_is_paused_unless_asked_for(self):
         assert self.paused() == []

@@ -13,7 +13,7 @@ from karpenter_core.disruption.method import DisruptionPass
 from karpenter_core.disruption.plan import plan
 from karpenter_core.state.builder import StateBuilder
 from karpenter_core.testing.state_builders import MANAGED_KINDS
-from tests.disruption.scene import (
+from tests.disruption.small_clusters import (
     NOW,
     SIXTEEN,
     box,

@@ -23,7 +23,7 @@ from karpenter_core.scheduling.problem import PreferencePolicy, SolveOptions
 from karpenter_core.state.events import DeletionMarked, NodesNominated, ObjectObserved
 from karpenter_core.testing.builders import node_term, pod
 from karpenter_core.testing.state_builders import disruption_budget, node, node_claim
-from tests.disruption.scene import (
+from tests.disruption.small_clusters import (
     EIGHT,
     FOUR,
     MARKET,

@@ -18,7 +18,7 @@ from karpenter_core.state.launch_limits import LaunchLimits
 from karpenter_core.state.provisioning_input import ProblemSettings
 from karpenter_core.testing.builders import EPOCH, pod
 from karpenter_core.testing.state_builders import disruption_budget, with_claim_conditions
-from tests.disruption.scene import (
+from tests.disruption.small_clusters import (
     EIGHT,
     FOUR,
     NOW,

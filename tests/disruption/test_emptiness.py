@@ -97,10 +97,10 @@ class TestWhatGoes:
         """Case 164: it is emptiness that takes it."""
         its_node, claim = node_and_claim("web")
         drifted = with_claim_conditions(claim, DRIFTED, now=EPOCH)
-        found = plan(pass_over(synced_state(pool(), its_node, drifted)))
-        assert found.commands
-        assert (found.commands[0].method, found.commands[0].reason) == ("emptiness", "Empty")
-        assert found.reports[0].eligible == 1
+        document = plan(pass_over(synced_state(pool(), its_node, drifted)))
+        assert document.commands
+        assert (document.commands[0].method, document.commands[0].reason) == ("emptiness", "Empty")
+        assert document.reports[0].eligible == 1
 
     def test_an_uninitialized_node_is_kept(self):
         """Case 165."""
@@ -140,9 +140,9 @@ class TestWhatGoes:
         assert empty(synced_state(pool(replicas=1), *node_and_claim("web"))) == []
 
     def test_a_pool_may_forbid_it_and_says_so(self):
-        found = plan(pass_over(synced_state(pool(window="Never"), *node_and_claim("web"))))
-        assert not found.commands
-        assert [(n.reason, n.regarding.kind, n.message) for n in found.notices] == [
+        document = plan(pass_over(synced_state(pool(window="Never"), *node_and_claim("web"))))
+        assert not document.commands
+        assert [(n.reason, n.regarding.kind, n.message) for n in document.notices] == [
             ("Unconsolidatable", kind, 'NodePool "default" has consolidation disabled')
             for _ in ("emptiness", "multi", "single")
             for kind in ("Node", "NodeClaim")
@@ -151,9 +151,9 @@ class TestWhatGoes:
     def test_a_pending_pod_that_fits_the_empty_node_keeps_it(self):
         """Case 169: the pass that places the pod nominates the node."""
         builder = synced_state(pool(), *node_and_claim("web"), pod("waits", cpu="3"))
-        found = solve(build_provisioning_input(builder.snapshot(), now=NOW).problem)
-        assert list(found.existing) == ["web"]
-        placed = {p.uid: name for name, pods in found.existing.items() for p in pods}
+        result = solve(build_provisioning_input(builder.snapshot(), now=NOW).problem)
+        assert list(result.existing) == ["web"]
+        placed = {p.uid: name for name, pods in result.existing.items() for p in pods}
         builder.apply_event(PodsDecided(placed=placed, at=NOW))
         assert empty(builder) == []
 
@@ -192,11 +192,11 @@ class TestBudgets:
             *node_and_claim("cheap", instance_type="c-1x"),
             *node_and_claim("dear", instance_type="r-32x"),
         )
-        found = plan(pass_over(builder))
-        assert found.commands
-        assert [item.name for item in found.commands[0].candidates] == ["dear"]
-        assert found.commands[0].evidence.spared_by_budget == ("cheap",)
-        assert found.reports[0].constrained
+        document = plan(pass_over(builder))
+        assert document.commands
+        assert [item.name for item in document.commands[0].candidates] == ["dear"]
+        assert document.commands[0].evidence.spared_by_budget == ("cheap",)
+        assert document.reports[0].constrained
 
     def test_nodes_that_are_leaving_use_it_up(self):
         builder = synced_state(pool(nodes="1"), *claims_with_nodes(3))
@@ -204,9 +204,9 @@ class TestBudgets:
         assert empty(builder) == []
 
     def test_a_blocking_budget_is_reported(self):
-        found = plan(pass_over(synced_state(pool(nodes="0"), *node_and_claim("web"))))
-        assert "NodePool" in {notice.regarding.kind for notice in found.notices}
-        assert found.reports[0].budgets["default"].allowed == 0
+        document = plan(pass_over(synced_state(pool(nodes="0"), *node_and_claim("web"))))
+        assert "NodePool" in {notice.regarding.kind for notice in document.notices}
+        assert document.reports[0].budgets["default"].allowed == 0
 
     @given(
         st.dictionaries(
@@ -230,8 +230,10 @@ class TestBudgets:
             ]
             objects += [bound(f"{name}-{n}", on=f"{name}-{n}") for n in busy if n < count]
         builder = synced_state(*objects, catalogues={name: standard_catalogue() for name in pools})
-        found = plan(pass_over(builder))
-        gone = [] if not found.commands else [item.name for item in found.commands[0].candidates]
+        document = plan(pass_over(builder))
+        gone = (
+            [] if not document.commands else [item.name for item in document.commands[0].candidates]
+        )
         for name, (count, nodes) in pools.items():
             allowed = -(-count * int(nodes[:-1]) // 100) if nodes.endswith("%") else int(nodes)
             idle = count - sum(n < count for n in busy)

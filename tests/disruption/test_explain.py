@@ -13,7 +13,7 @@ from karpenter_core.disruption.method import DeclineReason
 from karpenter_core.disruption.plan import plan
 from karpenter_core.testing.state_builders import with_claim_conditions
 from tests.disruption.random_clusters import clusters
-from tests.disruption.scene import (
+from tests.disruption.small_clusters import (
     EIGHT,
     EPOCH,
     GATE,
@@ -35,8 +35,8 @@ KEPT = {"karpenter.sh/do-not-disrupt": "true"}
 def answers(builder, name, **options):
     """Return each method's verdict on a node, by the method's name."""
     one = pass_over(builder, **options)
-    found = explain_state_node(one, one.snapshot.state_node(name))
-    return found, {item.method.name: item for item in found.methods}
+    explanation = explain_state_node(one, one.snapshot.state_node(name))
+    return explanation, {item.method.name: item for item in explanation.methods}
 
 
 @given(clusters())
@@ -51,12 +51,14 @@ def test_chosen_are_those_that_the_plan_takes(case):
     }
     for state_node in builder.snapshot().state_nodes:
         one = pass_over(builder, options=GATE)
-        found = explain_state_node(one, one.snapshot.state_node(state_node.name))
-        assert (found.winner and found.winner.name) == (done.method and done.method.name)
+        explanation = explain_state_node(one, one.snapshot.state_node(state_node.name))
+        assert (explanation.winner and explanation.winner.name) == (
+            done.method and done.method.name
+        )
         taken = [
             item
-            for item in found.methods
-            if item.verdict is MethodVerdict.CHOSEN and item.method is found.winner
+            for item in explanation.methods
+            if item.verdict is MethodVerdict.CHOSEN and item.method is explanation.winner
         ]
         assert bool(taken) == (state_node.claim is not None and state_node.claim.name in commands)
         for item in taken:
@@ -114,10 +116,10 @@ def test_the_first_obstacle_is_named(state_node, pods, options, obstacle, subjec
     if "queued" in options:
         options = {"queued": frozenset({claim.status.provider_id})}
     _, by_method = answers(cluster(state_node, pods), "a", **options)
-    found = by_method["emptiness"]
+    result = by_method["emptiness"]
 
-    assert (found.verdict, found.blocked.obstacle) == (MethodVerdict.BLOCKED, obstacle)
-    assert found.blocked.subjects == subjects
+    assert (result.verdict, result.blocked.obstacle) == (MethodVerdict.BLOCKED, obstacle)
+    assert result.blocked.subjects == subjects
 
 
 NEVER = {"window": "Never"}
@@ -166,8 +168,8 @@ def test_a_method_explains_why_a_node_is_no_candidate(
 ):
     builder = cluster(pool(**number_of_pool), state_node)
     _, by_method = answers(builder, "a")
-    (found,) = [answer for name, answer in by_method.items() if name.startswith(method)]
-    assert (found.verdict, found.decline_reason) == (MethodVerdict.DECLINED, decline_reason)
+    (result,) = [answer for name, answer in by_method.items() if name.startswith(method)]
+    assert (result.verdict, result.decline_reason) == (MethodVerdict.DECLINED, decline_reason)
 
 
 def test_reserved_capacity_of_the_heaviest_pool_is_the_first_choice():
@@ -188,9 +190,9 @@ def test_a_pool_whose_drift_is_backed_off_from_is_named():
 def test_an_earlier_method_wins_over_a_later_one():
     """A node in use waits until the empty ones are gone."""
     builder = cluster(box("empty"), box("a", EIGHT), runs("one", "a", cpu="3"))
-    found, by_method = answers(builder, "a")
+    result, by_method = answers(builder, "a")
 
-    assert found.winner.name == "emptiness"
+    assert result.winner.name == "emptiness"
     assert by_method["emptiness"].decline_reason is DeclineReason.NOT_EMPTY
     assert by_method["single-node-consolidation"].verdict is MethodVerdict.CHOSEN
 
@@ -199,10 +201,10 @@ def test_an_exhausted_budget_is_reported_before_a_simulation():
     """With its numbers."""
     builder = cluster(pool(nodes="0"), box("a", EIGHT), runs("one", "a", cpu="3"))
     _, by_method = answers(builder, "a")
-    found = by_method["single-node-consolidation"]
+    result = by_method["single-node-consolidation"]
 
-    assert found.verdict is MethodVerdict.BUDGET
-    assert (found.budget.allowed, found.budget.total, found.budget.remaining) == (0, 1, 0)
+    assert result.verdict is MethodVerdict.BUDGET
+    assert (result.budget.allowed, result.budget.total, result.budget.remaining) == (0, 1, 0)
 
 
 def test_explaining_changes_nothing():

@@ -7,7 +7,17 @@ from datetime import timedelta
 import pytest
 
 from karpenter_core.api.labels import CREATED_FOR
-from tests.disruption.scene import NOW, bought, box, cluster, found, gone, kind, runs, single
+from tests.disruption.small_clusters import (
+    NOW,
+    bought,
+    box,
+    cluster,
+    found,
+    gone,
+    kind,
+    runs,
+    single,
+)
 
 BEST, SIX, THREE = kind("best", 4, 0.40), kind("six", 4, 0.36), kind("three", 4, 0.15)
 KEPT = {"karpenter.sh/do-not-disrupt": "true"}

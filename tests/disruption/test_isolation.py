@@ -24,7 +24,7 @@ from karpenter_core.state import disruption_problem, state_nodes
 from karpenter_core.state.events import DeletionMarked, ObjectObserved, PodsDecided
 from karpenter_core.testing.builders import pod
 from karpenter_core.testing.state_builders import with_claim_conditions
-from tests.disruption.scene import (
+from tests.disruption.small_clusters import (
     EPOCH,
     NOW,
     box,

@@ -12,7 +12,7 @@ from karpenter_core.disruption.emptiness import EmptinessMethod
 from karpenter_core.disruption.fingerprint import consolidation_fingerprint, digest_fingerprint
 from karpenter_core.disruption.journal import command_decision
 from karpenter_core.scheduling.whatif.solver_run import run_steps
-from tests.disruption.scene import EIGHT, NOW, box, cluster, found, pass_over, pool, runs
+from tests.disruption.small_clusters import EIGHT, NOW, box, cluster, found, pass_over, pool, runs
 
 KEPT = {"karpenter.sh/do-not-disrupt": "true"}
 
@@ -61,7 +61,7 @@ def test_blockers_of_other_nodes_are_recorded():
         "Node", "DisruptionBlocked", 1, ("b",),
     )  # fmt: skip
     assert "two" in obstacle.message
-    *before, last = made.looks
+    *before, last = made.methods
     assert last == DecisionMethodResult(
         method="single-node-consolidation", eligible=1, constrained=False
     )
@@ -76,7 +76,7 @@ def test_pods_that_fit_elsewhere_are_on_record():
     made = record(builder)
 
     (placement,) = made.placements
-    assert (placement.machine, placement.pods) == ("b", 1)
+    assert (placement.node, placement.pods) == ("b", 1)
     assert made.launches == ()
     assert made.price_per_hour_after.amount == 0
 

@@ -13,7 +13,7 @@ from karpenter_core.disruption.multi_node import MultiNodeConsolidation
 from karpenter_core.disruption.plan import plan_steps
 from karpenter_core.disruption.single_node import SingleNodeConsolidation
 from karpenter_core.state.events import DeletionMarked
-from tests.disruption.scene import (
+from tests.disruption.small_clusters import (
     FOUR,
     GATE,
     MARKET,

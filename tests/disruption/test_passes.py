@@ -15,7 +15,7 @@ from karpenter_core.disruption.return_to_preferred import ReturnToPreferred
 from karpenter_core.disruption.single_node import SingleNodeConsolidation
 from karpenter_core.scheduling.whatif.solver_run import run_steps
 from karpenter_core.testing.state_builders import with_claim_conditions
-from tests.disruption.scene import (
+from tests.disruption.small_clusters import (
     EPOCH,
     box,
     cluster,
@@ -104,3 +104,11 @@ def test_nodes_of_both_method_classes_are_evaluated_once():
         for ours, theirs in zip(graceful.candidates, eventual.candidates, strict=True)
     )
     assert one.candidates(DisruptionClass.EVENTUAL) is eventual
+
+
+def test_a_state_is_compiled_in_small_steps_and_once():
+    """Other work of the process gets its turn between two of them."""
+    one = pass_over(some())
+    first = list(one.simulation.prepare_steps(avoid_unsettled=False))
+    assert len(first) > 3
+    assert list(one.simulation.prepare_steps(avoid_unsettled=False)) == [5]

@@ -32,7 +32,7 @@ from karpenter_core.scheduling.whatif.what_if import WhatIf
 from karpenter_core.state.disruption_problem import build_disruption_problem
 from karpenter_core.testing.builders import EPOCH
 from tests.disruption.random_clusters import clusters, drawn
-from tests.disruption.scene import GATE, NOW, box, cluster, pass_over
+from tests.disruption.small_clusters import GATE, NOW, box, cluster, pass_over
 from tests.properties import with_examples
 from tests.scheduling.whatif_cases import plan_of
 from tests.verifier import violations
@@ -87,20 +87,20 @@ def taken_and_allowed(case, method):
 def test_no_plan_exceeds_a_budget(seed):
     """Leaving nodes count; nodes that were never initialised do not."""
     case, method = budget_case(Random(seed))
-    found = taken_and_allowed(case, method)
-    event(f"{method.name}: {bool(found)}")
-    for count, going, allowed in found.values():
+    result = taken_and_allowed(case, method)
+    event(f"{method.name}: {bool(result)}")
+    for count, going, allowed in result.values():
         assert count + going <= allowed
 
 
 def test_a_third_of_the_examples_of_budgets_have_commands_of_drift_or_of_several_nodes():
     """Else the property above would be about empty nodes alone; a good part is at its budget."""
     examples = [budget_case(Random(seed)) for seed in range(150)]
-    found = [(method, taken_and_allowed(case, method)) for case, method in examples]
-    drift = [by_pool for method, by_pool in found if by_pool and isinstance(method, DriftMethod)]
+    results = [(method, taken_and_allowed(case, method)) for case, method in examples]
+    drift = [by_pool for method, by_pool in results if by_pool and isinstance(method, DriftMethod)]
     several = [
         by_pool
-        for method, by_pool in found
+        for method, by_pool in results
         if by_pool and isinstance(method, MultiNodeConsolidation)
     ]
     at_budget = [

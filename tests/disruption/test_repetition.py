@@ -19,7 +19,7 @@ from karpenter_core.state.events import NodesNominated
 from karpenter_core.testing.builders import pod
 from karpenter_core.testing.state_builders import with_claim_conditions
 from tests.disruption.random_clusters import clusters
-from tests.disruption.scene import NOW, box, cluster, pass_over, pool, runs
+from tests.disruption.small_clusters import NOW, box, cluster, pass_over, pool, runs
 from tests.properties import with_examples
 
 SCHEDULED = Budget(nodes="1", schedule="0 9 * * *", duration=Duration("8h"))
@@ -54,11 +54,11 @@ def passed(builder, now=NOW):
 def test_a_later_pass_over_the_same_state_has_the_same_result(case, later):
     objects, market = case
     builder = cluster(*objects, market=market)
-    first, found = passed(builder)
-    event(f"repeatable: {is_repeatable(first, found)}")
-    if is_repeatable(first, found):
+    first, result = passed(builder)
+    event(f"repeatable: {is_repeatable(first, result)}")
+    if is_repeatable(first, result):
         _, again = passed(builder, NOW + later)
-        assert (again.notices, again.reports) == (found.notices, found.reports)
+        assert (again.notices, again.reports) == (result.notices, result.reports)
         assert (again.commands, again.set_aside) == ((), ())
 
 

@@ -20,7 +20,7 @@ from karpenter_core.disruption.command import CommandDecision
 from karpenter_core.disruption.method import DisruptionOptions
 from karpenter_core.scheduling.problem import MinValuesPolicy, SolveOptions
 from karpenter_core.testing.builders import EPOCH, catalogue, offering, requirement_spec
-from tests.disruption.scene import (
+from tests.disruption.small_clusters import (
     EIGHT,
     FOUR,
     GATE,

@@ -11,7 +11,7 @@ from karpenter_core.disruption.return_to_preferred import ReturnToPreferred
 from karpenter_core.disruption.validation import CommandRejection
 from karpenter_core.state.events import CataloguePublished, ObjectObserved
 from karpenter_core.testing.builders import catalogue, node_pool, offering, requirement_spec
-from tests.disruption.scene import (
+from tests.disruption.small_clusters import (
     FOUR,
     bought,
     box,

@@ -31,7 +31,7 @@ from karpenter_core.state.events import (
 )
 from karpenter_core.testing.builders import catalogue, pod
 from karpenter_core.testing.state_builders import disruption_budget
-from tests.disruption.scene import (
+from tests.disruption.small_clusters import (
     EIGHT,
     FOUR,
     NOW,
@@ -350,7 +350,7 @@ class TestRest:
             "marked",
             "pool",
             "settled",
-            "machine",
+            "claim",
             "pending",
             "budget",
             "prices",

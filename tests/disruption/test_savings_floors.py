@@ -8,7 +8,7 @@ from karpenter_core.api.labels import SAVINGS_FLOOR
 from karpenter_core.api.savings import SavingsFloor, savings_floor_error
 from karpenter_core.errors import BadInputError
 from karpenter_core.lifecycle.nodepool.validation import validate_node_pool
-from tests.disruption.scene import (
+from tests.disruption.small_clusters import (
     EIGHT,
     FOUR,
     bought,

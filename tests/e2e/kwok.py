@@ -30,8 +30,8 @@ class KwokCloud:
         """Read what there is and what was launched, and how often."""
         if not self._state(folder).exists():
             return CloudAccount()
-        found = await self.dump(folder)
-        return CloudAccount(instances=found["instances"], launches=found["launches"])
+        result = await self.dump(folder)
+        return CloudAccount(instances=result["instances"], launches=result["launches"])
 
     async def dump(self, folder: Path) -> dict[str, Any]:
         """Return what `python -m karpenter_provider_kwok dump` prints, without a process.

@@ -78,8 +78,8 @@ async def doctor(kubeconfig):
         stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     output, _ = await process.communicate()
-    found = [line for line in json.loads(output) if line["severity"] == "error"]
-    return process.returncode, [line["message"] for line in found]
+    results = [line for line in json.loads(output) if line["severity"] == "error"]
+    return process.returncode, [line["message"] for line in results]
 
 
 async def test_a_controller_works_with_what_the_doctor_calls_enough(

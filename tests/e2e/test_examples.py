@@ -64,7 +64,7 @@ async def test_the_guides_manifests_are_admitted_and_let_the_controller_do_its_w
                 await apply(world.client, manifest)
             with find_simulated_cloud(cloud) as account:
                 settings = of_kind(f"{cloud}/settings", "ConfigMap")["data"]
-                found = await doctor(kubeconfig, {**settings, **account.environment})
+                result = await doctor(kubeconfig, {**settings, **account.environment})
         finally:
             for manifest in reversed(applied):
                 if manifest["kind"] in KEPT:
@@ -72,9 +72,9 @@ async def test_the_guides_manifests_are_admitted_and_let_the_controller_do_its_w
                     namespace = metadata.get("namespace", "")
                     await world.client.delete(KINDS[manifest["kind"]], metadata["name"], namespace)
 
-    assert {each["about"] for each in found} >= {"CRDs", "objects", "permissions", cloud}
-    assert [each for each in found if each["severity"] == "error"] == []
-    (rights,) = (each for each in found if each["about"] == "permissions")
+    assert {each["about"] for each in result} >= {"CRDs", "objects", "permissions", cloud}
+    assert [each for each in result if each["severity"] == "error"] == []
+    (rights,) = (each for each in result if each["about"] == "permissions")
     assert rights["severity"] == "ok"
 
 

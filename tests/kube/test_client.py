@@ -323,13 +323,13 @@ async def test_a_pod_uses_its_service_account(tmp_path, monkeypatch):
     monkeypatch.setattr(login, "_TOKEN_FILE", token)
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(ca))
-    found = await login.find_login(kubeconfig=None, context=None, clock=SystemClock())
-    assert found.in_cluster
-    assert found.configuration.host == "https://127.0.0.1:1"
-    assert await found.authorization() == "bearer first"
+    result = await login.find_login(kubeconfig=None, context=None, clock=SystemClock())
+    assert result.in_cluster
+    assert result.configuration.host == "https://127.0.0.1:1"
+    assert await result.authorization() == "bearer first"
     token.write_text("second")
     monkeypatch.setattr(incluster_config.datetime, "datetime", _TwoMinutesLater)
-    assert await found.authorization() == "bearer second"
+    assert await result.authorization() == "bearer second"
 
 
 class _TwoMinutesLater(datetime):

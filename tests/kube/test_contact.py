@@ -231,7 +231,9 @@ class Filed(Follower):
         self.state.apply_event(change)
 
     def nodes(self):
-        return {name: found.resource_version for name, found in self.state.snapshot().nodes.items()}
+        return {
+            name: result.resource_version for name, result in self.state.snapshot().nodes.items()
+        }
 
 
 def restored(lists, watches):
@@ -314,8 +316,8 @@ def test_list_of_a_selection_is_passed_on_ahead_of_the_watch():
 
     async def script(follower):
         await follower.informer.synced.wait()
-        found, unreadable = await follower.informer.read_now("metadata.name=b")
-        assert ([each.name for each in found], unreadable) == (["b"], [])
+        result, unreadable = await follower.informer.read_now("metadata.name=b")
+        assert ([each.name for each in result], unreadable) == (["b"], [])
         assert follower.changes == ["+b@20"]
         await asyncio.sleep(20)
 

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from karpenter_core.api.notices import Notice, ObjectRef
@@ -157,6 +158,16 @@ def test_an_event_says_who_what_and_why():
     assert posted["involvedObject"]["kind"] == "NodePool"
     assert len(posted["message"].encode()) <= 1024
     assert posted["message"].endswith("ü...")
+
+
+@pytest.mark.parametrize("message", ["a" * 1024, "a" * 1025, "a" * 5000], ids=len)
+def test_a_message_that_is_too_long_fills_the_limit_of_the_api_server(message):
+    async def script(desk):
+        desk.recorder.publish(notice(message=message))
+
+    (posted,) = publish(script).events
+    cut = message if len(message) == 1024 else "a" * 1021 + "..."
+    assert posted["message"] == cut
 
 
 def test_unsendable_event_is_counted_and_dropped():

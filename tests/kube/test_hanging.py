@@ -228,13 +228,13 @@ async def test_a_token_file_that_is_being_replaced_does_not_stop_requests(tmp_pa
     monkeypatch.setattr(login, "_TOKEN_FILE", token)
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(ca))
-    found = await login.find_login(kubeconfig=None, context=None, clock=HeldClock())
-    loader = found.configuration.refresh_api_key_hook.__closure__[0].cell_contents
+    result = await login.find_login(kubeconfig=None, context=None, clock=HeldClock())
+    loader = result.configuration.refresh_api_key_hook.__closure__[0].cell_contents
     loader.token_expires_at -= timedelta(minutes=2)
     token.write_text("")
     with capture_logs() as lines:
-        assert await found.authorization() == "bearer first"
-        assert await found.authorization() == "bearer first"
+        assert await result.authorization() == "bearer first"
+        assert await result.authorization() == "bearer first"
         token.write_text("second")
-        assert await found.authorization() == "bearer second"
+        assert await result.authorization() == "bearer second"
     assert [line["log_level"] for line in lines] == ["warning"]

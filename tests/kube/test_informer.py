@@ -60,9 +60,9 @@ class Follower:
 
     def sink(self, change):
         sign = "-" if isinstance(change, ObjectRemoved) else "+"
-        found = change.object
-        version = getattr(found, "resource_version", None) or found.metadata.resource_version
-        self.changes.append(f"{sign}{found.name}@{version}")
+        result = change.object
+        version = getattr(result, "resource_version", None) or result.metadata.resource_version
+        self.changes.append(f"{sign}{result.name}@{version}")
 
     @asynccontextmanager
     async def running(self):

@@ -87,7 +87,7 @@ def test_a_server_was_restored_when_it_forgot_what_was_seen(objects, version, re
 )
 def test_initial_events_make_a_listing(event, objects, invalid):
     """An object is in one of its two parts at most."""
-    found, odd = dict(HELD), dict(INVALID)
-    add_initial_event(event, found, odd)
-    assert {each.name for each in found.values()} == objects
+    result, odd = dict(HELD), dict(INVALID)
+    add_initial_event(event, result, odd)
+    assert {each.name for each in result.values()} == objects
     assert {each.name for each in odd.values()} == invalid

@@ -334,7 +334,7 @@ class KWOKNodeClass(NodeClass):
 
 def test_node_classes_are_read_by_their_providers_models():
     """Given at construction."""
-    found = view_from_manifest(
+    view = view_from_manifest(
         {
             "apiVersion": "karpenter.kwok.sh/v1alpha1",
             "kind": "KWOKNodeClass",
@@ -343,8 +343,8 @@ def test_node_classes_are_read_by_their_providers_models():
         },
         Codecs([KWOKNodeClass]),
     )
-    assert isinstance(found, KWOKNodeClass)
-    assert found.status.conditions[0].status == "True"
+    assert isinstance(view, KWOKNodeClass)
+    assert view.status.conditions[0].status == "True"
 
 
 def test_one_bad_pool_does_not_hide_the_others():
@@ -496,26 +496,26 @@ def selecting(kind, spec, api_version="apps/v1"):
         "metadata": {"name": "web", "namespace": "shop", "resourceVersion": "7"},
         "spec": spec,
     }
-    found = view_from_manifest(manifest, Codecs(with_selectors=True))
-    assert (found.namespace, found.name, found.resource_version) == ("shop", "web", 7)
-    return found
+    view = view_from_manifest(manifest, Codecs(with_selectors=True))
+    assert (view.namespace, view.name, view.resource_version) == ("shop", "web", 7)
+    return view
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
 def test_workloads_are_read_as_what_they_select(kind):
     expression = {"key": "rev", "operator": "In", "values": ["1"]}
     selector = {"matchLabels": {"app": "web"}, "matchExpressions": [expression]}
-    found = selecting(kind, {"selector": selector, "template": {"spec": {"containers": []}}})
-    assert found.kind == kind
-    assert found.selector == LabelSelector(
+    result = selecting(kind, {"selector": selector, "template": {"spec": {"containers": []}}})
+    assert result.kind == kind
+    assert result.selector == LabelSelector(
         match_labels={"app": "web"},
         match_expressions=(LabelSelectorRequirement(key="rev", operator="In", values=("1",)),),
     )
 
 
 def test_replication_controllers_select_by_labels():
-    found = selecting("ReplicationController", {"selector": {"app": "web"}}, "v1")
-    assert (found.kind, found.selector) == (
+    result = selecting("ReplicationController", {"selector": {"app": "web"}}, "v1")
+    assert (result.kind, result.selector) == (
         "ReplicationController",
         LabelSelector(match_labels={"app": "web"}),
     )

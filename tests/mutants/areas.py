@@ -29,10 +29,6 @@ TESTS: Final = ("tests", "providers")
 NOT_JUDGES: Final = (
     "tests/benchmarks",
     "tests/cli/test_doctor_process.py",
-    "tests/controllers/test_every_write.py",
-    "tests/controllers/test_every_write_of_commands.py",
-    "tests/controllers/test_histories.py",
-    "tests/controllers/test_kills.py",
     "providers/alibabacloud/tests/launch/test_thousand.py",
     "providers/alibabacloud/tests/test_placement_at_scale.py",
     "tests/e2e",
@@ -42,6 +38,13 @@ NOT_JUDGES: Final = (
     "tests/repository",
 )
 """Tests of other things than the product, or ones that take minutes: they judge no mutant."""
+LIVES: Final = (
+    "tests/controllers/test_every_write.py",
+    "tests/controllers/test_every_write_of_commands.py",
+    "tests/controllers/test_histories.py",
+    "tests/controllers/test_kills.py",
+)
+"""Tests that play whole lives over and over: they judge if they are asked for (`--with-lives`)."""
 
 
 def sources(root: Path, areas: tuple[str, ...]) -> dict[str, list[str]]:

@@ -90,33 +90,33 @@ class Mutant:
 def draw(root: Path, areas: Mapping[str, int], *, seed: int, count: int) -> list[Mutant]:
     """Draw that many mutants, at most one of a line; the same seed draws the same ones."""
     rng = random.Random(seed)
-    found = sources(root, tuple(areas))
-    members = enum_members(root, found)
+    result = sources(root, tuple(areas))
+    members = enum_members(root, result)
     total = sum(areas.values())
     drawn: list[Mutant] = []
     owed = 0.0
     for area, share in sorted(areas.items()):
         owed += count * share / total
-        wanted = round(owed) - len(drawn)
+        draw_count = round(owed) - len(drawn)
         by_kind: dict[str, list[Mutant]] = defaultdict(list)
-        texts = {path: (root / path).read_text("utf-8") for path in found[area]}
+        texts = {path: (root / path).read_text("utf-8") for path in result[area]}
         for path, text in texts.items():
             for mutant in mutants_of(path, text, members):
                 by_kind[mutant.kind].append(mutant)
-        drawn += _pick(rng, by_kind, wanted, texts)
+        drawn += _pick(rng, by_kind, draw_count, texts)
     return drawn
 
 
 def _pick(
     rng: random.Random,
     by_kind: Mapping[str, list[Mutant]],
-    wanted: int,
+    draw_count: int,
     texts: Mapping[str, str],
 ) -> list[Mutant]:
     picked: list[Mutant] = []
     taken: set[tuple[str, int]] = set()
     left = {kind: rng.sample(by_kind[kind], len(by_kind[kind])) for kind in sorted(by_kind)}
-    while len(picked) < wanted and any(left.values()):
+    while len(picked) < draw_count and any(left.values()):
         kinds = [kind for kind in left if left[kind]]
         kind = rng.choices(kinds, [KINDS[kind] for kind in kinds])[0]
         mutant = left[kind].pop()

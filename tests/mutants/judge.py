@@ -68,8 +68,8 @@ class Recorder:
         files: dict[str, list[pytest.Item]] = defaultdict(list)
         for item in items:
             files[file_of(item.nodeid)].append(item)
-        wanted = {file: each for file, each in files.items() if not self.place(file).exists()}
-        return dict(sorted(wanted.items(), key=lambda pair: len(pair[1])))
+        unjudged = {file: each for file, each in files.items() if not self.place(file).exists()}
+        return dict(sorted(unjudged.items(), key=lambda pair: len(pair[1])))
 
     def record(self, file: str, items: Sequence[pytest.Item]) -> str:
         """Run the tests of a file and keep the blocks of each; in a child."""
@@ -77,18 +77,18 @@ class Recorder:
         place = self.place(file)
 
         def child() -> str:
-            found: Record = {}
+            result: Record = {}
             spent = 0.0
             self._blocks.taken()
             for test, took, passed in run_each(items):
                 names = [self._blocks.names[each] for each in self._blocks.taken()]
                 spent += took
                 if passed:
-                    found[test] = (took, names)
+                    result[test] = (took, names)
                 if spent > _RECORDED_CPU_SECONDS:
                     break
             partial = place.with_suffix(f".{os.getpid()}")
-            partial.write_bytes(gzip.compress(json.dumps(found).encode(), 4))
+            partial.write_bytes(gzip.compress(json.dumps(result).encode(), 4))
             partial.rename(place)
             return ""
 
@@ -96,12 +96,12 @@ class Recorder:
 
     def read(self, items: Sequence[pytest.Item]) -> Record:
         """Return all records that there are."""
-        found: Record = {}
+        result: Record = {}
         for file in sorted({file_of(item.nodeid) for item in items}):
             place = self.place(file)
             if place.exists():
-                found.update(json.loads(gzip.decompress(place.read_bytes())))
-        return found
+                result.update(json.loads(gzip.decompress(place.read_bytes())))
+        return result
 
 
 def tests_reaching(mutant: Mutant, source: str, record: Record) -> list[str]:
@@ -154,7 +154,7 @@ def put_into_memory(mutant: Mutant, source: str) -> None:
     path = str(ROOT / mutant.path)
     importlib.import_module(module_name(mutant.path))  # maybe none of the tests has yet
     changed = compile(mutant.apply(source), path, "exec", dont_inherit=True)
-    wanted = {
+    changed_code = {
         (code.co_qualname, code.co_firstlineno): code
         for code in _codes(changed)
         if f"{code.co_qualname}.".startswith(f"{mutant.function}.")
@@ -163,7 +163,7 @@ def put_into_memory(mutant: Mutant, source: str) -> None:
     done = 0
     for each in gc.get_objects():
         if isinstance(each, FunctionType) and each.__code__.co_filename == path:
-            code = wanted.get((each.__code__.co_qualname, each.__code__.co_firstlineno))
+            code = changed_code.get((each.__code__.co_qualname, each.__code__.co_firstlineno))
             if code is not None:
                 each.__code__ = code
                 done += 1

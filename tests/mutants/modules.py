@@ -39,21 +39,21 @@ def judge_module(mutant: Mutant, source: str, record: Record, *, budget_seconds:
 
 def name_at(source: str, line: int) -> str:
     """Return what the statement of a module's or a class's body at a line defines."""
-    found = ""
+    result = ""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0):
             match node:
                 case ast.Assign(targets=[ast.Name(id=name), *_]):
-                    found = name
+                    result = name
                 case ast.AnnAssign(target=ast.Name(id=name)):
-                    found = name
+                    result = name
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                    found = name
-                case ast.ClassDef(name=name) if not found:
-                    found = name
+                    result = name
+                case ast.ClassDef(name=name) if not result:
+                    result = name
                 case _:
                     pass
-    return found
+    return result
 
 
 def tests_mentioning(name: str, mutant: Mutant, record: Record) -> list[str]:

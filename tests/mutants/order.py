@@ -19,7 +19,7 @@ _OVERHEAD_SECONDS: Final = 0.02
 _POWER_OF_TIME: Final = 2.0
 """More than one, so that most of the tests that reach a change are run before the long ones."""
 _POWER_OF_RANK: Final = 0.25
-"""How much the tests of a file before it count against a test."""
+"""The weight against a test of the tests before it in its file."""
 
 _OF_AN_IMPORT: Final = 3.0
 _OF_A_MENTION: Final = 2.0

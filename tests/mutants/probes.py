@@ -42,21 +42,21 @@ class Blocks:
 
     def taken(self) -> list[int]:
         """Return the blocks that ran since the last call."""
-        found, at = [], self.hits.find(1)
+        result, at = [], self.hits.find(1)
         while at >= 0:
-            found.append(at)
+            result.append(at)
             at = self.hits.find(1, at + 1)
         self.hits[:] = bytes(len(self.hits))
-        return found
+        return result
 
 
 def block_of(source: str, line: int) -> str:
     """Return the name of the innermost block around a line, or nothing in a module's body."""
-    found = ""
+    result = ""
     for name, lines, _ in blocks_of(ast.parse(source)):
         if line in lines:
-            found = name
-    return found
+            result = name
+    return result
 
 
 def blocks_of(tree: ast.Module) -> Iterator[tuple[str, range, list[ast.stmt]]]:

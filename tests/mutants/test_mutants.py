@@ -10,7 +10,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.mutants.areas import AREAS, ROOT, sources
+from tests.mutants.areas import AREAS, LIVES, ROOT, sources
 from tests.mutants.draw import Mutant, draw, enum_members, mutants_of
 from tests.mutants.equivalent import EQUIVALENT, fragment, reason_for
 from tests.mutants.order import most_telling_first, nearness
@@ -45,17 +45,17 @@ def changes(source, members=MEMBERS):
 
 class TestDraw:
     def test_kinds_that_people_make_are_found(self):
-        found = changes(MODULE)
-        assert ("comparison moved", "if level <= 7 and not inverted:") in found
-        assert ("not dropped", "if level < 7 and inverted:") in found
-        assert ("and/or exchanged", "if (level < 7 or (not inverted)):") in found
-        assert ("condition dropped", "if (level < 7):") in found
-        assert ("branch skipped", "if False:") in found
-        assert ("early exit removed", "pass") in found
-        assert ("constant moved", "if level < 8 and not inverted:") in found
-        assert ("member exchanged", "return Shade.LIGHT") in found
+        result = changes(MODULE)
+        assert ("comparison moved", "if level <= 7 and not inverted:") in result
+        assert ("not dropped", "if level < 7 and inverted:") in result
+        assert ("and/or exchanged", "if (level < 7 or (not inverted)):") in result
+        assert ("condition dropped", "if (level < 7):") in result
+        assert ("branch skipped", "if False:") in result
+        assert ("early exit removed", "pass") in result
+        assert ("constant moved", "if level < 8 and not inverted:") in result
+        assert ("member exchanged", "return Shade.LIGHT") in result
         assert ("flag turned", "def shade_of(level: int, *, inverted: bool = True) -> Shade:") in (
-            found
+            result
         )
 
     def test_texts_for_people_are_ignored(self):
@@ -245,30 +245,48 @@ def tiny(tmp_path):
     (product / "tiny.py").write_text(PRODUCT, "utf-8")
     (tmp_path / "tests/test_tiny.py").write_text(TESTS, "utf-8")
     (tmp_path / "providers").mkdir()
-    (tmp_path / "pyproject.toml").write_text('[tool.pytest.ini_options]\npythonpath = ["."]\n')
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.pytest.ini_options]\npythonpath = ["."]\n'
+        'addopts = ["-m", "not lives"]\nmarkers = ["lives"]\n'
+    )
     return tmp_path
 
 
-class TestJudge:
-    def test_survivors_are_those_that_no_test_sees(self, tiny):
-        def tool(*arguments):
-            return subprocess.run(
-                [sys.executable, "-m", "tests.mutants", *arguments],
-                cwd=tiny,
-                env={
-                    "HOME": str(tiny),
-                    "PATH": os.environ["PATH"],
-                    "PYTEST_ADDOPTS": "-p no:karpenter",
-                },
-                capture_output=True,
-                text=True,
-                timeout=50,
-                check=False,
-            )
+def tool(folder, *arguments):
+    """Run the tool in a tree of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "tests.mutants", *arguments],
+        cwd=folder,
+        env={
+            "HOME": str(folder),
+            "PATH": os.environ["PATH"],
+            "PYTEST_ADDOPTS": "-p no:karpenter",
+        },
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
 
-        recorded = tool("--record")
+
+class TestJudge:
+    @pytest.mark.parametrize(
+        ("options", "files"), [((), 1), (("--with-lives",), 2)], ids=["usual", "with lives"]
+    )
+    def test_tests_of_whole_lives_are_recorded_only_if_they_are_asked_for(
+        self, tiny, options, files
+    ):
+        lives = tiny / LIVES[0]
+        lives.parent.mkdir()
+        lives.write_text("import pytest\n\n\n@pytest.mark.lives\ndef test_life():\n    pass\n")
+        recorded = tool(tiny, "--record", *options)
+        asked_for = f"; {files} files to record"
+        assert asked_for in recorded.stdout, recorded.stdout + recorded.stderr
+
+    def test_survivors_are_those_that_no_test_sees(self, tiny):
+        recorded = tool(tiny, "--record")
         assert "1/1 tests/test_tiny.py" in recorded.stdout, recorded.stdout + recorded.stderr
-        done = tool("--seed", "1", "--count", "300")
+        done = tool(tiny, "--seed", "1", "--count", "300")
         verdicts = [line for line in done.stdout.splitlines() if "tiny.py:" in line]
         killed = {line.split()[1] for line in verdicts if "killed by tests/test_tiny.py" in line}
         survived = {line.split()[1] for line in verdicts if "SURVIVED" in line}

@@ -15,7 +15,7 @@ from karpenter_core.operator import launcher
 from karpenter_core.operator.launcher import load_process, own_namespace, run_from_command_line
 from karpenter_core.sim.cluster import EmbeddedCluster
 from karpenter_provider_kwok.api import KWOKNodeClass
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool
 from tests.support.processes import free_ports
 
 ENVIRONMENT = {"PROVIDERS": "kwok"}

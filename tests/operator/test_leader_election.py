@@ -9,19 +9,22 @@ from karpenter_core.errors import SettingsError
 from karpenter_core.kube.resources import LEASES
 from karpenter_core.operator.launcher import _connect
 from karpenter_core.operator.settings_loader import load_settings
-from tests.controllers.scenes import play
+from tests.controllers.whole_controller import run_controller
 
 NAME = "karpenter-leader-election"
 
 
 def test_labels_are_read_from_flag_and_variable():
     """Parts may have spaces around them; a value may be empty."""
-    wanted = {"app.kubernetes.io/name": "karpenter", "team": ""}
+    expected_labels = {"app.kubernetes.io/name": "karpenter", "team": ""}
     text = "app.kubernetes.io/name=karpenter, team= ,"
     assert load_settings([], {}).leader_election_labels == {}
-    assert load_settings([], {"LEADER_ELECTION_LABELS": text}).leader_election_labels == wanted
+    assert (
+        load_settings([], {"LEADER_ELECTION_LABELS": text}).leader_election_labels
+        == expected_labels
+    )
     flags = ["--leader-election-labels", text]
-    assert load_settings(flags, {}).leader_election_labels == wanted
+    assert load_settings(flags, {}).leader_election_labels == expected_labels
 
 
 @pytest.mark.parametrize(
@@ -51,7 +54,7 @@ def test_the_lease_has_the_labels_and_keeps_those_of_others(tmp_path):
         [lease] = scene.cluster.list(LEASES)
         assert lease["metadata"]["labels"] == {"team": "platform", "app": "karpenter"}
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def kubeconfig(path, server):

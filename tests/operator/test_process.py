@@ -211,8 +211,8 @@ async def test_settings_that_are_not_in_effect_are_logged_at_start(monkeypatch, 
 
     await launcher.run_from_command_line(arguments, environment)
 
-    found = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [(line["level"], line["setting"]) for line in found] == [
+    results = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(line["level"], line["setting"]) for line in results] == [
         (
             "WARN",
             'KUBE_CLIENT_QPS: must be a whole number of 1 or more, not "0"; the default 200 is used',

@@ -320,9 +320,9 @@ def test_a_setting_that_is_shared_is_explained_for_each_plugin():
     one = SettingSpec(flag="--share", env="SHARE", default=0.075, help="Share, here.")
     other = SettingSpec(flag="--share", env="SHARE", default=0.065, help="Share, there.")
 
-    found = options_by_plugin({"one": [one], "other": [other]})
+    result = options_by_plugin({"one": [one], "other": [other]})
 
-    assert {name: [(o.default, o.help) for o in options] for name, options in found.items()} == {
+    assert {name: [(o.default, o.help) for o in options] for name, options in result.items()} == {
         "one": [(0.075, "Share, here.")],
         "other": [(0.065, "Share, there.")],
     }
@@ -488,10 +488,10 @@ def test_an_unreadable_variable_of_the_reference_keeps_the_default_and_warns(
 
     default = getattr(Settings(), field)
     shown = value_text(default)
-    (found,) = settings.warnings
+    (result,) = settings.warnings
     assert getattr(settings, field) == default
-    assert found.startswith(f"{variable}: must be {warning}")
-    assert found.endswith(f', not "{text}"; the default {shown} is used')
+    assert result.startswith(f"{variable}: must be {warning}")
+    assert result.endswith(f', not "{text}"; the default {shown} is used')
 
 
 def test_the_same_value_in_a_flag_of_the_reference_stops_the_start():
@@ -658,8 +658,10 @@ def test_every_setting_has_a_reader():
         if "cli" not in path.parts and path.name not in {"settings.py", "option_values.py"}
     )
     read = set(re.findall(r"\bsettings\.([a-z_]+)", sources))
-    wanted = {option.field for option in OPTIONS if not option.without_effect}
+    effective_fields = {option.field for option in OPTIONS if not option.without_effect}
     loaded_before = {"providers"}  # read by selected_plugins, before there are settings
 
-    assert wanted - read - loaded_before == {"ignore_dra_requests"}  # refused when it is false
+    assert effective_fields - read - loaded_before == {
+        "ignore_dra_requests"
+    }  # refused when it is false
     assert not {option.field for option in OPTIONS if option.without_effect} & read

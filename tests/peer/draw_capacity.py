@@ -161,24 +161,28 @@ def _pool_requirement(choices, types):  # noqa: C901 - one case for each kind
     families = sorted({name.split("-")[0] for name in names})
     match choices.number(0, 11):
         case 0 | 1:
-            found = _either(choices, ZONE, ZONES)
+            result = _either(choices, ZONE, ZONES)
         case 2:
-            found = {"key": CAPACITY_TYPE, "operator": "In", "values": choices.some(CAPACITY_TYPES)}
+            result = {
+                "key": CAPACITY_TYPE,
+                "operator": "In",
+                "values": choices.some(CAPACITY_TYPES),
+            }
         case 3:
-            found = {"key": ARCH, "operator": "In", "values": choices.one((["amd64"], ["arm64"]))}
+            result = {"key": ARCH, "operator": "In", "values": choices.one((["amd64"], ["arm64"]))}
         case 4:
-            found = _either(choices, INSTANCE_TYPE, names)
+            result = _either(choices, INSTANCE_TYPE, names)
         case 5:
-            found = _either(choices, FAMILY, families)
+            result = _either(choices, FAMILY, families)
         case 6:
             operator = choices.one(("Gt", "Lt", "Gte", "Lte"))
-            found = {"key": CORES, "operator": operator, "values": [choices.one("1248")]}
+            result = {"key": CORES, "operator": operator, "values": [choices.one("1248")]}
         case 7 if choices.has("custom"):
-            found = {"key": TEAM, "operator": "In", "values": choices.some(TEAMS)}
+            result = {"key": TEAM, "operator": "In", "values": choices.some(TEAMS)}
         case 8 if choices.has("custom"):
-            found = {"key": RACK, "operator": "In", "values": choices.some(RACKS)}
+            result = {"key": RACK, "operator": "In", "values": choices.some(RACKS)}
         case 9 if choices.has("custom"):
-            found = choices.one(
+            result = choices.one(
                 (
                     {"key": RACK, "operator": "Exists"},
                     {"key": RACK, "operator": "NotIn", "values": ["r1"]},
@@ -187,14 +191,14 @@ def _pool_requirement(choices, types):  # noqa: C901 - one case for each kind
                 )
             )
         case 10 if choices.has("custom"):
-            found = {"key": SIZE, "operator": "Exists"}
+            result = {"key": SIZE, "operator": "Exists"}
         case _:
-            found = {"key": OS, "operator": "In", "values": ["linux"]}
-    may_have = found["key"] in {ZONE, INSTANCE_TYPE, FAMILY, CAPACITY_TYPE}
+            result = {"key": OS, "operator": "In", "values": ["linux"]}
+    may_have = result["key"] in {ZONE, INSTANCE_TYPE, FAMILY, CAPACITY_TYPE}
     if may_have and choices.chance(35, "min_values"):
-        most = len(found["values"]) if found["operator"] == "In" else 3
-        found["minValues"] = choices.number(1, most)
-    return found
+        most = len(result["values"]) if result["operator"] == "In" else 3
+        result["minValues"] = choices.number(1, most)
+    return result
 
 
 def _either(choices, key, values):

@@ -219,13 +219,13 @@ def _container(choices, name):
 
 
 def _init_containers(choices):
-    found = []
+    results = []
     for number in range(choices.number(1, 2)):
         container = _container(choices, f"init-{number}")
         if choices.chance(50):
             container["restartPolicy"] = "Always"
-        found.append(container)
-    return found
+        results.append(container)
+    return results
 
 
 def _port(choices):
@@ -263,8 +263,8 @@ _SELECTIONS = (
 
 
 def _tolerations(choices):
-    found = choices.some(_TOLERATIONS, most=2)
-    return [dict(toleration) for toleration in found]
+    result = choices.some(_TOLERATIONS, most=2)
+    return [dict(toleration) for toleration in result]
 
 
 _TOLERATIONS = (
@@ -320,8 +320,8 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def _expression(key, operator, values=()):
-    found = {"key": key, "operator": operator}
-    return found | ({"values": list(values)} if values else {})
+    result = {"key": key, "operator": operator}
+    return result | ({"values": list(values)} if values else {})
 
 
 def _node_term(choices):
@@ -386,23 +386,23 @@ def _label_selector(choices, labels):
 
 
 def _spread(choices, labels):
-    found = {
+    result = {
         "maxSkew": choices.one((1, 1, 1, 2)),
         "topologyKey": choices.one((HOSTNAME, ZONE, ZONE, CAPACITY_TYPE, RACK, ARCH)),
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": _label_selector(choices, labels),
     }
     if choices.chance(25, "preferences"):
-        found["whenUnsatisfiable"] = "ScheduleAnyway"
+        result["whenUnsatisfiable"] = "ScheduleAnyway"
     elif choices.chance(20):
-        found["minDomains"] = choices.number(1, 4)
+        result["minDomains"] = choices.number(1, 4)
     if choices.chance(20):
-        found["nodeAffinityPolicy"] = choices.one(("Honor", "Ignore"))
+        result["nodeAffinityPolicy"] = choices.one(("Honor", "Ignore"))
     if choices.chance(20):
-        found["nodeTaintsPolicy"] = choices.one(("Honor", "Ignore"))
+        result["nodeTaintsPolicy"] = choices.one(("Honor", "Ignore"))
     if choices.chance(15):
-        found["matchLabelKeys"] = choices.one((["version"], ["version", "missing"]))
-    return found
+        result["matchLabelKeys"] = choices.one((["version"], ["version", "missing"]))
+    return result
 
 
 # -- all pods --------------------------------------------------------------------------------------

@@ -133,11 +133,11 @@ def _without_node_limits(cluster):
 def _without_taints(cluster):
     """Remove the taints of pools, also from their nodes."""
     specs = [pool["spec"]["template"]["spec"] for pool in cluster["nodePools"]]
-    found = [spec for spec in specs if spec.pop("taints", None)]
+    results = [spec for spec in specs if spec.pop("taints", None)]
     for spec in (item["spec"] for item in (*cluster["nodes"], *cluster["nodeClaims"])):
         if "taints" in spec:
             spec["taints"] = [t for t in spec["taints"] if t["key"] not in POOL_TAINTS]
-    return bool(found)
+    return bool(results)
 
 
 def _closed_pools(cluster, types):

@@ -35,22 +35,22 @@ def shrunk(cluster, types, shows, *, attempts=1500):
 
 def _places(document):
     """Return the paths of all that may go: what holds most first, the last of a list first."""
-    found = []
+    results = []
 
     def walk(value, path):
         if isinstance(value, dict):
             for name, inner in value.items():
                 if name not in _KEPT and len(path) > 0:
-                    found.append((*path, name))
+                    results.append((*path, name))
                 walk(inner, (*path, name))
         elif isinstance(value, list):
             for index in range(len(value) - 1, -1, -1):
                 if len(value) > 1 or path[-1] not in _KEPT:
-                    found.append((*path, index))
+                    results.append((*path, index))
                 walk(value[index], (*path, index))
 
     walk(document, ())
-    return sorted(found, key=len)
+    return sorted(results, key=len)
 
 
 def _is_there(document, path):

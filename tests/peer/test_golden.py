@@ -41,12 +41,12 @@ def test_the_default_packing_leaves_no_other_pods(answers):
 
 def test_the_summary_says_how_the_clusters_were_chosen():
     """Seeds follow each other: none is missing but those that were dropped."""
-    found = json.loads(golden.CHOSEN.read_text())
-    drawn = range(found["firstSeed"], found["firstSeed"] + found["drawn"])
+    document = json.loads(golden.CHOSEN.read_text())
+    drawn = range(document["firstSeed"], document["firstSeed"] + document["drawn"])
     seeds = [case["seed"] for case in CASES]
     assert seeds == sorted(set(seeds) & set(drawn))
-    assert len(drawn) - len(seeds) == sum(found["dropped"].values())
-    assert found == golden.summary(CASES, Counter(found["dropped"]), drawn=len(drawn))
+    assert len(drawn) - len(seeds) == sum(document["dropped"].values())
+    assert document == golden.summary(CASES, Counter(document["dropped"]), drawn=len(drawn))
 
 
 def test_every_difference_is_explained_and_is_one():

@@ -5,12 +5,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from threading import Event
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import pytest
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.kit.cached_response import CachedResponse
+from karpenter_core.provider.kit.cached_response import CachedResponse, decode_as
 from karpenter_core.provider.kit.disk_cache import DiskCache
 
 if TYPE_CHECKING:
@@ -135,8 +135,8 @@ def test_a_refresh_that_finds_the_same_keeps_the_object(tmp_path: Path):
     known, revision = answer.current()
 
     assert not answer.refresh(unless_within=timedelta())
-    found, same = answer.current()
-    assert found is known
+    result, same = answer.current()
+    assert result is known
     assert same == revision
 
 
@@ -188,7 +188,21 @@ def test_callers_during_a_fetch_share_its_answer(tmp_path: Path):
         waiting = [pool.submit(answer.current) for _ in range(4)]
         assert started.wait(10)
         go.set()
-        found = [each.result() for each in waiting]
+        results = [each.result() for each in waiting]
 
-    assert {id(value) for value, _ in found} == {id(found[0][0])}
+    assert {id(value) for value, _ in results} == {id(results[0][0])}
     assert calls == [1]
+
+
+class Sold(NamedTuple):
+    """A value of several fields."""
+
+    names: tuple[str, ...]
+
+
+@pytest.mark.parametrize("damaged", [None, 3, {"names": 3}, [], [[]], [3]])
+def test_a_stored_value_that_is_damaged_or_not_usable_is_none(damaged):
+    decode = decode_as(Sold, is_usable=lambda sold: sold.names)
+
+    assert decode(damaged) is None
+    assert decode([["a", "b"]]) == Sold(("a", "b"))

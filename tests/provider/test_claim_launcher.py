@@ -22,6 +22,7 @@ from karpenter_core.errors import (
     InsufficientCapacityError,
     LaunchFailedError,
     NodeClassNotReadyError,
+    OfferingKey,
 )
 from karpenter_core.provider.contract import LaunchedInstance, LaunchRequest
 from karpenter_core.provider.kit.claim_tags import ClaimTags
@@ -49,7 +50,7 @@ class Clock:
 
 
 @dataclass
-class Machine:
+class CloudInstance:
     """An instance of the cloud."""
 
     id: str
@@ -75,7 +76,7 @@ class Call:
 
 @dataclass
 class Answer:
-    """What a call launched."""
+    """The instances that a call launched."""
 
     instance_ids: tuple[str, ...] = ()
     reference: str = ""
@@ -101,7 +102,7 @@ FAILURES = {
         kind=FailureKind.LAUNCHED_ELSEWHERE, error=CloudProviderError("token was used")
     ),
 }
-"""What calls come to, beside success, an answer without instances, and an unreadable answer."""
+"""The results of calls beside success, an answer without instances, and an unreadable answer."""
 
 
 class Job:
@@ -132,14 +133,15 @@ class Cloud:
 
     def __init__(self, clock, *, delay_seconds=0.0):
         self.clock, self.delay_seconds = clock, delay_seconds
-        self.machines = []
+        self.instances = []
         self.behaviour = []
-        """What the next calls do, the first first; the others succeed."""
+        """The results of the next calls, in order; the others succeed."""
         self.sent, self.released, self.recorded, self.listings = [], [], [], 0
         self.calls_of_job = self.claims_of_job = 1
         self.capacity = 100
         self.during = []
         """Called while the next listings are read, the first first."""
+        self.has_tokens = True
         self.is_blind = self.has_odd_types = self.cannot_record = False
         self._numbers, self._lock = count(), Lock()
 
@@ -148,18 +150,18 @@ class Cloud:
         if self.is_blind:
             raise CloudProviderError("no connection")
         shown = [
-            machine
-            for machine in self.machines
-            if (self.clock.now() - machine.launched_at).total_seconds() >= self.delay_seconds
+            instance
+            for instance in self.instances
+            if (self.clock.now() - instance.launched_at).total_seconds() >= self.delay_seconds
         ]
         if self.during:
             self.during.pop(0)()
         return shown
 
-    def outcome_of_existing(self, _request, machine):
+    def outcome_of_existing(self, _request, instance):
         if self.has_odd_types:
             raise NodeClassNotReadyError("the NodeClass has no subnets")
-        return launched(machine.id)
+        return launched(instance.id)
 
     def outcome_of_new(self, _answered, instance_id, _request):
         if self.has_odd_types:
@@ -206,18 +208,22 @@ class Cloud:
         return InsufficientCapacityError(f"{len(answered)} call(s) brought nothing")
 
     def _of_call(self, call):
-        return [m for m in self.machines if m.tags["call"] == call.idempotency_token]
+        return [m for m in self.instances if m.tags["call"] == call.idempotency_token]
 
     def _launch(self, call):
-        if not self._of_call(call):
+        before = self._of_call(call)
+        if not (before and self.has_tokens):
             for token in list(call.requests)[: self.capacity]:
                 self.add(call.tags, token=token)
-        return tuple(machine.id for machine in self._of_call(call))
+        launched = self._of_call(call)
+        return tuple(instance.id for instance in launched if instance not in before) or tuple(
+            instance.id for instance in launched
+        )
 
     def add(self, tags, *, token=""):
         """Add an instance of a call with these tags."""
-        self.machines.append(
-            Machine(
+        self.instances.append(
+            CloudInstance(
                 id=f"i-{next(self._numbers)}",
                 token=token,
                 launched_at=self.clock.now(),
@@ -227,7 +233,7 @@ class Cloud:
 
     def claims(self):
         """Count the instances by the claim that they were launched for."""
-        return Counter(machine.token for machine in self.machines)
+        return Counter(instance.token for instance in self.instances)
 
 
 TAGS = ClaimTags(
@@ -255,8 +261,8 @@ def launched(instance_id):
     )
 
 
-def claim_of(machine):
-    return ClaimRef(name=machine.token, uid=machine.token)
+def claim_of(instance):
+    return ClaimRef(name=instance.token, uid=instance.token)
 
 
 class World:
@@ -269,11 +275,13 @@ class World:
         delay_seconds=0.0,
         claims_of_job=1,
         shown_seconds=SHOWN_SECONDS,
+        has_tokens=True,
     ):
         self.clock = Clock()
         self.cloud = Cloud(self.clock, delay_seconds=delay_seconds)
         self.cloud.claims_of_job = claims_of_job
         self.finds_claims, self.shown_seconds = finds_claims, shown_seconds
+        self.cloud.has_tokens = has_tokens
         self.restart()
 
     def restart(self):
@@ -293,6 +301,7 @@ class World:
                 bad_input_reason="InvalidNodeClass",
                 finds_claims=self.finds_claims,
                 shown_within=timedelta(seconds=self.shown_seconds),
+                repeats_calls=self.cloud.has_tokens,
             ),
         )
 
@@ -319,7 +328,7 @@ def world(request):
 
 def test_each_claim_gets_an_instance_in_the_order_of_the_requests(world):
     outcomes = world.launch("b", "a")
-    tokens = {machine.id: machine.token for machine in world.cloud.machines}
+    tokens = {instance.id: instance.token for instance in world.cloud.instances}
     assert [tokens[outcome.provider_id] for outcome in outcomes] == ["b", "a"]
     assert sorted(world.recent.all()) == ["i-0", "i-1"]
 
@@ -337,12 +346,12 @@ def test_an_instance_that_the_listing_does_not_show_yet_is_remembered(world):
     first = world.launch_one()
     world.clock.seconds += SHOWN_SECONDS - 2
     assert world.launch_one() == first
-    assert len(world.cloud.machines) == 1
+    assert len(world.cloud.instances) == 1
 
 
 def test_an_instance_that_the_listing_should_show_and_does_not_was_terminated(world):
     world.launch_one()
-    world.cloud.machines.clear()
+    world.cloud.instances.clear()
     world.clock.seconds += SHOWN_SECONDS
     outcome = world.launch_one()
     assert isinstance(outcome, LaunchFailedError)
@@ -361,7 +370,7 @@ def test_an_instance_that_was_seen_to_go_is_not_replaced_under_its_claim(world):
 def test_a_terminating_instance_of_an_earlier_process_fails_the_launch(world):
     world.launch_one()
     world.restart()
-    world.cloud.machines[0].is_leaving = True
+    world.cloud.instances[0].is_leaving = True
     assert world.launch_one().reason == "InstanceTerminated"
 
 
@@ -404,7 +413,7 @@ def test_a_call_without_an_answer_is_repeated_with_its_token(world, loss):
     assert type(outcome) is CloudProviderError
     assert isinstance(world.launch_one(), LaunchedInstance)
     assert world.cloud.sent == ["a:0", "a:0"]
-    assert len(world.cloud.machines) == 1
+    assert len(world.cloud.instances) == 1
     assert not world.cloud.released, "addresses may be in use"
 
 
@@ -433,7 +442,7 @@ def test_a_refused_repetition_says_nothing_about_the_first_attempt(world):
     assert "may have been executed" in str(outcome)
     assert not world.cloud.released
     assert isinstance(world.launch_one(), LaunchedInstance)
-    assert len(world.cloud.machines) == 1
+    assert len(world.cloud.instances) == 1
 
 
 def test_an_exhaustion_answers_a_repetition_only_once_the_instances_would_be_shown(world):
@@ -482,7 +491,7 @@ def test_a_job_without_any_call_says_why(world):
     assert str(world.launch_one()) == "no subnet"
 
 
-def test_what_is_wrong_with_one_claim_or_node_class_spares_the_others(world):
+def test_a_fault_of_one_claim_or_node_class_spares_the_others(world):
     outcomes = world.launcher.launch(
         [
             world.request("unreadable"),
@@ -527,7 +536,7 @@ class TestCallsForSeveralClaims:
         """The instance with the least id, which a gets in the end, is shown last."""
         world.cloud.behaviour = ["reply-lost", "refused"]
         world.launch("a", "b")
-        world.cloud.machines[0].launched_at += timedelta(hours=1)
+        world.cloud.instances[0].launched_at += timedelta(hours=1)
         assert {type(each) for each in world.launch("a", "b")} == {CloudProviderError}
         first, second = world.launch("a", "b")
         assert (first.provider_id, second.provider_id) == ("i-0", "i-1")
@@ -614,7 +623,7 @@ def test_an_instance_that_cannot_be_described_never_gives_its_claim_up(world):
     assert "i-0 exists" in str(outcome)
 
 
-def test_what_fails_after_a_launch_keeps_its_instance(world):
+def test_a_failure_after_a_launch_keeps_its_instance(world):
     world.cloud.cannot_record = True
     assert isinstance(world.launch_one("a"), LaunchedInstance)
     world.cloud.cannot_record, world.cloud.has_odd_types = False, True
@@ -650,13 +659,14 @@ STEPS = st.lists(
 @given(
     steps=STEPS,
     finds_claims=st.booleans(),
+    has_tokens=st.booleans(),
     claims_of_job=st.integers(1, 2),
     shown_seconds=st.sampled_from([5, SHOWN_SECONDS]),
     delay_fifths=st.integers(0, 4),
 )
 @with_examples(200)
 def test_a_claim_never_has_two_instances(
-    steps, finds_claims, claims_of_job, shown_seconds, delay_fifths
+    steps, finds_claims, has_tokens, claims_of_job, shown_seconds, delay_fifths
 ):
     """Whatever gets lost or is refused, and if the process restarts.
 
@@ -669,6 +679,7 @@ def test_a_claim_never_has_two_instances(
         delay_seconds=delay_seconds,
         claims_of_job=claims_of_job,
         shown_seconds=shown_seconds,
+        has_tokens=has_tokens,
     )
     for step, value in steps:
         match step:
@@ -689,3 +700,84 @@ def test_a_claim_never_has_two_instances(
         world.clock.seconds += 600
         world.launch("a", "b")
     assert world.cloud.claims() == {"a": 1, "b": 1}
+
+
+SOLD_OUT = OfferingKey(instance_type="small", zone="b", capacity_type="on-demand")
+
+
+@pytest.mark.parametrize(("offerings", "reported"), [((SOLD_OUT,), [(SOLD_OUT,)]), ((), [])])
+def test_launched_instance_reports_the_shortages_of_earlier_calls(offerings, reported):
+    """The core then plans no other pod with these offerings."""
+    world = World()
+    world.cloud.calls_of_job = 2
+    world.cloud.behaviour = ["exhausted"]
+    world.cloud.unserved_error = lambda _: InsufficientCapacityError("full", offerings=offerings)
+
+    outcome = world.launch_one()
+
+    assert isinstance(outcome, LaunchedInstance)
+    assert [each.offerings for each in outcome.shortages] == reported
+
+
+def test_one_instance_of_a_job_reports_its_shortages():
+    """Each claim of a large job would report the same again."""
+    world = World(claims_of_job=3)
+    world.cloud.unserved_error = lambda _: InsufficientCapacityError("full", offerings=(SOLD_OUT,))
+
+    outcomes = world.launch("web-1", "web-2", "web-3")
+
+    assert [len(outcome.shortages) for outcome in outcomes] == [1, 0, 0]
+
+
+@pytest.fixture(params=[True, False], ids=["finds-claims", "lists-all"])
+def tokenless(request):
+    """A process that has launched before: its first claims wait for those of an earlier process."""
+    world = World(finds_claims=request.param, has_tokens=False)
+    assert type(world.launch_one("first")) is CloudProviderError
+    world.clock.seconds += SHOWN_SECONDS
+    return world
+
+
+def test_call_without_an_answer_is_looked_up_in_a_cloud_without_tokens(tokenless):
+    """A repetition would launch a second instance."""
+    tokenless.cloud.delay_seconds = SHOWN_SECONDS - 1
+    tokenless.cloud.behaviour = ["reply-lost"]
+    tokenless.launch_one()
+    tokenless.clock.seconds += SHOWN_SECONDS - 2
+
+    early = tokenless.launch_one()
+    assert type(early) is CloudProviderError
+    assert "is looked for" in str(early)
+
+    tokenless.clock.seconds += 2
+    found = tokenless.launch_one()
+    assert isinstance(found, LaunchedInstance)
+    assert tokenless.cloud.sent == ["a:0"]
+
+
+def test_request_that_was_lost_is_sent_again_once_the_listing_would_show_it(tokenless):
+    tokenless.cloud.behaviour = ["request-lost"]
+    tokenless.launch_one()
+    tokenless.clock.seconds += SHOWN_SECONDS - 1
+    assert type(tokenless.launch_one()) is CloudProviderError
+
+    tokenless.clock.seconds += 1
+    assert isinstance(tokenless.launch_one(), LaunchedInstance)
+    assert tokenless.cloud.sent == ["a:0", "a:0"], "the name stays, so that both cannot exist"
+    assert tokenless.cloud.released == ["a:0"]
+
+
+def test_new_process_waits_for_what_the_last_one_may_have_launched(tokenless):
+    """Only claims that are older than the process wait."""
+    tokenless.cloud.delay_seconds = SHOWN_SECONDS - 1
+    tokenless.launch_one()
+    tokenless.clock.seconds += 1
+    tokenless.restart()
+
+    assert type(tokenless.launch_one()) is CloudProviderError
+    new = tokenless.clock.now() + timedelta(seconds=1)
+    assert isinstance(tokenless.launch_one("new", created=new), LaunchedInstance)
+
+    tokenless.clock.seconds += SHOWN_SECONDS
+    assert isinstance(tokenless.launch_one(), LaunchedInstance)
+    assert tokenless.cloud.claims() == {"a": 1, "new": 1}

@@ -31,6 +31,7 @@ from karpenter_core.provider.contract import (
     DriftFinding,
     Finding,
     InstanceListing,
+    InterruptionKind,
     LaunchedInstance,
     NodeClassHash,
     NodeClassResolution,
@@ -40,6 +41,8 @@ from karpenter_core.provider.contract import (
 )
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.testing import conformance
+from karpenter_provider_kwok.plugin import KwokProvider
+from karpenter_provider_kwok.testing import subject as kwok_subject
 
 SCAFFOLD = Path(conformance.__file__).parents[2] / "cli" / "scaffold"
 
@@ -263,9 +266,9 @@ def forgets_with_the_process(good, subject):
 
     @hookimpl
     def karpenter_list_instances(self):
-        found = good.karpenter_list_instances(self).instances
+        result = good.karpenter_list_instances(self).instances
         known = remembered(self)
-        return InstanceListing(instances=tuple(i for i in found if i.provider_id in known))
+        return InstanceListing(instances=tuple(i for i in result if i.provider_id in known))
 
     return {
         "karpenter_launch_instances": karpenter_launch_instances,
@@ -350,9 +353,9 @@ def finds_no_drift(good, subject):
 def acknowledges_while_polling(good, subject):
     @hookimpl
     def karpenter_poll_interruptions(self):
-        found = good.karpenter_poll_interruptions(self)
-        good.karpenter_acknowledge_interruptions(self, [one.id for one in found])
-        return found
+        interruptions = good.karpenter_poll_interruptions(self)
+        good.karpenter_acknowledge_interruptions(self, [one.id for one in interruptions])
+        return interruptions
 
     return {"karpenter_poll_interruptions": karpenter_poll_interruptions}
 
@@ -360,8 +363,8 @@ def acknowledges_while_polling(good, subject):
 def renames_instances(good, subject):
     @hookimpl
     def karpenter_poll_interruptions(self):
-        found = good.karpenter_poll_interruptions(self)
-        return [replace(one, deadline=one.deadline.replace(tzinfo=None)) for one in found]
+        interruptions = good.karpenter_poll_interruptions(self)
+        return [replace(one, deadline=one.deadline.replace(tzinfo=None)) for one in interruptions]
 
     return {"karpenter_poll_interruptions": karpenter_poll_interruptions}
 
@@ -425,7 +428,7 @@ FAULTS = [
     ("PC-055", finds_drift_everywhere, "nodes would be replaced for ever"),
     ("PC-056", finds_no_drift, "the instance was changed, and karpenter_detect_drift returns None"),
     ("PC-060", acknowledges_while_polling, "and a second poll returned []"),
-    ("PC-061", renames_instances, "deadline has no time zone"),
+    ("PC-061", renames_instances, "deadline must be a time with a time zone"),
     ("PC-070", forgets_with_the_process, "a new process does not list"),
     ("PC-080", with_its_own_error(InsufficientCapacityError), "without offerings"),
     ("PC-081", with_its_own_error(InsufficientCapacityError), "a quota reaches further"),
@@ -567,8 +570,10 @@ UNLAUNCHABLE = """
 def test_one_mistake_that_blocks_most_rules_is_one_broken_rule(body, rule, why, tmp_path):
     """The others are skipped, and name the rule to correct first."""
     (tmp_path / "wrong.py").write_text(WRONG.replace("{body}", body.strip()))
-    wanted = "001 or 002 or 004 or 005 or 010 or 020 or 021 or 022 or 023 or 028 or 030 or 040"
-    picked = " or ".join(f"pc_{number}" for number in wanted.split(" or "))
+    expected_rules = (
+        "001 or 002 or 004 or 005 or 010 or 020 or 021 or 022 or 023 or 028 or 030 or 040"
+    )
+    picked = " or ".join(f"pc_{number}" for number in expected_rules.split(" or "))
     done = run_kit(tmp_path, "--karpenter-subject=wrong:subject", "-k", picked)
 
     assert done.returncode == 1
@@ -622,3 +627,23 @@ def test_a_provider_that_is_not_installed_is_named(tmp_path):
     done = run_kit(tmp_path, "--karpenter-provider=nimbus", "-k", "pc_016")
     assert done.returncode != 0
     assert 'no distribution names a subject "nimbus"' in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": InterruptionKind.INSTANCE_STOPPED}, "it is announced as InstanceStopped"),
+        ({"error": None}, "its error is None"),
+    ],
+)
+def test_late_failure_without_kind_or_error_is_found(change, message, tmp_path):
+    """The core would launch the same offering again, and it would fail again."""
+
+    @hookimpl
+    def karpenter_poll_interruptions(self):
+        return [replace(one, **change) for one in KwokProvider.karpenter_poll_interruptions(self)]
+
+    overrides = {"karpenter_poll_interruptions": karpenter_poll_interruptions}
+    subject = replace(kwok_subject(), make=type("Wrong", (KwokProvider,), overrides))
+    with pytest.raises(AssertionError, match=message):
+        conformance.test_pc_064_a_launch_that_fails_late_is_announced(subject, tmp_path)

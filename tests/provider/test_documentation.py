@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import inspect
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from karpenter_core.provider import hookspecs
-from karpenter_core.provider.contract import CONTRACT_VERSION
+from karpenter_core.provider import contract, hookspecs
+from karpenter_core.provider.contract import CONTRACT_VERSION, POLLING_BOUNDS, PollingPeriods
 from karpenter_core.provider.host.manager import MANDATORY_HOOKS
 from karpenter_core.provider.host.metrics import ProviderMetrics
 from karpenter_core.testing import conformance
 from karpenter_core.testing.conformance.test_loading import PUBLIC_MODULES
 
+DOCS = Path(__file__).parents[2] / "docs"
+TYPES_PAGE = DOCS / "reference" / "provider-types.md"
 PAGE = (Path(__file__).parents[2] / "docs" / "provider-contract.md").read_text()
 HOOKS = [name for name in vars(hookspecs) if name.startswith("karpenter_")]
 
@@ -84,3 +87,35 @@ def test_page_has_each_metric_with_its_labels():
 
 def test_page_is_about_this_version():
     assert PAGE.startswith(f"# The provider contract, version {CONTRACT_VERSION}\n")
+
+
+def test_page_has_each_polling_period_with_its_bounds():
+    table = PAGE.split("| field | hook | default | from | to |", 1)[1].split("\n\n", 1)[0]
+    rows = [[cell.strip(" `") for cell in row.split("|")[1:-1]] for row in table.splitlines()[2:]]
+    written = {name: [parse(text) for text in texts] for name, _, *texts in rows}
+    assert written == {
+        name: [getattr(PollingPeriods(), name), *bounds] for name, bounds in POLLING_BOUNDS.items()
+    }
+
+
+def parse(text: str) -> timedelta:
+    number, unit = text.split()
+    return (
+        int(number)
+        * {"s": timedelta(seconds=1), "min": timedelta(minutes=1), "h": timedelta(hours=1)}[unit]
+    )
+
+
+def test_page_of_types_is_that_of_the_code(monkeypatch):
+    """`python docs/check.py --write` writes it anew."""
+    monkeypatch.syspath_prepend(str(DOCS))
+    import provider_types
+
+    assert provider_types.PAGE.read_text() == provider_types.page()
+
+
+@pytest.mark.parametrize("name", contract.__all__)
+def test_page_of_types_has_each_type_of_the_contract(name):
+    if inspect.isclass(value := getattr(contract, name)) and value.__module__ == contract.__name__:
+        heading = rf"^### `{name}(\([\w\[\], ]+\))?`$"
+        assert re.search(heading, TYPES_PAGE.read_text(), re.MULTILINE)

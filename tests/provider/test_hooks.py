@@ -47,8 +47,8 @@ def test_hook_answers_what_its_hookspec_says(name):
             assert promised == "None"
         case hooks.ReasonAnswer():
             assert promised == "str | None"
-        case hooks.SingleAnswer(wanted):
-            assert promised == wanted.__name__ + (" | None" if optional else "")
+        case hooks.SingleAnswer(result_type):
+            assert promised == result_type.__name__ + (" | None" if optional else "")
         case hooks.PluralAnswer():
             assert promised.startswith("Sequence[")
 

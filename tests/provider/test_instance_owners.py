@@ -46,5 +46,5 @@ def test_a_recent_launch_is_remembered():
 
 
 def test_recorded_owners_outrank_remembered_ones():
-    found = known(claim("b", "here/one"), one=ClaimRef(name="a", uid="uid-a"))
-    assert found == {"one": ClaimRef(name="b", uid="uid-b")}
+    result = known(claim("b", "here/one"), one=ClaimRef(name="a", uid="uid-a"))
+    assert result == {"one": ClaimRef(name="b", uid="uid-b")}

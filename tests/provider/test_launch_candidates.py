@@ -50,9 +50,9 @@ LARGE = instance_type(
 
 def test_a_type_comes_in_the_offerings_that_the_claim_allows():
     """And not at all where there is none."""
-    found = candidates(SMALL, LARGE, requirements=wish(ZONE, "zone-b"))
+    result = candidates(SMALL, LARGE, requirements=wish(ZONE, "zone-b"))
 
-    assert offering_keys(found) == (
+    assert offering_keys(result) == (
         OfferingKey(instance_type="small", zone="zone-b", capacity_type="on-demand"),
     )
 
@@ -94,9 +94,9 @@ def test_candidates_are_narrowed_to_some_offerings():
 
 def test_variety_that_is_missing_is_named():
     """Counted over all types."""
-    wanted = wish("node.kubernetes.io/instance-type", "small", "large", "huge", least=3)
+    required = wish("node.kubernetes.io/instance-type", "small", "large", "huge", least=3)
 
-    assert unmet_min_values(candidates(SMALL, LARGE), wanted) == (
+    assert unmet_min_values(candidates(SMALL, LARGE), required) == (
         "node.kubernetes.io/instance-type (2 of 3)",
     )
 
@@ -132,13 +132,13 @@ def pool_of(it):
 
 def test_the_fullest_reservation_of_each_zone_alone_is_kept():
     """Of equally full ones the first by id; and no type that nothing is reserved of."""
-    found = with_fullest_reservations(
+    result = with_fullest_reservations(
         [ANYHOW, *candidates(SMALL)],
         wish(CAPACITY_TYPE, "reserved", "on-demand", "spot"),
         reservation_of=pool_of,
     )
 
-    assert [(c.instance_type.name, [pool_of(o) for o in c.offerings]) for c in found] == [
+    assert [(c.instance_type.name, [pool_of(o) for o in c.offerings]) for c in result] == [
         ("anyhow", ["p1", "p3"])
     ]
 

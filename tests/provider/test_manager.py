@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from karpenter_core.errors import PluginError
-from karpenter_core.provider.contract import BatchLimits, SettingSpec
+from karpenter_core.provider.contract import BatchLimits, PollingPeriods, SettingSpec
 from karpenter_core.provider.host.manager import MANDATORY_HOOKS, load_plugins
 from karpenter_core.provider.markers import hookimpl
 from tests.provider.fakes import DataNodeClass, FakeProvider, WebNodeClass
@@ -92,9 +93,31 @@ class BadLimits(FakeProvider):
         super().__init__(batch_limits={"karpenter_launch": BatchLimits()})
 
 
+class PollsTooOften(FakeProvider):
+    @hookimpl
+    def karpenter_provider_info(self):
+        periods = PollingPeriods(instances=timedelta(seconds=5))
+        return replace(super().karpenter_provider_info(), polling_periods=periods)
+
+
+class PollsByNumber(FakeProvider):
+    @hookimpl
+    def karpenter_provider_info(self):
+        periods = PollingPeriods(drift=600)
+        return replace(super().karpenter_provider_info(), polling_periods=periods)
+
+
 @pytest.mark.parametrize(
     ("plugin", "words"),
     [
+        (
+            PollsByNumber(),
+            ['plug-in "web"', "polling_periods.drift must be a timedelta, not 600"],
+        ),
+        (
+            PollsTooOften(),
+            ['plug-in "web"', "polling_periods.instances is 5s", "must be from 30s to 30m"],
+        ),
         (
             MistypedHook(),
             [
@@ -190,9 +213,9 @@ def test_plugins_may_share_a_setting_each_with_its_own_default(default):
     plugins = load(
         web=WithSetting("web", WebNodeClass, "a"), data=WithSetting("data", DataNodeClass, default)
     )
-    found = plugins.settings()
+    result = plugins.settings()
 
-    assert {name: spec.default for name, (spec,) in found.items()} == {"web": "a", "data": default}
+    assert {name: spec.default for name, (spec,) in result.items()} == {"web": "a", "data": default}
 
 
 @pytest.mark.parametrize("other", [{"default": 1}, {"env": "AREA"}, {"flag": "--area"}])

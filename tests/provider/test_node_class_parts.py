@@ -7,7 +7,7 @@ from datetime import timedelta
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.api.conditions import FALSE, READY, TRUE, UNKNOWN, Condition
 from karpenter_core.api.nodeclass import NodeClass, NodeClassStatus
-from karpenter_core.provider.kit.node_class_parts import (
+from karpenter_core.provider.kit.node_class.parts import (
     REFUSED_REASON,
     RETRY_SOON,
     UNREACHABLE_REASON,
@@ -55,12 +55,12 @@ def test_a_resolution_skips_valid_parts_and_is_due_at_the_earliest_expiry():
     node_class = NodeClass(
         metadata=ObjectMeta(name="web", generation=3), status=NodeClassStatus(conditions=(OLD,))
     )
-    found = [
+    results = [
         condition_unknown("SubnetsReady", "no answer"),
         condition_met("ImagesReady", status={"images": []}, retry_after=timedelta(minutes=5)),
     ]
 
-    resolution = resolution_of(node_class, found)
+    resolution = resolution_of(node_class, results)
 
     assert [c.type for c in resolution.conditions] == ["ImagesReady", READY]
     assert resolution.conditions[-1].status == TRUE

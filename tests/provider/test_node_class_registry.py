@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from karpenter_core.api.nodeclaim import NodeClassRef
-from karpenter_core.provider.kit.node_class_registry import NodeClassRegistry
+from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
 from karpenter_core.testing.builders import node_pool
 from tests.provider.fakes import WebNodeClass, node_class
 

@@ -119,12 +119,12 @@ async def test_drift_of_many_claims_is_asked_for_side_by_side_in_their_order(tmp
     async with world_of(plugin, tmp_path) as world:
         claims = [request.node_claim for request in await requests_for(world, 6)]
         plugin.do = lambda name: started.wait(PATIENCE) if name != "web-2" else fail(started)
-        found = await world.providers.detect_drift(claims, node_class())
+        drift = await world.providers.detect_drift(claims, node_class())
 
-    assert [type(outcome).__name__ for outcome in found] == [
+    assert [type(outcome).__name__ for outcome in drift] == [
         "DriftFinding", "DriftFinding", "CloudProviderError", *["DriftFinding"] * 3,
     ]  # fmt: skip
-    assert found[5].reason == "Driftweb-5"
+    assert drift[5].reason == "Driftweb-5"
 
 
 def fail(barrier):

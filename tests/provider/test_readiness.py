@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from karpenter_core.errors import LaunchFailedError, NodeClassNotReadyError
-from karpenter_core.provider.kit.readiness import not_ready_error
+from karpenter_core.provider.kit.node_class.readiness import not_ready_error
 from karpenter_provider_kwok.api import KWOKNodeClass
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -46,7 +46,7 @@ def test_one_that_is_ready_as_it_is_now_may_be_launched_from():
     ],
 )
 def test_others_are_refused_by_name(given, error, said):
-    found = not_ready_error(given)
+    result = not_ready_error(given)
 
-    assert type(found) is error
-    assert f'KWOKNodeClass "blue" {said}' in str(found)
+    assert type(result) is error
+    assert f'KWOKNodeClass "blue" {said}' in str(result)

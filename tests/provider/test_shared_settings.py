@@ -40,8 +40,8 @@ def test_one_setting_is_shared():
 def test_each_provider_lacks_memory_by_its_own_default(environment, expected):
     settings = read(environment=environment)
 
-    found = tuple(settings.of_plugin(specs)[OVERHEAD] for specs in (OF_AWS, OF_ALIBABA_CLOUD))
-    assert found == expected
+    result = tuple(settings.of_plugin(specs)[OVERHEAD] for specs in (OF_AWS, OF_ALIBABA_CLOUD))
+    assert result == expected
 
 
 @pytest.mark.parametrize("specs", [OF_AWS, OF_ALIBABA_CLOUD], ids=["aws", "alibabacloud"])

@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.provider.kit.subnet_addresses import SubnetAddresses, choose_subnets
+from karpenter_core.provider.kit.subnet_addresses import (
+    SubnetAddresses,
+    choose_subnets,
+    least_addresses_by_zone,
+)
+from karpenter_core.testing.builders import instance_type, offering
 from tests.properties import with_examples
 
 
@@ -173,6 +178,28 @@ def test_without_any_address_a_subnet_is_passed_over_on_request(book):
     book.record_exhausted(A1.id)
 
     assert chosen(book.hold([A1], addresses_each={}, skips_short=True)) == {}
+
+
+def test_a_launch_is_assumed_to_use_the_addresses_of_its_smallest_available_type():
+    """By zone; sold-out offerings and other capacity types do not count."""
+    types = [
+        instance_type(
+            f"type-{pods}",
+            pods=str(pods),
+            offerings=[offering(zone, capacity_type, 1.0, available=available)],
+        )
+        for pods, zone, capacity_type, available in (
+            (29, "a", "spot", True),
+            (8, "a", "spot", True),
+            (4, "a", "spot", False),
+            (2, "a", "on-demand", True),
+            (58, "b", "spot", True),
+        )
+    ]
+
+    least = least_addresses_by_zone(types, "spot", lambda each: each.capacity["pods"])
+
+    assert least == {"a": 8, "b": 58}
 
 
 LAUNCHES = st.lists(

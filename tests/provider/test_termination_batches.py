@@ -25,9 +25,9 @@ class Cloud:
         self.calls.append(list(instance_ids))
         if self.error is not None:
             raise self.error
-        found = [name for name in instance_ids if name in self.protected]
-        if found:
-            raise CloudProviderError(f"{found[0]} is protected" if self.names else "protected")
+        results = [name for name in instance_ids if name in self.protected]
+        if results:
+            raise CloudProviderError(f"{results[0]} is protected" if self.names else "protected")
 
     def terminate(self, instance_ids, *, max_refusals=100):
         return terminate_batch(

@@ -25,12 +25,12 @@ def documented() -> set[str]:
 
 def in_code() -> set[str]:
     """Reasons given to whatever makes notices: by keyword, as a default, in a table, in place."""
-    found: set[str] = set()
+    result: set[str] = set()
     for path in sorted((ROOT / "karpenter_core").rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         if "otice" in text:
-            found.update(chain.from_iterable(map(_reasons, ast.walk(ast.parse(text)))))
-    return found
+            result.update(chain.from_iterable(map(_reasons, ast.walk(ast.parse(text)))))
+    return result
 
 
 def _reasons(node: ast.AST) -> Iterator[str]:

@@ -53,7 +53,7 @@ BESIDES = {
     ("apiextensions.k8s.io", "customresourcedefinitions", "get"),
     ("", "services", "get"),
 }
-"""Rights without which it works too: what machines are told of the network, and the doctor in a pod."""
+"""Rights without which it works too: the network settings of instances, and the doctor in a pod."""
 
 
 def text_of(name: str) -> str:
@@ -68,8 +68,8 @@ def documents(name: str) -> tuple[dict[str, Any], ...]:
 
 
 def of_kind(name: str, kind: str) -> dict[str, Any]:
-    (found,) = (each for each in documents(name) if each["kind"] == kind)
-    return found
+    (result,) = (each for each in documents(name) if each["kind"] == kind)
+    return result
 
 
 def controller() -> dict[str, Any]:
@@ -77,8 +77,8 @@ def controller() -> dict[str, Any]:
 
 
 def container() -> dict[str, Any]:
-    (found,) = controller()["spec"]["containers"]
-    return found
+    (result,) = controller()["spec"]["containers"]
+    return result
 
 
 def granted(cloud: str) -> set[tuple[str, str, str]]:
@@ -237,10 +237,10 @@ def test_the_image_runs_the_program_as_the_user_that_the_pods_are():
 @pytest_asyncio.fixture
 async def api():
     async with EmbeddedCluster() as cluster:
-        found = Api(cluster.transport())
+        result = Api(cluster.transport())
         for path in sorted((ROOT / "crds").glob("*.yaml")):
-            await found.create(DEFINITIONS, yaml.safe_load(path.read_text()))
-        yield found
+            await result.create(DEFINITIONS, yaml.safe_load(path.read_text()))
+        yield result
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)

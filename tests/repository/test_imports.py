@@ -47,14 +47,14 @@ def test_help_loads_no_solver_and_no_client():
 def test_decisions_read_no_clock_and_draw_no_lots(package: str):
     """The same snapshot gives the same plan, in any process: no now, no uuid4, no hash()."""
     folder = ROOT / "karpenter_core" / package
-    found = [
+    results = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node.func)}"
         for path in sorted(folder.rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and is_impure(ast.unparse(node.func))
     ]
 
-    assert found == []
+    assert results == []
 
 
 def is_impure(call: str) -> bool:

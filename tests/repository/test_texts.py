@@ -38,18 +38,18 @@ def committed() -> list[Path]:
 
 
 def lines_of(paths: list[Path], pattern: re.Pattern[str]) -> list[str]:
-    found: list[str] = []
+    result: list[str] = []
     for path in paths:
         try:
             text = path.read_text()
         except UnicodeDecodeError:
             continue
-        found += [
+        result += [
             f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
             for number, line in enumerate(text.splitlines(), start=1)
             if pattern.search(line)
         ]
-    return found
+    return result
 
 
 def python_files() -> list[Path]:

@@ -34,8 +34,10 @@ def test_scenario_in_simulated_time(scenario: Scenario, tmp_path: Path):
                 state = tmp_path / "kwok.sqlite3"
                 if not state.exists():
                     return CloudAccount()
-                found = dump_file(str(state), now=harness.cluster.clock.now())
-                return CloudAccount(instances=found["instances"], launches=found["launches"])
+                cloud_dump = dump_file(str(state), now=harness.cluster.clock.now())
+                return CloudAccount(
+                    instances=cloud_dump["instances"], launches=cloud_dump["launches"]
+                )
 
             def suffer(suffered: list[dict[str, Any]]) -> None:
                 faults.write_text(json.dumps(suffered))

@@ -20,16 +20,16 @@ BEST_EFFORT = SolveOptions(min_values=MinValuesPolicy.BEST_EFFORT)
 def faults(problem):
     """Return `(check, text)` for everything that is wrong with the plans of a problem."""
     value, first_fit = solve(problem), solve(problem, FIRST_FIT)
-    found = [("value", text) for text in violations(problem, value)]
-    found += [("first-fit", text) for text in violations(problem, first_fit)]
-    found += [("value", text) for text in left_behind(problem, value, first_fit)]
-    found += [("comparison", text) for text in compared(value, first_fit)]
+    results = [("value", text) for text in violations(problem, value)]
+    results += [("first-fit", text) for text in violations(problem, first_fit)]
+    results += [("value", text) for text in left_behind(problem, value, first_fit)]
+    results += [("comparison", text) for text in compared(value, first_fit)]
     shuffled = shuffle(problem, Random(len(problem.pods)))
-    found += [("shuffled", text) for text in differences(value, solve(shuffled))]
-    found += [
+    results += [("shuffled", text) for text in differences(value, solve(shuffled))]
+    results += [
         ("shuffled first-fit", text) for text in differences(first_fit, solve(shuffled, FIRST_FIT))
     ]
-    return found
+    return results
 
 
 def left_behind(problem, value, first_fit):

@@ -280,3 +280,19 @@ def test_hundreds_of_pods_without_requests_have_a_bound():
     assert not plan.unschedulable
     assert plan.cost.lower_bound is not None
     assert 2.0 < plan.cost.lower_bound <= plan.cost.hourly
+
+
+@pytest.mark.parametrize(
+    ("count", "rounds"), [(1, []), (199, []), (200, [2]), (699, [6]), (700, [7]), (3000, [7])]
+)
+def test_whole_pods_are_looked_at_for_as_many_rounds_as_pods_are_worth(count, rounds, monkeypatch):
+    asked = []
+
+    def noting(*arguments, rounds):
+        asked.append(rounds)
+        return whole_pods_steps(*arguments, rounds=0)
+
+    monkeypatch.setattr(cost_bound, "whole_pods_steps", noting)
+    waiting = [pod(f"web-{number}", cpu="900m") for number in range(count)]
+    solve(problem(waiting), SolveOptions())
+    assert asked == rounds

@@ -66,15 +66,15 @@ SIZES = catalogue(*(instance_type(f"m-{n:02}", cpu=str(n), memory="64Gi") for n 
 @pytest.mark.parametrize("limit", [2, 4, 7, 8, 12, 15, 16, 20, 24, 31, 32, 40])
 def test_min_values_hold_however_near_the_limits_are(limit, options):
     """A list of types that is cut to what the limits allow still has as many values as asked."""
-    for wanted, count in product((2, 3, 4), (1, 4, 9)):
-        several = requirement_spec(INSTANCE_TYPE, "Exists", min_values=wanted)
+    for min_values, count in product((2, 3, 4), (1, 4, 9)):
+        several = requirement_spec(INSTANCE_TYPE, "Exists", min_values=min_values)
         pool = node_pool(requirements=[several], limits={"cpu": str(limit)})
         asked = problem(pods(count, cpu="1500m"), pools=[pool], catalogue=SIZES)
 
         plan = solve(asked, options)
 
         assert violations(asked, plan) == []
-        assert all(len(planned.instance_types) >= wanted for planned in plan.claims)
+        assert all(len(planned.instance_types) >= min_values for planned in plan.claims)
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(7, False), (8, True)])
@@ -198,3 +198,22 @@ def test_the_pods_of_claims_that_are_not_bought_count_against_a_plan():
     assert (whole.left, whole.score[0]) == ({}, 0)
     assert whole.is_no_worse_than(cut)
     assert not cut.is_no_worse_than(whole)
+
+
+@pytest.mark.parametrize("cores", range(2, 26, 3))
+@pytest.mark.parametrize("count", [9, 30])
+def test_a_spread_stays_even_where_limits_end_it(cores, count, options):
+    """Not one zone filled to the limit, and the others left empty."""
+    one_size = catalogue(instance_type("m-04", cpu="4", memory="64Gi"))
+    two_on_a_node = {"cpu": 1500, "memory": 2**20, "pods": 1}
+    pool = node_pool(limits={"cpu": str(cores)})
+    waiting = [
+        pod(f"web-{number}", topology_spread=spread(ZONE, 1, WEB), requests=two_on_a_node)
+        for number in range(count)
+    ]
+    asked = problem(waiting, pools=[pool], catalogue=one_size)
+
+    plan = solve(asked, options)
+
+    assert violations(asked, plan) == []
+    assert len(plan.claims) == min(cores // 4, -(-count // 2))

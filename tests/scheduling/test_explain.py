@@ -107,7 +107,7 @@ def test_spread_over_a_label_that_the_pool_cannot_give_says_so():
     reason = why(pod("web-0", topology_spread=spread("example.com/rack")))
 
     assert reason.constraint is PoolConstraint.TOPOLOGY
-    assert reason.detail.endswith("no machine of the nodepool has the label example.com/rack")
+    assert reason.detail.endswith("no node of the nodepool has the label example.com/rack")
 
 
 def test_affinity_to_pods_elsewhere_says_where_they_are():
@@ -171,7 +171,7 @@ def test_anti_affinity_of_others_names_these_pods():
 
 
 def test_a_later_reason_says_what_other_pods_left():
-    """Only there is nothing to be had."""
+    """Nothing is available there only."""
     sold = [offering("zone-a", available=False), offering("zone-b")]
     nodes = [existing_node("node-0", cpu="0", bound=running("db-0", app="db"))]
     reason = why(
@@ -195,7 +195,7 @@ def test_volume_reasons_name_their_topology_and_the_pods_requirement():
 
     assert (reason.constraint, reason.closest) == (PoolConstraint.VOLUME, "large")
     assert reason.detail == (
-        "its volumes need topology.kubernetes.io/zone In [zone-a], which no machine of the "
+        "its volumes need topology.kubernetes.io/zone In [zone-a], which no node of the "
         "nodepool can have (the pod itself asks for topology.kubernetes.io/zone In [zone-b])"
     )
 
@@ -267,7 +267,7 @@ def test_a_port_taken_on_every_node_names_the_daemon():
 
 
 def test_a_port_that_is_free_on_some_machine_is_no_reason():
-    """What rules these out later is."""
+    """A later constraint that rules these out is named."""
     taking = daemon("proxy", shape=pod_shape(host_ports=[9090], owner_kind="DaemonSet"))
     sold_out = instance_type("small", offerings=[offering("zone-a", available=False)])
     reason = why(
@@ -296,7 +296,7 @@ def test_min_values_say_what_can_be_had():
     reason = why(make_pod("web-0", cpu="10"), catalogue=types, pools=[pool])
 
     assert reason.constraint is PoolConstraint.MIN_VALUES
-    assert "node.kubernetes.io/instance-type: 1 to be had" in reason.detail
+    assert "node.kubernetes.io/instance-type: 1 available" in reason.detail
     assert reason.remedy == "lower minValues of node.kubernetes.io/instance-type to 1"
 
 
@@ -317,7 +317,7 @@ FILTERED = "nodepool requirements filtered out all available instance types"
                     "(resource claim gpu, nic)"
                 ),
                 "",
-                "take the resource claims out of the pod",
+                "remove the resource claims from the pod",
             ),
         ),
         (
@@ -337,9 +337,9 @@ FILTERED = "nodepool requirements filtered out all available instance types"
             {"catalogue": catalogue(instance_type("full", cpu="1", overhead={"cpu": "2"}))},
             (
                 PoolConstraint.RESOURCE,
-                "no instance type has anything left beside what it reserves for itself",
+                "every instance type reserves all its capacity for the system and the kubelet",
                 "full",
-                "let nodes reserve less for the system and the kubelet",
+                "lower the reservations for the system and the kubelet",
             ),
         ),
         (
@@ -347,7 +347,7 @@ FILTERED = "nodepool requirements filtered out all available instance types"
             (
                 PoolConstraint.LIMIT,
                 (
-                    "the cluster may have no more nodes than it has and this plan launches "
+                    "the cluster's nodes and those of this plan reach the limit of nodes in the cluster "
                     "(--max-nodes-total)"
                 ),
                 "large",
@@ -361,8 +361,8 @@ def test_a_reason_comes_with_its_remedy(asked, reason):
     more = {key: value for key, value in asked.items() if key in {"pools", "catalogue"}}
     question = problem([pending], **{"catalogue": CATALOGUE, **more})
     plan = solve(replace(question, max_new_nodes=asked.get("max_new_nodes")))
-    found = plan.unschedulable[pending.uid].pools["default"]
-    assert (found.constraint, found.detail, found.closest, found.remedy) == reason
+    result = plan.unschedulable[pending.uid].pools["default"]
+    assert (result.constraint, result.detail, result.closest, result.remedy) == reason
 
 
 @pytest.mark.parametrize(
@@ -404,7 +404,7 @@ def test_remedies_of_volumes_and_ports_name_what_to_change():
     taking = daemon("proxy", shape=pod_shape(host_ports=[8080], owner_kind="DaemonSet"))
 
     assert why(asking, volumes=volumes).remedy == (
-        "let the nodepool and the pod reach where the volumes are"
+        "allow the topology of the volumes in the nodepool and the pod"
     )
     assert why(make_pod("web-0", host_ports=[8080]), daemons=[taking]).remedy == (
         "use another host port, or keep the DaemonSet off some nodes"
@@ -439,7 +439,7 @@ def test_remedies_of_spread_name_what_to_relax():
         f"let the nodepool make nodes in zone-x, {relax}"
     )
     assert remedy(few, nodes=full, **zone_a) == f"lower minDomains, {relax}"
-    assert remedy(racks) == "let the nodepool's machines have the label example.com/rack"
+    assert remedy(racks) == "give the nodepool's nodes the label example.com/rack"
 
 
 # -- what is asked for in the end ------------------------------------------------------------------
@@ -473,7 +473,7 @@ def test_a_label_that_has_to_be_there_is_missed_whatever_values_are_refused():
     reason = why(make_pod("web-0", required=[node_term((rack, "NotIn", "r1"), (rack, "Exists"))]))
 
     assert reason.constraint is PoolConstraint.REQUIREMENT
-    assert reason.detail.endswith(f"a label that no machine of the nodepool has: {rack}")
+    assert reason.detail.endswith(f"a label that no node of the nodepool has: {rack}")
 
 
 def test_of_alternative_terms_the_last_one_counts():
@@ -518,9 +518,11 @@ def test_lighter_pools_wait_for_the_reservations_of_heavier_ones(options):
     (left,) = plan.unschedulable.values()
 
     assert {r.constraint for r in left.pools.values()} == {PoolConstraint.RESERVATION}
-    taken = f"that would do are taken in this pass ({RESERVATION}=r-1)"
-    assert left.pools["paid"].detail == f"all reserved machines {taken}"
-    assert left.pools["bought"].detail == f'all reserved machines of nodepool "paid" {taken}'
+    taken = f"are taken in this pass ({RESERVATION}=r-1)"
+    assert left.pools["paid"].detail == f"all fitting reserved instances {taken}"
+    assert (
+        left.pools["bought"].detail == f'all fitting reserved instances of nodepool "paid" {taken}'
+    )
 
 
 def test_a_preference_kept_while_waiting_for_reservations_is_no_reason():
@@ -552,7 +554,7 @@ def test_reservations_that_are_used_up_are_no_reason_to_wait():
     )
 
     assert reason.constraint is PoolConstraint.OFFERING
-    assert "only reserved capacity would do, and none of it is left (small)" in reason.detail
+    assert "the pod needs reserved capacity, and none is left (small)" in reason.detail
 
 
 def test_the_same_problem_in_another_order_has_the_same_reasons():
@@ -565,6 +567,6 @@ def test_the_same_problem_in_another_order_has_the_same_reasons():
         asked = problem(pods, pools=in_zones("zone-a"), catalogue=CATALOGUE, nodes=nodes)
         return {uid: left.message for uid, left in solve(asked).unschedulable.items()}
 
-    found = reasons(pending, owners)
-    assert found == reasons(pending[::-1], owners[::-1])
-    assert "default/db-1, default/db-2, default/db-3 and 1 more" in found[pending[0].uid]
+    result = reasons(pending, owners)
+    assert result == reasons(pending[::-1], owners[::-1])
+    assert "default/db-1, default/db-2, default/db-3 and 1 more" in result[pending[0].uid]

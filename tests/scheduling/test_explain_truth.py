@@ -36,7 +36,7 @@ LIFTED = ALL_FEATURES - {ProblemFeature.OVERRIDES}
 
 OF_THE_POD = "exclude each other"
 OF_THE_POOL = "filtered out all"
-UNCERTAIN = ("perhaps", "may come to be", "not known yet")
+UNCERTAIN = ("perhaps", "may later be", "not known yet")
 """The scheduler keeps away from what may be; the judge knows what has become of it."""
 
 
@@ -57,13 +57,13 @@ def _judge(asked, options, seed):
         is_special = any(text in reason.detail for text in (OF_THE_POD, OF_THE_POOL, *UNCERTAIN))
         if is_special or not _lists_its_labels(pool) or not trial.is_open(pod, pool):
             continue
-        named, found = reason.constraint.value, trial.names(pod, pool)
+        named, result = reason.constraint.value, trial.names(pod, pool)
         # The judge charges limits with the largest nodes that claims may ever have been.
-        if "limit" in found and ORDER.index(named) > ORDER.index("limit"):
+        if "limit" in result and ORDER.index(named) > ORDER.index("limit"):
             continue
-        if named not in found:
-            found = Trial(asked, plan, cautious=False).names(pod, pool)
-        assert named in found, (seed, pod.name, pool.name, reason)
+        if named not in result:
+            result = Trial(asked, plan, cautious=False).names(pod, pool)
+        assert named in result, (seed, pod.name, pool.name, reason)
 
 
 @both_packings

@@ -298,9 +298,9 @@ def test_a_cover_says_how_much_work_it_took():
     costs, upper = np.array([1.0, 1.0]), np.array([inf, inf])
 
     def solved(*demand):
-        found = CoveringProgram(coefficients, np.array(demand), costs, upper).solve()
-        assert found is not None
-        return found
+        result = CoveringProgram(coefficients, np.array(demand), costs, upper).solve()
+        assert result is not None
+        return result
 
     assert solved(8.0, 8.0).iterations > 0
     assert solved(0.0, 0.0).iterations == 0

@@ -53,9 +53,9 @@ def test_prices_follow_what_the_claim_allows():
     assert cheapest_price(TWO, ANY) == 0.2
     assert cheapest_price(TWO, only(ZONE, "a")) == 0.3
     assert cheapest_price(TWO, only(ZONE, "c")) == inf
-    found = cheapest_offering(TWO, only(CAPACITY_TYPE, ON_DEMAND))
-    assert found is not None
-    assert (found.zone, found.price.amount) == ("b", 0.9)
+    result = cheapest_offering(TWO, only(CAPACITY_TYPE, ON_DEMAND))
+    assert result is not None
+    assert (result.zone, result.price.amount) == ("b", 0.9)
     assert worst_launch_price(TWO, ANY) == 0.3
     assert worst_launch_price(TWO, only(CAPACITY_TYPE, ON_DEMAND)) == 1.0
     reserved = sold("r", ("a", RESERVED, 0.01), ("a", SPOT, 0.5))
@@ -126,8 +126,8 @@ def test_a_resource_of_some_offerings_only_is_bought_there(available):
         assert claim.cheapest == CheapestOffering(
             instance_type="groups", zone="a", capacity_type=ON_DEMAND, price_per_hour=2.0
         )
-    found = compatible_instance_types(types, ANY, {"example.com/ext": 1})
-    assert [it.name for it in found] == (["groups"] if available else [])
+    result = compatible_instance_types(types, ANY, {"example.com/ext": 1})
+    assert [it.name for it in result] == (["groups"] if available else [])
 
 
 def test_prices_of_another_currency_are_converted_by_the_rate():

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from karpenter_core.api.labels import ON_DEMAND, ZONE
 from karpenter_core.api.records import LabelSelector, TopologySpread
+from karpenter_core.scheduling.portfolio import plan_portfolio
 from karpenter_core.scheduling.portfolio.finished_plan import FinishedPlan
 from karpenter_core.scheduling.problem import PackingPolicy, SolveOptions
 from karpenter_core.scheduling.solve import solve
@@ -72,6 +73,25 @@ def test_pods_that_mix_freely_end_near_the_bound():
     plan = solve(problem(free_pods(400), catalogue=UNEVEN))
     assert plan.cost.lower_bound is not None
     assert plan.cost.hourly <= plan.cost.lower_bound * 1.05
+
+
+def test_no_plan_is_made_twice(monkeypatch):
+    """A share of few nodes, rounded down, is often that of another profile."""
+    made = []
+    plan_steps = plan_portfolio._plan_steps
+
+    def noting(compiled, profile, halt):
+        made.append((profile.measure, profile.fullest_first, openings_of(profile)))
+        return plan_steps(compiled, profile, halt)
+
+    def openings_of(profile):
+        return tuple((one.pool, one.row, one.signature, one.count) for one in profile.mix)
+
+    monkeypatch.setattr(plan_portfolio, "_plan_steps", noting)
+    for count in (1, 5, 40, 400):
+        made.clear()
+        solve(problem(free_pods(count), catalogue=UNEVEN))
+        assert len(made) == len(set(made)) > 1
 
 
 def test_patterns_use_no_capacity_twice():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from karpenter_core.api.labels import ARCH, CAPACITY_TYPE, ON_DEMAND, SPOT, ZONE
+from karpenter_core.api.labels import ARCH, CAPACITY_TYPE, HOSTNAME, ON_DEMAND, SPOT, ZONE
 from karpenter_core.scheduling.problem import PackingPolicy, SolveOptions
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import catalogue, existing_node, instance_type, problem
-from tests.scheduling.handmade_plans import DB, pod, spread, term
+from tests.scheduling.handmade_plans import DB, WEB, pod, spread, term
 from tests.verifier import violations
 
 ZONES = ("zone-a", "zone-b", "zone-c")
@@ -116,3 +116,25 @@ def test_pods_of_two_revisions_are_counted_separately(options):
 
     assert [one.name for one in plan.existing["a"]] == ["v2"]
     assert list(plan.unschedulable) == [old.uid]
+
+
+def test_a_claim_has_the_zone_that_the_spread_of_a_pod_on_it_gave_it(options):
+    """Pods that must be near it are put near it in the same pass."""
+    together = [
+        pod(
+            f"db-{n}",
+            "db",
+            topology_spread=spread(selector=WEB),
+            pod_affinity=term(HOSTNAME, DB),
+        )
+        for n in range(3)
+    ]
+    near = [
+        pod(f"near-{n}", "db", pod_affinity=term(ZONE, DB), node_selector={ZONE: "zone-a"})
+        for n in range(5)
+    ]
+
+    plan = planned(problem([*together, *near], catalogue=CATALOGUE), options)
+
+    assert not plan.unschedulable
+    assert {c.cheapest.zone for c in plan.claims} == {"zone-a"}

@@ -1,4 +1,4 @@
-"""What-ifs answer as `solve` does, within limits, and leave no trace."""
+"""Answers of what-ifs: those of `solve`, within limits, and without a trace."""
 
 from __future__ import annotations
 

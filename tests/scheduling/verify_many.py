@@ -88,15 +88,15 @@ class TookTooLongError(Exception):
 
 def _judge(seed, *, features, timeout):
     problem = seeded_problem(seed, features)
-    found = _faults(problem, timeout)
-    plan = None if found else solve(problem)
+    result = _faults(problem, timeout)
+    plan = None if result else solve(problem)
     numbers = Counter(
         problems=1,
         pods=len(problem.pods),
         placed=0 if plan is None else len(problem.pods) - len(plan.unschedulable),
         claims=0 if plan is None else len(plan.claims),
     )
-    return seed, sorted({_kind(check, text) for check, text in found}), numbers
+    return seed, sorted({_kind(check, text) for check, text in result}), numbers
 
 
 def _faults(problem, timeout):

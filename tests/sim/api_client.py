@@ -101,9 +101,9 @@ class Api:
         async with asyncio.timeout(seconds):
             while True:
                 answer = await self.send("GET", path)
-                found = None if answer.status == 404 else answer.body
-                if holds(found):
-                    return found
+                result = None if answer.status == 404 else answer.body
+                if holds(result):
+                    return result
                 await asyncio.sleep(0.05)
 
 

@@ -476,8 +476,8 @@ async def test_label_selectors(api: Api, selector: str, expected: list[str]):
 
     answer = await api.send("GET", CONFIG_MAPS, labelSelector=f"mark={mark},{selector}")
 
-    found = [each["metadata"]["name"] for each in answer.body["items"]]
-    assert found == [f"{mark}-{name}" for name in expected]
+    results = [each["metadata"]["name"] for each in answer.body["items"]]
+    assert results == [f"{mark}-{name}" for name in expected]
 
 
 async def test_field_selectors(api: Api):

@@ -210,9 +210,9 @@ def test_a_nominated_pod_goes_to_its_node():
                 registry.patch(PODS, nomination, name, DEFAULT, part="status")
                 registry.patch(PODS, {"spec": {"schedulingGates": None}}, name, DEFAULT)
                 await settle()
-            found = [cluster.find(PODS, name, namespace=DEFAULT) for name in waiting]
-            nominated = [each["status"].get("nominatedNodeName") for each in found]
-            return [each["spec"].get("nodeName") for each in found], nominated
+            results = [cluster.find(PODS, name, namespace=DEFAULT) for name in waiting]
+            nominated = [each["status"].get("nominatedNodeName") for each in results]
+            return [each["spec"].get("nodeName") for each in results], nominated
 
     assert run_virtual(scenario()) == (["small", "large", None], [None, None, None])
 

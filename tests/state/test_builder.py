@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from karpenter_core.api.nodeclaim import INSTANCE_TERMINATING
-from karpenter_core.errors import OfferingKey
+from karpenter_core.errors import OfferingKey, QuotaGroup
 from karpenter_core.state.builder import TOMBSTONE_TTL, StateBuilder, StateChange
 from karpenter_core.state.events import (
     CataloguePublished,
@@ -76,11 +76,11 @@ def test_a_state_node_is_not_found_by_the_name_of_a_deleted_node(renamed):
             ObjectObserved(msgspec.structs.replace(gone, name="web-2", uid="uid-web-2"))
         )
 
-    found = builder.snapshot()
+    result = builder.snapshot()
 
     assert set(before.state_nodes_by_node) == {"web-1"}
-    assert set(found.state_nodes_by_node) == ({"web-2"} if renamed else set())
-    assert set(found.state_nodes_by_claim) == set(before.state_nodes_by_claim)
+    assert set(result.state_nodes_by_node) == ({"web-2"} if renamed else set())
+    assert set(result.state_nodes_by_claim) == set(before.state_nodes_by_claim)
 
 
 class TestSharing:
@@ -150,13 +150,14 @@ class TestReadYourWrites:
         builder.apply_event(ObjectObserved(late))
         assert the_state_node(builder).pods == ()
 
-    def test_removed_uids_are_forgotten_after_a_while(self):
+    @pytest.mark.parametrize(("early_seconds", "is_forgotten"), [(0, True), (1, False)])
+    def test_removed_uids_are_forgotten_after_a_while(self, early_seconds, is_forgotten):
         gone = node("web")
         builder = synced_state(gone)
         builder.apply_event(ObjectRemoved(gone))
-        builder.apply_event(TimePassed(EPOCH + TOMBSTONE_TTL + timedelta(seconds=1)))
+        builder.apply_event(TimePassed(EPOCH + TOMBSTONE_TTL - timedelta(seconds=early_seconds)))
         builder.apply_event(ObjectObserved(gone))
-        assert "web" in builder.snapshot().nodes
+        assert ("web" in builder.snapshot().nodes) is is_forgotten
 
     def test_a_recreated_object_replaces_the_old_one(self):
         builder = synced_state(versioned(node("web", uid="old"), 5))
@@ -187,9 +188,9 @@ class TestUsage:
             pod("web", cpu="1500m", memory="1Gi", node_name="web-1"),
             pod("ds", cpu="1", memory="2Gi", node_name="web-1", owner_kind="DaemonSet"),
         )
-        found = the_state_node(builder)
-        assert (found.requests["cpu"], found.daemon_requests["cpu"]) == (2500, 1000)
-        assert found.daemon_requests["memory"] == 2 * 2**30
+        state_node = the_state_node(builder)
+        assert (state_node.requests["cpu"], state_node.daemon_requests["cpu"]) == (2500, 1000)
+        assert state_node.daemon_requests["memory"] == 2 * 2**30
 
     def test_a_pod_that_is_bound_elsewhere_moves(self):
         """Case 305: missed events (rebinding) are handled."""
@@ -239,8 +240,8 @@ class TestUsage:
 class TestMachines:
     def test_a_node_and_its_claim_are_one_state_node(self):
         builder = synced_state(*node_and_claim("web-1"))
-        found = the_state_node(builder)
-        assert (found.name, found.managed, found.registered, found.initialized) == (
+        state_node = the_state_node(builder)
+        assert (state_node.name, state_node.managed, state_node.registered, state_node.initialized) == (
             "web-1", True, True, True,
         )  # fmt: skip
 
@@ -314,14 +315,18 @@ class TestMachines:
         assert [t.key for t in the_state_node(synced_state(claim)).taints] == ["dedicated"]
 
     def test_an_unmanaged_node_is_plain_capacity(self):
-        found = the_state_node(synced_state(node("static-1")))
-        assert (found.managed, found.initialized, found.provider_id) == (False, True, "static-1")
+        state_node = the_state_node(synced_state(node("static-1")))
+        assert (state_node.managed, state_node.initialized, state_node.provider_id) == (
+            False,
+            True,
+            "static-1",
+        )
 
     def test_claims_of_foreign_kinds_are_ignored(self):
         ref = KWOK.model_copy(update={"kind": "OtherNodeClass"})
         claim = node_claim("web", stage="Initialized", node_class_ref=ref)
-        found = the_state_node(synced_state(claim, node("web", claim=claim)))
-        assert found.managed is False
+        state_node = the_state_node(synced_state(claim, node("web", claim=claim)))
+        assert state_node.managed is False
 
     def test_a_node_of_ours_without_provider_id_is_not_capacity_yet(self):
         claim = node_claim("web", stage="Launched")
@@ -384,9 +389,9 @@ class TestLeaving:
         """Case 149: true at +10 s, false at +21 s."""
         builder = synced_state(*node_and_claim("web"))
         builder.apply_event(NodesNominated(names=("web",), until=at(seconds=20)))
-        found = the_state_node(builder)
-        assert found.is_nominated(at(seconds=10))
-        assert not found.is_nominated(at(seconds=21))
+        state_node = the_state_node(builder)
+        assert state_node.is_nominated(at(seconds=10))
+        assert not state_node.is_nominated(at(seconds=21))
 
 
 class TestChanges:
@@ -536,6 +541,51 @@ class TestMask:
         fresh = catalogue(instance_type("small"), version="2")
         builder.apply_event(CataloguePublished("default", fresh))
         assert len(builder.snapshot().catalogues["default"].instance_types) == 1
+
+    @pytest.mark.parametrize(
+        ("group", "masked"),
+        [
+            ({"label": "family", "value": "m"}, {"m-4x", "m-8x"}),
+            ({"label": "family", "value": "m", "least_cpu_milli": 8000}, {"m-8x"}),
+            ({"label": "family", "value": "x"}, set()),
+            ({"label": "other", "value": "m"}, set()),
+            ({}, {"m-4x", "m-8x", "c-8x"}),
+        ],
+    )
+    def test_quota_group_masks_types_by_label_and_size(self, group, masked):
+        """A type that the launch did not ask for shares the quota too."""
+        types = catalogue(
+            instance_type("m-4x", cpu="4", labels={"family": "m"}),
+            instance_type("m-8x", cpu="8", labels={"family": "m"}),
+            instance_type("c-8x", cpu="8", labels={"family": "c"}),
+        )
+        builder = synced_state(node_pool("default"), catalogues={"default": types})
+        group = QuotaGroup(**group, capacity_type="spot", zone="zone-a")
+        builder.apply_event(OfferingsUnavailable(offerings=(group,), provider="kwok", at=EPOCH))
+        unavailable = {
+            (item.name, offering.zone, offering.capacity_type)
+            for item in builder.snapshot().catalogues["default"].instance_types
+            for offering in item.offerings
+            if not offering.available
+        }
+        assert unavailable == {(name, "zone-a", "spot") for name in masked}
+
+    @pytest.mark.parametrize(("capacity_type", "minutes"), [("spot", 3), ("on-demand", 6)])
+    def test_quota_group_is_masked_again_for_longer_except_spot(self, capacity_type, minutes):
+        builder = self.builder()
+        whole = self.available(builder)
+        group = QuotaGroup(capacity_type=capacity_type)
+        moment = EPOCH
+        for _ in range(2):
+            builder.apply_event(
+                OfferingsUnavailable(offerings=(group,), provider="kwok", at=moment)
+            )
+            masked_for = 0
+            while self.available(builder) < whole:
+                masked_for += 1
+                moment += timedelta(minutes=1)
+                builder.apply_event(TimePassed(moment))
+        assert masked_for == minutes
 
     def test_other_providers_are_not_touched(self):
         builder = self.builder()

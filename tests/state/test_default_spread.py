@@ -15,6 +15,7 @@ from karpenter_core.api.records import (
 )
 from karpenter_core.scheduling.selectors import PodSelector
 from karpenter_core.scheduling.solve import solve
+from karpenter_core.state.disruption_problem import build_disruption_problem
 from karpenter_core.state.events import DeletionMarked, PodsDecided
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
 from karpenter_core.testing.builders import EPOCH, node_pool, pod, pod_shape, pods
@@ -80,13 +81,13 @@ class TestWhoGetsADefault:
 
     def test_a_pod_without_constraints_gets_every_default_as_it_is_configured(self):
         """Cases 344 and 348: all fields are kept."""
-        found = asked(
+        result = asked(
             pod("web-1", labels={"app": "web"}),
             workload(labels={"app": "web"}),
             constraints=(ZONAL, HOSTS),
         )["web-1"]
-        counted = found.shape.topology_spread[0].selector
-        assert found.shape.topology_spread == (
+        counted = result.shape.topology_spread[0].selector
+        assert result.shape.topology_spread == (
             msgspec.structs.replace(ZONAL, selector=counted),
             msgspec.structs.replace(HOSTS, selector=counted),
         )
@@ -95,8 +96,8 @@ class TestWhoGetsADefault:
         """Case 343."""
         own = msgspec.structs.replace(HOSTS, selector=LabelSelector())
         shape = msgspec.structs.replace(pod_shape(labels={"app": "web"}), topology_spread=(own,))
-        found = asked(pod("web-1", shape=shape), workload(labels={"app": "web"}))
-        assert found["web-1"].shape is shape
+        constraints = asked(pod("web-1", shape=shape), workload(labels={"app": "web"}))
+        assert constraints["web-1"].shape is shape
 
     def test_without_configuration_nothing_changes(self):
         """Case 345."""
@@ -111,9 +112,9 @@ class TestWhoGetsADefault:
     def test_the_copy_is_the_same_pod(self):
         """Decisions about it are decisions about the pod."""
         waiting = pod("web-1", labels={"app": "web"}, cpu="3")
-        found = asked(waiting, service(selector={"app": "web"}))["web-1"]
-        assert (found.uid, found.key, found.created) == (waiting.uid, waiting.key, EPOCH)
-        assert found.shape.requests == waiting.shape.requests
+        result = asked(waiting, service(selector={"app": "web"}))["web-1"]
+        assert (result.uid, result.key, result.created) == (waiting.uid, waiting.key, EPOCH)
+        assert result.shape.requests == waiting.shape.requests
         assert waiting.shape.topology_spread == ()
 
     def test_pods_of_leaving_nodes_get_it_too(self):
@@ -125,7 +126,20 @@ class TestWhoGetsADefault:
         question = build_provisioning_input(
             builder.snapshot(), now=EPOCH, problem_settings=ProblemSettings(default_spread=(ZONAL,))
         )
-        (found,) = question.problem.pods
+        (result,) = question.problem.pods
+        assert selects(result, app="web")
+
+    def test_pods_that_a_disruption_would_move_get_it_too(self):
+        builder = synced_state(
+            POOL, *node_and_claim("old"), pod("web-1", node_name="old", labels={"app": "web"}),
+            service(selector={"app": "web"}),
+        )  # fmt: skip
+        problem, movable = build_disruption_problem(
+            builder.snapshot(), now=EPOCH, problem_settings=ProblemSettings(default_spread=(ZONAL,))
+        )
+        (its_node,) = problem.nodes
+        (found,) = its_node.pods
+        assert movable == {"old": {found.uid}}
         assert selects(found, app="web")
 
     def test_nominated_pods_are_unchanged_by_the_default_spread(self):
@@ -143,33 +157,33 @@ class TestSelectors:
 
     @pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
     def test_the_owners_selector_counts_not_the_labels_of_the_pod(self, kind):
-        found = asked(
+        result = asked(
             pod("web-1", labels={"app": "web", "tier": "front"}, owner_kind=kind),
             workload(kind=kind, labels={"app": "web"}),
         )["web-1"]
-        assert selector_of(found) == PodSelector((), (("app", "In", ("web",)),))
+        assert selector_of(result) == PodSelector((), (("app", "In", ("web",)),))
 
     def test_expressions_are_taken_as_they_are(self):
         expressions = (requirement("app", "In", "web", "api"), requirement("old", "DoesNotExist"))
-        found = asked(pod("web-1"), workload(labels={"a": "b"}, expressions=expressions))["web-1"]
-        assert selector_of(found) == PodSelector(
+        result = asked(pod("web-1"), workload(labels={"a": "b"}, expressions=expressions))["web-1"]
+        assert selector_of(result) == PodSelector(
             (), (("a", "In", ("b",)), ("app", "In", ("api", "web")), ("old", "DoesNotExist", ()))
         )
 
     def test_a_service_alone_suffices(self):
         """Case 346."""
-        found = asked(pod("web-1", labels={"app": "web"}), service(selector={"app": "web"}))
-        assert selector_of(found["web-1"]) == PodSelector((("app", "web"),))
+        constraints = asked(pod("web-1", labels={"app": "web"}), service(selector={"app": "web"}))
+        assert selector_of(constraints["web-1"]) == PodSelector((("app", "web"),))
 
     def test_all_services_of_a_pod_count_together_with_its_owner(self):
-        found = asked(
+        result = asked(
             pod("web-1", labels={"app": "web", "tier": "front", "rev": "1"}),
             service("a", {"app": "web"}),
             service("b", {"tier": "front"}),
             service("c", {"app": "api"}),
             workload(labels={"rev": "1"}),
         )["web-1"]
-        assert selector_of(found) == PodSelector(
+        assert selector_of(result) == PodSelector(
             (("app", "web"), ("tier", "front")), (("rev", "In", ("1",)),)
         )
 
@@ -191,21 +205,21 @@ class TestSelectors:
             pod_shape(labels={"app": "web"}, owner_kind="ReplicationController"),
             owner_api_version="v1",
         )
-        found = asked(
+        result = asked(
             pod("web-1", shape=shape),
             service(selector={"app": "web"}),
             workload(kind="ReplicationController", labels={"app": "other", "x": "y"}),
         )["web-1"]
-        assert selector_of(found) == PodSelector((("app", "other"), ("x", "y")))
+        assert selector_of(result) == PodSelector((("app", "other"), ("x", "y")))
 
     def test_a_replica_set_that_contradicts_a_service_selects_nothing(self):
-        found = asked(
+        result = asked(
             pod("web-1", labels={"app": "web"}),
             service(selector={"app": "web"}),
             workload(labels={"app": "other"}),
         )["web-1"]
-        assert not selects(found, app="web")
-        assert not selects(found, app="other")
+        assert not selects(result, app="web")
+        assert not selects(result, app="other")
 
     @pytest.mark.parametrize(
         ("options", "owner"),
@@ -229,33 +243,35 @@ class TestSharing:
     """Case 348: copies are shared as far as pods are alike, and no further."""
 
     def test_pods_of_one_owner_stay_one_class(self):
-        found = asked(*pods(100, "web", labels={"app": "web"}), workload(labels={"app": "web"}))
-        assert len(found) == 100
-        assert len({id(item.shape) for item in found.values()}) == 1
+        constraints = asked(
+            *pods(100, "web", labels={"app": "web"}), workload(labels={"app": "web"})
+        )
+        assert len(constraints) == 100
+        assert len({id(item.shape) for item in constraints.values()}) == 1
 
     def test_two_owners_of_one_shape_are_counted_separately(self):
         """Case 346: separate workloads, and revisions of one."""
         shape = pod_shape(labels={"app": "web"})
-        found = asked(
+        constraints = asked(
             pod("old-1", shape=shape),
             pod("new-1", shape=shape),
             workload("old", labels={"rev": "1"}),
             workload("new", labels={"rev": "2"}),
         )
-        assert selects(found["old-1"], rev="1")
-        assert not selects(found["new-1"], rev="1")
+        assert selects(constraints["old-1"], rev="1")
+        assert not selects(constraints["new-1"], rev="1")
 
     def test_namespaces_and_labels_do_not_mix(self):
-        found = asked(
+        constraints = asked(
             pod("web-1", labels={"app": "web"}),
             pod("web-2", labels={"app": "api"}),
             pod("web-3", labels={"app": "web"}, namespace="other"),
             service(selector={"app": "web"}),
             service(selector={"app": "api"}, namespace="other"),
         )
-        assert selects(found["web-1"], app="web")
-        assert found["web-2"].shape.topology_spread == ()
-        assert found["web-3"].shape.topology_spread == ()
+        assert selects(constraints["web-1"], app="web")
+        assert constraints["web-2"].shape.topology_spread == ()
+        assert constraints["web-3"].shape.topology_spread == ()
 
 
 class TestPlacement:
@@ -270,11 +286,11 @@ class TestPlacement:
             problem_settings=ProblemSettings(default_spread=(constraint,)),
         )
         plan = solve(question.problem)
-        found = {}
+        result = {}
         for claim in plan.claims:
             zone = claim.cheapest.zone
-            found[zone] = found.get(zone, 0) + len(claim.pods)
-        return found
+            result[zone] = result.get(zone, 0) + len(claim.pods)
+        return result
 
     def test_four_pods_in_three_zones(self):
         assert sorted(self.zones(4, ZONAL).values()) == [1, 1, 2]
@@ -298,5 +314,5 @@ class TestPlacement:
     def test_fewer_domains_than_demanded(self, zones, when, expected):
         """Case 344: `minDomains` passes through; the third pod waits, or goes anyway."""
         few = ready_node_pool(node_pool("default", requirements=[(ZONE, "In", *zones)]))
-        wanted = msgspec.structs.replace(ZONAL, min_domains=3, when_unsatisfiable=when)
-        assert sorted(self.zones(3, wanted, pool=few).values()) == expected
+        constraint = msgspec.structs.replace(ZONAL, min_domains=3, when_unsatisfiable=when)
+        assert sorted(self.zones(3, constraint, pool=few).values()) == expected

@@ -32,8 +32,8 @@ def allowance(*objects, in_flight=None, now=EPOCH, builder=None, **launch_limits
     return LaunchAllowance(snapshot, LaunchLimits(**launch_limits), now=now, in_flight=in_flight)
 
 
-def granted(launch_allowance, wanted=10, pool=POOL):
-    return sum(launch_allowance.grant(pool) is None for _ in range(wanted))
+def granted(launch_allowance, attempts=10, pool=POOL):
+    return sum(launch_allowance.grant(pool) is None for _ in range(attempts))
 
 
 def old(name, **options):
@@ -188,11 +188,11 @@ def test_overlapping_batches_never_exceed_a_limit_together(setting, limit, prese
     snapshot = synced_state(POOL, *(node_claim(f"c{i}") for i in range(present))).snapshot()
     in_flight: Counter[str] = Counter()
 
-    for wanted in batches:
+    for attempts in batches:
         one = LaunchAllowance(
             snapshot, LaunchLimits(**{setting: limit}), now=EPOCH, in_flight=in_flight
         )
-        in_flight[POOL.name] += granted(one, wanted)
+        in_flight[POOL.name] += granted(one, attempts)
 
     assert in_flight[POOL.name] == min(max(limit - present, 0), sum(batches))
 

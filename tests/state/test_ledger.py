@@ -27,14 +27,9 @@ from karpenter_core.state.events import (
     RegistrationSettled,
     TimePassed,
 )
-from karpenter_core.state.ledger import (
-    TABLES,
-    UNAVAILABLE_TTL,
-    UNAVAILABLE_TTL_CAP,
-    Ledger,
-    LedgerView,
-    UnavailableOfferingKey,
-)
+from karpenter_core.state.ledger import UNAVAILABLE_TTL, UNAVAILABLE_TTL_CAP, Ledger
+from karpenter_core.state.ledger_rules import TABLES
+from karpenter_core.state.ledger_view import LedgerView, UnavailableOfferingKey
 from karpenter_core.testing.builders import EPOCH, node_pool, pod
 from karpenter_core.testing.state_builders import node_claim
 
@@ -87,10 +82,32 @@ def test_a_view_does_not_change_afterwards(ledger: Ledger):
     assert dict(ledger.view().nominations) == {"web-1": at(seconds=20)}
 
 
+def test_a_view_without_entries_is_empty():
+    """A state without a ledger begins with it."""
+    empty = LedgerView()
+    assert {each.name: len(getattr(empty, each.name)) for each in fields(LedgerView)} == {
+        each.name: 0 for each in fields(LedgerView)
+    }
+
+
 def test_an_unchanged_ledger_gives_the_same_view(ledger: Ledger):
     view = ledger.view()
     ledger.apply_event(TimePassed(at(seconds=5)))
     ledger.apply_event(TimePassed(at(seconds=5.5)))  # too soon to look for what has ended
+    assert ledger.view() is view
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"unschedulable": False}, {"node_name": "node"}, {"phase": "Succeeded"}],
+    ids=["waiting", "new", "bound", "ended"],
+)
+def test_a_pod_that_is_seen_again_as_it_was_leaves_the_view_as_it_is(ledger: Ledger, changes):
+    """A new view is a new state, which every planner would look at again."""
+    ledger.apply_event(ObjectObserved(msgspec.structs.replace(pod("web"), **changes)))
+    view = ledger.view()
+    again = msgspec.structs.replace(pod("web"), **changes, resource_version=9)
+    ledger.apply_event(ObjectObserved(again))
     assert ledger.view() is view
 
 

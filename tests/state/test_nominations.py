@@ -33,5 +33,5 @@ def test_a_nomination_of_a_node_that_is_gone_is_void():
 
 @pytest.mark.parametrize(("batch_maximum", "window"), [(1, 10), (5, 10), (6, 12), (30, 60)])
 def test_the_window_is_two_batches_and_at_least_ten_seconds(batch_maximum, window):
-    found = nomination_window(timedelta(seconds=batch_maximum))
-    assert found == timedelta(seconds=window)
+    result = nomination_window(timedelta(seconds=batch_maximum))
+    assert result == timedelta(seconds=window)

@@ -94,8 +94,8 @@ def asked_volumes(question, name="a"):
 def alternatives(*objects, claims=("data",)):
     question = ask(pod("a", shape=mounting(*claims)), *objects)
     assert question.ignored == ()
-    found = asked_volumes(question)
-    return () if found is None else found.alternatives
+    volumes = asked_volumes(question)
+    return () if volumes is None else volumes.alternatives
 
 
 class TestValidation:
@@ -200,16 +200,16 @@ class TestAlternatives:
             made,
             storage_class("fast", zone("z3")),
         )
-        found = asked_volumes(question)
-        assert found.alternatives == (zones("z3"),)
-        assert found.attached == {EBS: {"default/a-scratch"}}
+        volumes = asked_volumes(question)
+        assert volumes.alternatives == (zones("z3"),)
+        assert volumes.attached == {EBS: {"default/a-scratch"}}
 
     def test_a_bound_volume_is_where_it_is(self):
         """Cases 273 and 275; the class no longer matters."""
         of_class = msgspec.structs.replace(bound(), storage_class="fast")
         elsewhere = storage_class("fast", zone("z1"))
-        found = alternatives(of_class, volume("pv", zone("z3"), zone("z2")), elsewhere)
-        assert found == (zones("z3"), zones("z2"))
+        terms = alternatives(of_class, volume("pv", zone("z3"), zone("z2")), elsewhere)
+        assert terms == (zones("z3"), zones("z2"))
 
     def test_deprecated_zone_labels_mean_the_canonical_ones(self):
         old = node_term(("failure-domain.beta.kubernetes.io/zone", "In", "z1"))
@@ -222,49 +222,49 @@ class TestAlternatives:
         both = node_term((HOSTNAME, "In", "gone"), (ZONE, "In", "z1"))
         assert alternatives(bound(), volume("pv", both, is_local=True)) == (zones("z1"),)
         attached = volume("pv", host, driver=EBS)
-        (found,) = alternatives(bound(), attached)
-        assert found == Requirements((Requirement.of(HOSTNAME, "In", ("gone",)),))
+        (result,) = alternatives(bound(), attached)
+        assert result == Requirements((Requirement.of(HOSTNAME, "In", ("gone",)),))
 
     def test_a_term_that_names_only_the_host_of_a_local_volume_stays_as_an_open_one(self):
         """Case 276."""
         host = node_term((HOSTNAME, "In", "gone"))
-        found = alternatives(bound(), volume("pv", zone("nowhere"), host, is_local=True))
-        assert found == (zones("nowhere"), Requirements())
+        terms = alternatives(bound(), volume("pv", zone("nowhere"), host, is_local=True))
+        assert terms == (zones("nowhere"), Requirements())
 
     def test_terms_without_expressions_are_passed_over(self):
         assert alternatives(bound(), volume("pv", node_term(), zone("z1"))) == (zones("z1"),)
 
     def test_only_combinations_that_some_node_can_meet_are_tried(self):
         """Case 278: in the order of the volumes and their terms."""
-        found = alternatives(
+        terms = alternatives(
             bound("data", "one"),
             bound("logs", "two"),
             volume("one", zone("z1"), zone("z2"), zone("z3")),
             volume("two", zone("z3"), zone("z2")),
             claims=("data", "logs"),
         )
-        assert found == (zones("z2"), zones("z3"))
+        assert terms == (zones("z2"), zones("z3"))
 
     def test_volumes_in_different_zones_fit_no_node(self):
         """The pod stays pending, with the reason that no node can hold it."""
-        (found,) = alternatives(
+        (result,) = alternatives(
             bound("data", "one"),
             bound("logs", "two"),
             volume("one", zone("z1")),
             volume("two", zone("z2")),
             claims=("data", "logs"),
         )
-        assert found.get(ZONE).operator == "DoesNotExist"
+        assert result.get(ZONE).operator == "DoesNotExist"
 
     def test_equal_combinations_are_tried_once(self):
-        found = alternatives(
+        terms = alternatives(
             bound("data", "one"),
             bound("logs", "two"),
             volume("one", zone("z1"), zone("z1", "z2")),
             volume("two", zone("z1")),
             claims=("data", "logs"),
         )
-        assert found == (zones("z1"),)
+        assert terms == (zones("z1"),)
 
     def test_pods_of_one_class_share_their_alternatives(self):
         """Comparing them is then free, however many pods there are."""
@@ -275,7 +275,7 @@ class TestAlternatives:
             *(claim(f"{name}-scratch", storage_class="fast") for name in names),
             storage_class("fast", zone("z1"), zone("z2")),
         )
-        shared = {id(found.alternatives) for found in question.problem.volumes.values()}
+        shared = {id(result.alternatives) for result in question.problem.volumes.values()}
         assert len(question.problem.volumes) == 5
         assert len(shared) == 1
 
@@ -292,16 +292,16 @@ class TestAlternatives:
         )
         builder.apply_event(DeletionMarked(names=("web",), cause="drifted/1"))
         question = build_provisioning_input(builder.snapshot(), now=EPOCH)
-        found = asked_volumes(question)
-        assert (found.alternatives, found.attached) == ((zones("z1"),), {EBS: {"default/data"}})
+        volumes = asked_volumes(question)
+        assert (volumes.alternatives, volumes.attached) == ((zones("z1"),), {EBS: {"default/data"}})
 
 
 class TestAttached:
     """Section 8.3: which claims each driver attaches."""
 
     def attached(self, *objects):
-        found = asked_volumes(ask(pod("a", shape=mounting("data")), *objects))
-        return {} if found is None else found.attached
+        volumes = asked_volumes(ask(pod("a", shape=mounting("data")), *objects))
+        return {} if volumes is None else volumes.attached
 
     def test_the_driver_is_that_of_the_volume_or_of_the_class(self):
         """Cases 279 and 287; in-tree kinds are translated when they are read."""
@@ -346,8 +346,8 @@ class TestAttached:
         )
         expected = {EBS: {"default/data", "default/more"}, "efs.csi.aws.com": {"default/logs"}}
         for _ in range(2):
-            (found,) = build_provisioning_input(builder.snapshot(), now=EPOCH).problem.nodes
-            assert found.volumes == expected
+            (result,) = build_provisioning_input(builder.snapshot(), now=EPOCH).problem.nodes
+            assert result.volumes == expected
             for part in node_and_claim("web"):
                 builder.apply_event(ObjectObserved(part))
 
@@ -365,8 +365,8 @@ class TestAttached:
             volume("two", driver=EBS),
         )
         builder.apply_event(ObjectRemoved(leaving))
-        (found,) = build_provisioning_input(builder.snapshot(), now=EPOCH).problem.nodes
-        assert found.volumes == {EBS: {"default/logs"}}
+        (result,) = build_provisioning_input(builder.snapshot(), now=EPOCH).problem.nodes
+        assert result.volumes == {EBS: {"default/logs"}}
 
     @pytest.mark.parametrize(
         "objects",
@@ -381,20 +381,20 @@ class TestAttached:
     def test_bound_pods_with_invalid_claims_count_without_them(self, objects):
         """Case 286."""
         running = pod("a", shape=mounting("data"), node_name="web")
-        (found,) = ask(*node_and_claim("web"), running, *objects).problem.nodes
-        assert found.volumes == {}
-        assert [item.name for item in found.pods] == ["a"]
+        (result,) = ask(*node_and_claim("web"), running, *objects).problem.nodes
+        assert result.volumes == {}
+        assert [item.name for item in result.pods] == ["a"]
 
     def test_volumes_of_nominated_pods_count_on_their_node(self):
         waiting = pod("a", shape=mounting("data"))
         builder = synced_state(POOL, *node_and_claim("web"), waiting, bound(), volume(driver=EBS))
         builder.apply_event(PodsDecided(placed={waiting.uid: "web"}, at=EPOCH))
-        (found,) = build_provisioning_input(builder.snapshot(), now=EPOCH).problem.nodes
-        assert found.volumes == {EBS: {"default/data"}}
+        (result,) = build_provisioning_input(builder.snapshot(), now=EPOCH).problem.nodes
+        assert result.volumes == {EBS: {"default/data"}}
 
     def test_limits_are_those_of_the_csi_node_and_a_claim_without_node_has_none(self):
         """Cases 279 and 282."""
         limits = CSINodeView(uid="c", name="web", limits={EBS: 25})
         question = ask(*node_and_claim("web"), node_claim("young", stage="Launched"), limits)
-        found = {item.name: item.volume_limits for item in question.problem.nodes}
-        assert found == {"web": {EBS: 25}, "young": {}}
+        result = {item.name: item.volume_limits for item in question.problem.nodes}
+        assert result == {"web": {EBS: 25}, "young": {}}

@@ -383,17 +383,17 @@ class TestExistingCapacity:
             cpu="2", owner_kind="DaemonSet", required=[node_term(("host", "In", "x"))]
         )
         builder = synced_state(POOL, daemon_set("ds", shape=template), pod("ds-1", shape=pinned))
-        (found,) = ask(builder).problem.daemons
-        assert found.shape.requests["cpu"] == 2000
-        assert found.shape.required_node_terms == template.required_node_terms
+        (result,) = ask(builder).problem.daemons
+        assert result.shape.requests["cpu"] == 2000
+        assert result.shape.required_node_terms == template.required_node_terms
 
     def test_without_node_affinity_in_the_template_the_pods_own_counts(self):
         """Section 11.3: only a required node affinity of the template replaces the pod's."""
         added = [node_term(("foo", "In", "bar"))]
         shape = pod_shape(owner_kind="DaemonSet", required=added)
         builder = synced_state(POOL, daemon_set("ds"), pod("ds-1", shape=shape))
-        (found,) = ask(builder).problem.daemons
-        assert found.shape.required_node_terms == tuple(added)
+        (result,) = ask(builder).problem.daemons
+        assert result.shape.required_node_terms == tuple(added)
 
     def test_daemons_that_wait_for_devices_of_drivers_are_left_out(self):
         """Case 161: while DRA is not supported they will not run."""
@@ -486,10 +486,10 @@ class TestClosedNodes:
         assert self.closed(builder) == {}
         builder.apply_event(DeletionMarked(names=("web",), cause="drifted/1"))
         question = ask(builder).problem
-        (found,) = question.nodes
-        assert (found.closed, found.node_name, found.available) == (True, "web", {})
-        assert names(found.pods) == ["held"]
-        assert found.labels[ZONE] == "zone-a"
+        (result,) = question.nodes
+        assert (result.closed, result.node_name, result.available) == (True, "web", {})
+        assert names(result.pods) == ["held"]
+        assert result.labels[ZONE] == "zone-a"
         assert names(question.pods) == ["moves"]
 
     def test_a_pod_that_was_given_another_place_counts_there_alone(self):

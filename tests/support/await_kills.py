@@ -140,7 +140,7 @@ _INWARDS: Final[Mapping[type[Any], tuple[str, str]]] = {
 
 
 def _frames(coro: Any) -> Sequence[tuple[str, str, int]]:
-    found: list[tuple[str, str, int]] = []
+    result: list[tuple[str, str, int]] = []
     while coro is not None:
         names = _INWARDS.get(cast("type[Any]", type(coro)))
         frame: FrameType | None = getattr(coro, names[0]) if names is not None else None
@@ -149,5 +149,5 @@ def _frames(coro: Any) -> Sequence[tuple[str, str, int]]:
         coro = getattr(coro, names[1])
         module = str(frame.f_globals.get("__name__", ""))
         if module.startswith(SCOPE):
-            found.append((module, frame.f_code.co_qualname, frame.f_lineno))
-    return found
+            result.append((module, frame.f_code.co_qualname, frame.f_lineno))
+    return result

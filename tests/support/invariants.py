@@ -158,9 +158,9 @@ class Invariants:
         if before is None or change.type == DELETED:
             if before is None:
                 self._limits[uid] = self._most_allowed(pool)
-            found = self._harness.cluster.find(NODE_POOLS, pool)
-            if found is not None:
-                self._remember(pool, found["spec"])
+            current = self._harness.cluster.find(NODE_POOLS, pool)
+            if current is not None:
+                self._remember(pool, current["spec"])
         if before is not None and _condition(before.obj, REASON) is not None:
             self._marked[uid] = self._clock.now()
         if before is not None and not _is_disrupted(before.obj) and _is_disrupted(claim):

@@ -60,7 +60,7 @@ class ProblemFeature(StrEnum):
     MIN_VALUES = "min-values"
     NAMESPACES = "namespaces"
     OVERRIDES = "overrides"
-    """Offerings that give another machine than the type says."""
+    """Offerings that give another capacity than their type says."""
     PORTS = "ports"
     PREFERENCES = "preferences"
     RESERVED = "reserved"
@@ -69,7 +69,7 @@ class ProblemFeature(StrEnum):
     TERMS = "terms"
     """Required node affinity with several terms."""
     UNDECIDED = "undecided"
-    """Machines under way whose labels are not all decided."""
+    """NodeClaims without a Node whose labels are not all decided."""
     VOLUMES = "volumes"
 
 

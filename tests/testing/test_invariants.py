@@ -11,7 +11,7 @@ from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.testing.expectations import CloudAccount
 from karpenter_core.testing.harness import ControllerHarness
 from karpenter_provider_kwok.plugin import KwokProvider
-from tests.controllers.scenes import GROUP, NODE_CLASS, node_pool
+from tests.controllers.whole_controller import GROUP, NODE_CLASS, node_pool
 from tests.support.invariants import Invariants, quiet_violations
 
 FINALIZER = {"metadata": {"finalizers": ["example.com/held"]}}
@@ -182,9 +182,11 @@ def test_no_instance_is_without_a_claim_for_more_than_twenty_minutes(seen, minut
             scene.watch.note_instances(["kwok://first", "kwok://stray"])
             await scene.cluster.clock.sleep(60)
 
-    found = seen(scenario)
-    assert len(found) == breaches
-    assert all(each.endswith("for too long: instance kwok://stray without claim") for each in found)
+    result = seen(scenario)
+    assert len(result) == breaches
+    assert all(
+        each.endswith("for too long: instance kwok://stray without claim") for each in result
+    )
 
 
 def test_an_instance_that_gets_a_claim_in_time_is_no_stray(seen):

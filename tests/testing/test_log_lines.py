@@ -1,4 +1,4 @@
-"""What a test logs is kept, and shown if the test fails."""
+"""Log lines of a test: kept, and shown if the test fails."""
 
 from __future__ import annotations
 

@@ -29,23 +29,23 @@ __all__ = ["hosts_alone", "leftovers", "may_run", "violations"]
 
 def violations(problem, plan, *, strict_min_values=True):
     """Return everything that is wrong with a plan, as texts; empty when it is valid."""
-    found = list(_bookkeeping(problem, plan))
+    result = list(_bookkeeping(problem, plan))
     nodes = {node.name: node for node in problem.nodes}
     for name, pods in plan.existing.items():
         texts = existing_node(problem, nodes[name], pods)
-        found += (f"node {name}: {text}" for text in texts)
+        result += (f"node {name}: {text}" for text in texts)
     launched = {}
     for number, claim in enumerate(plan.claims):
         by_type = claim_variants(problem, claim)
         launched[number] = [variant for listed in by_type.values() for variant in listed]
         texts = planned_claim(problem, claim, by_type, strict_min_values=strict_min_values)
-        found += (f"claim {number} ({claim.pool}): {text}" for text in texts)
-    found += limits(problem, plan, launched)
-    found += reservations(problem, launched)
+        result += (f"claim {number} ({claim.pool}): {text}" for text in texts)
+    result += limits(problem, plan, launched)
+    result += reservations(problem, launched)
     if _order_matters(problem) or plan.sequence:
-        found += _order(plan)
-        found += _replay(problem, plan, launched)
-    return found
+        result += _order(plan)
+        result += _replay(problem, plan, launched)
+    return result
 
 
 def _bookkeeping(problem, plan):

@@ -69,13 +69,13 @@ def claim_variants(problem, claim):
     """
     types = {t.name: t for t in problem.catalogues[claim.pool].instance_types}
     taints = pool_of(problem, claim).spec.template.spec.taints
-    wanted = {r.key: r for r in claim.requirements}
-    found = {}
+    required = {r.key: r for r in claim.requirements}
+    result = {}
     for name in claim.instance_types:
-        listed = type_variants(types[name], claim.labels, wanted)
+        listed = type_variants(types[name], claim.labels, required)
         large = [m for m in listed if not list(_overfull(problem, claim.pods, m, taints))]
-        found[name] = large or listed
-    return found
+        result[name] = large or listed
+    return result
 
 
 def pool_of(problem, claim):
@@ -150,8 +150,8 @@ def _written_down(problem, claim, by_type):
             yield f"cheapest is {claim.cheapest.price_per_hour}, should be {prices[0]}"
     if claim.cheapest.instance_type != claim.instance_types[0]:
         yield "the cheapest type is not the first"
-    wanted = {r.key: r for r in claim.requirements}
-    if set(wanted[INSTANCE_TYPE].values) != set(claim.instance_types):
+    required = {r.key: r for r in claim.requirements}
+    if set(required[INSTANCE_TYPE].values) != set(claim.instance_types):
         yield "requirement and list of instance types differ"
 
 

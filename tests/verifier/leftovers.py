@@ -46,12 +46,12 @@ def untaken(problem, plan, replay):
         if question not in seen:
             asked = _as_asked(pod)
             kept.append(asked)  # the replay knows shapes by identity
-            found = (
+            result = (
                 _reserved(problem, plan, pod, asked, replay, waits_in)
                 if waits_in
                 else _nodes_and_variants(problem, plan, pod, asked[-1], replay)
             )
-            seen[question] = next(found, None)
+            seen[question] = next(result, None)
         if seen[question] is not None:
             yield f"{pod.name} is left, {seen[question]}"
 

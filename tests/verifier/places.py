@@ -46,39 +46,39 @@ class LaunchVariant:
         return room
 
 
-def type_variants(instance_type, labels, wanted):
+def type_variants(instance_type, labels, required):
     """List the nodes a type may become under labels and requirements (by key) of a claim."""
     known = {r.key: r for r in instance_type.requirements.values()}
-    found = []
+    results = []
     for offering in instance_type.offerings:
         if not offering.available:
             continue
         sold = {r.key: r for r in offering.requirements.values()}
-        if not all(_offering_allowed(r, wanted.get(key)) for key, r in sold.items()):
+        if not all(_offering_allowed(r, required.get(key)) for key, r in sold.items()):
             continue
         fixed = {**labels, **SIMULATED}
         fixed |= {key: min(r.values) for key, r in sold.items() if r.values and not r.complement}
         choices = {
-            key: [v for v in sorted(r.values) if allows(wanted.get(key), v)]
+            key: [v for v in sorted(r.values) if allows(required.get(key), v)]
             for key, r in known.items()
             if not r.complement and r.values and key not in fixed and key not in sold
         }
-        found += [
+        results += [
             LaunchVariant(
                 {**fixed, **dict(zip(choices, values, strict=True))}, offering, instance_type
             )
             for values in product(*choices.values())
         ]
-    return found
+    return results
 
 
-def _offering_allowed(sold, wanted):
+def _offering_allowed(sold, required):
     """An offering is one variant, so what it says of a label is a single value or none at all."""
-    if wanted is None:
+    if required is None:
         return True
     if sold.complement or not sold.values:
-        return wanted.complement == bool(wanted.values)
-    return all(allows(wanted, value) for value in sold.values)
+        return required.complement == bool(required.values)
+    return all(allows(required, value) for value in sold.values)
 
 
 @dataclass(eq=False)
@@ -171,7 +171,7 @@ def pool_labels(pool):
 
 def universe(problem):
     """Return `key -> {value -> [taints]}`: the domains that pools can make, and behind what."""
-    found = {}
+    result = {}
     for pool in problem.pools:
         if pool.name not in problem.catalogues:
             continue
@@ -179,9 +179,9 @@ def universe(problem):
         for key, of_key in values.items():
             for value in sorted(of_key):
                 if pool_allows(pool, key, value):
-                    behind = found.setdefault(key, {}).setdefault(value, [])
+                    behind = result.setdefault(key, {}).setdefault(value, [])
                     behind.append(pool.spec.template.spec.taints)
-    return found
+    return result
 
 
 def _imaginable(pool, catalogue):

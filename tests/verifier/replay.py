@@ -300,8 +300,10 @@ def _may_go(shape, term, key, place):
 def _may_select(shape, term, key, value):
     """Whether node selector and a term (None: there are none) let one label have a value."""
     labels = {key: value}
-    wanted = {k: v for k, v in shape.node_selector.items() if label_of(labels, k) is not None}
-    if not all(label_of(labels, k) == v for k, v in wanted.items()):
+    selected_labels = {
+        k: v for k, v in shape.node_selector.items() if label_of(labels, k) is not None
+    }
+    if not all(label_of(labels, k) == v for k, v in selected_labels.items()):
         return False
     expressions = [] if term is None else term.match_expressions
     of_key = [e for e in expressions if label_of(labels, e.key) is not None]

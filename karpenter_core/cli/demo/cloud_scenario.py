@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import ON_DEMAND, SPOT
+from karpenter_core.cli.demo.demo_manifests import NAME
 from karpenter_core.cli.demo.demo_scenario import DemoStep
 from karpenter_core.cli.demo.processes import DemoFailedError
+from karpenter_core.provider.kit.demo_cloud import DemoFeature
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from karpenter_core.cli.demo.cluster_statistics import ClusterStatistics
     from karpenter_core.cli.demo.demo_cluster import DemoCluster
     from karpenter_core.clock import Clock
     from karpenter_core.errors import OfferingKey
-    from karpenter_core.provider.kit.demo_cloud import DemoCloud
+    from karpenter_core.provider.kit.demo_cloud import DemoCloud, LaunchCall
 
-__all__ = ["BUDGET", "CAPACITY_TYPES", "CloudScenario"]
+__all__ = ["BUDGET", "CloudScenario", "capacity_types_of", "controller_environment"]
 
 BUDGET: Final = 2
 """Disruption budget: nodes that may be disrupted at the same time."""
-CAPACITY_TYPES: Final = (SPOT, ON_DEMAND)
 _FEW: Final = 50
 _MANY: Final = 75
+
+
+def capacity_types_of(cloud: DemoCloud) -> tuple[str, ...]:
+    """Return the capacity types that a cloud has."""
+    return (ON_DEMAND,) if DemoFeature.SPOT in cloud.lacks else (SPOT, ON_DEMAND)
+
+
+def controller_environment(cloud: DemoCloud) -> dict[str, str]:
+    """Return the settings of the controller: cluster name and currency, and those of the cloud."""
+    return {"CLUSTER_NAME": NAME, "CURRENCY": cloud.currency, **cloud.environment}
 
 
 class CloudScenario:
@@ -41,13 +53,15 @@ class CloudScenario:
         self._demo_cluster: Final = demo_cluster
         self._cluster_statistics: Final = cluster_statistics
         self._clock: Final = clock
-        self._purchases_before = 0
+        self._calls_before = 0
+        self._instances_before = frozenset[str]()
+        self._sold_out = set["OfferingKey"]()
         self._interrupted = ""
         self._deadline: datetime | None = None
         self._old = frozenset[str]()
 
     def steps(self) -> Sequence[DemoStep]:
-        """Return the steps."""
+        """Return the steps; those that the cloud cannot show are marked as skipped."""
         return [
             DemoStep(
                 title=f"scale nginx to {_FEW}, spread over zones",
@@ -56,19 +70,14 @@ class CloudScenario:
                 is_done=lambda: self._cluster_statistics.is_settled_at(_FEW),
                 report=self._report_zones,
             ),
-            DemoStep(
-                title=f"sell out these offerings, scale nginx to {_MANY}",
-                replicas=_MANY,
-                begin=self._sell_out,
-                is_done=lambda: self._cluster_statistics.is_settled_at(_MANY),
-                report=self._report_launch_calls,
-            ),
+            *self._stock_steps(),
             DemoStep(
                 title="interrupt a spot instance",
                 replicas=_MANY,
                 begin=self._interrupt,
                 is_done=self._is_interrupted_gone,
                 report=self._report_interruption,
+                skipped=self._skipped(DemoFeature.SPOT),
             ),
             DemoStep(
                 title=f"newer image, disruption budget: {BUDGET} nodes",
@@ -76,6 +85,7 @@ class CloudScenario:
                 begin=self._change_image,
                 is_done=self._has_new_image,
                 report=self._report_new_image,
+                skipped=self._skipped(DemoFeature.NEWER_IMAGE),
             ),
             DemoStep(
                 title="delete everything",
@@ -85,6 +95,30 @@ class CloudScenario:
                 report=lambda: ["the cloud has no resource of this cluster any more"],
             ),
         ]
+
+    def _stock_steps(self) -> Sequence[DemoStep]:
+        skipped = self._skipped(DemoFeature.STOCK)
+        sell_out = DemoStep(
+            title=f"sell out these offerings, scale nginx to {_MANY}",
+            replicas=_MANY,
+            begin=self._sell_out,
+            is_done=lambda: self._cluster_statistics.is_settled_at(_MANY),
+            report=self._report_launch_calls,
+            skipped=skipped,
+        )
+        if not skipped:
+            return [sell_out]
+        # The later steps need the pods all the same.
+        scale = DemoStep(
+            title=f"scale nginx to {_MANY}",
+            replicas=_MANY,
+            begin=lambda: self._demo_cluster.scale(_MANY),
+            is_done=lambda: self._cluster_statistics.is_settled_at(_MANY),
+        )
+        return [sell_out, scale]
+
+    def _skipped(self, feature: DemoFeature) -> str:
+        return f"the simulated cloud has no {feature}" if feature in self._cloud.lacks else ""
 
     # -- zones ---------------------------------------------------------------------------------
 
@@ -97,27 +131,28 @@ class CloudScenario:
     # -- stock ---------------------------------------------------------------------------------
 
     async def _sell_out(self) -> None:
-        self._purchases_before = len(self._cloud.launch_calls())
-        for offering in {instance.offering for instance in self._cloud.instances().values()}:
+        self._calls_before = len(self._cloud.launch_calls())
+        instances = self._cloud.instances()
+        self._instances_before = frozenset(instances)
+        self._sold_out = {instance.offering for instance in instances.values()}
+        for offering in self._sold_out:
             self._cloud.sell_out(offering)
         await self._demo_cluster.scale(_MANY)
 
     def _report_launch_calls(self) -> Sequence[str]:
-        new = self._cloud.launch_calls()[self._purchases_before :]
-        if not any(purchase.sold_out and purchase.bought for purchase in new):
-            raise DemoFailedError(
-                "no launch call met a sold-out offering and launched from another one"
-            )
-        return [
-            f"{purchase.action}: "
-            + "".join(f"{_offering_text(offering)} sold out, " for offering in purchase.sold_out)
-            + "bought "
-            + ", ".join(
-                f"{count} x {_offering_text(key)}" for key, count in purchase.bought.items()
-            )
-            for purchase in new
-            if purchase.bought
-        ]
+        bought = Counter(
+            instance.offering
+            for provider_id, instance in self._cloud.instances().items()
+            if provider_id not in self._instances_before
+        )
+        if not bought:
+            raise DemoFailedError("no instance was launched from another offering")
+        if wrong := self._sold_out & bought.keys():
+            raise DemoFailedError(f"{_offering_text(wrong.pop())} is sold out and was launched")
+        calls = self._cloud.launch_calls()[self._calls_before :]
+        if not any(call.sold_out for call in calls):
+            return [f"no launch call met a sold-out offering: bought {_count_text(bought)}"]
+        return [_call_text(call) for call in calls if call.sold_out or call.bought]
 
     # -- interruption --------------------------------------------------------------------------
 
@@ -182,3 +217,14 @@ class CloudScenario:
 
 def _offering_text(offering: OfferingKey) -> str:
     return f"{offering.instance_type} {offering.zone} {offering.capacity_type}"
+
+
+def _count_text(bought: Mapping[OfferingKey, int]) -> str:
+    return ", ".join(f"{count} x {_offering_text(key)}" for key, count in bought.items())
+
+
+def _call_text(call: LaunchCall) -> str:
+    parts = [f"{_offering_text(offering)} sold out" for offering in call.sold_out]
+    if call.bought:
+        parts.append(f"bought {_count_text(call.bought)}")
+    return f"{call.action}: {', '.join(parts)}"

@@ -58,7 +58,7 @@ def price_by(prices: PriceList) -> Callable[[NodeView], float]:
     return price_of
 
 
-class _Pod(NamedTuple):
+class _PodPlacement(NamedTuple):
     runs: bool
     node: str
 
@@ -69,7 +69,7 @@ class ClusterStatistics:
     def __init__(self, clock: Clock, price_of: Callable[[NodeView], float]) -> None:
         self._clock: Final = clock
         self._price_of: Final = price_of
-        self._pods: Final = dict[str, _Pod]()
+        self._pods: Final = dict[str, _PodPlacement]()
         self._nodes: Final[dict[str, NodeView]] = {}
         self._claims: Final = dict[str, bool]()
         """Whether a node is being removed, by UID."""
@@ -163,7 +163,7 @@ class ClusterStatistics:
             self._pods.pop(pod.uid, None)
             return
         runs = pod.phase == "Running" and pod.ready is True and pod.is_active
-        self._pods[pod.uid] = _Pod(runs, pod.node_name)
+        self._pods[pod.uid] = _PodPlacement(runs, pod.node_name)
 
     def _note_node(self, node: NodeView, *, gone: bool) -> None:
         self._count_money()

@@ -119,6 +119,7 @@ async def _run_demo(
     timeout_seconds: float | None,
     log_folder: Path | None,
 ) -> int:
+    from karpenter_core.cli.demo.cloud_scenario import controller_environment
     from karpenter_core.cli.demo.cluster_statistics import ClusterStatistics
     from karpenter_core.cli.demo.demo_cluster import DemoCluster
     from karpenter_core.cli.demo.processes import (
@@ -148,7 +149,7 @@ async def _run_demo(
         stack.push_async_callback(demo_cluster.clear)
         await demo_cluster.set_up()
         view.say(f"starting karpenter run --providers={provider}")
-        environment = None if cloud is None else cloud.environment
+        environment = None if cloud is None else controller_environment(cloud)
         log = await stack.enter_async_context(
             controller(kubeconfig, folder, provider=provider, environment=environment)
         )
@@ -162,6 +163,9 @@ async def _run_demo(
         steps = _steps(setting, demo_cluster, cluster_statistics, clock)
         try:
             for step in steps:
+                if step.skipped:
+                    view.say(f"[bold]{step.title}[/]\n  skipped: {step.skipped}")
+                    continue
                 step_reports.append(_new_report(step, clock))
                 await _run_step(
                     step,
@@ -176,21 +180,31 @@ async def _run_demo(
             view.say(f"failed: {error}\n{log_tail(log)}")
         view.close()
         summarise(console, step_reports, cluster_statistics, currency)
-    succeeded = len(step_reports) == len(steps) and all(
+    played = [step for step in steps if not step.skipped]
+    succeeded = len(step_reports) == len(played) and all(
         step_report.succeeded for step_report in step_reports
     )
     return 0 if succeeded else FAILED
 
 
 async def _setup(provider: str, stack: AsyncExitStack) -> _DemoSetup:
-    from karpenter_core.cli.demo.cloud_scenario import BUDGET, CAPACITY_TYPES
+    from karpenter_core.cli.demo.cloud_scenario import BUDGET, capacity_types_of
     from karpenter_core.cli.demo.cluster_statistics import price_by, read_prices
     from karpenter_core.cli.demo.demo_kubelets import SELF_SIMULATED, find_simulated_cloud
     from karpenter_core.cli.demo.demo_manifests import DemoManifests, find_node_class
 
     node_class = find_node_class(provider)
     if provider == SELF_SIMULATED:
-        demo_manifests = DemoManifests(node_class=node_class)
+        demo_manifests = DemoManifests(
+            node_class=node_class,
+            requirements=[
+                {
+                    "key": f"{node_class.resource.group}/instance-cpu",
+                    "operator": "Gt",
+                    "values": ["7"],
+                }
+            ],
+        )
         prices, currency = await read_prices(demo_manifests)
         return _DemoSetup(
             demo_manifests=demo_manifests,
@@ -209,8 +223,8 @@ async def _setup(provider: str, stack: AsyncExitStack) -> _DemoSetup:
         demo_manifests=DemoManifests(
             node_class=node_class,
             node_class_spec=cloud.node_class_spec,
-            capacity_types=CAPACITY_TYPES,
-            instance_cpu={"operator": "In", "values": ["16"]},
+            capacity_types=capacity_types_of(cloud),
+            requirements=cloud.requirements,
             budget=str(BUDGET),
             pod_cpu="900m",
             is_spread=True,

@@ -25,8 +25,8 @@ SELF_SIMULATED: Final = "kwok"
 """The provider with simulated nodes, which needs no simulated cloud."""
 
 _POLL_SECONDS: Final = 0.25
-_FAKE: Final = {"kwok.x-k8s.io/node": "fake"}
-"""Annotation of nodes that kwok manages on a real control plane."""
+_KWOK_NODE: Final = "kwok.x-k8s.io/node"
+"""Annotation of simulated nodes: the cluster makes those with the value `fake` Ready."""
 
 
 def find_simulated_cloud(provider: str) -> AbstractContextManager[DemoCloud]:
@@ -88,7 +88,8 @@ class DemoKubelets:
         from karpenter_core.kube.resources import NODES
 
         metadata = cast("JsonMapping", manifest["metadata"])
-        annotations = {**metadata.get("annotations", {}), **_FAKE}
+        kubelet = "none" if _is_never_ready(manifest) else "fake"
+        annotations = {**metadata.get("annotations", {}), _KWOK_NODE: kubelet}
         node = {**manifest, "metadata": {**metadata, "annotations": annotations}}
         try:
             await self._api.create(NODES, node)
@@ -102,3 +103,11 @@ class DemoKubelets:
         with contextlib.suppress(NotFoundError):
             await self._api.delete(NODES, self._names[provider_id])
         del self._names[provider_id]
+
+
+def _is_never_ready(manifest: Mapping[str, object]) -> bool:
+    status = cast("JsonMapping", manifest.get("status", {}))
+    return any(
+        (each["type"], each["status"]) == ("Ready", "False")
+        for each in status.get("conditions", ())
+    )

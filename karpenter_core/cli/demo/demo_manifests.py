@@ -9,7 +9,7 @@ from karpenter_core.api.labels import API_VERSION, CAPACITY_TYPE, NODE_POOL, ON_
 from karpenter_core.errors import PluginError, SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from karpenter_core.api.nodeclass import NodeClass
 
@@ -48,10 +48,8 @@ class DemoManifests:
     node_class: type[NodeClass]
     node_class_spec: Mapping[str, object] = field(default_factory=dict[str, object])
     capacity_types: tuple[str, ...] = (ON_DEMAND,)
-    instance_cpu: Mapping[str, object] = field(
-        default_factory=lambda: {"operator": "Gt", "values": ["7"]}
-    )
-    """Requirement on the number of CPUs: operator and values."""
+    requirements: Sequence[Mapping[str, object]] = ()
+    """Requirements of the NodePool besides the capacity types."""
     budget: str = "100%"
     """Disruption budget: nodes that may be disrupted at the same time."""
     pod_cpu: str = "1"
@@ -90,7 +88,7 @@ class DemoManifests:
                                 "operator": "In",
                                 "values": list(self.capacity_types),
                             },
-                            {"key": f"{resource.group}/instance-cpu", **self.instance_cpu},
+                            *(dict(requirement) for requirement in self.requirements),
                         ],
                         "taints": [{"key": NAME, "effect": "NoSchedule"}],
                         "expireAfter": "Never",

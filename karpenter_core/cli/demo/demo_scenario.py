@@ -29,6 +29,8 @@ class DemoStep:
     """Returns whether the expected state is reached; called at every change."""
     report: Callable[[], Sequence[str]] = tuple
     """Returns the lines to print afterwards; raises `DemoFailedError` if the result is wrong."""
+    skipped: str = ""
+    """Why the step is skipped; empty if it is not."""
 
 
 class DemoScenario(Protocol):

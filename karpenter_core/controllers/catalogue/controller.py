@@ -41,11 +41,10 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
     from karpenter_core.scheduling.requirements import Requirements
 
-__all__ = ["REFRESH_PERIOD", "STALE_AFTER", "CatalogueController", "catalogue_version"]
+__all__ = ["STALE_AFTER", "CatalogueController", "catalogue_version"]
 
-REFRESH_PERIOD: Final = timedelta(minutes=5)
 STALE_AFTER: Final = timedelta(minutes=30)
-"""How long the last listing stays in use while refreshes fail."""
+"""The time for which the last listing stays in use while refreshes fail."""
 
 NodeClassKey: TypeAlias = "tuple[str, str, str]"
 
@@ -152,7 +151,9 @@ class CatalogueController:
         self._store_listing(listing, types)
         listing.fingerprint = fingerprint
         self._publish(pools, listing.catalogue)
-        return ReconcileResult(requeue_after=REFRESH_PERIOD.total_seconds())
+        provider = self._providers.provider_of(pools[0].spec.template.spec.node_class_ref)
+        period = self._providers.polling_periods(provider).catalogue
+        return ReconcileResult(requeue_after=period.total_seconds())
 
     def _store_listing(self, listing: _NodeClassListing, types: tuple[InstanceType, ...]) -> None:
         listing.refreshed = self._steady.now()

@@ -74,7 +74,7 @@ IDLE_SECONDS: Final = 60.0
 
 
 class _CommandFailure(NamedTuple):
-    """Why a command was not started, as a category and as a message."""
+    """The reason why a command was not started, as a category and as a message."""
 
     rejection: CommandRejection
     why: str

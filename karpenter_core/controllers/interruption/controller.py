@@ -26,7 +26,11 @@ from karpenter_core.controllers.reconciling.reconciler import (
     ReconcileResult,
 )
 from karpenter_core.errors import ConflictError, NotFoundError
-from karpenter_core.lifecycle.node.interruption import MESSAGE_TYPES, interruption_step
+from karpenter_core.lifecycle.node.interruption import (
+    MESSAGE_TYPES,
+    interruption_step,
+    unclaimed_shortage,
+)
 from karpenter_core.state.events import OfferingsUnavailable
 from karpenter_core.state.object_kinds import ObjectKind
 
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.controllers.object_writer import ObjectWriter
     from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
+    from karpenter_core.errors import OfferingMask
     from karpenter_core.lifecycle.node.interruption import InterruptionStep
     from karpenter_core.provider.contract import Interruption
     from karpenter_core.provider.host.facade import Providers
@@ -48,13 +53,11 @@ __all__ = ["InterruptionController"]
 
 V = TypeVar("V")
 
-POLL_SECONDS: Final = 5.0
-"""A spot instance may have two minutes, on some clouds half a minute."""
 CONCURRENCY: Final = 10  # upstream's AWS provider
 ATTEMPTS: Final = 4
 RETRY_SECONDS: Final = 0.2
 UNCLAIMED_GRACE: Final = timedelta(minutes=1)
-"""How long a message about an instance without a claim is kept: a claim may appear."""
+"""The time for which a message about an instance without a claim is kept: a claim may appear."""
 _REMEMBERED: Final = 10_000
 
 
@@ -78,6 +81,10 @@ class InterruptionController:
         self._steady = SteadyClock(runtime.clock)
         self._first_seen: OrderedDict[str, datetime] = OrderedDict()
         self._handled: OrderedDict[str, None] = OrderedDict()
+        self._masked: OrderedDict[str, None] = OrderedDict()
+        """Messages whose offerings were made unavailable: a repetition must not prolong that."""
+        self._deleted: OrderedDict[str, None] = OrderedDict()
+        """UIDs of claims that were deleted here: of several messages about a claim one is counted."""
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._nodes: Reconciler[str] = Reconciler(
             self.name, self.read_node, runtime=runtime, log_field="Node"
@@ -118,9 +125,10 @@ class InterruptionController:
             CloudProviderError: the provider could not be polled.
             ApiError: a message could not be handled.
         """
+        period = self._providers.polling_periods(provider).interruptions.total_seconds()
         messages = await self._providers.poll_interruptions(provider)
         if not messages:
-            return POLL_SECONDS
+            return period
         for message in messages:
             self._count_received(provider, message)
         slots = asyncio.Semaphore(CONCURRENCY)
@@ -137,7 +145,7 @@ class InterruptionController:
             if isinstance(result, BaseException):
                 raise result
         # A provider that repeats acknowledged messages is not polled without a pause.
-        return 0.0 if fresh else POLL_SECONDS
+        return 0.0 if fresh else period
 
     async def read_node(self, name: str) -> ReconcileResult:
         """Handle the announcements in one Node's conditions."""
@@ -168,12 +176,25 @@ class InterruptionController:
                 "interruption message cannot be parsed", provider=provider, detail=message.detail
             )
             return True
-        names = self._cluster_state.snapshot().claims_by_provider_id.get(message.provider_id, ())
+        names = self._claims_of(message)
         if not names:
+            self._mask(provider, message, unclaimed_shortage(message))
             return self._is_unclaimed(provider, message)
         for name in names:
             await self._interrupt(provider, name, message)
         return True
+
+    def _claims_of(self, message: Interruption) -> tuple[str, ...]:
+        """Return the names of the claims that a message is about.
+
+        A message may precede the record of its instance in the claim; the token finds that claim.
+        """
+        snapshot = self._cluster_state.snapshot()
+        names = snapshot.claims_by_provider_id.get(message.provider_id, ())
+        if names or not message.token:
+            return tuple(names)
+        claims = snapshot.node_claims.values()
+        return tuple(claim.name for claim in claims if claim.uid == message.token)
 
     async def _interrupt(self, provider: str, name: str, message: Interruption) -> None:
         """Mark the offering, write and delete one claim; retry after conflicting writes."""
@@ -205,19 +226,16 @@ class InterruptionController:
         self, provider: str, claim: NodeClaim, step: InterruptionStep, message: Interruption
     ) -> bool:
         """Apply a step; tell whether the claim was deleted."""
-        if step.exhausted:
-            self._cluster_state.fold(
-                OfferingsUnavailable(
-                    offerings=step.exhausted, provider=provider, at=self._cluster_state.now
-                )
-            )
+        self._mask(provider, message, step.exhausted, node_class=step.exhausted_for, uid=claim.uid)
         stored = await self._writer.write_claim(claim, step.claim)
         is_deleted = step.delete and await self._writer.delete_claim(stored)
         self._writer.publish_all(step.notices)
-        if not is_deleted:
+        if not is_deleted or not _add_new(self._deleted, claim.uid):
             return False
         self._writer.publish_all(step.on_delete)
         self._writer.record_metrics(step.metric_updates)
+        for event in step.events:
+            self._cluster_state.fold(event)
         self._log.info(
             "deleting interrupted nodeclaim",
             NodeClaim={"name": claim.name},
@@ -226,6 +244,26 @@ class InterruptionController:
             **{"provider-id": message.provider_id},
         )
         return True
+
+    def _mask(
+        self,
+        provider: str,
+        message: Interruption,
+        exhausted: tuple[OfferingMask, ...],
+        *,
+        node_class: str = "",
+        uid: str = "",
+    ) -> None:
+        """Make offerings unavailable, once for each message and claim."""
+        if exhausted and _add_new(self._masked, f"{_key(provider, message)}/{uid}"):
+            self._cluster_state.fold(
+                OfferingsUnavailable(
+                    offerings=exhausted,
+                    provider=provider,
+                    node_class=node_class,
+                    at=self._cluster_state.now,
+                )
+            )
 
     async def _journal(
         self, snapshot: Snapshot, provider: str, claim: NodeClaim, message: Interruption
@@ -277,3 +315,10 @@ def _remember_first(memory: OrderedDict[str, V], key: str, value: V) -> V:
     while len(memory) > _REMEMBERED:
         memory.popitem(last=False)
     return kept
+
+
+def _add_new(memory: OrderedDict[str, None], key: str) -> bool:
+    """Add a key; return whether it was not there."""
+    is_new = key not in memory
+    _remember_first(memory, key, None)
+    return is_new

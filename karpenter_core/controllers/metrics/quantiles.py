@@ -22,7 +22,7 @@ __all__ = ["QUANTILES", "WINDOW_SECONDS", "QuantileSummary"]
 
 QUANTILES: Final = (0.0, 0.5, 0.9, 0.99, 1.0)  # upstream
 WINDOW_SECONDS: Final = 600.0
-"""How long an observation counts for the quantiles (the Go library's default)."""
+"""The age at which observations stop counting for the quantiles (the Go library's default)."""
 MAX_OBSERVATIONS: Final = 10_000
 
 

@@ -30,7 +30,10 @@ from karpenter_core.lifecycle.node.termination import (
     node_ref,
     node_termination,
 )
-from karpenter_core.lifecycle.nodeclaim.termination import termination_refused_notices
+from karpenter_core.lifecycle.nodeclaim.termination import (
+    INSTANCE_POLL,
+    termination_refused_notices,
+)
 from karpenter_core.provider.contract import TerminationStatus
 from karpenter_core.state.object_kinds import ObjectKind
 from karpenter_core.state.state_nodes import is_instance_terminating
@@ -135,7 +138,15 @@ class NodeTerminationController:
                     await self._confirm_pods(node)
                     is_confirmed = True
                 case _:
-                    return await self._act(snapshot, node, termination)
+                    result = await self._act(snapshot, node, termination)
+                    return result if instance is InstanceState.UNKNOWN else self._paced(ref, result)
+
+    def _paced(self, ref: NodeClassRef, result: ReconcileResult) -> ReconcileResult:
+        """Return a result that calls the provider again no sooner than it permits."""
+        period = self._providers.polling_periods(self._providers.provider_of(ref)).termination
+        if period <= INSTANCE_POLL or result.requeue_after is None:
+            return result
+        return ReconcileResult(requeue_after=max(result.requeue_after, period.total_seconds()))
 
     async def _taint_and_wait(
         self, node: NodeView, stale: tuple[StaleKind, ...]

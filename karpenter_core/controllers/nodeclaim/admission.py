@@ -47,17 +47,17 @@ if TYPE_CHECKING:
 __all__ = ["NodeAdmission"]
 
 IDLE_SECONDS: Final = 3.0
-"""How long a node waits for the next node of its plan."""
+"""The longest time that a node waits for the next node of its plan."""
 MAXIMUM_SECONDS: Final = 10.0
-"""How long it waits for all nodes of its plan."""
+"""The longest time that a node waits for all nodes of its plan."""
 POLL_SECONDS: Final = 0.1
 RENEWAL_SECONDS: Final = 10.0
-"""How long nominations for an admitted node are renewed: the scheduler's longest back-off."""
+"""The time for which an admitted node's nominations are renewed: the scheduler's longest back-off."""
 NOMINATION_ROUNDS: Final = 2
 RENEWAL_SECONDS_PER_POD: Final = 0.0002
 """Renewal interval per pod of a group, so that large groups take a small part of the time."""
 MAX_NOMINATIONS_PER_POD: Final = 8
-"""How many times one pod is nominated in all."""
+"""The most times that one pod is nominated."""
 MAX_PENDING_PODS: Final = 1000
 """With more pending pods none is nominated: it would help few and keep the loop busy."""
 NOMINATIONS_PER_SECOND: Final = 50.0

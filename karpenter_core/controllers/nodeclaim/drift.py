@@ -17,7 +17,7 @@ import structlog
 from karpenter_core.api.conditions import find_condition, is_true
 from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.api.labels import NODE_POOL, NODE_POOL_HASH, NODE_POOL_HASH_VERSION
-from karpenter_core.api.nodeclaim import DRIFTED, LAUNCHED
+from karpenter_core.api.nodeclaim import DRIFTED, LAUNCHED, NodeClassRef
 from karpenter_core.controllers.cluster_state import ChangeQueue
 from karpenter_core.controllers.nodeclass.node_class_text import spec_and_status_text
 from karpenter_core.controllers.reconciling.freshness import FreshnessConsumer
@@ -53,15 +53,14 @@ if TYPE_CHECKING:
 
 __all__ = ["DriftController"]
 
-PERIOD_SECONDS: Final = 300.0  # upstream default
 BATCH_SECONDS: Final = 0.5
-"""How long changes are gathered, so that the claims of a scale-up need one call."""
+"""The time for which changes are gathered, so that the claims of a scale-up need one call."""
 RETRY_SECONDS: Final = 30.0
 """When claims are checked again for which the provider failed."""
 WRITE_RETRY_SECONDS: Final = 5.0
 CONFLICT_RETRY_SECONDS: Final = 0.05
 TIMER_TOLERANCE_SECONDS: Final = 0.001
-"""How much too early a check may run: more than the error of timers and rounding."""
+"""The most that a check may run too early: more than the error of timers and rounding."""
 BATCH_SIZE: Final = 32
 
 NodeClassKey: TypeAlias = "tuple[str, str, str]"
@@ -149,7 +148,8 @@ class DriftController:
             self._clock.monotonic() + TIMER_TOLERANCE_SECONDS,
         )
         due, swept = schedule.take_due(now), schedule.all_checked_at
-        if swept is None or now - swept >= PERIOD_SECONDS:
+        period_seconds = self._period_seconds(key)
+        if swept is None or now - swept >= period_seconds:
             due, swept = {claim.name: now for claim in _claims_of(snapshot, key)}, now
             if not due:
                 del self._schedules[key]
@@ -160,8 +160,14 @@ class DriftController:
             schedule.due_at = {**due, **schedule.due_at}
             raise
         schedule.all_checked_at = swept
-        next_check = min((swept + PERIOD_SECONDS, *schedule.due_at.values()))
+        next_check = min((swept + period_seconds, *schedule.due_at.values()))
         return ReconcileResult(requeue_after=max(next_check - self._clock.monotonic(), 0.0))
+
+    def _period_seconds(self, key: NodeClassKey) -> float:
+        """Return how often all claims of a NodeClass are checked."""
+        group, kind, name = key
+        provider = self._providers.provider_of(NodeClassRef(group=group, kind=kind, name=name))
+        return self._providers.polling_periods(provider).drift.total_seconds()
 
     async def _check_claims(self, names: Sequence[str], node_class: NodeClass | None) -> None:
         """Check claims for drift and write the conditions that changed."""

@@ -7,6 +7,8 @@ lists instances and claims, and applies the results.
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, final
 
@@ -19,11 +21,10 @@ from karpenter_core.controllers.cluster_state import ChangeQueue
 from karpenter_core.controllers.forceful_disruption import record_forceful_disruption
 from karpenter_core.controllers.reconciling.freshness import FreshnessConsumer
 from karpenter_core.controllers.reconciling.reconciler import PeriodicLoop
-from karpenter_core.errors import ApiError, CloudProviderError, KarpenterError
+from karpenter_core.errors import ApiError
 from karpenter_core.lifecycle.nodeclaim.garbage_collection import (
     DRAIN_LIMIT,
     ORPHAN_GRACE,
-    PERIOD,
     blocking_pods,
     claims_without_instance,
     exclude_claimed,
@@ -55,10 +56,10 @@ __all__ = ["GarbageCollectionController"]
 
 BATCH_SIZE: Final = 20  # upstream default
 REMEMBERED_CLAIMS: Final = 50_000
-"""How many UIDs of claims are remembered, to identify surplus of our own launches."""
+"""The number of claim UIDs that are remembered, to identify surplus of our own launches."""
 
 
-class ClaimReader(Protocol):
+class LiveClaimReader(Protocol):
     """Lists claims from the API server; implemented by the informer of NodeClaims."""
 
     async def read_all(self) -> tuple[list[StateObject], list[InvalidObject]]:
@@ -77,7 +78,7 @@ class GarbageCollectionController:
         providers: Providers,
         runtime: ControllerRuntime,
         freshness: FreshnessGuard,
-        claims: ClaimReader,
+        claims: LiveClaimReader,
         pods: LiveReader,
     ) -> None:
         self._pods = pods
@@ -96,7 +97,10 @@ class GarbageCollectionController:
         self._busy_since: dict[str, dict[str, datetime]] = {name: {} for name in providers.names}
         """When pods were first seen that keep an instance, by provider and instance."""
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
-        self._loop = PeriodicLoop(self.name, self.step, runtime=runtime)
+        self._loops = {
+            name: PeriodicLoop(self.name, partial(self.step, name), runtime=runtime)
+            for name in providers.names
+        }
 
     @property
     def name(self) -> str:
@@ -108,7 +112,8 @@ class GarbageCollectionController:
         await self._cluster_state.wait_synced()
         self._remember(self._cluster_state.snapshot().node_claims)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._loop.run())
+            for loop in self._loops.values():
+                group.create_task(loop.run())
             group.create_task(self._remember_changed())
 
     async def _remember_changed(self) -> None:
@@ -124,26 +129,20 @@ class GarbageCollectionController:
         for uid in tuple(islice(self._uids, excess)):
             del self._uids[uid]
 
-    async def step(self) -> float:
-        """Compare every provider's listing with the claims once."""
-        if self._is_state_stale():
-            return PERIOD.total_seconds()
-        failure: KarpenterError | None = None
-        for provider in self._providers.names:
-            try:
-                await self._compare(provider)
-            except (CloudProviderError, ApiError) as error:
-                failure = error  # the other providers are compared all the same
-        if failure is not None:
-            raise failure
-        suspected = any(self._missing_since.values())
-        return (ORPHAN_GRACE if suspected else PERIOD).total_seconds()
+    async def step(self, provider: str) -> float:
+        """Compare a provider's listing with the claims once; return the seconds until the next pass."""
+        period = self._providers.polling_periods(provider).instances
+        if self._is_state_stale(provider):
+            return period.total_seconds()
+        await self._compare(provider)
+        suspected = self._missing_since[provider]
+        return (min(ORPHAN_GRACE, period) if suspected else period).total_seconds()
 
-    def _is_state_stale(self) -> bool:
+    def _is_state_stale(self, provider: str) -> bool:
         """Tell whether the state is too old to end anything; the next pass is when it is fresh."""
         return bool(
             self._freshness.stale_or_wake(
-                FreshnessConsumer.GARBAGE_COLLECTION, self.name, self._loop.wake
+                FreshnessConsumer.GARBAGE_COLLECTION, provider, self._loops[provider].wake
             )
         )
 
@@ -156,7 +155,7 @@ class GarbageCollectionController:
                 problem=listing.problem,
             )
             return
-        if self._is_state_stale():
+        if self._is_state_stale(provider):
             return  # the listing may have taken minutes
         await self._collect_claims(provider, listing)
         await self._collect_instances(provider, listing)
@@ -169,6 +168,7 @@ class GarbageCollectionController:
             listing.instances,
             complete=listing.complete,
             served_kinds=served,
+            as_of=listing.as_of,
         )
         for start in range(0, len(without_instance), BATCH_SIZE):
             batch = without_instance[start : start + BATCH_SIZE]
@@ -202,7 +202,7 @@ class GarbageCollectionController:
             )
 
     async def _collect_instances(self, provider: str, listing: InstanceListing) -> None:
-        snapshot, now = self._cluster_state.snapshot(), self._steady.now()
+        snapshot, now = self._cluster_state.snapshot(), self._steady.now() - self._lag(listing)
         report = orphaned_instances(
             snapshot,
             listing.instances,
@@ -251,6 +251,12 @@ class GarbageCollectionController:
                 outcome=str(outcome),
                 **{"provider-id": provider_id},
             )
+
+    def _lag(self, listing: InstanceListing) -> timedelta:
+        """Return how far a listing is behind."""
+        if listing.as_of is None:
+            return timedelta()
+        return max(self._runtime.clock.now() - listing.as_of, timedelta())
 
     async def _without_pods(self, provider: str, to_terminate: tuple[str, ...]) -> tuple[str, ...]:
         """Return the instances that no pod keeps; delete the Nodes of the others.

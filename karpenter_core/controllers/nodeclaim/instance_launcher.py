@@ -32,11 +32,16 @@ from karpenter_core.errors import (
 )
 from karpenter_core.lifecycle.changes import LifecycleStep
 from karpenter_core.lifecycle.claim_status import with_metadata
-from karpenter_core.lifecycle.nodeclaim.launch import launch_failed, launched_claim
+from karpenter_core.lifecycle.nodeclaim.launch import (
+    exhausted_for,
+    exhausted_offerings,
+    launch_failed,
+    launched_claim,
+)
 from karpenter_core.provider.contract import LaunchedInstance, LaunchRequest
 from karpenter_core.scheduling.offerings import compatible_instance_types, order_by_price
 from karpenter_core.scheduling.requirements import Requirements
-from karpenter_core.state.events import LaunchCallFinished, LaunchCallStarted
+from karpenter_core.state.events import LaunchCallFinished, LaunchCallStarted, OfferingsUnavailable
 from karpenter_core.state.node_pool_usage import listed_types
 
 if TYPE_CHECKING:
@@ -60,7 +65,7 @@ LAUNCH_BACKOFF: Final = ExponentialBackoff(base_seconds=1.0, maximum_seconds=60.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FailedLaunches:
-    """How often in a row a claim's launch has failed, and when it may be tried again."""
+    """The number of failed launches of a claim in a row, and when the launch may be tried again."""
 
     failures: int
     not_before: float
@@ -136,7 +141,8 @@ class InstanceLauncher:
         self._without_instance.discard(claim.uid)
         self._cluster_state.fold(LaunchCallStarted(claim.uid, self._runtime.clock.now()))
         try:
-            outcome = _claim_after_launch(request.node_claim, await self._providers.launch(request))
+            answer = await self._providers.launch(request)
+            outcome = _claim_after_launch(request.node_claim, answer)
         except BaseException:
             self._record_finished(
                 claim, None
@@ -145,6 +151,7 @@ class InstanceLauncher:
         match outcome:
             case NodeClaim():
                 self._record_finished(claim, outcome)
+                self._record_shortages(request, answer)
                 self._log_launch(outcome)
                 return None
             case CallPendingError():
@@ -257,6 +264,7 @@ class InstanceLauncher:
         if isinstance(late, NodeClaim):
             self._log.info("recorded a late launch", NodeClaim={"name": claim.name})
             self._record_finished(claim, late)
+            self._record_shortages(request, outcome)
         else:
             self._log.warning("late launch failed", NodeClaim={"name": claim.name}, error=str(late))
             self._record_finished(claim, None)
@@ -265,6 +273,27 @@ class InstanceLauncher:
         self._cluster_state.fold(
             LaunchCallFinished(claim_uid=claim.uid, launched=launched, at=self._runtime.clock.now())
         )
+
+    def _record_shortages(self, request: LaunchRequest, outcome: LaunchOutcome) -> None:
+        """Make the offerings unavailable that a successful launch found sold out."""
+        shortages = outcome.shortages if isinstance(outcome, LaunchedInstance) else ()
+        claim = request.node_claim
+        for shortage in shortages:
+            if not (shortage.offerings or shortage.quota_groups):
+                continue
+            self._log.info("launch found offerings sold out", error=str(shortage))
+            self._cluster_state.fold(
+                OfferingsUnavailable(
+                    offerings=exhausted_offerings(
+                        shortage,
+                        request.instance_types,
+                        Requirements.from_specs(claim.spec.requirements),
+                    ),
+                    provider=self._providers.provider_of(claim.spec.node_class_ref),
+                    node_class=exhausted_for(claim, shortage),
+                    at=self._cluster_state.now,
+                )
+            )
 
     def _log_launch(self, claim: NodeClaim) -> None:
         labels = claim.metadata.labels

@@ -85,7 +85,7 @@ __all__ = ["REGISTRATION_HOLD", "NodeClaimLifecycleController"]
 
 CONCURRENCY: Final = (1000, 5000)  # upstream's bounds
 REGISTRATION_HOLD: Final = timedelta(seconds=2)
-"""How long the registration of a node that is not Ready is delayed.
+"""The time for which the registration of a node that is not Ready is delayed.
 
 No pod can run on it anyway, and most nodes become Ready in that time: registration and initialisation
 then share one patch of the Node and one of the claim.
@@ -103,7 +103,7 @@ _ENDS: Final = {
 _WITHOUT_NODE: Final = frozenset({LAUNCH_TIMED_OUT, REGISTRATION_TIMED_OUT, NODE_REMOVED})
 """Reasons that rest on the absence of a Node or condition: a stale state does not prove it."""
 CONFLICT_PAUSES: Final = (0.05, 0.2)
-"""How long to wait for the watch to show another writer's change of a Node."""
+"""The waits, in seconds, for the watch to show another writer's change of a Node."""
 
 
 @final

@@ -34,7 +34,8 @@ class InstanceLookup:
         """Return the id of the instance that was launched for a claim; empty if there is none.
 
         Raises:
-            CloudProviderError: the provider could not list all its instances.
+            CloudProviderError: the provider could not list all its instances, or its listing is from
+                a time before the claim was deleted.
         """
         name = self._providers.provider_of(claim.spec.node_class_ref)
         listing = await self._listed(name)
@@ -43,6 +44,13 @@ class InstanceLookup:
             raise CloudProviderError(
                 f"NodeClaim {claim.name} may have an instance: {listing.problem}"
             )
+        if found is None and listing.as_of is not None:
+            deleted = claim.metadata.deletion_timestamp  # nothing is launched afterwards
+            if deleted is None or listing.as_of <= deleted:
+                raise CloudProviderError(
+                    f"NodeClaim {claim.name} may have an instance: the listing shows the instances "
+                    f"of {listing.as_of.isoformat()}"
+                )
         return "" if found is None else found.provider_id
 
     async def _listed(self, provider: str) -> InstanceListing:

@@ -136,7 +136,12 @@ class ClaimTerminator:
                 await self._finish(claim)
                 return DONE
             case TerminationStatus.STARTED:
-                step = instance_terminating_step(claim, now=self._runtime.clock.now())
+                provider = self._providers.provider_of(claim.spec.node_class_ref)
+                step = instance_terminating_step(
+                    claim,
+                    now=self._runtime.clock.now(),
+                    period=self._providers.polling_periods(provider).termination,
+                )
                 await self._writer.write_claim(claim, step.claim)
                 self._writer.record_effects(step)
                 wait = step.requeue_after

@@ -42,7 +42,7 @@ RESOLVE_PERIOD: Final = timedelta(minutes=5)
 MIN_PERIOD: Final = timedelta(seconds=1)
 IN_USE_RETRY_SECONDS: Final = 10.0
 MAX_NAMES: Final = 5
-"""How many of the NodeClaims that keep a NodeClass an Event names (upstream)."""
+"""The most NodeClaims that an Event names when they keep a NodeClass (upstream)."""
 
 NodeClassKey: TypeAlias = "tuple[str, str, str]"
 

@@ -40,7 +40,7 @@ __all__ = ["ClusterMetricsController"]
 
 PERIOD_SECONDS: Final = 10.0
 BATCH_SIZE: Final = 250
-"""How many state nodes are added up before other tasks run."""
+"""The number of state nodes that are added up before other tasks run."""
 
 
 @final

@@ -38,7 +38,7 @@ __all__ = ["ConditionObserver"]
 EVENT_BUCKET: Final = "conditions"
 """Rate limit that these Events share, so that a scale-up does not displace other Events."""
 BATCH_SIZE: Final = 200
-"""How many objects are observed before other tasks run."""
+"""The number of objects that are observed before other tasks run."""
 
 ObservedObject: TypeAlias = NodeClaim | NodePool | NodeView
 

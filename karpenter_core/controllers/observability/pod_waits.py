@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.cluster_state import ClusterState
     from karpenter_core.controllers.metrics.object_series import Row
     from karpenter_core.controllers.metrics.process_metrics import Metrics
-    from karpenter_core.state.ledger import PodDecision
+    from karpenter_core.state.ledger_view import PodDecision
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["PodWaitMetrics"]
 
 BATCH_SIZE: Final = 1000
-"""How many pods are measured before other tasks run."""
+"""The number of pods that are measured before other tasks run."""
 
 
 @final

@@ -1,7 +1,8 @@
 """Runs the provisioning loop: gather pods, plan, create claims, record.
 
-Passes run one at a time; pods that arrive meanwhile belong to the next one. `state.problem` builds the
-input of a pass and `scheduling.solve` computes the plan; this module runs passes and applies plans.
+Passes run one at a time; pods that arrive meanwhile belong to the next one. `state.provisioning_input`
+builds the input of a pass and `scheduling.solve` computes the plan; this module runs passes and
+applies plans.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ __all__ = ["Provisioner", "ProvisioningOptions"]
 
 RETRY_SECONDS: Final = 10.0  # upstream default: how often pods without a node are planned again
 FIRST_LISTING_SECONDS: Final = 5.0
-"""How long the first pass waits for pools whose instance types are being listed."""
+"""The longest time that the first pass waits for lists of instance types."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,7 @@ _SEVERAL_BUDGETS: Final = "more than one PodDisruptionBudget"
 
 
 class EvictionAction(Enum):
-    """What to do with a pod in the queue."""
+    """The action for a pod in the eviction queue."""
 
     DONE = "drop it from the queue: it is gone, ended or ending"
     HOLD = "try again after the back-off: it must not be evicted now"

@@ -40,7 +40,7 @@ class HealthRule:
     """None if it is tolerated for ever."""
 
 
-class _Policy(NamedTuple):
+class _RepairPolicy(NamedTuple):
     condition_type: str
     condition_status: str
     toleration: timedelta
@@ -91,7 +91,7 @@ def apply_health_rules(
     covered = {(rule.condition_type, rule.condition_status) for rule in rules}
     uncovered = (it for it in policies if (it.condition_type, it.condition_status) not in covered)
     ours = (
-        _Policy(rule.condition_type, rule.condition_status, rule.toleration)
+        _RepairPolicy(rule.condition_type, rule.condition_status, rule.toleration)
         for rule in rules
         if rule.toleration is not None
     )

@@ -207,7 +207,7 @@ class _TerminationSteps:
     node: NodeView
     claim: NodeClaim | None
     now: datetime
-    is_dead: bool = False
+    is_dead: bool
     """Whether the node gets the out-of-service taint."""
     notices: list[Notice] = field(default_factory=list[Notice])
     metric_updates: list[MetricUpdate] = field(default_factory=list[MetricUpdate])

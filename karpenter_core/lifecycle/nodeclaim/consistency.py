@@ -33,7 +33,7 @@ __all__ = ["consistency_step", "shape_issues"]
 MIN_SHARE: Final = 0.9
 """The share of an expected resource that a node must have (upstream default)."""
 REPEAT_INTERVAL: Final = timedelta(minutes=10)
-"""How often the same Event is repeated; upstream checks every ten minutes."""
+"""The interval after which the same Event is repeated; upstream checks every ten minutes."""
 
 
 def consistency_step(

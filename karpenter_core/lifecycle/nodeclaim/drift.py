@@ -61,7 +61,7 @@ __all__ = [
 TYPE_CHECK_AGE: Final = timedelta(hours=1)
 """Younger claims are not looked up in the catalogue that they were made from (upstream)."""
 TYPE_CHECK_PERIOD: Final = timedelta(minutes=30)
-"""How long a claim that was found in the catalogue is not looked up again (upstream)."""
+"""The time for which a claim that was found in the catalogue is not looked up again (upstream)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import REGISTERED as REGISTERED_LABEL
 from karpenter_core.api.labels import TERMINATION_FINALIZER
-from karpenter_core.api.nodeclaim import REGISTERED
+from karpenter_core.api.nodeclaim import LAUNCHED, REGISTERED
 from karpenter_core.api.notices import Notice
+from karpenter_core.lifecycle.claim_status import condition_of
 from karpenter_core.lifecycle.nodeclaim.disruption_metrics import disrupted_metrics
 from karpenter_core.state.pod_rules import undrained_pods
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView, PodView
     from karpenter_core.lifecycle.changes import MetricUpdate
-    from karpenter_core.state.ledger import LedgerView
+    from karpenter_core.state.ledger_view import LedgerView
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [
@@ -41,7 +42,6 @@ __all__ = [
     "ORPHAN_FLOOR",
     "ORPHAN_GRACE",
     "ORPHAN_SHARE",
-    "PERIOD",
     "SURPLUS_GRACE",
     "SURPLUS_PER_PASS",
     "ClaimWithoutInstance",
@@ -56,19 +56,18 @@ __all__ = [
     "was_registered",
 ]
 
-PERIOD: Final = timedelta(minutes=2)  # upstream default
 GARBAGE_COLLECTED: Final = "garbage_collected"
 
 ORPHAN_GRACE: Final = timedelta(minutes=1)
-"""How long an instance must have been without a claim; a launch is recorded far sooner."""
+"""The time for which an orphan must have been without a claim; a launch is recorded far sooner."""
 ORPHAN_SHARE: Final = 0.5
 """The share of the listed instances above which orphans are taken for a mistake."""
 ORPHAN_FLOOR: Final = 10
 """Up to this number, orphans are never taken for a mistake."""
 DRAIN_LIMIT: Final = timedelta(hours=1)
-"""How long pods may keep an instance without a claim, for which no grace period is set."""
+"""The longest time that pods keep an instance without a claim, for which no grace period is set."""
 SURPLUS_GRACE: Final = timedelta(minutes=15)
-"""How long surplus must have been without a claim while other orphans are held back."""
+"""The time for which surplus must have been without a claim while other orphans are held back."""
 SURPLUS_PER_PASS: Final = 5
 """The number of surplus instances terminated in one pass."""
 
@@ -116,11 +115,13 @@ def claims_without_instance(
     *,
     complete: bool,
     served_kinds: frozenset[tuple[str, str]] | None = None,
+    as_of: datetime | None = None,
 ) -> tuple[ClaimWithoutInstance, ...]:
     """Return the registered claims whose instance is gone.
 
     `served_kinds` are the NodeClass kinds of the provider that listed; None means all managed ones.
-    Claims that never registered are left to liveness; claims with a Ready node are kept.
+    Claims that never registered are left to liveness; claims with a Ready node are kept, and so are
+    claims launched after `as_of`, the time that the listing shows, if it may be behind.
     """
     if not complete or not snapshot.synced:
         return ()
@@ -136,11 +137,19 @@ def claims_without_instance(
             or claim.status.provider_id in listed
             or not is_true(claim.status.conditions, REGISTERED)
             or any(node.ready == "True" for node in snapshot.nodes_of(claim))
+            or (as_of is not None and not _was_launched_before(claim, as_of))
         ):
             continue
         metric_updates = disrupted_metrics(snapshot, claim, GARBAGE_COLLECTED)
         gone.append(ClaimWithoutInstance(claim=claim, metric_updates=metric_updates))
     return tuple(gone)
+
+
+def _was_launched_before(claim: NodeClaim, at: datetime) -> bool:
+    launched = condition_of(claim, LAUNCHED)
+    return launched is not None and (
+        launched.last_transition_time is not None and launched.last_transition_time < at
+    )
 
 
 def orphaned_instances(
@@ -157,7 +166,7 @@ def orphaned_instances(
     """Return the instances to terminate because no claim uses them.
 
     An instance without a claim is first remembered, and terminated if it still has none after the
-    grace period. An incomplete listing changes nothing.
+    grace period. An incomplete listing changes nothing. `now` is the time that the listing shows.
     """
     if not complete or not snapshot.synced:
         return OrphanReport(missing_since=dict(missing_since))

@@ -8,12 +8,20 @@ result is in the ledger, the provider is not called.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from karpenter_core.api.conditions import UNKNOWN, is_unknown
-from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, TERMINATION_FINALIZER, ZONE
+from karpenter_core.api.labels import (
+    CAPACITY_TYPE,
+    CAPACITY_TYPES,
+    INSTANCE_TYPE,
+    ON_DEMAND,
+    SPOT,
+    TERMINATION_FINALIZER,
+    ZONE,
+)
 from karpenter_core.api.nodeclaim import LAUNCH_FAILED, LAUNCHED
 from karpenter_core.api.notices import Notice
 from karpenter_core.api.quantities import format_resources
@@ -35,6 +43,7 @@ from karpenter_core.lifecycle.claim_status import (
     with_metadata,
 )
 from karpenter_core.scheduling.requirements import Requirements
+from karpenter_core.state.unavailable_offerings import is_in_quota_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,9 +51,9 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import Resources
-    from karpenter_core.errors import CloudProviderError
+    from karpenter_core.errors import CloudProviderError, OfferingMask, QuotaGroup
     from karpenter_core.scheduling.instance_types import InstanceType
-    from karpenter_core.state.ledger import LedgerView
+    from karpenter_core.state.ledger_view import LedgerView
 
 INSUFFICIENT_CAPACITY: Final = "insufficient_capacity"
 NODE_CLASS_NOT_READY: Final = "nodeclass_not_ready"
@@ -58,6 +67,7 @@ __all__ = [
     "InstanceDescription",
     "LaunchAction",
     "LaunchAdvice",
+    "exhausted_for",
     "exhausted_offerings",
     "finalizer_step",
     "launch_advice",
@@ -196,11 +206,7 @@ def launch_failed(
                 exhausted=exhausted_offerings(
                     error, instance_types, Requirements.from_specs(claim.spec.requirements)
                 ),
-                exhausted_for=(
-                    claim.spec.node_class_ref.name
-                    if error.scope is ExhaustedScope.NODE_CLASS
-                    else ""
-                ),
+                exhausted_for=exhausted_for(claim, error),
                 delete=INSUFFICIENT_CAPACITY,
             )
         case NodeClassNotReadyError():
@@ -229,14 +235,44 @@ def exhausted_offerings(
     error: InsufficientCapacityError,
     instance_types: Iterable[InstanceType],
     requirements: Requirements,
-) -> tuple[OfferingKey, ...]:
-    """Return all offerings of the requested types that an error makes unavailable.
+) -> tuple[OfferingMask, ...]:
+    """Return all that an error makes unavailable.
 
-    A zone or region without capacity has none for any type of the same capacity type. Only the
-    provider knows which types share a quota, so it names all of them. An error that names no offering
-    covers every offering that the claim could have used: otherwise the next plan would choose the same
-    ones again and again.
+    A zone or region without capacity has none for any requested type of the same capacity type. Only
+    the provider knows which types share a quota, so it names their offerings or their group. An error
+    that names nothing, or groups without a requested offering, covers every offering that the claim
+    could have used: otherwise the next plan would choose the same ones again and again.
     """
+    groups = tuple(
+        replace(group, capacity_type=capacity_type)
+        for group in error.quota_groups
+        for capacity_type in ([group.capacity_type] if group.capacity_type else CAPACITY_TYPES)
+    )
+    types = tuple(instance_types)
+    if not error.offerings and _contain_any(groups, types):
+        return groups
+    return (*_exhausted_keys(error, types, requirements), *groups)
+
+
+def _contain_any(groups: Iterable[QuotaGroup], types: Iterable[InstanceType]) -> bool:
+    return any(
+        is_in_quota_group(item, offering, group)
+        for group in groups
+        for item in types
+        for offering in item.offerings
+    )
+
+
+def exhausted_for(claim: NodeClaim, error: InsufficientCapacityError) -> str:
+    """Return the only NodeClass that a shortage is about; empty for all NodeClasses."""
+    return claim.spec.node_class_ref.name if error.scope is ExhaustedScope.NODE_CLASS else ""
+
+
+def _exhausted_keys(
+    error: InsufficientCapacityError,
+    instance_types: Iterable[InstanceType],
+    requirements: Requirements,
+) -> tuple[OfferingKey, ...]:
     if not error.offerings:
         return tuple(
             OfferingKey(
@@ -246,6 +282,13 @@ def exhausted_offerings(
             for offering in item.offerings
             if offering.available and offering.requirements.intersects(requirements)
         )
+    if error.scope is ExhaustedScope.PLACEMENT:
+        both = (
+            replace(key, capacity_type=capacity_type)
+            for key in error.offerings
+            for capacity_type in (key.capacity_type, SPOT, ON_DEMAND)
+        )
+        return tuple(dict.fromkeys(both))
     if error.scope not in {ExhaustedScope.ZONE, ExhaustedScope.REGION}:
         return error.offerings
     where = {

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
     from karpenter_core.errors import CloudProviderError
-    from karpenter_core.state.ledger import LedgerView
+    from karpenter_core.state.ledger_view import LedgerView
 
 __all__ = [
     "INSTANCE_POLL",
@@ -47,7 +47,7 @@ __all__ = [
 
 INSTANCE_POLL: Final = timedelta(seconds=5)  # upstream default
 REFUSAL_REPEAT_INTERVAL: Final = timedelta(minutes=15)
-"""How often the same refusal to terminate an instance is repeated as an Event."""
+"""The interval after which the same refusal to terminate an instance is repeated as an Event."""
 
 
 class TerminationAction(Enum):
@@ -101,10 +101,12 @@ def with_instance(claim: NodeClaim, provider_id: str) -> NodeClaim:
     return claim.model_copy(update={"status": status})
 
 
-def instance_terminating_step(claim: NodeClaim, *, now: datetime) -> LifecycleStep:
+def instance_terminating_step(
+    claim: NodeClaim, *, now: datetime, period: timedelta = INSTANCE_POLL
+) -> LifecycleStep:
     """Set InstanceTerminating; the provider is called again until the instance is gone."""
     return LifecycleStep(
-        claim=with_condition(claim, INSTANCE_TERMINATING, now=now), requeue_after=INSTANCE_POLL
+        claim=with_condition(claim, INSTANCE_TERMINATING, now=now), requeue_after=period
     )
 
 

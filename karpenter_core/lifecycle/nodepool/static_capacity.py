@@ -1,7 +1,7 @@
 """Sets the condition ReplicasIgnored on static NodePools (unsupported).
 
 Such a pool is neither provisioned nor shrunk: its user wants a fixed number of nodes, and a node that
-would not be replaced must not be removed (`state.pause`).
+would not be replaced must not be removed (`state.disruption_pause`).
 """
 
 from __future__ import annotations

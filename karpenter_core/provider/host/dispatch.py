@@ -17,6 +17,7 @@ from karpenter_core.provider.contract import BatchLimits
 from karpenter_core.provider.host.executor import InlineExecutor
 from karpenter_core.provider.host.metrics import ProviderMetrics
 from karpenter_core.provider.host.open_calls import OpenCalls
+from karpenter_core.provider.host.throttle_pauses import ThrottlePauses
 from karpenter_core.provider.host.timed_calls import TimedCalls
 from karpenter_core.provider.kit.one_by_one import CALLED_PLUGIN, ItemCallMode
 
@@ -77,6 +78,7 @@ class Dispatcher:
         self._fence: Final = fence
         self._metrics: Final = ProviderMetrics(registry)
         self._calls: Final[dict[str, TimedCalls]] = {}
+        self._pauses: Final = ThrottlePauses(clock)
         self._open: Final[dict[tuple[str, str], OpenCalls[Mapping[str, object], object]]] = {}
         """By hook and plug-in."""
 
@@ -210,16 +212,22 @@ class Dispatcher:
                 self._fence.check()  # as late as can be: a call may have waited for its thread
             return caller(**arguments)
 
+        self._pauses.check(name, hook.name)
         called = CALLED_PLUGIN.set(name)
         try:
             executor = _INLINE if inline else self._executor
-            return await executor.run(call, lane=name)
-        except KarpenterError:
+            answer = await executor.run(call, lane=name)
+            if hook.items is not None:
+                self._pauses.note_outcomes(name, answer)
+        except KarpenterError as error:
+            self._pauses.note_error(name, error)
             raise
         except (Exception, SystemExit) as error:
             raise CloudProviderError(
                 f'plug-in "{name}" failed in {hook.name}: {error!r}'
             ) from error
+        else:
+            return answer
         finally:
             CALLED_PLUGIN.reset(called)
 

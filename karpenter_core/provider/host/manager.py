@@ -12,14 +12,16 @@ from __future__ import annotations
 import importlib.metadata
 import inspect
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import pluggy
 
+from karpenter_core.api.durations import format_duration
 from karpenter_core.errors import CloudProviderError, PluginError
 from karpenter_core.provider import hookspecs
-from karpenter_core.provider.contract import CONTRACT_VERSION
+from karpenter_core.provider.contract import CONTRACT_VERSION, POLLING_BOUNDS
 from karpenter_core.provider.host.hooks import (
     ADD_COMMANDS,
     ADD_SETTINGS,
@@ -328,6 +330,17 @@ def _check_info(source: _PluginSource, info: ProviderInfo) -> None:
         )
     if not info.node_classes:
         raise PluginError(f"{source} serves no NodeClass kind")
+    for name, (shortest, longest) in POLLING_BOUNDS.items():
+        period: object = getattr(info.polling_periods, name, None)
+        if not isinstance(period, timedelta):
+            raise PluginError(
+                f"{source}: polling_periods.{name} must be a timedelta, not {period!r}"
+            )
+        if not shortest <= period <= longest:
+            raise PluginError(
+                f"{source}: polling_periods.{name} is {format_duration(period)}; it must be from "
+                f"{format_duration(shortest)} to {format_duration(longest)}"
+            )
     hook_names = {hook.name for hook in HOOKS}
     for hook in sorted(set(info.batch_limits) - hook_names):
         meant = did_you_mean(hook, hook_names)

@@ -10,6 +10,8 @@ from concurrent.futures import Future
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar, final
 
+import msgspec
+
 from karpenter_core.errors import CloudProviderError
 
 if TYPE_CHECKING:
@@ -19,9 +21,22 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.provider.kit.disk_cache import DiskCache
 
-__all__ = ["CachedResponse"]
+__all__ = ["CachedResponse", "decode_as"]
 
 T = TypeVar("T")
+
+
+def decode_as(kind: type[T], *, is_usable: Callable[[T], object]) -> Callable[[object], T | None]:
+    """Return a function that reads JSON as a type; None if it is damaged or not usable."""
+
+    def decode(value: object) -> T | None:
+        try:
+            decoded = msgspec.convert(value, kind)
+        except (msgspec.ValidationError, TypeError):
+            return None
+        return decoded if is_usable(decoded) else None
+
+    return decode
 
 
 class _CachedValue(NamedTuple, Generic[T]):
@@ -36,7 +51,7 @@ class CachedResponse(Generic[T]):
     """The last fetched value; callable from any thread.
 
     `fetch` gets the previous value, None at first, and raises CloudProviderError. `encode` converts a
-    value to JSON; `decode` converts it back and returns None for invalid data.
+    value to JSON; `decode` (`decode_as`) converts it back and returns None for invalid data.
     """
 
     def __init__(
@@ -45,7 +60,7 @@ class CachedResponse(Generic[T]):
         disk: DiskCache,
         *,
         fetch: Callable[[T | None], T],
-        encode: Callable[[T], object],
+        encode: Callable[[T], object] = msgspec.to_builtins,
         decode: Callable[[object], T | None],
         life: timedelta,
         instead_of_waiting: timedelta | None = None,

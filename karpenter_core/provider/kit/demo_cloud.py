@@ -12,6 +12,7 @@ registers its instances as Nodes, and triggers events such as interruptions.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.errors import OfferingKey
 
-__all__ = ["DemoCloud", "DemoInstance", "LaunchCall"]
+__all__ = ["DemoCloud", "DemoFeature", "DemoInstance", "LaunchCall"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +45,20 @@ class LaunchCall:
     """Number of launched instances by offering."""
 
 
+class DemoFeature(StrEnum):
+    """A step of the demo that a cloud may not be able to show."""
+
+    SPOT = "spot instances"
+    """Spot instances, and announcements of their interruption."""
+    STOCK = "offerings that sell out"
+    NEWER_IMAGE = "newer image"
+
+
 class DemoCloud(Protocol):
-    """A running simulated cloud; callable from any thread."""
+    """A running simulated cloud; callable from any thread.
+
+    A class that derives from this one inherits the defaults.
+    """
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -54,8 +67,18 @@ class DemoCloud(Protocol):
 
     @property
     def currency(self) -> str:
-        """Currency of its prices."""
-        ...
+        """Currency of its prices; USD by default."""
+        return "USD"
+
+    @property
+    def lacks(self) -> Collection[DemoFeature]:
+        """What it cannot show; the demo skips these steps and says so. Nothing by default."""
+        return ()
+
+    @property
+    def requirements(self) -> Sequence[Mapping[str, object]]:
+        """Requirements of the NodePool that keep nodes small enough for a demo; none by default."""
+        return ()
 
     @property
     def node_class_spec(self) -> Mapping[str, object]:
@@ -65,7 +88,7 @@ class DemoCloud(Protocol):
     @property
     def newer_image(self) -> Mapping[str, object]:
         """The fields of that `spec` that change when the newest image is selected."""
-        ...
+        return {}
 
     def instances(self) -> Mapping[str, DemoInstance]:
         """Return every instance that is not gone, by provider id."""
@@ -76,17 +99,20 @@ class DemoCloud(Protocol):
         ...
 
     def launch_calls(self) -> Sequence[LaunchCall]:
-        """Return the launch calls, oldest first."""
-        ...
+        """Return the launch calls, oldest first; none if the cloud keeps no log of them."""
+        return ()
 
     def sell_out(self, offering: OfferingKey) -> None:
-        """Make an offering sell out; running instances continue."""
-        ...
+        """Make an offering sell out; running instances continue. Not called if `STOCK` is lacking."""
+        raise NotImplementedError
 
     def interrupt(self, provider_id: str) -> datetime:
-        """Announce the interruption of a spot instance; return the deadline."""
-        ...
+        """Announce the interruption of a spot instance; return the deadline.
+
+        Not called if `SPOT` is lacking.
+        """
+        raise NotImplementedError
 
     def list_resources(self) -> Collection[str]:
-        """Return the ids of all resources of the cluster in the cloud."""
-        ...
+        """Return the ids of all resources of the cluster in the cloud; by default its instances."""
+        return self.instances().keys()

@@ -13,12 +13,19 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import timedelta
 
     from karpenter_core.clock import Clock
+    from karpenter_core.provider.catalogue import InstanceType
 
-__all__ = ["AddressHold", "SubnetAddresses", "ZonalSubnet", "choose_subnets"]
+__all__ = [
+    "AddressHold",
+    "SubnetAddresses",
+    "ZonalSubnet",
+    "choose_subnets",
+    "least_addresses_by_zone",
+]
 
 
 class ZonalSubnet(Protocol):
@@ -49,6 +56,26 @@ class AddressHold(Generic[S]):
     instances: int
     readings: Mapping[str, int] = field(default_factory=dict[str, int])
     """By subnet id: the reading that the estimate is based on."""
+
+
+def least_addresses_by_zone(
+    instance_types: Iterable[InstanceType],
+    capacity_type: str,
+    addresses_of: Callable[[InstanceType], int],
+) -> dict[str, int]:
+    """Return by zone the least number of addresses that an instance of an available type uses.
+
+    A launch is assumed to use that many addresses at least. Only available offerings of the capacity
+    type count.
+    """
+    least: dict[str, int] = {}
+    for instance_type in instance_types:
+        addresses = addresses_of(instance_type)
+        for offering in instance_type.offerings:
+            if offering.available and offering.capacity_type == capacity_type:
+                zone = offering.zone
+                least[zone] = min(least.get(zone, addresses), addresses)
+    return least
 
 
 def choose_subnets(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from math import inf
 from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
@@ -31,10 +32,11 @@ class TokenBucket:
         self._tokens = burst
         self._filled = monotonic()
 
-    def reserve(self, count: float = 1) -> float:
-        """Take tokens in any case and return the seconds to wait before using them.
+    def reserve(self, count: float = 1, *, longest_seconds: float = inf) -> float:
+        """Take tokens and return the seconds to wait before using them.
 
-        Callers are served in the order of their calls: the count of tokens may become negative.
+        Callers are served in the order of their calls: the count of tokens may become negative. Nothing
+        is taken if the wait would be longer than `longest_seconds`.
 
         Raises:
             ValueError: more tokens than the bucket can hold.
@@ -44,8 +46,10 @@ class TokenBucket:
             raise ValueError(message)
         with self._lock:
             self._refill()
-            self._tokens -= count
-            return max(0.0, -self._tokens / self._rate)
+            wait_seconds = max(0.0, (count - self._tokens) / self._rate)
+            if wait_seconds <= longest_seconds:
+                self._tokens -= count
+            return wait_seconds
 
     def try_take(self, count: float = 1) -> bool:
         """Take tokens if they are available now."""

@@ -3,7 +3,8 @@
 Most clouds report a lack of capacity only by refusing launches. A launch that succeeds may still
 report types that were sold out and subnets without addresses, and a spot warning shows that a
 capacity pool is being reclaimed. Such offerings are not chosen again for some time. A repeated mark
-starts its time anew.
+starts its time anew. Shortages that cover many offerings, such as a used-up quota, are marked as one
+(`Shortage`): the marks need not name them, and hold for types that are listed later, too.
 
 Every mark, and every expiry of one, raises the sequence numbers of the types concerned, so that
 results computed from these marks are known to be outdated.
@@ -16,6 +17,8 @@ from datetime import timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, final
 
+from karpenter_core.provider.kit.shortages import Shortage
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
@@ -24,7 +27,7 @@ __all__ = ["UNAVAILABLE_TTL", "UnavailableOffering", "UnavailableOfferings", "Un
 
 UNAVAILABLE_TTL: Final = timedelta(minutes=3)
 
-_Key = TypeVar("_Key", bound="UnavailableOffering | str")
+_Key = TypeVar("_Key", bound="UnavailableOffering | Shortage | str")
 
 
 class UnavailableOffering(NamedTuple):
@@ -50,12 +53,12 @@ class UnavailableSnapshot:
 
     revision: int = 0
     offerings: frozenset[UnavailableOffering] = frozenset()
-    capacity_types: frozenset[str] = frozenset()
+    shortages: frozenset[Shortage] = frozenset()
     subnets: frozenset[str] = frozenset()
     sequences: Mapping[str, int]
     """By instance type: the number of changes of its own marks."""
     shared_sequence: int = 0
-    """The number of changes of marks for capacity types and subnets."""
+    """The number of changes of marks for shortages and subnets."""
 
     def sequence(self, instance_type: str) -> int:
         """Return a number that changes whenever the marks that concern a type change."""
@@ -64,16 +67,43 @@ class UnavailableSnapshot:
     @property
     def is_empty(self) -> bool:
         """Return whether there are no marks."""
-        return not (self.offerings or self.capacity_types or self.subnets)
+        return not (self.offerings or self.shortages or self.subnets)
 
-    def is_unavailable(self, offering: UnavailableOffering, subnets: Collection[str] = ()) -> bool:
+    @property
+    def capacity_types(self) -> frozenset[str]:
+        """Return the capacity types that are unavailable altogether."""
+        return frozenset(
+            each.capacity_type
+            for each in self.shortages
+            if each == Shortage(capacity_type=each.capacity_type)
+        )
+
+    def is_unavailable(
+        self,
+        offering: UnavailableOffering,
+        subnets: Collection[str] = (),
+        *,
+        group: str = "",
+        cpu_milli: int = 0,
+    ) -> bool:
         """Return whether an offering is unavailable.
+
+        `group` and `cpu_milli` are those of the instance type, for shortages that cover some groups
+        and sizes only.
 
         A launch into a placement group is subject to general marks, marks of the group and marks of
         its partition; a launch outside of groups only to general marks. A zone is unavailable if
         all its subnets are; this function does not decide which zones have a subnet.
         """
-        if offering.capacity_type in self.capacity_types:
+        if self.shortages and any(
+            shortage.covers(
+                capacity_type=offering.capacity_type,
+                zone=offering.zone,
+                group=group,
+                cpu_milli=cpu_milli,
+            )
+            for shortage in self.shortages
+        ):
             return True
         if self.offerings and any(mark in self.offerings for mark in _scopes(offering)):
             return True
@@ -118,7 +148,7 @@ class UnavailableOfferings:
         """The duration and the end of the last mark of an offering."""
         self._lock: Final = Lock()
         self._offerings: Final[dict[UnavailableOffering, datetime]] = {}
-        self._capacity_types: Final[dict[str, datetime]] = {}
+        self._shortages: Final[dict[Shortage, datetime]] = {}
         self._subnets: Final[dict[str, datetime]] = {}
         self._sequences: Final[dict[str, int]] = {}
         self._shared_sequence = 0
@@ -139,15 +169,46 @@ class UnavailableOfferings:
                 self._count(offering.instance_type)
             self._renew()
 
+    def mark_shortages(
+        self, *shortages: Shortage, now: datetime, life: timedelta | None = None
+    ) -> None:
+        """Mark all that these shortages cover as unavailable.
+
+        A shortage that is marked already, for smaller or larger types, is marked for the smaller ones.
+        A longer time alone is no change for the results that were computed from the marks.
+        """
+        with self._lock:
+            now = self._monotonic_now(now)
+            self._sweep(now)
+            before = frozenset(self._shortages)
+            for shortage in shortages:
+                merged = shortage
+                for other in [
+                    it for it in self._shortages if it.without_size() == shortage.without_size()
+                ]:
+                    del self._shortages[other]
+                    merged = min(merged, other, key=lambda it: it.least_cpu_milli)
+                self._shortages[merged] = now + (life or self._life)
+            if before == self._shortages.keys():
+                self._view_ends = self._first_end()
+            else:
+                self._shared_sequence += 1
+                self._renew()
+
     def mark_capacity_type(
         self, capacity_type: str, *, now: datetime, life: timedelta | None = None
     ) -> None:
         """Mark a capacity type as unavailable (a quota, or a missing role for spot)."""
-        self._add_shared(self._capacity_types, capacity_type, life or self._life, now)
+        self.mark_shortages(Shortage(capacity_type=capacity_type), now=now, life=life)
 
     def mark_subnet(self, subnet_id: str, *, now: datetime, life: timedelta | None = None) -> None:
         """Mark a subnet as having no free addresses."""
-        self._add_shared(self._subnets, subnet_id, life or self._life, now)
+        with self._lock:
+            now = self._monotonic_now(now)
+            self._sweep(now)
+            self._subnets[subnet_id] = now + (life or self._life)
+            self._shared_sequence += 1
+            self._renew()
 
     def delete(self, offering: UnavailableOffering, *, now: datetime) -> None:
         """Remove a mark, because the offering was seen to be available."""
@@ -162,7 +223,7 @@ class UnavailableOfferings:
     def flush(self) -> None:
         """Remove all marks."""
         with self._lock:
-            for marks in (self._offerings, self._capacity_types, self._subnets):
+            for marks in (self._offerings, self._shortages, self._subnets):
                 marks.clear()
             self._earlier.clear()
             self._shared_sequence += 1
@@ -201,16 +262,6 @@ class UnavailableOfferings:
         self._earlier[offering] = (life, now + life)
         return life
 
-    def _add_shared(
-        self, marks: dict[str, datetime], name: str, life: timedelta, now: datetime
-    ) -> None:
-        with self._lock:
-            now = self._monotonic_now(now)
-            self._sweep(now)
-            marks[name] = now + life
-            self._shared_sequence += 1
-            self._renew()
-
     def _count(self, instance_type: str) -> None:
         self._sequences[instance_type] = self._sequences.get(instance_type, 0) + 1
 
@@ -220,21 +271,20 @@ class UnavailableOfferings:
             return
         for offering in _remove_expired(self._offerings, now):
             self._count(offering.instance_type)
-        for marks in (self._capacity_types, self._subnets):
-            self._shared_sequence += len(_remove_expired(marks, now))
+        self._shared_sequence += len(_remove_expired(self._shortages, now))
+        self._shared_sequence += len(_remove_expired(self._subnets, now))
         self._renew()
 
+    def _first_end(self) -> datetime | None:
+        ends = (*self._offerings.values(), *self._shortages.values(), *self._subnets.values())
+        return min(ends, default=None)
+
     def _renew(self) -> None:
-        ends = (
-            *self._offerings.values(),
-            *self._capacity_types.values(),
-            *self._subnets.values(),
-        )
-        self._view_ends = min(ends, default=None)
+        self._view_ends = self._first_end()
         self._view = UnavailableSnapshot(
             revision=self._view.revision + 1,
             offerings=frozenset(self._offerings),
-            capacity_types=frozenset(self._capacity_types),
+            shortages=frozenset(self._shortages),
             subnets=frozenset(self._subnets),
             sequences=dict(self._sequences),
             shared_sequence=self._shared_sequence,

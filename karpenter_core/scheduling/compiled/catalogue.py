@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 import numpy as np
 
 from karpenter_core.api.labels import RESERVED
-from karpenter_core.scheduling.bitsets import bits_of, mask_of
+from karpenter_core.scheduling.compiled.bitsets import bits_of, mask_of
 from karpenter_core.scheduling.compiled.instance_shapes import find_instance_shapes
 from karpenter_core.scheduling.offerings import allocatable_groups
 from karpenter_core.scheduling.problem import Catalogue
@@ -94,7 +94,7 @@ class CompiledCatalogue:
             rates = dict.fromkeys(currencies, 1.0)
         self.groups, self.prices = _price_table(rows, rates)
         self.reserved, self.plain_labels = _reserved(catalogue.instance_types)
-        """How much is left of reserved offerings; the labels that any other offering has."""
+        """The remaining capacity of reserved offerings; the labels that any other offering has."""
         self._values, self._absent, self._others = _index(self.instance_types)
         self._matches: Final = dict[Requirement, int]()
         self._ensured: Final = dict[Requirement, int]()
@@ -184,7 +184,7 @@ class CompiledCatalogue:
         values = self._values.get(key)
         return 0 if values is None else sum(1 for rows in values.values() if rows & bits)
 
-    def min_values_reached(self, bits: int, requirements: Requirements) -> dict[str, int]:
+    def missing_min_values(self, bits: int, requirements: Requirements) -> dict[str, int]:
         """Return the labels whose `minValues` a set of rows misses, with the count it reaches."""
         missing: dict[str, int] = {}
         for requirement in requirements.values():

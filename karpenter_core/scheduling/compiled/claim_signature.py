@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 from karpenter_core.api.labels import CAPACITY_TYPE, SPOT
-from karpenter_core.scheduling.bitsets import bits_of_mask, rows_of
+from karpenter_core.scheduling.compiled.bitsets import bits_of_mask, rows_of
 from karpenter_core.scheduling.compiled.instance_shapes import OfferingMatrix
 from karpenter_core.scheduling.requirements import Requirements
 
@@ -31,7 +31,7 @@ __all__ = ["ClaimSignature"]
 
 @final
 class ClaimSignature:
-    """What planned claims with the same possible instances share; `bits` are their rows."""
+    """The data shared by planned claims with the same possible instances; `bits` are their rows."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class ClaimSignature:
         options: SolveOptions,
         *,
         held: frozenset[Reservation] | None = None,
-        min_values_relaxed: bool = False,
+        min_values_relaxed: bool,
     ) -> None:
         self._options: Final = options
         self.pool: Final = pool
@@ -58,7 +58,7 @@ class ClaimSignature:
 
     @cached_property
     def allowed_groups(self) -> Mask:
-        """Which groups of offerings it may use."""
+        """The groups of offerings that the claim may use."""
         return self.pool.allowed_groups(self.requirements, self.held)
 
     def reservations(self, chosen: Mask) -> frozenset[Reservation]:
@@ -151,15 +151,15 @@ class ClaimSignature:
         mask[self.rows[chosen]] = True
         return bits_of_mask(mask)
 
-    def min_values_missing(self, chosen: Mask) -> dict[str, int]:
+    def missing_min_values(self, chosen: Mask) -> dict[str, int]:
         """Return the labels whose `minValues` chosen rows miss, with the count they reach."""
         if not self.has_min_values:
             return {}
-        return self.pool.catalogue.min_values_reached(self.bits_of(chosen), self.requirements)
+        return self.pool.catalogue.missing_min_values(self.bits_of(chosen), self.requirements)
 
     @cached_property
     def admissible(self) -> Mask:
-        """Which of `rows` may be the measure of a claim.
+        """The rows out of `rows` that may measure a claim.
 
         Whatever fits on such a row also fits on enough other rows for `minValues`.
         """
@@ -167,7 +167,7 @@ class ClaimSignature:
             return np.ones(len(self.rows), dtype=np.bool_)
         return np.array(
             [
-                not self.min_values_missing(self.fitting(self.free[:, number]))
+                not self.missing_min_values(self.fitting(self.free[:, number]))
                 for number in range(len(self.rows))
             ],
             dtype=np.bool_,
@@ -251,7 +251,7 @@ class ClaimSignature:
         low, high = 0, int(self._fit_counts(self.frontier, used[:, None], request)[0])
         while low < high:
             middle = (low + high + 1) // 2
-            if self.min_values_missing(self.fitting(used + middle * request)):
+            if self.missing_min_values(self.fitting(used + middle * request)):
                 high = middle - 1
             else:
                 low = middle

@@ -36,7 +36,7 @@ __all__ = [
 
 
 NODES_PER_STEP: Final = 200
-"""Nodes looked at between two yields."""
+"""The number of nodes processed between two yields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,4 +1,4 @@
-"""Groups pods that the scheduler cannot tell apart into pod classes.
+"""Groups pods that are equal to the scheduler into pod classes.
 
 Members differ in name, UID and age only. A class has a list of relaxation steps (`relaxation`). A
 class whose step leaves pods over goes on with the next step; members are alike, so the result is
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 PODS_PER_STEP: Final = 1000
-"""Pods looked at between two yields: one to three milliseconds, or two work units."""
+"""The number of pods processed between two yields: one to three milliseconds, or two work units."""
 
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 _NO_VOLUMES: Final = PodVolumes()
@@ -55,7 +55,7 @@ _NO_VOLUMES: Final = PodVolumes()
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NodeConstraints:
-    """What pods require of a node itself; interned, `index` is its identity.
+    """The constraints of pods on the node itself; interned, `index` is its identity.
 
     One of `alternatives` must hold, tried in order (the zones a volume may be attached in).
     `present` are labels that must exist although their requirement alone does not demand it.
@@ -70,7 +70,7 @@ class NodeConstraints:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ClassRelaxationStep:
-    """What a class requires at one relaxation step: of the node, and of other pods.
+    """The constraints of a class at one relaxation step: on the node, and on other pods.
 
     `strict` are its labels without preferences and volumes: the domains it may be in at all.
     `owned` are the groups of its own constraints, `bound` all groups that restrict it.

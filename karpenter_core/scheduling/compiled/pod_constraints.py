@@ -146,5 +146,5 @@ def _unsupported_feature(shape: PodShape) -> PoolRejection | None:
         constraint=PoolConstraint.RESOURCE,
         detail="pod has Dynamic Resource Allocation requirements that are not yet supported "
         f"(resource claim {', '.join(shape.resource_claims)})",
-        remedy="take the resource claims out of the pod",
+        remedy="remove the resource claims from the pod",
     )

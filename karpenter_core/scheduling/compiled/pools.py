@@ -1,4 +1,4 @@
-"""Compiles NodePools: template, catalogue rows, daemon overhead, limits.
+"""Compiles NodePools: catalogue rows, daemon overhead, limits.
 
 The overhead of daemons depends on the instance type: each row has that of the daemons which may run
 on it (their preferences do not matter, any of their terms may match).
@@ -7,87 +7,37 @@ on it (their preferences do not matter, any of their terms may match).
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
-from karpenter_core.api.labels import (
-    ALIASES,
-    INITIALIZED,
-    NODE_POOL,
-    NODES,
-    PODS,
-    REGISTERED,
-    RESERVED,
-    WELL_KNOWN,
-    node_class_label,
-)
+from karpenter_core.api.labels import ALIASES, NODES, RESERVED, WELL_KNOWN
 from karpenter_core.api.quantities import parse_resources
-from karpenter_core.api.records import Taint
-from karpenter_core.errors import BadInputError
-from karpenter_core.scheduling.bitsets import bits_of_mask, rows_of
-from karpenter_core.scheduling.compiled.relaxation import node_alternatives
+from karpenter_core.scheduling.compiled.bitsets import bits_of_mask, rows_of
+from karpenter_core.scheduling.compiled.daemons import CompiledDaemon, read_daemons
+from karpenter_core.scheduling.compiled.pool_templates import read_pool_template
 from karpenter_core.scheduling.compiled.reservations import (
     AvailableReservations,
     find_available_reservations,
 )
 from karpenter_core.scheduling.ports import first_port_conflict
 from karpenter_core.scheduling.problem import MinValuesPolicy, PoolConstraint
-from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.taints import PREFERENCE_TOLERATION, first_untolerated
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
     from karpenter_core.api.nodepool import NodePool
-    from karpenter_core.api.records import HostPort, PodShape, Resources
+    from karpenter_core.api.records import HostPort, Resources
     from karpenter_core.scheduling.arrays import Amounts, Mask
     from karpenter_core.scheduling.compiled.catalogue import CatalogueCache, CompiledCatalogue
     from karpenter_core.scheduling.compiled.reservations import Reservation
     from karpenter_core.scheduling.problem import SchedulingProblem, SolveOptions
+    from karpenter_core.scheduling.requirements import Requirements
 
-__all__ = [
-    "SIMULATION_LABELS",
-    "CompiledDaemon",
-    "CompiledPool",
-    "compile_pool_steps",
-    "read_daemons",
-]
-
-SIMULATION_LABELS: Final = frozenset({REGISTERED, INITIALIZED})
-"""Labels that every node gets in time: daemons may select on them, claims never ask for them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CompiledDaemon:
-    """A DaemonSet's pod: `alternatives` are its terms, of which any may match."""
-
-    name: str
-    shape: PodShape
-    requests: Resources
-    alternatives: tuple[Requirements, ...]
-
-
-def read_daemons(problem: SchedulingProblem) -> tuple[CompiledDaemon, ...]:
-    """Read what the DaemonSets put on nodes; one that cannot be read runs nowhere."""
-    aliases = {**ALIASES, **problem.aliases}
-    daemons: list[CompiledDaemon] = []
-    for daemon in sorted(problem.daemons, key=lambda daemon: daemon.name):
-        try:
-            alternatives = node_alternatives(daemon.shape, aliases=aliases)
-        except BadInputError:
-            continue
-        daemons.append(
-            CompiledDaemon(
-                name=daemon.name,
-                shape=daemon.shape,
-                requests={PODS: 1, **daemon.shape.requests},
-                alternatives=alternatives,
-            )
-        )
-    return tuple(daemons)
+__all__ = ["CompiledPool", "compile_pool_steps"]
 
 
 @final
@@ -106,31 +56,15 @@ class CompiledPool:
         min_values: MinValuesPolicy,
         reservations: AvailableReservations,
     ) -> None:
-        template = pool.spec.template
+        template = read_pool_template(pool, aliases=aliases)
         self.name: Final = pool.name
         self.weight: Final = pool.spec.weight or 0
         self.catalogue: Final = catalogue
         self.well_known: Final = well_known
-        self.taints: Final = tuple(
-            Taint(key=spec.key, effect=spec.effect, value=spec.value)
-            for spec in template.spec.taints
-        )
-        reference = template.spec.node_class_ref
-        self.labels: Final = {
-            **template.metadata.labels,
-            NODE_POOL: pool.name,
-            node_class_label(reference.group, reference.kind): reference.name,
-        }
-        self.unusable_reason = ""
-        """Why the template cannot be read; such a pool makes nothing."""
-        try:
-            own = Requirements.from_specs(template.spec.requirements, aliases=aliases)
-        except BadInputError as error:
-            self.unusable_reason = str(error)
-            own = Requirements()
-        self.requirements: Final = own.merge(
-            Requirements.from_labels(self.labels, aliases=aliases)
-        ).add(*(Requirement.of(key, "In", ("true",)) for key in sorted(SIMULATION_LABELS)))
+        self.taints: Final = template.taints
+        self.labels: Final = template.labels
+        self.requirements: Final = template.requirements
+        self.unreadable_reason: Final = template.unreadable_reason
         self.limits: Final = parse_resources(pool.spec.limits)
         self.remaining: Final = {
             name: amount - usage.get(name, 0) for name, amount in self.limits.items()
@@ -144,18 +78,10 @@ class CompiledPool:
         """The groups of offerings that are reserved, with the reservation."""
         self._usable: Final = frozenset(reservations.capacity)
         self.offered_bits: Final = self.offered(self.requirements)
-        matching = catalogue.matching(self.requirements)
-        self.matching_bits: Final = matching
-        bits = 0 if self.unusable_reason else matching & self.offered_bits & catalogue.sound_bits
-        self.unusable_constraint: PoolConstraint | None = (
-            None if bits else PoolConstraint.REQUIREMENT
-        )
+        self.matching_bits: Final = catalogue.matching(self.requirements)
+        self.unusable_constraint: Final = self._unusable_constraint(min_values)
         """The reason why it can launch no node at all; None when it can."""
-        if min_values is MinValuesPolicy.STRICT and catalogue.min_values_reached(
-            bits, self.requirements
-        ):
-            self.unusable_constraint, bits = PoolConstraint.MIN_VALUES, 0
-        self.bits: Final = bits
+        self.bits: Final = self._launchable_bits() if self.unusable_constraint is None else 0
         """The rows this pool can make at all; empty when its requirements leave none."""
         self._counted: Final = dict[str, "Amounts"]()
         self.daemons: Final = tuple(
@@ -164,6 +90,20 @@ class CompiledPool:
             if (daemon_bits := self._daemon_bits(daemon))
         )
         """The daemons that run on some rows, with the rows."""
+
+    def _launchable_bits(self) -> int:
+        """Return the rows that the template leaves and that are offered, whatever `minValues`."""
+        if self.unreadable_reason:
+            return 0
+        return self.matching_bits & self.offered_bits & self.catalogue.sound_bits
+
+    def _unusable_constraint(self, min_values: MinValuesPolicy) -> PoolConstraint | None:
+        bits = self._launchable_bits()
+        if min_values is MinValuesPolicy.STRICT and self.catalogue.missing_min_values(
+            bits, self.requirements
+        ):
+            return PoolConstraint.MIN_VALUES
+        return None if bits else PoolConstraint.REQUIREMENT
 
     def allowed_groups(
         self, requirements: Requirements, held: frozenset[Reservation] | None = None

@@ -10,9 +10,10 @@ from msgspec import Struct
 
 from karpenter_core.api.labels import ALIASES, HOSTNAME, PODS, WELL_KNOWN
 from karpenter_core.scheduling.compiled.class_topology import find_class_topologies
+from karpenter_core.scheduling.compiled.daemons import read_daemons
 from karpenter_core.scheduling.compiled.domain_counts import NODES_PER_STEP, count_steps
 from karpenter_core.scheduling.compiled.pod_classes import classify_pods_steps
-from karpenter_core.scheduling.compiled.pools import compile_pool_steps, read_daemons
+from karpenter_core.scheduling.compiled.pools import compile_pool_steps
 from karpenter_core.scheduling.compiled.signatures import NodeSignature, SignatureTable
 from karpenter_core.scheduling.compiled.topology_axes import find_topology_axes
 from karpenter_core.scheduling.compiled.volumes import (
@@ -210,7 +211,7 @@ class ExistingNodeReader:
         self._names: Final = frozenset(self._required_keys).union(
             alias for alias, key in self._aliases.items() if key in self._required_keys
         )
-        """The labels to look at, as they may stand on a node."""
+        """The labels to read, as a node may have them."""
         self._well_known: Final = WELL_KNOWN | problem.well_known
         self._resources: Final = tuple((name, is_attach_resource(name)) for name in resources)
         self._node_signatures: Final = dict[object, NodeSignature]()

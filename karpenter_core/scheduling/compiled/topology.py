@@ -36,7 +36,7 @@ _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 
 
 class TopologyKind(Enum):
-    """What a group's counts mean for a pod."""
+    """The meaning of a group's counts for a pod."""
 
     SPREAD = auto()
     AFFINITY = auto()
@@ -70,8 +70,8 @@ class TopologyGroup:
     key: str
     namespaces: frozenset[str] | None
     selector: PodSelector | None
-    max_skew: int = 1
-    min_domains: int = 0
+    max_skew: int
+    min_domains: int
     node_filter: CountedNodeFilter | None = None
 
     @property

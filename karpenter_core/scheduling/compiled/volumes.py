@@ -31,7 +31,7 @@ def is_attach_resource(name: str) -> bool:
 
 @final
 class VolumeAttachments:
-    """Which volumes count against limits at all, and which pods share."""
+    """The volumes that count against limits, and those that several pods share."""
 
     def __init__(self, problem: SchedulingProblem) -> None:
         self.drivers: Final = frozenset(

@@ -71,7 +71,7 @@ def taken_reservations(reservations: Iterable[Reservation], *, pool: str = "") -
     of_pool = f'of nodepool "{pool}" ' if pool else ""
     return PoolRejection(
         constraint=PoolConstraint.RESERVATION,
-        detail=f"all reserved machines {of_pool}that would do are taken in this pass ({names})",
+        detail=f"all fitting reserved instances {of_pool}are taken in this pass ({names})",
     )
 
 
@@ -88,7 +88,7 @@ def _few_values(
         settled = signatures.pinned_to_cheapest(number, pins, row)
         if settled != NO_MATCH:
             claim = signatures.claim(settled)
-        missing = claim.min_values_missing(claim.fitting(explanation.request))
+        missing = claim.missing_min_values(claim.fitting(explanation.request))
         if not missing:
             return None
         first = first or min_values_missed(missing, remarks=explanation.remarks)

@@ -61,7 +61,7 @@ class ExplainedPool:
         self.usable_bits: Final = self.pool.matching_bits & self.pool.catalogue.sound_bits
         """The rows that the pool's requirements allow, sold out or not."""
         self.domains: Final = dict[tuple[ClaimOption, int], tuple[int, ...]]()
-        """What was found out of options: the domains of an axis, by number."""
+        """The domains of an axis that each option leaves, by number."""
 
     @cached_property
     def free_without_daemons(self) -> Amounts:
@@ -90,7 +90,7 @@ class PoolExplanation:
         self.request: Final[Amounts] = compiled.requests[:, index]
         self.remaining: Final = engine.remaining[explained_pool.number]
         self.remarks: Final = list[str]()
-        """What earlier constraints left, where a later reason is only true because of it."""
+        """The results of earlier constraints without which a later reason would not hold."""
 
     def start(self) -> ClaimOption:
         """Return all rows that the pool's and the pod's requirements allow."""

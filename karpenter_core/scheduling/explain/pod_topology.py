@@ -163,8 +163,8 @@ class _GroupView:
         kind = self.group.kind
         where, remedy = self._spread() if kind is TopologyKind.SPREAD else self._affinity()
         if not self.reach:
-            where = f"no machine of the nodepool has the label {self.axis.key}"
-            remedy = f"let the nodepool's machines have the label {self.axis.key}"
+            where = f"no node of the nodepool has the label {self.axis.key}"
+            remedy = f"give the nodepool's nodes the label {self.axis.key}"
         return PoolRejection(
             constraint=PoolConstraint.TOPOLOGY
             if kind is TopologyKind.SPREAD
@@ -192,7 +192,7 @@ class _GroupView:
                 f"let the nodepool make nodes in {self._listed(may)}, {relax}",
             )
         if not eligible:
-            return "no node, and no machine of any nodepool, is in a domain for it", relax
+            return "no node, existing or new, is in a domain for it", relax
         if len(eligible) < group.min_domains:
             return (
                 f"there are only {len(eligible)} of these domains, and each is full; {now}",
@@ -205,7 +205,7 @@ class _GroupView:
         there = tuple(domain for domain, count in enumerate(self.counts) if count > 0)
         if self.group.kind is not TopologyKind.AFFINITY:
             return (
-                f"such pods are, or may come to be, in {self.counted(there)}, {self._reached()}",
+                f"such pods are, or may later be, in {self.counted(there)}, {self._reached()}",
                 "let the nodepool make nodes in other domains, or make the anti-affinity preferred",
             )
         maybe = tuple(domain for domain, count in enumerate(self.possible_counts) if count > 0)

@@ -12,7 +12,7 @@ import numpy as np
 
 from karpenter_core.api.labels import CPU, NODES
 from karpenter_core.api.quantities import format_amount
-from karpenter_core.scheduling.bitsets import bits_of_mask
+from karpenter_core.scheduling.compiled.bitsets import bits_of_mask
 from karpenter_core.scheduling.explain.options import ClaimOption, fitting, listed
 from karpenter_core.scheduling.ports import first_port_conflict, port_text
 from karpenter_core.scheduling.problem import MinValuesPolicy, PoolConstraint, PoolRejection
@@ -47,9 +47,10 @@ _FILTERED_OUT: Final = "nodepool requirements filtered out all available instanc
 def unusable_pool(pool: CompiledPool) -> PoolRejection:
     """Return why a pool can launch no node at all."""
     catalogue = pool.catalogue
-    if pool.unusable_reason:
+    if pool.unreadable_reason:
         return PoolRejection(
-            constraint=PoolConstraint.REQUIREMENT, detail=f"{_FILTERED_OUT}: {pool.unusable_reason}"
+            constraint=PoolConstraint.REQUIREMENT,
+            detail=f"{_FILTERED_OUT}: {pool.unreadable_reason}",
         )
     if not pool.matching_bits:
         return PoolRejection(
@@ -60,12 +61,12 @@ def unusable_pool(pool: CompiledPool) -> PoolRejection:
     if not pool.matching_bits & catalogue.sound_bits:
         return PoolRejection(
             constraint=PoolConstraint.RESOURCE,
-            detail="no instance type has anything left beside what it reserves for itself",
+            detail="every instance type reserves all its capacity for the system and the kubelet",
             closest=catalogue.names[_first(pool.matching_bits)],
-            remedy="let nodes reserve less for the system and the kubelet",
+            remedy="lower the reservations for the system and the kubelet",
         )
     offered = pool.matching_bits & pool.offered_bits & catalogue.sound_bits
-    missing = catalogue.min_values_reached(offered, pool.requirements)
+    missing = catalogue.missing_min_values(offered, pool.requirements)
     if offered and missing:
         return min_values_missed(missing, prefix=f"{_FILTERED_OUT}: ")
     return PoolRejection(
@@ -107,7 +108,7 @@ def unmet_requirements(explanation: PoolExplanation) -> PoolRejection | None:
     if absent:
         return PoolRejection(
             constraint=PoolConstraint.REQUIREMENT,
-            detail=f"the pod wants a label that no machine of the nodepool has: "
+            detail=f"the pod requires a label that no node of the nodepool has: "
             f"{listed(absent)}{last}",
         )
     start = explanation.start()
@@ -197,14 +198,14 @@ def narrow_by_volumes(
         str(explanation.relaxation_step.requirements.get(key))
         for key in dict.fromkeys(conflicting_keys)
     ]
-    detail = f"its volumes need {_places(volumes)}, which no machine of the nodepool can have"
+    detail = f"its volumes need {_places(volumes)}, which no node of the nodepool can have"
     if own:
         detail += f" (the pod itself asks for {listed(own)})"
     return PoolRejection(
         constraint=PoolConstraint.VOLUME,
         detail=detail,
         closest=explanation.cheapest(options),
-        remedy="let the nodepool and the pod reach where the volumes are",
+        remedy="allow the topology of the volumes in the nodepool and the pod",
     )
 
 
@@ -223,7 +224,7 @@ def narrow_by_limits(
     if nodes_left is not None and nodes_left <= 0:
         return PoolRejection(
             constraint=PoolConstraint.LIMIT,
-            detail="the cluster may have no more nodes than it has and this plan launches "
+            detail="the cluster's nodes and those of this plan reach the limit of nodes in the cluster "
             "(--max-nodes-total)",
             closest=explanation.cheapest(options),
             remedy="raise --max-nodes-total",
@@ -282,7 +283,7 @@ def narrow_by_min_values(
     if explanation.compiled.options.min_values is not MinValuesPolicy.STRICT:
         return options
     catalogue = explanation.pool.catalogue
-    reached = [catalogue.min_values_reached(one.bits, one.requirements) for one in options]
+    reached = [catalogue.missing_min_values(one.bits, one.requirements) for one in options]
     options_left = tuple(one for one, missing in zip(options, reached, strict=True) if not missing)
     if options_left:
         return options_left
@@ -293,7 +294,7 @@ def min_values_missed(
     missing: Mapping[str, int], *, prefix: str = "", remarks: list[str] | None = None
 ) -> PoolRejection:
     """Return a rejection naming `minValues` that cannot be reached, with the counts reached."""
-    reached = ", ".join(f"{key}: {count} to be had" for key, count in missing.items())
+    reached = ", ".join(f"{key}: {count} available" for key, count in missing.items())
     detail = (
         f"{prefix}minValues requirement is not met for label(s) (label(s)=[{' '.join(missing)}]) "
         f"({reached})"
@@ -321,7 +322,7 @@ def narrow_by_stock(
     reserved = frozenset(pool.reservations.values())
     if any(option.bits & pool.offered(option.requirements, reserved) for option in options):
         closest = explanation.cheapest(options)
-        detail = f"only reserved capacity would do, and none of it is left ({closest})"
+        detail = f"the pod needs reserved capacity, and none is left ({closest})"
     else:
         closest, where = _out_of_stock(explanation, options)
         detail = (

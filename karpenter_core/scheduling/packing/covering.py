@@ -18,7 +18,7 @@ import numpy as np
 from highspy import Highs, HighsModelStatus
 
 if TYPE_CHECKING:
-    from karpenter_core.scheduling.arrays import FloatCounts, Floats, Prices, Worths
+    from karpenter_core.scheduling.arrays import FloatCounts, Floats, Prices, UnitValues
 
 
 __all__ = ["CoveringProgram", "CoveringSolution", "safe_bound"]
@@ -28,7 +28,7 @@ _MAX_ITERATIONS: Final = 20_000
 """Enough for programs a hundred times larger than ours; a cycling one is given up after that."""
 
 _ROUNDING: Final = 1e-9
-"""What a bound is lowered by, relatively, so that rounding never lifts it above the truth."""
+"""The share by which a bound is lowered, so that rounding never lifts it above the true bound."""
 
 _OPTIONS: Final[tuple[tuple[str, bool | int | str], ...]] = (
     ("output_flag", False),
@@ -48,7 +48,7 @@ class CoveringSolution:
 
     amounts: FloatCounts
     """N: how much of each column."""
-    duals: Worths
+    duals: UnitValues
     """M: what one more unit of each row would cost."""
     cost: float
     iterations: int
@@ -132,7 +132,7 @@ def _scale(coefficients: Floats, demand: Floats) -> Floats:
 
 
 def safe_bound(
-    coefficients: Floats, demand: Floats, costs: Prices, upper: Floats, duals: Worths
+    coefficients: Floats, demand: Floats, costs: Prices, upper: Floats, duals: UnitValues
 ) -> float:
     """Return a lower bound on the cost of any cover that holds whatever the solver's tolerances.
 

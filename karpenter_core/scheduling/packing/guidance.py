@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Floats,
         Mask,
         Prices,
-        Worths,
+        UnitValues,
     )
 
 
@@ -67,11 +67,11 @@ class Guidance:
 
     counts: FloatCounts
     """S: how many nodes of each shape; at most as many differ from 0 as there are rules."""
-    duals: Worths
+    duals: UnitValues
     """G x R: what one more unit of a resource costs per hour in each share."""
-    node_duals: Worths
+    node_duals: UnitValues
     """G: what one more required node costs per hour."""
-    unit_price: Worths
+    unit_price: UnitValues
     """R: what a unit of each resource is worth on the nodes of the mix, all shares counted."""
     cost_bound: float
     """No plan costs less per hour (fees not counted); proven, whatever the solver's tolerance, as far
@@ -132,7 +132,9 @@ def _rows(problem: GuidanceProblem, usable: Mask, capacity: Amounts) -> tuple[Fl
     return table[is_used], demand_rows[is_used], is_used
 
 
-def _unit_price(capacity: Amounts, usable: Mask, counts: FloatCounts, duals: Worths) -> Worths:
+def _unit_price(
+    capacity: Amounts, usable: Mask, counts: FloatCounts, duals: UnitValues
+) -> UnitValues:
     """Weigh the duals of all shares by where the mix has its capacity: R."""
     bought = capacity * counts
     total = bought.sum(axis=1)

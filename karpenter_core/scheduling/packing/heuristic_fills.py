@@ -22,13 +22,19 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from karpenter_core.scheduling.arrays import Columns, FloatAmounts, FloatCounts, Floats, Worths
+    from karpenter_core.scheduling.arrays import (
+        Columns,
+        FloatAmounts,
+        FloatCounts,
+        Floats,
+        UnitValues,
+    )
 
 
 __all__ = ["HeuristicFills", "work_units"]
 
 _MIXES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""How the two resources that matter most share the weight."""
+"""The shares of the weight that the first of the two most important resources gets."""
 
 _OTHERS: Final = 0.02
 """The weight of every resource beside them."""
@@ -93,7 +99,7 @@ class HeuristicFills:
         return np.floor(fit, out=fit)
 
     def ordered(
-        self, worth: Worths, left: FloatCounts
+        self, worth: UnitValues, left: FloatCounts
     ) -> Generator[int, None, tuple[FloatCounts, Columns]]:
         """Return contents, K x n, and the shape of each: every shape under every weighting.
 
@@ -118,7 +124,7 @@ class HeuristicFills:
         return content.T, shapes
 
     def balanced(
-        self, worth: Worths, left: FloatCounts, shapes: Columns, *, step: float
+        self, worth: UnitValues, left: FloatCounts, shapes: Columns, *, step: float
     ) -> Generator[int, None, FloatCounts]:
         """Return contents, K x n, of some shapes.
 

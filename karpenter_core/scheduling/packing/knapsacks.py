@@ -20,7 +20,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from karpenter_core.scheduling.arrays import Amounts, FloatCounts, Mask, Worths
+    from karpenter_core.scheduling.arrays import Amounts, FloatCounts, Mask, UnitValues
 
 
 __all__ = ["KnapsackSolver", "KnapsackValues"]
@@ -76,7 +76,7 @@ class KnapsackSolver:
         """K: sizes that take room in the table; others could be taken without end."""
         return (self._size[0] > 0) | (self._size[1] > 0)
 
-    def value_bounds(self, values: Worths) -> KnapsackValues:
+    def value_bounds(self, values: UnitValues) -> KnapsackValues:
         """Judge every shape; `values` are K worths, none below zero."""
         prices = self._corners(values)
         paid = prices @ self._capacity
@@ -86,7 +86,7 @@ class KnapsackSolver:
         most[self._in_table] = np.minimum(most[self._in_table], table[places])
         return KnapsackValues(self, values, most, prices[paid.argmin(axis=0)], table)
 
-    def _corners(self, values: Worths) -> Worths:
+    def _corners(self, values: UnitValues) -> UnitValues:
         """Return the prices of the resources at which every pod pays what it is worth, P x 2."""
         each = np.divide(
             values, self._request, out=np.full_like(self._request, np.inf), where=self._request > 0
@@ -109,7 +109,7 @@ class KnapsackSolver:
         good = good[pays]
         return np.concatenate((one[None], alone, pair[good])) * (1 + 2 * _SURELY)
 
-    def _table(self, values: Worths) -> Worths:
+    def _table(self, values: UnitValues) -> UnitValues:
         """Return the best worth for every room, in units: rows x cells of the table."""
         rows, cells = self._shape
         table = np.zeros((rows + 1, cells + 1))
@@ -132,7 +132,7 @@ class KnapsackSolver:
                 _repeat(row, width, value)
         return table
 
-    def _undominated(self, values: Worths) -> Iterable[int]:
+    def _undominated(self, values: UnitValues) -> Iterable[int]:
         """Return the sizes that no other beats in room and worth; of equals the first."""
         down, across = self._size
         as_good = (
@@ -143,7 +143,7 @@ class KnapsackSolver:
         beaten = (as_good & ~equal).any(axis=0) | np.triu(equal, 1).any(axis=0)
         return np.flatnonzero(~beaten & (values > 0) & self.is_exact_for).tolist()
 
-    def fractions(self, values: Worths, prices: Worths, shape: int) -> FloatCounts | None:
+    def fractions(self, values: UnitValues, prices: UnitValues, shape: int) -> FloatCounts | None:
         """Return a best content (K) of divisible pods, given the prices of a shape's room (2).
 
         Only sizes that are worth what they pay are in it: the two nearest to the room in how much
@@ -165,7 +165,7 @@ class KnapsackSolver:
             content[basis] = (capacity[limits > 0] / limits[limits > 0]).min()
         return content if content.any() else None
 
-    def whole(self, values: Worths, table: Worths, shape: int) -> FloatCounts | None:
+    def whole(self, values: UnitValues, table: UnitValues, shape: int) -> FloatCounts | None:
         """Return a best content (K) of the table; None for a shape that is not in it."""
         if not self._in_table[shape]:
             return None
@@ -191,10 +191,15 @@ class KnapsackSolver:
 
 @final
 class KnapsackValues:
-    """What contents of each shape are worth at most, and contents that are (nearly) that."""
+    """The highest value of a content of each shape, and contents that (nearly) have it."""
 
     def __init__(
-        self, knapsacks: KnapsackSolver, values: Worths, most: Worths, prices: Worths, table: Worths
+        self,
+        knapsacks: KnapsackSolver,
+        values: UnitValues,
+        most: UnitValues,
+        prices: UnitValues,
+        table: UnitValues,
     ) -> None:
         self.most: Final = most
         """S: what the best content is worth at most."""
@@ -204,7 +209,7 @@ class KnapsackValues:
         self._table: Final = table
 
     def content(self, shape: int) -> FloatCounts | None:
-        """Return a content of a shape, of whole pods where the table tells; None: not known.
+        """Return a content of a shape, of whole pods where the table contains it; None: not known.
 
         It may lack a little room in truth, as the bounds do.
         """
@@ -214,7 +219,7 @@ class KnapsackValues:
         return self._knapsacks.fractions(self._values, self._prices[shape], shape)
 
 
-def _repeat(row: Worths, width: int, value: float) -> None:
+def _repeat(row: UnitValues, width: int, value: float) -> None:
     """Let a size that takes nothing of the first resource be taken any number of times."""
     times = 1
     while width * times < len(row):

@@ -29,19 +29,19 @@ if TYPE_CHECKING:
         Counts,
         FloatCounts,
         Prices,
-        Worths,
+        UnitValues,
     )
 
 
 __all__ = ["NodePattern", "PatternPlan", "PatternProblem", "pattern_steps"]
 
 _ELEMENTS_PER_PIVOT: Final = 16
-"""What a step of the simplex method costs, in elements for each column."""
+"""The cost of one step of the simplex method, in elements for each column."""
 
 _CALLS_PER_SOLVE: Final = 300
 
 _MAX_SHAPES: Final = 128
-"""Others are not looked at."""
+"""The most shapes for which patterns are searched."""
 
 _BALANCED_SHAPES: Final = 64
 _BALANCED_ELEMENTS: Final = 4_000
@@ -49,7 +49,7 @@ _BALANCED_ELEMENTS: Final = 4_000
 
 _COLUMNS_PER_ROUND: Final = 60
 _SMOOTHING: Final = 0.3
-"""Duals jump from round to round; balanced fills look at their running mean."""
+"""Duals jump from round to round; balanced fills use their running mean."""
 
 # Of the first pass, and of later ones over the rest:
 _STEPS: Final = ((0.5, 0.5, 0.25), (0.5, 0.5))
@@ -148,7 +148,7 @@ def pattern_steps(
 
 
 def _candidate_shapes(problem: PatternProblem) -> Columns:
-    """Return the shapes to look at, in an order of their own: at most about `_MOST_SHAPES`.
+    """Return the shapes to try, in an order of their own: at most about `_MOST_SHAPES`.
 
     Half of them are those with the lowest price per share of the demand; as many linear prices tie
     and larger nodes pack better, the best of each range of sizes come with them.
@@ -244,7 +244,7 @@ class _PatternPlanner:
 
     def _generate(
         self, level: int
-    ) -> Generator[int, None, tuple[FloatCounts, Worths, float] | None]:
+    ) -> Generator[int, None, tuple[FloatCounts, UnitValues, float] | None]:
         """Solve with more and more patterns; returns their numbers, the duals and the cost."""
         rows = np.flatnonzero(self._unplaced > 0)
         later = min(level, 1)
@@ -252,7 +252,7 @@ class _PatternPlanner:
             self._contents[rows], self._unplaced[rows], self._price[self._shapes],
             np.full(len(self._shapes), np.inf),
         )  # fmt: skip
-        mean: Worths | None = None
+        mean: UnitValues | None = None
         best, stalled, steps = np.inf, 0, _STEPS[later]
         while True:
             solution = program.solve()
@@ -284,9 +284,9 @@ class _PatternPlanner:
         return solution.amounts, size_values, solution.cost
 
     def _better(
-        self, size_values: Worths, mean: Worths, step: float
+        self, size_values: UnitValues, mean: UnitValues, step: float
     ) -> Generator[int, None, tuple[FloatCounts, Columns]]:
-        """Look for patterns that are worth more than they cost."""
+        """Search patterns that are worth more than they cost."""
         contents, shapes = yield from self._fills.ordered(size_values, self._unplaced)
         gain = (
             (size_values @ contents - self._price[shapes])
@@ -306,7 +306,7 @@ class _PatternPlanner:
 
     # -- from fractions to nodes -----------------------------------------------------------------
 
-    def _buy(self, amounts: FloatCounts, size_values: Worths, cost: float) -> None:
+    def _buy(self, amounts: FloatCounts, size_values: UnitValues, cost: float) -> None:
         """Buy the whole nodes of a program; some of the others when these are few."""
         if self._buy_the_rest(cost):
             return

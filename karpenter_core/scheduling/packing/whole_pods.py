@@ -44,7 +44,7 @@ _CLOSE: Final = 2e-4
 
 _GAIN: Final = 1e-9
 _ROUNDING: Final = 1e-8
-"""What a bound is lowered by, relatively, so that rounding never lifts it above the truth."""
+"""The share by which a bound is lowered, so that rounding never lifts it above the true bound."""
 
 
 @final
@@ -61,7 +61,7 @@ class WholePodsProblem:
     price: Prices
     """S: per hour."""
     nodes: int
-    """How many nodes there must be at least."""
+    """The smallest number of nodes that can hold the pods."""
 
 
 def whole_pods_steps(

@@ -217,7 +217,7 @@ class ClaimOpener:
             return None
         claim = signatures.claim(signature)
         fitting = claim.fitting(request)
-        missing = claim.min_values_missing(fitting)
+        missing = claim.missing_min_values(fitting)
         if missing:
             if self._compiled.options.min_values is MinValuesPolicy.STRICT:
                 return None
@@ -258,7 +258,7 @@ class ClaimOpener:
             for number in dict.fromkeys(settled):
                 if number != NO_MATCH:
                     claim = signatures.claim(number)
-                    if not claim.min_values_missing(claim.fitting(request)):
+                    if not claim.missing_min_values(claim.fitting(request)):
                         return number
         return signatures.pinned_to_cheapest(signature, opening_request.pins, int(rows[0]))
 

@@ -74,6 +74,6 @@ def _price(state: PlanState, number: int, column: int) -> float:
     if row != NO_ROW and not claim.bits >> row & 1:
         return inf
     fitting = claim.fitting(state.nodes.used[:, column])
-    if not fitting.any() or claim.min_values_missing(fitting):
+    if not fitting.any() or claim.missing_min_values(fitting):
         return inf
     return float(claim.prices[fitting].min())

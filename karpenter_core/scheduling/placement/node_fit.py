@@ -41,7 +41,7 @@ _UNKNOWN: Final = -3
 
 
 @final
-class _Check:
+class _RowsToCheck:
     """The rows to check where pods change a claim, or the largest amounts are not enough."""
 
     def __init__(self, before: ClaimSignature, after: ClaimSignature, *, changes: bool) -> None:
@@ -69,7 +69,7 @@ class JoinedSignatures:
     def __init__(self) -> None:
         self.met: Columns = np.full(16, _UNKNOWN, dtype=np.intp)
         self.good: Mask = np.zeros(16, dtype=np.bool_)
-        self.checks: Final = dict[int, _Check]()
+        self.checks: Final = dict[int, _RowsToCheck]()
         """The claims whose rooms need correction."""
         self.done = 0
         self.refuses = False
@@ -123,7 +123,7 @@ class NodeFit:
                     after = signatures.claim(met)
                     if changes or after.needs_row_check:
                         before = signatures.claim(number)
-                        joined.checks[number] = _Check(before, after, changes=changes)
+                        joined.checks[number] = _RowsToCheck(before, after, changes=changes)
             joined.done = len(used)
         return joined
 

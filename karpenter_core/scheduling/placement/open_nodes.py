@@ -37,7 +37,7 @@ class OpenNodes:
         resources, existing = free.shape
         size = existing + spare
         self.existing: Final = existing
-        """How many of the columns are nodes that are there."""
+        """The number of columns that are existing nodes."""
         self.count = existing
         self._free = np.zeros((resources, size), dtype=np.int64)
         self._free[:, :existing] = free
@@ -48,12 +48,12 @@ class OpenNodes:
         self._free_value = np.zeros(size, dtype=np.float64)
         self._weights: Final = weights
         self._pod_values: Final = dict[int, float]()
-        """What a pod of each class takes, weighed."""
+        """The weighted requests of a pod of each class."""
         self.signatures_in_use: Final = list(dict.fromkeys(signatures.tolist()))
         """Every signature some node has or had, in the order of coming up."""
         self._known_signatures: Final = set(self.signatures_in_use)
         self.log: Final = list[tuple[int, list[int], list[int]]]()
-        """What was placed, in order: class, columns, pods put on each."""
+        """The placements, in order: class, columns, pods placed on each."""
 
     @property
     def free(self) -> Amounts:

@@ -20,7 +20,7 @@ __all__ = ["ClaimOpening", "PlanProfile", "RowMeasure"]
 
 
 class RowMeasure(StrEnum):
-    """How the row that measures a new claim is chosen."""
+    """The rule that chooses the row by which a new claim is measured."""
 
     NONE = "none"
     """Not at all: the claim stays open to every row."""
@@ -32,7 +32,7 @@ class RowMeasure(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlanProfile:
-    """How one plan is made.
+    """The parameters of one plan.
 
     `order` are the classes as they are placed (empty: by size); `weights` what a unit of each
     resource is worth; `mix` the claims to open before anything is placed.
@@ -70,4 +70,4 @@ class ClaimOpening(Struct, frozen=True, kw_only=True, eq=False):
     score: float = 0.0
     """Price for what it is good for; lower is better."""
     reservations: frozenset[Reservation] = NO_RESERVATIONS
-    """What each of the claims holds."""
+    """The reservations that each of the claims holds."""

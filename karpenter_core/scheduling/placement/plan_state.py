@@ -46,7 +46,7 @@ class PlanState:
         self.compiled: Final = compiled
         self.profile: Final = profile
         self.waiting: Final = np.array([len(c.members) for c in compiled.classes], dtype=np.int64)
-        """How many pods of each class were not tried yet."""
+        """The number of pods of each class that were not tried yet."""
         self.weights: Final = self._weights(profile)
         self.nodes: Final = OpenNodes(
             compiled.node_free,
@@ -58,7 +58,7 @@ class PlanState:
         """The rest of each pool's limits; for nodes, also of the limit of all pools together."""
         self._own_nodes: Final = [pool.get(NODES) for pool in self.remaining]
         self.nodes_left = compiled.max_new_nodes
-        """How many nodes all pools may get together; None is any number."""
+        """The most nodes that all NodePools may get together; None is any number."""
         self._level_nodes(range(len(self.remaining)))
         self.holdings: Final = ReservationHoldings(
             compiled, self.nodes, pessimistic=profile.measure is RowMeasure.NONE

@@ -42,12 +42,12 @@ __all__ = [
 ]
 
 NO_RESERVATIONS: Final = frozenset["Reservation"]()
-"""What a claim without reserved capacity holds."""
+"""The reservations of a claim without reserved capacity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationDeferral:
-    """Why pods wait for the next pass: this pass has taken all fitting reservations of a pool."""
+    """Pods that wait for the next pass: this pass took all fitting reservations of a NodePool."""
 
     pool: int
     taken: tuple[Reservation, ...]
@@ -55,16 +55,16 @@ class ReservationDeferral:
 
 @dataclass(frozen=True, slots=True)
 class ReservationChoice:
-    """What a new claim may hold, and the signature it then has."""
+    """The reservations that a new claim may hold, and the signature it then has."""
 
     signature: int
     reservations: frozenset[Reservation]
 
 
 class ReservationChoices(Struct, frozen=True, kw_only=True):
-    """What a new claim may be: reserved first, `plain` (or NO_MATCH) if none of these will do.
+    """The choices for a new claim: reserved ones first, `plain` (or NO_MATCH) when none fits.
 
-    `taken` are the reservations that would do if there was something left; then there is no choice.
+    `taken` are the fitting reservations without remaining instances; then there is no choice.
     """
 
     reserved: tuple[ReservationChoice, ...] = ()
@@ -74,7 +74,7 @@ class ReservationChoices(Struct, frozen=True, kw_only=True):
 
 @final
 class ReservationHoldings:
-    """What the planned claims of one plan hold; the holder is the claim's column.
+    """The reservations held by the planned claims of one plan; the holder is the claim's column.
 
     `pessimistic`: claims hold all reservations that they could use, not one.
     """

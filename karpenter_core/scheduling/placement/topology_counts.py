@@ -58,7 +58,7 @@ class DomainCaps(Struct, frozen=True, eq=False):
 
 @dataclass(slots=True)
 class DomainCounts:
-    """What one group counts in the domains of its axis.
+    """The pods that one topology group counts in the domains of its axis.
 
     `known` are the domains that exist for it; `possible_counts` are pods that do not count yet but
     may count in a domain later (None: none anywhere).

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE
-from karpenter_core.scheduling.compiled.pools import SIMULATION_LABELS
+from karpenter_core.scheduling.compiled.pool_templates import SIMULATION_LABELS
 from karpenter_core.scheduling.compiled.volumes import is_attach_resource
 from karpenter_core.scheduling.problem import CheapestOffering, MinValuesPolicy, PlannedNodeClaim
 from karpenter_core.scheduling.requirements import Requirement, is_restricted_label
@@ -56,7 +56,7 @@ class FinishedPlan:
     dropped: set[int] = field(default_factory=set[int])
     """Columns whose list of types, cut to its maximum, misses `minValues`."""
     left: dict[int, int] = field(default_factory=dict[int, int])
-    """How many pods of each class have no place."""
+    """The number of pods of each class that have no node."""
     cost_per_hour: float = 0.0
     """All claims, in the currencies as they are; for comparing plans of one problem."""
 
@@ -140,7 +140,7 @@ def _sized_claim(
     if is_strict and claim.has_min_values and len(rows) < len(fitting):
         is_listed = np.zeros(catalogue.size, dtype=np.bool_)
         is_listed[rows] = True
-        if claim.min_values_missing(is_listed[claim.rows]):
+        if claim.missing_min_values(is_listed[claim.rows]):
             return None
     return SizedClaim(
         claim=claim,

@@ -31,7 +31,7 @@ from karpenter_core.scheduling.problem import PackingPolicy
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
-    from karpenter_core.scheduling.arrays import Worths
+    from karpenter_core.scheduling.arrays import UnitValues
     from karpenter_core.scheduling.compiled.problem import CompiledProblem
     from karpenter_core.scheduling.placement.engine import HaltRequest
     from karpenter_core.scheduling.placement.topology_counts import ClassTopology
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 __all__ = ["FIRST_FIT", "PlanPortfolio", "constraint_tier", "first_fit_steps", "portfolio_steps"]
 
 FIRST_FIT: Final = PlanProfile(measure=RowMeasure.NONE, fullest_first=False, late=True)
-"""How the plan is made that always comes first."""
+"""The profile of the plan that is always made first."""
 
 _CAUTIOUS_SHARE: Final = 0.9
-"""What a third plan buys of the LP's mix: the rest is opened as it is needed."""
+"""The share of the LP's mix that a third plan opens at once; it opens the rest as needed."""
 
 _GOOD_ENOUGH: Final = 1.01
-"""Above the lower bound by no more than that, no other plan is looked for."""
+"""The ratio to the lower bound up to which no other plan is computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -179,7 +179,7 @@ def constraint_tier(relaxation_steps: Iterable[ClassTopology]) -> int:
     return 3
 
 
-def _constrained_first(compiled: CompiledProblem, class_values: Worths) -> tuple[int, ...]:
+def _constrained_first(compiled: CompiledProblem, class_values: UnitValues) -> tuple[int, ...]:
     """Order classes by their tiers; among equals the costliest (`class_values`) first."""
 
     def key(index: int) -> tuple[int, float]:

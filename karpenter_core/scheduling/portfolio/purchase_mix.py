@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 from karpenter_core.api.labels import ZONE
-from karpenter_core.scheduling.bitsets import mask_of
+from karpenter_core.scheduling.compiled.bitsets import mask_of
 from karpenter_core.scheduling.compiled.instance_shapes import OfferingMatrix
 from karpenter_core.scheduling.compiled.signatures import NO_MATCH, DomainPin
 from karpenter_core.scheduling.compiled.topology import TopologyKind
@@ -25,7 +25,7 @@ from karpenter_core.scheduling.placement.reservation_holdings import NO_RESERVAT
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from karpenter_core.scheduling.arrays import Amounts, Mask, Worths
+    from karpenter_core.scheduling.arrays import Amounts, Mask, UnitValues
     from karpenter_core.scheduling.compiled.instance_shapes import InstanceShapes
     from karpenter_core.scheduling.compiled.pod_classes import NodeConstraints, PodClass
     from karpenter_core.scheduling.compiled.problem import CompiledProblem
@@ -55,7 +55,7 @@ _MANY_NODES: Final = 150
 few, there is as much too much by buying whole ones."""
 
 _BLIND_SHARE: Final = 0.3
-"""What a resource in surplus still weighs: its dual is 0, but it would become scarce unheeded."""
+"""The weight of a resource in surplus; its dual is 0, but without weight it would become scarce."""
 
 
 @final
@@ -78,7 +78,7 @@ class PurchaseMix:
     compiled: CompiledProblem
     pool_shapes: tuple[PoolShapes, ...]
     guidance: Guidance
-    weights: Worths
+    weights: UnitValues
     """resources: what a unit of each is worth."""
     requires_nodes: bool
     """Whether pods that avoid each other need as many nodes as are bought."""

@@ -42,7 +42,7 @@ _AMPLE: Final = 1000
 
 @dataclass(slots=True)
 class CountEffects:
-    """What pods add to the counts: by group on their node, by cell in their domains.
+    """The counts that pods add: by group on their node, by cell in their domains.
 
     `possible_counts` are cells where they may be, on claims whose domain is still open.
     """

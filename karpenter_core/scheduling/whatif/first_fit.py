@@ -61,7 +61,7 @@ class FirstFitPlacement:
         self._short: Final[list[tuple[int, int]]] = []
         self._in_play: frozenset[int] | None = None
         self._closed: set[int] | dict[int, bool] = overlay.removed
-        """Nodes not to look at: they are gone or, of many classes, have too little for any."""
+        """Nodes to skip: they are gone or, of many classes, have too little capacity for any."""
         self._least: tuple[tuple[int, int], ...] = ()
         """Where there are many classes: lines of resources, and what any of them asks at least."""
 
@@ -125,7 +125,7 @@ class FirstFitPlacement:
         closed, changed_free = self._closed, overlay.free
         slots = overlay.open.fitting_slots(key)
         placed, remaining = 0, len(pods)
-        # Most nodes that were filled lack CPU or memory: looked at before anything is called.
+        # Most nodes that were filled lack CPU or memory: checked before anything is called.
         (line_a, amount_a), (line_b, amount_b) = plan.closest
         for slot in slots:
             if slot in closed or (within and not self._is_within(slot, within)):
@@ -159,7 +159,7 @@ class FirstFitPlacement:
         return placed
 
     def _close(self, slot: int, free: list[int]) -> None:
-        """Look at a node no more that has too little for any class, if it has."""
+        """Skip a node from now on if it has too little capacity for every class."""
         for line, least in self._least:
             if free[line] < least and isinstance(self._closed, set):
                 self._closed.add(slot)

@@ -46,7 +46,7 @@ class ZonalTopologyRules:
 
     axis: int
     size: int
-    """How many domains the axis has."""
+    """The number of domains of the axis."""
     groups: tuple[tuple[int, TopologyGroup, bool], ...]
     allowed: tuple[bool, ...] | None
 
@@ -62,7 +62,7 @@ class SpreadLevel:
     start: int
     """The group's first cell."""
     size: int
-    """How many domains the axis has."""
+    """The number of domains of the axis."""
     max_skew: int
     min_domains: int
     keys: tuple[FittingNodesKey, ...]
@@ -71,7 +71,7 @@ class SpreadLevel:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ClassPlacementPlan:
-    """What placing a class on existing nodes looks at.
+    """The inputs for placing a class on existing nodes.
 
     `is_plain`: nothing but what stands here (no ports, shared volumes, affinity to nodes).
     `rank` sorts classes as first-fit does, before age; `tier` as the solver's other plans do.
@@ -92,7 +92,7 @@ class ClassPlacementPlan:
     host: tuple[HostTopologyRule, ...]
     zonal: tuple[ZonalTopologyRules, ...]
     level: SpreadLevel | None
-    """What `zonal` comes to, where it is no more than that."""
+    """The only level of `zonal`, where it has no more than one."""
     counted: tuple[TopologyGroup, ...]
     counts_for: frozenset[int]
     """The groups that count its pods."""

@@ -31,11 +31,11 @@ _MANY_STEPS: Final = 64
 """After so many steps a list is made anew: it has a node or two more with each that are full."""
 
 _GONE: Final = -1
-"""What is free on a node that is gone."""
+"""The free amount on a node that is gone."""
 
 
 @dataclass(slots=True)
-class _List:
+class _FittingList:
     slots: array[int]
     step: int
 
@@ -52,7 +52,7 @@ class OpenFittingNodes:
         self._plans: Final = plans
         self._free: Amounts | None = None
         self._step = 0
-        self._lists: Final = dict["FittingNodesKey", _List]()
+        self._lists: Final = dict["FittingNodesKey", _FittingList]()
 
     def reset(self) -> None:
         """Discard the lists: nodes may have free resources again."""
@@ -73,7 +73,7 @@ class OpenFittingNodes:
             return self._fitting_nodes.fitting_slots(key)
         slot_list = self._lists.get(key)
         if slot_list is None:
-            slot_list = self._lists[key] = _List(
+            slot_list = self._lists[key] = _FittingList(
                 self._shorter(key, self._fitting_nodes.fitting_slots(key)), self._step
             )
         elif self._step - slot_list.step >= _MANY_STEPS:

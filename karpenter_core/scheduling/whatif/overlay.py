@@ -53,7 +53,7 @@ class ClusterOverlay:
         self.open: Final = OpenFittingNodes(base.fitting_nodes, base.plans)
         """Lists of fitting nodes after the changes that will stay."""
         self._kept_length = 0
-        """How long the journal was when `expect_to_keep` was called."""
+        """The length of the journal when `expect_to_keep` was called."""
         self._witnesses: Final = dict[int, int]()
         self._journal: Final = list[tuple[dict[object, object], object, object]]()
 

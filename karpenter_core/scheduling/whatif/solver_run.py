@@ -74,9 +74,9 @@ class SolverRun:
         self._plan: Final = plan
         self.cost_per_hour: Final = plan.cost_per_hour
         self.claims: Final = len(plan.sized_claims)
-        """How many."""
+        """The number of planned claims."""
         self.waiting: Final = sum(plan.left.values())
-        """How many pods are left."""
+        """The number of pods that remain."""
 
     @cached_property
     def _placement(self) -> PlanPlacement:
@@ -240,7 +240,7 @@ class _NodeSequence(Sequence["ExistingNode"]):
 def _narrowed(
     base: BaseState, work: ClassPods, in_play: frozenset[int]
 ) -> tuple[PodClass, tuple[ClassTopology, ...]]:
-    """Return a class with these pods, counted only by groups that are looked at.
+    """Return a class with these pods, counted only by groups that are read.
 
     Others would only make it choose a domain where it need not have one.
     """

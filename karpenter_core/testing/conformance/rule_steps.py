@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from karpenter_core.api.records import NodeView
-    from karpenter_core.provider.contract import Instance, LaunchRequest
+    from karpenter_core.provider.contract import Instance, InstanceListing, LaunchRequest
     from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.testing.subject import CloudTrouble, ConformanceSubject
 
@@ -37,6 +37,7 @@ __all__ = [
     "GONE_WITHIN_SECONDS",
     "booted_node",
     "catalogue",
+    "current_listing",
     "direct_call",
     "launch",
     "launch_new_claim",
@@ -160,11 +161,26 @@ async def launch_new_claim(
     return request, await launch(world, request)
 
 
+async def current_listing(world: ProviderWorld, subject: ConformanceSubject) -> InstanceListing:
+    """Return a listing that shows the moment of this call; one that is behind is read again."""
+    called_at, deadline = world.clock.now(), world.clock.monotonic() + GONE_WITHIN_SECONDS
+    listing = await world.providers.list_instances(subject.name)
+    while listing.as_of is not None and listing.as_of <= called_at:
+        if world.clock.monotonic() >= deadline:
+            pytest.fail(
+                f"{GONE_WITHIN_SECONDS:g} s after {called_at.isoformat()} the listing still shows "
+                f"the instances of {listing.as_of.isoformat()}"
+            )
+        await asyncio.sleep(_PAUSE_SECONDS)
+        listing = await world.providers.list_instances(subject.name)
+    return listing
+
+
 async def list_by_provider_id(
     world: ProviderWorld, subject: ConformanceSubject
 ) -> Mapping[str, Instance]:
     """Return the instances that the provider lists, by provider id."""
-    listing = await world.providers.list_instances(subject.name)
+    listing = await current_listing(world, subject)
     ids = [instance.provider_id for instance in listing.instances]
     assert len(ids) == len(set(ids)), f"karpenter_list_instances lists ids twice: {sorted(ids)}"
     return {instance.provider_id: instance for instance in listing.instances}
@@ -181,6 +197,7 @@ async def terminate_until_gone(
         answer = await world.providers.terminate(ref, provider_id)
         await world.settle()
         if answer is TerminationStatus.GONE:
+            world.claims.pop(request.node_claim.name, None)
             return
         assert not isinstance(answer, CloudProviderError), (
             f"terminating {provider_id} returned {answer!r}"

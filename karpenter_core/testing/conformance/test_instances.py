@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from karpenter_core.errors import NodeClaimNotFoundError, TerminationRefusedError
+from karpenter_core.errors import (
+    CloudProviderError,
+    NodeClaimNotFoundError,
+    TerminationRefusedError,
+)
 from karpenter_core.provider.contract import Instance, TerminationStatus
 from karpenter_core.testing.conformance import rule_steps
 from karpenter_core.testing.subject import CloudTrouble
@@ -30,6 +34,7 @@ __all__ = [
     "test_pc_045_tasks_keep_what_they_cannot_see",
     "test_pc_046_syncing_may_be_repeated",
     "test_pc_047_tasks_leave_instances_to_the_core",
+    "test_pc_048_a_listing_that_is_behind_says_since_when",
     "test_pc_050_termination_ends_in_gone",
     "test_pc_051_terminating_what_never_was_is_gone",
     "test_pc_052_a_gone_instance_is_listed_no_more",
@@ -45,7 +50,7 @@ def test_pc_040_a_launched_instance_is_listed_with_its_claim(
 
     async def scenario(world: ProviderWorld) -> None:
         request, outcome = await rule_steps.launch_new_claim(world, subject, "listed")
-        listing = await world.providers.list_instances(subject.name)
+        listing = await rule_steps.current_listing(world, subject)
         assert listing.complete, f"without trouble a listing is complete: {listing.problem}"
         found = {i.provider_id: i for i in listing.instances}.get(outcome.provider_id)
         assert found is not None, (
@@ -96,17 +101,21 @@ def test_pc_042_a_launched_instance_is_found(subject: ConformanceSubject, tmp_pa
 
 
 def test_pc_043_a_partial_listing_says_so(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """MUST: a listing has complete=False and a problem if any part could not be read."""
+    """MUST: a listing has complete=False and a problem, or raises, if any part could not be read."""
 
     async def scenario(world: ProviderWorld) -> None:
         request, outcome = await rule_steps.launch_new_claim(world, subject, "unseen")
         with rule_steps.trouble(subject, world, CloudTrouble.PARTIAL_LISTING):
-            listing = await world.providers.list_instances(subject.name)
-            assert not listing.complete, (
-                "part of the listing could not be read, and it calls itself complete: "
-                "the core would take what is missing for gone"
-            )
-            assert listing.problem, "the listing does not say why it is not complete"
+            try:
+                listing = await world.providers.list_instances(subject.name)
+            except CloudProviderError:
+                pass
+            else:
+                assert not listing.complete, (
+                    "part of the listing could not be read, and it calls itself complete: "
+                    "the core would take what is missing for gone"
+                )
+                assert listing.problem, "the listing does not say why it is not complete"
         await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
     rule_steps.run_rule(subject, tmp_path, scenario)
@@ -198,6 +207,34 @@ def test_pc_047_tasks_leave_instances_to_the_core(
         for _ in range(3):
             await rule_steps.run_tasks(world)
         await _still_there(world, request, outcome, when="with nothing wrong")
+        await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
+
+    rule_steps.run_rule(subject, tmp_path, scenario)
+
+
+def test_pc_048_a_listing_that_is_behind_says_since_when(
+    subject: ConformanceSubject, tmp_path: Path
+) -> None:
+    """MUST: as_of has a time zone, is not in the future, and what was launched before is listed."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        request, outcome = await rule_steps.launch_new_claim(world, subject, "behind")
+        launched_at, shown = world.clock.now(), False
+        deadline = world.clock.monotonic() + rule_steps.GONE_WITHIN_SECONDS
+        while not shown and world.clock.monotonic() < deadline:
+            listing = await world.providers.list_instances(subject.name)
+            if listing.as_of is None:
+                pytest.skip(
+                    "does not apply: listings are not behind (InstanceListing.as_of is None)"
+                )
+            assert listing.as_of <= world.clock.now(), f"as_of {listing.as_of} is in the future"
+            shown = outcome.provider_id in {each.provider_id for each in listing.instances}
+            assert shown or listing.as_of <= launched_at, (
+                f"the listing shows the instances of {listing.as_of}, and not {outcome.provider_id}, "
+                f"which was launched before {launched_at}"
+            )
+            await asyncio.sleep(0.02)
+        assert shown, f"{outcome.provider_id} is never listed"
         await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
     rule_steps.run_rule(subject, tmp_path, scenario)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from karpenter_core.provider.contract import Interruption, InterruptionKind
+from karpenter_core.errors import InsufficientCapacityError
+from karpenter_core.provider.contract import Interruption, InterruptionKind, LaunchedInstance
 from karpenter_core.testing.conformance import rule_steps
+from karpenter_core.testing.subject import CloudTrouble
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +26,7 @@ __all__ = [
     "test_pc_061_an_announcement_says_what_befalls_whom",
     "test_pc_062_acknowledging_may_be_repeated",
     "test_pc_063_reading_a_node_asks_nobody",
+    "test_pc_064_a_launch_that_fails_late_is_announced",
 ]
 
 _ANNOUNCED_WITHIN_SECONDS: Final = 10.0
@@ -104,9 +107,9 @@ def test_pc_061_an_announcement_says_what_befalls_whom(
             assert one.kind is not InterruptionKind.UNKNOWN, (
                 f"the interruption {one.id} could not be parsed: {one.detail}"
             )
-            for name, instant in (("deadline", one.deadline), ("announced_at", one.announced_at)):
-                assert instant is None or instant.tzinfo is not None, f"{name} has no time zone"
             await world.providers.acknowledge_interruptions(subject.name, [one.id])
+        problems = world.providers.invalid_announcements(subject.name)
+        assert not problems, "; ".join(problems)
         await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
     rule_steps.run_rule(subject, tmp_path, scenario)
@@ -137,5 +140,45 @@ def test_pc_063_reading_a_node_asks_nobody(subject: ConformanceSubject, tmp_path
             assert not seen, f"reading a Node used the network or started a program: {seen}"
         finally:
             await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
+
+    rule_steps.run_rule(subject, tmp_path, scenario)
+
+
+def test_pc_064_a_launch_that_fails_late_is_announced(
+    subject: ConformanceSubject, tmp_path: Path
+) -> None:
+    """MUST: a launch that was accepted and fails later is announced with its error."""
+
+    async def scenario(world: ProviderWorld) -> None:
+        if CloudTrouble.LATE_FAILURE not in subject.troubles:
+            pytest.skip(
+                "does not apply: launches do not fail late (CloudTrouble.LATE_FAILURE is not in "
+                "ConformanceSubject.troubles)"
+            )
+        request = await world.request("fails-late", subject.node_class)
+        with rule_steps.trouble(subject, world, CloudTrouble.LATE_FAILURE):
+            outcome = await world.launch(request)
+            if not isinstance(outcome, LaunchedInstance):
+                assert isinstance(outcome, InsufficientCapacityError), (
+                    f"an instance that fails for lack of capacity returned {outcome!r}"
+                )
+                return
+            rule_steps.skip_unless_implemented(world, subject, "karpenter_poll_interruptions")
+            announced = await _announced(world, subject, outcome.provider_id)
+        failed = next(
+            (one for one in announced if one.kind is InterruptionKind.LAUNCH_FAILED), announced[0]
+        )
+        assert failed.kind is InterruptionKind.LAUNCH_FAILED, (
+            f"the launch of {outcome.provider_id} failed, and it is announced as {failed.kind}"
+        )
+        assert isinstance(failed.error, InsufficientCapacityError), (
+            f"the launch failed for lack of capacity, and its error is {failed.error!r}"
+        )
+        await world.providers.acknowledge_interruptions(subject.name, [failed.id])
+        left = await world.providers.poll_interruptions(subject.name)
+        assert failed.id not in {one.id for one in left}, (
+            f"{failed.id} is announced although it was acknowledged"
+        )
+        await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
     rule_steps.run_rule(subject, tmp_path, scenario)

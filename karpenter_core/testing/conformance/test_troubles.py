@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from karpenter_core.errors import (
+    ALL_HOOKS,
     AuthError,
     CloudProviderError,
     ExhaustedScope,
@@ -16,6 +17,9 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.contract import LaunchedInstance, TerminationStatus
+from karpenter_core.provider.host.throttle_pauses import PAUSABLE_HOOKS
+from karpenter_core.scheduling.problem import Catalogue
+from karpenter_core.state.unavailable_offerings import without_unavailable
 from karpenter_core.testing.conformance import rule_steps
 from karpenter_core.testing.subject import CloudTrouble
 
@@ -60,7 +64,7 @@ def test_pc_080_a_stock_out_names_what_is_sold_out(
     async def scenario(world: ProviderWorld) -> None:
         outcome = await _launch_in_trouble(world, subject, CloudTrouble.STOCK_OUT)
         assert isinstance(outcome, InsufficientCapacityError), f"a stock-out returned {outcome!r}"
-        assert outcome.offerings, (
+        assert outcome.offerings or outcome.quota_groups, (
             "InsufficientCapacityError without offerings: the core would take whatever the claim "
             "could have become for sold out"
         )
@@ -81,10 +85,15 @@ def test_pc_081_a_quota_is_a_wider_shortage(subject: ConformanceSubject, tmp_pat
     async def scenario(world: ProviderWorld) -> None:
         outcome = await _launch_in_trouble(world, subject, CloudTrouble.QUOTA)
         assert isinstance(outcome, InsufficientCapacityError), f"a quota returned {outcome!r}"
-        assert outcome.scope is not ExhaustedScope.OFFERING, (
-            "a quota reaches further than one offering: without the scope the core tries each of "
-            "the others in vain"
+        assert outcome.quota_groups or outcome.scope is not ExhaustedScope.OFFERING, (
+            "a quota reaches further than one offering: without the scope or quota_groups the core "
+            "tries each of the others in vain"
         )
+        types = Catalogue(version="", instance_types=await world.catalogue(subject.node_class))
+        for group in outcome.quota_groups:
+            assert without_unavailable(types, frozenset({group})) is not types, (
+                f"{group} matches no available offering of the catalogue"
+            )
 
     rule_steps.run_rule(subject, tmp_path, scenario)
 
@@ -97,6 +106,8 @@ def test_pc_082_throttling_has_its_own_error(subject: ConformanceSubject, tmp_pa
         assert isinstance(outcome, ThrottledError), f"throttling returned {outcome!r}"
         wait = outcome.retry_after
         assert wait is None or wait.total_seconds() > 0, "ThrottledError with no time to wait"
+        unknown = sorted(outcome.pauses - PAUSABLE_HOOKS - {ALL_HOOKS})
+        assert not unknown, f"ThrottledError.pauses names no hooks that can be paused: {unknown}"
 
     rule_steps.run_rule(subject, tmp_path, scenario)
 

@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.api.labels import ON_DEMAND, RESERVED, SPOT
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.contract import Instance
+from karpenter_core.provider.kit.instances.described import DescribedInstances
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
-from karpenter_provider_alibabacloud.instance_tags import CLAIM_TAGS, cluster_tag, is_owned
+from karpenter_provider_alibabacloud.instance_tags import cluster_tag, is_owned
 from karpenter_provider_alibabacloud.labels import OWNED
 from karpenter_provider_alibabacloud.sdk import pages_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from karpenter_core.provider.kit.recent_launches import ClaimRef
     from karpenter_provider_alibabacloud.api_answers import ApiAnswer
     from karpenter_provider_alibabacloud.sdk import CloudClients
 
@@ -33,12 +32,10 @@ __all__ = [
     "RECYCLING",
     "VISIBLE_WITHIN",
     "DescribedInstance",
-    "DescribedInstances",
     "InstanceReader",
     "parse_provider_id",
     "provider_id",
     "read_instance",
-    "to_instance",
 ]
 
 VISIBLE_WITHIN: Final = timedelta(minutes=1)
@@ -80,6 +77,11 @@ class DescribedInstance:
     """Whether ECS refuses to delete it until its deletion protection is disabled."""
 
     @property
+    def is_gone(self) -> bool:
+        """Whether it is no more: ECS does not describe such instances."""
+        return False
+
+    @property
     def is_pending(self) -> bool:
         """Whether it is too early to delete it."""
         return self.status in PENDING
@@ -88,15 +90,6 @@ class DescribedInstance:
     def is_leaving(self) -> bool:
         """Whether it stops or has stopped: its node does not come back by itself."""
         return self.status in LEAVING
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedInstances:
-    """The instances of a cluster, as far as they could be read."""
-
-    instances: tuple[DescribedInstance, ...]
-    problem: str = ""
-    """Reason why the listing is incomplete; empty when it is complete."""
 
 
 def provider_id(region: str, instance_id: str) -> str:
@@ -156,22 +149,6 @@ def read_instance(item: ApiAnswer, *, uses_reservations: bool = True) -> Describ
     )
 
 
-def to_instance(instance: DescribedInstance, owner: ClaimRef | None, *, region: str) -> Instance:
-    """Return an instance as the contract has it."""
-    return Instance(
-        provider_id=provider_id(region, instance.id),
-        node_claim="" if owner is None else owner.name,
-        token="" if owner is None else owner.uid,
-        launched_for=tuple(claim.uid for claim in CLAIM_TAGS.claims_of(instance.tags) if claim.uid),
-        instance_type=instance.instance_type,
-        zone=instance.zone,
-        capacity_type=instance.capacity_type,
-        image_id=instance.image_id,
-        created=instance.launched_at,
-        terminating=instance.is_leaving,
-    )
-
-
 @final
 class InstanceReader:
     """Asks ECS for instances; callable from any thread.
@@ -193,6 +170,24 @@ class InstanceReader:
         """The region of all instances."""
         return self._clients.region
 
+    def instance_id(self, provider_id: str) -> str:
+        """Return the instance id in a provider id.
+
+        Raises:
+            CloudProviderError: it is not the name of an ECS instance, or of one in another region:
+                that one could not be distinguished from one that is gone.
+        """
+        region, name = parse_provider_id(provider_id)
+        if region != self.region:
+            raise CloudProviderError(
+                f'instance {name} is in region "{region}", not in "{self.region}"'
+            )
+        return name
+
+    def provider_id(self, instance: DescribedInstance) -> str:
+        """Return how Kubernetes names an instance."""
+        return provider_id(self.region, instance.id)
+
     def of_ids(self, ids: Iterable[str]) -> dict[str, DescribedInstance]:
         """Return the instances with these ids, other clusters' too; those unknown are left out."""
         instances: dict[str, DescribedInstance] = {}
@@ -202,7 +197,7 @@ class InstanceReader:
                 instances[instance.id] = instance
         return instances
 
-    def of_cluster(self) -> DescribedInstances:
+    def of_cluster(self) -> DescribedInstances[DescribedInstance]:
         """Return all instances that were launched for claims of the cluster, by id.
 
         Raises only when not even the first page could be read.

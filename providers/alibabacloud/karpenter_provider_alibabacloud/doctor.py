@@ -9,17 +9,17 @@ in it expires by itself.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast, final
 
-from karpenter_core.errors import (
-    AuthError,
-    CloudProviderError,
-    SettingsError,
-    ThrottledError,
+from karpenter_core.errors import AuthError, CloudProviderError
+from karpenter_core.provider.kit.doctor import (
+    AccessDoctor,
+    DoctorCheck,
+    error_finding,
+    ok_finding,
+    warning_finding,
 )
-from karpenter_core.provider.contract import Finding, Severity
 from karpenter_provider_alibabacloud.discovery.call_errors import (
     core_errors_of,
     is_refusal,
@@ -30,6 +30,7 @@ from karpenter_provider_alibabacloud.discovery.images import MANAGED
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from karpenter_core.provider.contract import Finding
     from karpenter_provider_alibabacloud.api_answers import ApiAnswer
     from karpenter_provider_alibabacloud.discovery.cluster import ClusterReader
     from karpenter_provider_alibabacloud.sdk import CloudClients
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ProviderDoctor"]
 
-_AT_ONCE: Final = 8
 _PROBED_TYPE: Final = "ecs.g7.large"
 """Asked about; whether the region sells it does not matter."""
 _ANY_VERSION: Final = "1.32.1-aliyun.1"
@@ -77,61 +77,45 @@ class ProviderDoctor:
 
     def check(self) -> tuple[Finding, ...]:
         """Return what is found, in the order in which it should be mended; raises nothing."""
-        try:
-            region = self._clients.region
-        except SettingsError as error:
-            return (_error(str(error), "set REGION_ID"),)
-        who = self._check_identity(region)
-        if who.severity is Severity.ERROR:
-            # Nothing else would be answered; each call would only wait for its time limit.
-            return (who,)
-        tries = self._tries()
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="alibabacloud-doctor") as pool:
-            tried = [pool.submit(_try_call, action, call) for action, call in tries.items()]
-            cluster = pool.submit(self._check_cluster)
-            scaled = pool.submit(self._check_scaling)
-            problems = [
-                problem for problem in (each.result() for each in tried) if problem is not None
-            ]
-            rest = [*cluster.result(), *scaled.result(), *self._check_interruptions()]
-        if not problems:
-            problems = [_ok(f"all of {len(tries)} permissions that can be tested are granted")]
-        return (who, *problems, *rest)
+        doctor = AccessDoctor(policy=_POLICY, reach=_REACH, is_granted=is_refusal)
+        first = DoctorCheck(run=self._check_identity, remedy=_REACH, setting="set REGION_ID")
+        return doctor.examine(first, permissions=self._tries, checks=self._checks)
 
-    def _check_identity(self, region: str) -> Finding:
+    def _checks(self) -> tuple[DoctorCheck, ...]:
+        return (
+            DoctorCheck(
+                run=self._check_cluster,
+                remedy="check --cluster-id and --region-id, or set --cluster-type=Custom",
+            ),
+            DoctorCheck(run=self._check_scaling, remedy=_REACH),
+            DoctorCheck(run=self._check_interruptions, remedy=_REACH),
+        )
+
+    def _check_identity(self) -> Finding:
         """Make a first call, to see whether anybody answers, and whether who asks is known."""
-        credential = self._clients.credential
+        region, credential = self._clients.region, self._clients.credential
         try:
             with core_errors_of():
                 self._clients.ecs.call("DescribeInstances", {"RegionId": region, "MaxResults": 10})
         except CloudProviderError as error:
             failure = refusal_behind(error)
             if failure is None:
-                return _error(str(error), _REACH)
+                raise
             if isinstance(error, AuthError) and not failure.code.startswith(_NOT_PERMITTED):
-                return _error(f"{error} (credentials: {credential})", _CREDENTIALS)
+                return error_finding(f"{error} (credentials: {credential})", _CREDENTIALS)
             if not is_refusal(error):
-                return _error(str(error), "try again later")
-        return _ok(f"credentials: {credential}, region {region}")
+                return error_finding(str(error), "try again later")
+        return ok_finding(f"credentials: {credential}, region {region}")
 
-    def _check_cluster(self) -> tuple[Finding, ...]:
+    def _check_cluster(self) -> Finding:
         if self._cluster.is_custom:
-            return (
-                _ok("the cluster is not an ACK cluster: NodeClasses need userData that joins it"),
+            return ok_finding(
+                "the cluster is not an ACK cluster: NodeClasses need userData that joins it"
             )
-        cluster_id = self._settings.cluster_id
-        try:
-            details = self._cluster.details()
-        except AuthError as error:
-            return (_error(str(error), _POLICY),)
-        except CloudProviderError as error:
-            remedy = "check --cluster-id and --region-id, or set --cluster-type=Custom"
-            return (_error(str(error), remedy),)
-        return (
-            _ok(
-                f'cluster "{cluster_id}": Kubernetes {details.kubernetes_version or "unknown"}, '
-                f"network {details.cni}"
-            ),
+        details = self._cluster.details()
+        return ok_finding(
+            f'cluster "{self._settings.cluster_id}": Kubernetes '
+            f"{details.kubernetes_version or 'unknown'}, network {details.cni}"
         )
 
     def _check_scaling(self) -> tuple[Finding, ...]:
@@ -154,10 +138,9 @@ class ProviderDoctor:
         if not names:
             return ()
         return (
-            Finding(
-                severity=Severity.WARNING,
-                message=f"ACK's auto scaling adds nodes for the same pods in the node pools: {', '.join(names)}",
-                remedy="disable auto scaling of these node pools, or separate their pods by taints",
+            warning_finding(
+                f"ACK's auto scaling adds nodes for the same pods in the node pools: {', '.join(names)}",
+                "disable auto scaling of these node pools, or separate their pods by taints",
             ),
         )
 
@@ -165,7 +148,7 @@ class ProviderDoctor:
         if self._settings.interruption:
             return ()
         message = "interruptions are not polled: spot instances end before their pods are evicted"
-        return (Finding(severity=Severity.WARNING, message=message, remedy="set --interruption"),)
+        return (warning_finding(message, "set --interruption"),)
 
     def _tries(self) -> Mapping[str, Callable[[], object]]:
         """Return by permission the call that tries it out."""
@@ -191,7 +174,9 @@ class ProviderDoctor:
         tries["vpc:DescribeVSwitches"] = lambda: self._clients.vpc.call(
             "DescribeVSwitches", {**region, "PageSize": 1}
         )
-        return tries if self._cluster.is_custom else {**tries, **self._tries_of_ack()}
+        if not self._cluster.is_custom:
+            tries |= self._tries_of_ack()
+        return {action: partial(_call, call) for action, call in tries.items()}
 
     def _tries_of_ack(self) -> Mapping[str, Callable[[], object]]:
         ack = self._clients.ack
@@ -212,28 +197,10 @@ class ProviderDoctor:
         }
 
 
-def _try_call(action: str, call: Callable[[], object]) -> Finding | None:
-    """Make a call; return what is wrong, or None when the permission is there."""
-    try:
-        with core_errors_of():
-            call()
-    except AuthError as error:
-        return _error(str(error), f"{action} is not permitted: {_POLICY}")
-    except ThrottledError as error:
-        return Finding(severity=Severity.WARNING, message=str(error), remedy="try again later")
-    except CloudProviderError as error:
-        # Any other refusal is about what was asked for: that one may ask is known.
-        return None if is_refusal(error) else _error(str(error), _REACH)
-    return None
+def _call(call: Callable[[], object]) -> None:
+    with core_errors_of():
+        call()
 
 
 def _section(pool: ApiAnswer, name: str) -> ApiAnswer:
     return pool.get(name) or {}
-
-
-def _ok(message: str) -> Finding:
-    return Finding(severity=Severity.OK, message=message)
-
-
-def _error(message: str, remedy: str) -> Finding:
-    return Finding(severity=Severity.ERROR, message=message, remedy=remedy)

@@ -2,21 +2,18 @@
 
 The results of discovery (vSwitches, groups, images, private pools) are not hashed: a node drifts
 when the resources *found* no longer include its own. Nor are tags, which are updated on running
-instances. The Go implementation hashes structs in a way that cannot be repeated elsewhere; this
-hash has a version of its own, and hashes of different versions are never compared. So taking over a
-cluster drifts no node.
+instances.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
-from karpenter_core.provider.contract import NodeClassHash
+from karpenter_core.provider.kit.node_class.hashing import hash_fields, significant_value
 from karpenter_provider_alibabacloud.api.disks import SystemDisk
 
 if TYPE_CHECKING:
+    from karpenter_core.provider.contract import NodeClassHash
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass, ECSNodeClassSpec
 
 __all__ = ["HASH_VERSION", "hash_node_class"]
@@ -36,7 +33,6 @@ _NOT_HASHED: Final = frozenset(
         "data_disk_categories",
     }
 )
-_DIGITS: Final = 16
 
 
 def hash_node_class(node_class: ECSNodeClass) -> NodeClassHash:
@@ -47,19 +43,18 @@ def hash_node_class(node_class: ECSNodeClass) -> NodeClassHash:
     """
     spec = node_class.spec
     hashed = {
-        "spec": _significant(
+        "spec": significant_value(
             spec.model_dump(
                 mode="json", by_alias=True, exclude_defaults=True, exclude=set(_NOT_HASHED)
             )
         ),
-        "systemDisk": _significant(_system_disk(spec)),
-        "dataDisks": _significant(_data_disks(spec)),
+        "systemDisk": significant_value(_system_disk(spec)),
+        "dataDisks": significant_value(_data_disks(spec)),
         "dataDiskCategories": sorted(
             spec.effective_data_disk_categories if spec.data_disks else ()
         ),
     }
-    digest = hashlib.sha256(_canonical(hashed).encode())
-    return NodeClassHash(value=digest.hexdigest()[:_DIGITS], version=HASH_VERSION)
+    return hash_fields(hashed, version=HASH_VERSION)
 
 
 def _system_disk(spec: ECSNodeClassSpec) -> dict[str, object]:
@@ -87,19 +82,3 @@ def _data_disks(spec: ECSNodeClassSpec) -> list[object]:
         }
         for disk in spec.data_disks
     ]
-
-
-def _significant(value: object) -> object:
-    """Return a JSON value without what is empty, lists in an order of their own."""
-    if isinstance(value, dict):
-        below = {
-            name: _significant(item) for name, item in cast("dict[str, object]", value).items()
-        }
-        return {name: item for name, item in below.items() if item not in (None, "", {}, [])}
-    if isinstance(value, list):
-        return sorted(_canonical(_significant(item)) for item in cast("list[object]", value))
-    return value
-
-
-def _canonical(value: object) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -1,8 +1,7 @@
-"""Deletes instances in batches, and isolates those that ECS refuses.
+"""Deletes instances by ECS, for the kit's batches.
 
-DeleteInstances deletes all instances that it names, or none. Instances described as protected are
-not sent at all. Of other refusals ECS does not always name the instance, so a refused batch is
-halved until each refused instance stands alone; such an instance is left alone for a minute.
+DeleteInstances deletes all instances that it names, or none. Instances described as protected are not
+sent at all. Of other refusals ECS does not always name the instance.
 """
 
 from __future__ import annotations
@@ -10,31 +9,27 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.errors import CloudProviderError, TerminationRefusedError
+from karpenter_core.errors import TerminationRefusedError
 from karpenter_core.provider.contract import TerminationStatus
-from karpenter_core.provider.kit.termination_batches import terminate_batch
-from karpenter_core.provider.kit.ttl_cache import TtlCache
-from karpenter_provider_alibabacloud.codes import ErrorClass, core_error
-from karpenter_provider_alibabacloud.described_instances import AT_ONCE
+from karpenter_core.provider.kit.instances.batch_terminator import BatchTerminator
+from karpenter_provider_alibabacloud.codes import ApiError, ErrorClass, core_error
+from karpenter_provider_alibabacloud.described_instances import AT_ONCE, DescribedInstance
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of, refusal_behind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from karpenter_core.clock import Clock
+    from karpenter_core.errors import CloudProviderError
     from karpenter_core.provider.contract import TerminateOutcome
-    from karpenter_provider_alibabacloud.codes import ApiError
-    from karpenter_provider_alibabacloud.described_instances import DescribedInstance
     from karpenter_provider_alibabacloud.sdk import CloudClients
 
-__all__ = ["InstanceTerminator"]
+__all__ = ["instance_terminator"]
 
-_STARTED_LIFE: Final = timedelta(hours=1)
-_RETRY_AFTER: Final = timedelta(minutes=1)
-"""How long an instance that was asked to go, or was refused, is not asked again."""
+_PAUSE: Final = timedelta(minutes=1)
+"""How long an instance whose deletion was started or refused is left alone."""
 _MAX_REFUSALS: Final = 12
-"""After so many refusals in a row without one deletion nothing more is sent: seven halvings of a hundred
-instances find one, and a few more find its neighbours. The rest comes again, without those found."""
+"""Seven halvings of a hundred instances find one, and a few more find its neighbours."""
 _PASSING: Final = frozenset({ErrorClass.NOT_FOUND, ErrorClass.STATE})
 """Refusals that the next listing clears up: gone already, or too early."""
 _NOT_ABOUT_INSTANCES: Final = frozenset(
@@ -43,112 +38,69 @@ _NOT_ABOUT_INSTANCES: Final = frozenset(
 """Failures that say nothing about any instance."""
 
 
+def instance_terminator(
+    clients: CloudClients, clock: Clock, *, observe_batch: Callable[[str, int], None]
+) -> BatchTerminator[DescribedInstance, ApiError]:
+    """Return what deletes instances; `observe_batch` is a method of `AlibabaCloudMetrics`."""
+    return BatchTerminator(
+        _DeletionCalls(clients, observe_batch),
+        batch_size=AT_ONCE,
+        max_refusals=_MAX_REFUSALS,
+        pause=_PAUSE,
+        monotonic=clock.monotonic,
+    )
+
+
 @final
-class InstanceTerminator:
-    """Asks ECS to delete instances; callable from any thread."""
+class _DeletionCalls:
+    """Calls of DeleteInstances, and their refusals."""
 
-    def __init__(
-        self, clients: CloudClients, clock: Clock, *, observe_batch: Callable[[str, int], None]
-    ) -> None:
-        """`observe_batch` is a method of `AlibabaCloudMetrics`."""
+    def __init__(self, clients: CloudClients, observe_batch: Callable[[str, int], None]) -> None:
         self._clients: Final = clients
-        self._clock: Final = clock
         self._observe_batch: Final = observe_batch
-        self._started: Final[TtlCache[str, float]] = TtlCache(clock, _STARTED_LIFE)
-        """When an instance was last asked to go, by the monotonic clock."""
-        self._refused: Final[TtlCache[str, CloudProviderError]] = TtlCache(clock, _RETRY_AFTER)
-        """Refusals of instances that stood alone in a call."""
 
-    def start(self, found: Mapping[str, DescribedInstance]) -> dict[str, TerminateOutcome]:
-        """Ask described instances to go; return the outcomes by id.
+    def known_outcome(self, instance: DescribedInstance) -> TerminateOutcome | None:
+        """Return the outcome of an instance that ECS would refuse to delete.
 
-        One that is still being made cannot be deleted: it counts as started, and is deleted when it is
-        asked for again.
+        One that is still being made counts as started, and is deleted when it is asked for again.
         """
-        outcomes: dict[str, TerminateOutcome] = {}
-        names: list[str] = []
-        for name, instance in sorted(found.items()):
-            refusal = self._refusal(instance)
-            if refusal is not None:
-                outcomes[name] = refusal
-            elif instance.is_pending or self._was_just_started(name):
-                outcomes[name] = TerminationStatus.STARTED
-            else:
-                names.append(name)
-        for first in range(0, len(names), AT_ONCE):
-            outcomes |= self._delete_batch(names[first : first + AT_ONCE])
-        return outcomes
-
-    def is_started(self, name: str) -> bool:
-        """Whether an instance was asked to go of late."""
-        return self._started.get(name) is not None
-
-    def forget(self, name: str) -> None:
-        """Drop an instance that is gone."""
-        self._started.drop(name)
-        self._refused.drop(name)
-
-    def _refusal(self, instance: DescribedInstance) -> CloudProviderError | None:
         if instance.is_protected:
             return TerminationRefusedError(
                 f"instance {instance.id} has deletion protection, which must be disabled first"
             )
-        return self._refused.get(instance.id)
+        return TerminationStatus.STARTED if instance.is_pending else None
 
-    def _was_just_started(self, name: str) -> bool:
-        asked_at = self._started.get(name)
-        if asked_at is None:
-            return False
-        return self._clock.monotonic() - asked_at < _RETRY_AFTER.total_seconds()
-
-    def _delete_batch(self, names: Sequence[str]) -> dict[str, TerminateOutcome]:
-        """Delete at most a hundred instances; isolate those that are refused."""
-        result = terminate_batch(
-            names,
-            self._send,
-            read_refusal=_refusal_of_instances,
-            message_of=lambda failure: failure.message,
-            max_refusals=_MAX_REFUSALS,
-        )
-        outcomes: dict[str, TerminateOutcome] = {
-            **dict.fromkeys(result.started, TerminationStatus.STARTED),
-            **result.failed,
-            **result.deferred,
-        }
-        for name, failure in result.refused.items():
-            if failure.error_class in _PASSING:
-                outcomes[name] = TerminationStatus.STARTED
-                continue
-            refused = core_error(failure)
-            if result.started or failure.error_class is ErrorClass.PROTECTED:
-                # Others may be deleted: the refusal is about this instance.
-                refused = TerminationRefusedError(f"instance {name} cannot be deleted: {failure}")
-            refused.__cause__ = failure
-            self._refused.put(name, refused)
-            outcomes[name] = refused
-        return outcomes
-
-    def _send(self, names: Sequence[str]) -> None:
-        self._observe_batch("delete_instances", len(names))
+    def send(self, instance_ids: Sequence[str]) -> None:
+        self._observe_batch("delete_instances", len(instance_ids))
         with core_errors_of():
             self._clients.ecs.call(
                 "DeleteInstances",
                 {
                     "RegionId": self._clients.region,
-                    "InstanceId": list(names),
+                    "InstanceId": list(instance_ids),
                     # Pods have been moved away: there is nothing to wait for.
                     "Force": True,
                     "ForceStop": True,
                     "TerminateSubscription": True,
                 },
             )
-        for name in names:
-            self._started.put(name, self._clock.monotonic())
 
+    def read_refusal(self, error: CloudProviderError) -> ApiError | None:
+        failure = refusal_behind(error)
+        if failure is None or failure.error_class in _NOT_ABOUT_INSTANCES:
+            return None
+        return failure
 
-def _refusal_of_instances(error: CloudProviderError) -> ApiError | None:
-    """Return the refusal of a call that may succeed without some of its instances."""
-    failure = refusal_behind(error)
-    if failure is None or failure.error_class in _NOT_ABOUT_INSTANCES:
-        return None
-    return failure
+    def refused_outcome(
+        self, instance_id: str, refusal: ApiError, *, is_alone: bool
+    ) -> TerminateOutcome:
+        """Return STARTED for a passing refusal; where others may be deleted, it is about this one."""
+        if refusal.error_class in _PASSING:
+            return TerminationStatus.STARTED
+        outcome = core_error(refusal)
+        if not is_alone or refusal.error_class is ErrorClass.PROTECTED:
+            outcome = TerminationRefusedError(
+                f"instance {instance_id} cannot be deleted: {refusal}"
+            )
+        outcome.__cause__ = refusal
+        return outcome

@@ -15,6 +15,8 @@ from karpenter_core.provider.kit.instance_owners import InstanceOwners
 from karpenter_core.provider.kit.launch.instance_claims import TaggedClaims
 from karpenter_core.provider.kit.launch.launcher import ClaimLauncher
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
+from karpenter_core.provider.kit.node_class.finalization import NodeClassFinalizer
+from karpenter_core.provider.kit.node_class.refused_launches import RefusedLaunches
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
 from karpenter_core.provider.kit.token_bucket import TokenBucket
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
@@ -36,27 +38,26 @@ from karpenter_provider_alibabacloud.doctor import ProviderDoctor
 from karpenter_provider_alibabacloud.drift import DriftDetector
 from karpenter_provider_alibabacloud.instance_tagger import InstanceTagger
 from karpenter_provider_alibabacloud.instance_tags import CLAIM_TAGS
-from karpenter_provider_alibabacloud.instances import ClusterInstances
+from karpenter_provider_alibabacloud.instances import cluster_instances
 from karpenter_provider_alibabacloud.interruption.sources import InterruptionSources
 from karpenter_provider_alibabacloud.late_taints import LateTaintRemover
 from karpenter_provider_alibabacloud.launch.calls import Availability, LaunchCallBuilder
 from karpenter_provider_alibabacloud.launch.ecs_cloud import ECS_TRAITS, EcsCloud
 from karpenter_provider_alibabacloud.node_class.dry_runs import LaunchDryRuns
-from karpenter_provider_alibabacloud.node_class.finalization import NodeClassFinalizer
-from karpenter_provider_alibabacloud.node_class.refused_launches import RefusedLaunches
+from karpenter_provider_alibabacloud.node_class.refused_launches import launch_refusal
 from karpenter_provider_alibabacloud.node_class.resolution import (
     NodeClassDiscovery,
-    NodeClassResolver,
+    node_class_resolver,
 )
 from karpenter_provider_alibabacloud.node_class.trial_requests import TrialRequestBuilder
-from karpenter_provider_alibabacloud.node_class.validation import NodeClassValidator
+from karpenter_provider_alibabacloud.node_class.validation import node_class_validator
 from karpenter_provider_alibabacloud.price_reader import PriceReader
 from karpenter_provider_alibabacloud.prices import DISK_VERSION as PRICES_DISK_VERSION
 from karpenter_provider_alibabacloud.prices import RegionPrices
 
 if TYPE_CHECKING:
     from karpenter_core.provider.contract import ProviderContext
-    from karpenter_core.provider.kit.node_class_registry import NodeClassRegistry
+    from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
     from karpenter_provider_alibabacloud.metrics import AlibabaCloudMetrics
     from karpenter_provider_alibabacloud.sdk import CloudClients
@@ -166,9 +167,9 @@ class NodeClassParts:
         scripts = None if is_custom else AttachScripts(clients, clock, cluster_id=cluster_id)
         self.registrations: Final = PendingRegistrations(scripts, clock)
         self.bootstrapper: Final = UserDataBuilder(scripts, cluster_id=cluster_id)
-        self.refused_launches: Final = RefusedLaunches(clock)
-        self.validator: Final = NodeClassValidator(
-            clock=clock,
+        self.refused_launches: Final = RefusedLaunches(clock, launch_refusal)
+        validator = node_class_validator(
+            clock,
             bootstrapper=self.bootstrapper,
             dry_runs=LaunchDryRuns(clients),
             launch=TrialRequestBuilder(
@@ -181,17 +182,17 @@ class NodeClassParts:
             refused_launches=self.refused_launches,
             is_custom=is_custom,
         )
-        self.resolver: Final = NodeClassResolver(
+        self.resolver: Final = node_class_resolver(
             NodeClassDiscovery(
                 vswitches=discovery.vswitches,
                 security_groups=discovery.security_groups,
                 images=discovery.images,
                 reservations=discovery.reservations if services.uses_reservations else None,
             ),
-            self.validator,
+            validator,
             clock,
         )
-        self.finalizer: Final = NodeClassFinalizer(resolver=self.resolver, validator=self.validator)
+        self.finalizer: Final = NodeClassFinalizer(forget=self.resolver.forget)
 
 
 @final
@@ -276,7 +277,7 @@ class InstanceParts:
         interruption_sources: InterruptionSources,
     ) -> None:
         context, clients, clock = services.context, services.clients, services.context.clock
-        self.instances: Final = ClusterInstances(
+        self.instances: Final = cluster_instances(
             clients,
             clock,
             reader=launch.reader,
@@ -296,8 +297,6 @@ class InstanceParts:
             read_claims=context.read_claims,
         )
         self.drift: Final = DriftDetector(
-            clock,
-            reader=launch.reader,
             instances=self.instances,
             scheduled=interruption_sources.events.scheduled,
         )

@@ -9,34 +9,51 @@ in silence. Answers are not read into models: they are returned as they came.
 
 from __future__ import annotations
 
-import random
 import time
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.provider.kit.calls.caller import CloudCaller
+from karpenter_core.provider.kit.calls.failures import AttemptFailure, AttemptFailureKind
+from karpenter_core.provider.kit.calls.pages import numbered_pages, token_pages
+from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
 from karpenter_provider_alibabacloud import metadata
 from karpenter_provider_alibabacloud.codes import ApiError, ErrorClass
-from karpenter_provider_alibabacloud.retry_policy import RetryPolicy, is_repeatable
 from karpenter_provider_alibabacloud.sdk_caller import SdkCaller, ServiceEndpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
+    from karpenter_core.provider.kit.calls.caller import AttemptObserver
+    from karpenter_core.provider.kit.calls.failures import FailedCall
     from karpenter_provider_alibabacloud.api_answers import ApiAnswer
     from karpenter_provider_alibabacloud.credentials import Credential
     from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
 
-__all__ = ["ClientLimits", "CloudClients", "Observer", "ServiceClient", "pages_of"]
+__all__ = [
+    "ClientLimits",
+    "CloudClients",
+    "ServiceClient",
+    "attempt_failure",
+    "is_repeatable",
+    "pages_of",
+]
 
 LAST_PAGE: Final = 359
 """A listing by page numbers ends here: a minute's allowance of calls for vSwitches is 360."""
 
-Observer: TypeAlias = "Callable[[str, str, float], None]"
-"""Told of each try: the action (`ecs:RunInstances`), how it ended (`OK`, an error's code, or
-`NoAnswer`), and how many seconds it took. Called from any thread."""
+_READS: Final = ("Describe", "List", "Get")
+_CLIENT_TOKEN: Final = "ClientToken"  # noqa: S105 - the name of a parameter
+_NOT_SENT: Final = "Throttling"
+"""The code of a call that was not sent because the cloud would throttle it."""
+_KINDS: Final = {
+    ErrorClass.THROTTLED: AttemptFailureKind.THROTTLED,
+    ErrorClass.TRANSIENT: AttemptFailureKind.UNANSWERED,
+    ErrorClass.IN_PROGRESS: AttemptFailureKind.IN_PROGRESS,
+    ErrorClass.AUTH: AttemptFailureKind.DENIED,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,25 +72,43 @@ class ClientLimits:
     """Prices are a call for each type, and must not use up what other calls of the account need."""
 
 
+def is_repeatable(action: str, parameters: Mapping[str, object]) -> bool:
+    """Whether a call that may have been carried out can be made again without doing things twice."""
+    return action.startswith(_READS) or bool(parameters.get(_CLIENT_TOKEN))
+
+
+def attempt_failure(error: Exception) -> AttemptFailure | None:
+    """Return what a failed attempt means for its call; None if it is not one."""
+    if not isinstance(error, ApiError):
+        return None
+    return AttemptFailure(
+        kind=_KINDS.get(error.error_class, AttemptFailureKind.REFUSED),
+        code=error.code,
+        message=error.message,
+        retry_after=error.retry_after,
+    )
+
+
+def _api_error(call: FailedCall) -> ApiError:
+    """Return the error of the last attempt, or of the pause because of which there was none."""
+    failure, error = call.failure, call.cause
+    if not isinstance(error, ApiError):
+        error = ApiError(
+            _NOT_SENT, failure.message, retry_after=failure.retry_after, action=call.action
+        )
+    error.may_be_done = call.may_be_done
+    return error
+
+
 @final
 class ServiceClient:
     """One service: `call` for one answer, `pages` for what comes in pieces."""
 
-    def __init__(
-        self,
-        name: str,
-        made: Callable[[], SdkCaller],
-        *,
-        retries: RetryPolicy,
-        observe: Observer | None,
-        sleep: Callable[[float], None],
-    ) -> None:
+    def __init__(self, name: str, made: Callable[[], SdkCaller], *, caller: CloudCaller) -> None:
         self.name: Final = name
         """As RAM policies begin its actions: `ecs`, `vpc`, `cs`."""
         self._make_caller: Final = made
-        self._retries: Final = retries
-        self._observe: Final = observe
-        self._sleep: Final = sleep
+        self._caller: Final = caller
 
     def call(self, action: str, parameters: Mapping[str, object]) -> ApiAnswer:
         """Return what the service answers; an answer that is no mapping is under the name `body`.
@@ -84,26 +119,13 @@ class ServiceClient:
             ApiError: the call was refused, or nobody answered; as often as it may be, it was repeated.
             TypeError: the API has no such action or parameter.
         """
-        caller = self._make_caller()
-        repeatable = is_repeatable(action, parameters)
-        attempts: Counter[ErrorClass] = Counter()
-        may_be_done = False
-        while True:
-            started = time.perf_counter()
-            try:
-                answer = caller.call(action, parameters)
-            except ApiError as error:
-                self._observe_call(action, error.code or "NoAnswer", started)
-                attempts[error.error_class] += 1
-                may_be_done = error.may_be_done = may_be_done or error.may_be_done
-                attempt = attempts[error.error_class]
-                wait = self._wait(error, attempt=attempt, repeatable=repeatable)
-                if wait is None:
-                    raise
-                self._sleep(wait)
-            else:
-                self._observe_call(action, "OK", started)
-                return answer
+        sdk, name = self._make_caller(), f"{self.name}:{action}"
+        return self._caller.call(
+            lambda: sdk.call(action, parameters),
+            action=name,
+            operation_class=name,
+            repeatable=is_repeatable(action, parameters),
+        )
 
     def pages(
         self, action: str, parameters: Mapping[str, object], *, items: str
@@ -118,18 +140,6 @@ class ServiceClient:
         """
         return pages_of(lambda page: self.call(action, page), parameters, items=items)
 
-    def _wait(self, error: ApiError, *, attempt: int, repeatable: bool) -> float | None:
-        return self._retries.wait_seconds(
-            error,
-            attempt=attempt,
-            repeatable=repeatable,
-            draw=random.random(),  # noqa: S311 - spreads tries; nothing is kept secret by it
-        )
-
-    def _observe_call(self, action: str, code: str, started: float) -> None:
-        if self._observe is not None:
-            self._observe(f"{self.name}:{action}", code, time.perf_counter() - started)
-
 
 def pages_of(
     call: Callable[[Mapping[str, object]], ApiAnswer],
@@ -142,44 +152,37 @@ def pages_of(
     Raises:
         RuntimeError: a listing by tokens goes in a circle.
     """
-    if "PageSize" in parameters:
-        yield from _numbered(call, parameters, items=items)
-        return
-    token_name, next_name = ("Offset", "NextOffset") if "Offset" in parameters else _TOKEN
-    seen: set[object] = set()
-    page = parameters
-    while True:
-        answer = call(page)
-        yield from _items(answer, items)
-        token = answer.get(next_name)
-        if not token:
-            return
-        if token in seen:
-            raise RuntimeError(f"a listing of {items} repeats: {next_name} {token!r} came twice")
-        seen.add(token)
-        page = {**parameters, token_name: token}
+    for page in _pages(call, parameters, items=items):
+        yield from _items(page, items)
 
 
-_TOKEN: Final = ("NextToken", "NextToken")
-
-
-def _numbered(
+def _pages(
     call: Callable[[Mapping[str, object]], ApiAnswer],
     parameters: Mapping[str, object],
     *,
     items: str,
 ) -> Iterator[ApiAnswer]:
-    size = parameters["PageSize"]
-    if not isinstance(size, int):
-        raise TypeError(f"PageSize must be a whole number, not {size!r}")
-    for number in range(1, LAST_PAGE + 1):
-        answer = call({**parameters, "PageNumber": number})
-        page_items = _items(answer, items)
-        yield from page_items
-        total = answer.get("TotalCount")
-        # An item that went away between two pages makes a full page the last one; none is asked for twice.
-        if len(page_items) < size or (isinstance(total, int) and total <= number * size):
-            return
+    if "PageSize" in parameters:
+        size = parameters["PageSize"]
+        if not isinstance(size, int):
+            raise TypeError(f"PageSize must be a whole number, not {size!r}")
+        return numbered_pages(
+            lambda number: call({**parameters, "PageNumber": number}),
+            lambda page: _items(page, items),
+            size=size,
+            total=lambda page: page.get("TotalCount"),
+            last=LAST_PAGE,
+        )
+    name, next_name = ("Offset", "NextOffset") if "Offset" in parameters else _TOKEN
+    return token_pages(
+        lambda token: call(parameters if token is None else {**parameters, name: token}),
+        lambda page: page.get(next_name),
+        listing=f"a listing of {items}",
+        token_name=next_name,
+    )
+
+
+_TOKEN: Final = ("NextToken", "NextToken")
 
 
 def _items(answer: ApiAnswer, path: str) -> list[ApiAnswer]:
@@ -205,7 +208,7 @@ class CloudClients:
         protocol: str = "",
         metadata_endpoint: str = metadata.ENDPOINT,
         limits: ClientLimits | None = None,
-        observe: Observer | None = None,
+        observe: AttemptObserver | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Nothing is imported or asked before a call is due.
@@ -223,12 +226,16 @@ class CloudClients:
         self._lock: Final = Lock()
         self._callers: Final[dict[str, SdkCaller]] = {}
         self._credential: Credential | None = None
-        retries = self._limits.retries
+        caller = CloudCaller(
+            attempt_failure,
+            policy=self._limits.retries,
+            make_error=_api_error,
+            observe=observe,
+            sleep=sleep,
+        )
 
         def service(name: str) -> ServiceClient:
-            return ServiceClient(
-                name, lambda: self._caller(name), retries=retries, observe=observe, sleep=sleep
-            )
+            return ServiceClient(name, lambda: self._caller(name), caller=caller)
 
         self.ecs: Final = service("ecs")
         """ECS: instances, types, images, security groups."""
@@ -243,7 +250,7 @@ class CloudClients:
         settings: AlibabaCloudSettings,
         *,
         limits: ClientLimits | None = None,
-        observe: Observer | None = None,
+        observe: AttemptObserver | None = None,
     ) -> CloudClients:
         """Return the clients that the options of the provider ask for.
 

@@ -7,20 +7,14 @@ instances.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
-from karpenter_core.api.durations import format_duration
-from karpenter_core.errors import SettingsError
 from karpenter_core.provider.contract import SettingSpec
-from karpenter_core.provider.kit.setting_values import duration_of, number_of
+from karpenter_core.provider.kit.setting_values import SettingReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from karpenter_core.provider.contract import ProviderContext
 
 __all__ = [
@@ -202,90 +196,40 @@ class AlibabaCloudSettings:
         Raises:
             SettingsError: a value cannot be used; all such values are named.
         """
-        given = context.settings
-        settings = cls(
-            cluster_id=str(given["cluster-id"]).strip(),
-            region_id=str(given["region-id"]).strip(),
-            network=str(given["alibaba-cloud-network"]),
-            vm_memory_overhead_percent=number_of(context, "vm-memory-overhead-percent"),
-            interruption=given["interruption"] is True,
-            interruption_poll_interval=duration_of(context, "interruption-poll-interval"),
-            launch_rate_per_second=number_of(context, "launch-qps"),
-            launch_burst=int(number_of(context, "launch-burst") or number_of(context, "apg-qps")),
-            launch_api=str(given["launch-api"]),
-            cluster_type=str(given["cluster-type"]),
-            endpoint_ecs=str(given["alibaba-endpoint-ecs"]),
-            endpoint_vpc=str(given["alibaba-endpoint-vpc"]),
-            endpoint_cs=str(given["alibaba-endpoint-cs"]),
-            endpoint_protocol=str(given["alibaba-endpoint-protocol"]),
-            http_pool=int(number_of(context, "alibaba-http-pool")),
-            price_file=str(given["price-file"]),
-            metadata_endpoint=str(given["metadata-endpoint"]).rstrip("/"),
-        )
-        complaints = [*settings._findings()]
-        if complaints:
-            raise SettingsError("; ".join(complaints))
-        return settings
-
-    def _findings(self) -> Iterator[str]:
-        if not self.cluster_id:
-            yield (
-                "missing field, cluster-id: without --cluster-id the instances of several "
-                "clusters cannot be distinguished"
+        read = SettingReader(context)
+        cluster_id = read.text("cluster-id")
+        if not cluster_id:
+            read.complain(
+                "missing field, cluster-id: without --cluster-id the instances of several clusters "
+                "cannot be distinguished"
             )
-        yield from self._unknown_choices()
-        yield from self._numbers_out_of_bounds()
-        yield from self._unusable_addresses()
-
-    def _unknown_choices(self) -> Iterator[str]:
-        for flag, value, choices in (
-            ("alibaba-cloud-network", self.network, NETWORKS),
-            ("launch-api", self.launch_api, LAUNCH_APIS),
-            ("cluster-type", self.cluster_type, CLUSTER_TYPES),
-            ("alibaba-endpoint-protocol", self.endpoint_protocol, PROTOCOLS),
-        ):
-            if value not in choices:
-                choice_text = " or ".join(choice for choice in choices if choice)
-                yield f'--{flag}: must be {choice_text}, not "{value}"'
-
-    def _numbers_out_of_bounds(self) -> Iterator[str]:
-        share = self.vm_memory_overhead_percent
-        if not 0 <= share < 1:
-            yield f"--vm-memory-overhead-percent: must be zero or more and below 1, not {share}"
-        if self.interruption_poll_interval < SHORTEST_POLL:
-            interval = format_duration(self.interruption_poll_interval)
-            yield f"--interruption-poll-interval: must be one second or more, not {interval}"
-        if not 0 < self.launch_rate_per_second < math.inf:
-            yield f"--launch-qps: must be above zero, not {self.launch_rate_per_second}"
-        if self.launch_burst < 1:
-            yield f"--launch-burst: must be one or more, not {self.launch_burst}"
-        if self.http_pool < 1:
-            yield f"--alibaba-http-pool: must be one or more, not {self.http_pool}"
-
-    def _unusable_addresses(self) -> Iterator[str]:
-        for flag, endpoint in (
-            ("alibaba-endpoint-ecs", self.endpoint_ecs),
-            ("alibaba-endpoint-vpc", self.endpoint_vpc),
-            ("alibaba-endpoint-cs", self.endpoint_cs),
-        ):
-            if endpoint and not _is_host(endpoint):
-                yield f'--{flag}: must be a host, maybe with a port, not "{endpoint}"'
-        if not _is_absolute(self.metadata_endpoint):
-            yield f'--metadata-endpoint: must be a URL with a host, not "{self.metadata_endpoint}"'
-
-
-def _is_absolute(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in PROTOCOLS and bool(parts.hostname)
-    except ValueError:  # such as brackets without an address
-        return False
-
-
-def _is_host(text: str) -> bool:
-    """Tell whether a text is `host` or `host:port`, without protocol and path."""
-    try:
-        parts = urlsplit(f"//{text}")
-        return bool(parts.hostname) and parts.netloc == text and parts.port != 0
-    except ValueError:  # such as a port that is no number
-        return False
+        launch_burst = int(read.number("launch-burst") or read.number("apg-qps"))
+        if launch_burst < 1:
+            read.complain(f"--launch-burst: must be at least 1, not {launch_burst}")
+        settings = cls(
+            cluster_id=cluster_id,
+            region_id=read.text("region-id"),
+            network=read.text("alibaba-cloud-network", choices=NETWORKS),
+            vm_memory_overhead_percent=read.number(
+                "vm-memory-overhead-percent", at_least=0, below=1
+            ),
+            interruption=read.switch("interruption"),
+            interruption_poll_interval=read.duration(
+                "interruption-poll-interval", at_least=SHORTEST_POLL
+            ),
+            launch_rate_per_second=read.number("launch-qps", above=0),
+            launch_burst=launch_burst,
+            launch_api=read.text("launch-api", choices=LAUNCH_APIS),
+            cluster_type=read.text("cluster-type", choices=CLUSTER_TYPES),
+            endpoint_ecs=read.host("alibaba-endpoint-ecs"),
+            endpoint_vpc=read.host("alibaba-endpoint-vpc"),
+            endpoint_cs=read.host("alibaba-endpoint-cs"),
+            endpoint_protocol=read.text("alibaba-endpoint-protocol", choices=PROTOCOLS),
+            http_pool=read.count("alibaba-http-pool", at_least=1),
+            price_file=read.text("price-file"),
+            metadata_endpoint=read.url(
+                "metadata-endpoint", schemes=PROTOCOLS, required=True
+            ).rstrip("/"),
+        )
+        read.finish()
+        return settings

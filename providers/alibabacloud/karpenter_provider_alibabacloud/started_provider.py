@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.api.labels import INSTANCE_TYPE, MEMORY
 from karpenter_core.errors import CloudProviderError, InsufficientCapacityError, SettingsError
 from karpenter_core.provider.contract import LaunchedInstance, PeriodicTask
-from karpenter_core.provider.kit.node_class_registry import NodeClassRegistry
+from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
+from karpenter_core.provider.kit.plugin import CloudHooks
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.catalogue import stock, system_disks
 from karpenter_provider_alibabacloud.catalogue.region_types import refresh_period
 from karpenter_provider_alibabacloud.catalogue.stock import CapacityErrorCounter
 from karpenter_provider_alibabacloud.late_taints import LATE_TAINTS_PERIOD
 from karpenter_provider_alibabacloud.metrics import AlibabaCloudMetrics
+from karpenter_provider_alibabacloud.node_class.conditions import with_stable_text
 from karpenter_provider_alibabacloud.parts import PRICES_TASK, ProviderParts, ProviderServices
 from karpenter_provider_alibabacloud.price_reader import RUN_PERIOD
 from karpenter_provider_alibabacloud.sdk import CloudClients
@@ -31,10 +33,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.records import NodeView
+    from karpenter_core.provider.catalogue import InstanceType
     from karpenter_core.provider.contract import (
+        Finding,
         LaunchOutcome,
         LaunchRequest,
+        NodeClassHash,
         ProviderContext,
         TerminateOutcome,
     )
@@ -67,7 +73,7 @@ class StartedProvider:
             with_reserved=context.feature_gates.reserved_capacity,
         )
         self.clients: Final = CloudClients.from_settings(
-            self.settings, limits=limits, observe=self.metrics.observe_call
+            self.settings, limits=limits, observe=self.metrics.calls.observe
         )
         self.node_classes: Final = NodeClassRegistry[ECSNodeClass]()
         try:
@@ -83,6 +89,21 @@ class StartedProvider:
         except SettingsError:
             self.close()
             raise
+        parts = self.parts
+        self.hooks: Final = CloudHooks(
+            resolve_node_class=parts.node_class.resolver.resolve,
+            finalize_node_class=parts.node_class.finalizer.finalize,
+            list_instance_types=self._instance_types,
+            launch_instances=self.launch,
+            fetch_instances=parts.operations.instances.fetch,
+            list_instances=parts.operations.instances.list,
+            sync_instance=self.sync,
+            detect_drift=parts.operations.drift.detect,
+            terminate_instances=self.terminate,
+            poll_interruptions=parts.interruption_sources.poll,
+            acknowledge_interruptions=parts.interruption_sources.acknowledge,
+            record_offerings=self.metrics.offerings.record,
+        )
         self._capacity_errors: Final = CapacityErrorCounter()
         self._lock: Final = Lock()
         self._doubted_at: Final = dict.fromkeys(_DOUBTED_AGAIN_SECONDS, -inf)
@@ -95,7 +116,26 @@ class StartedProvider:
         self.clients.close()
         self.metrics.close()
 
+    def hash_node_class(self, node_class: ECSNodeClass) -> NodeClassHash:
+        """Digest what a node is made by."""
+        from karpenter_provider_alibabacloud.hashing import hash_node_class
+
+        return hash_node_class(node_class)
+
+    def check(self) -> Sequence[Finding]:
+        """Return the findings of `karpenter doctor`."""
+        return self.parts.doctor.check()
+
     # -- what more than one part has to do with ----------------------------------------------------
+
+    def _instance_types(
+        self, node_pool: NodePool, node_class: ECSNodeClass
+    ) -> Sequence[InstanceType]:
+        """List what the region sells, as a node of this NodeClass would be."""
+        try:
+            return self.parts.catalogue.types.instance_types(node_class, node_pool)
+        except CloudProviderError as error:
+            raise with_stable_text(error) from error
 
     def launch(self, requests: Sequence[LaunchRequest]) -> Sequence[LaunchOutcome]:
         """Launch instances, and draw conclusions from what came of it."""

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from karpenter_core.kube.resources import NODES
+from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
 from karpenter_core.provider.kit.simulated.cloud_time import utc_now
 from karpenter_core.testing.provider_cluster import ProviderClusterSpec
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.plugin import AlibabaCloudProvider
-from karpenter_provider_alibabacloud.retry_policy import RetryPolicy
 from karpenter_provider_alibabacloud.sdk import ClientLimits
 from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 from karpenter_simulated_alibabacloud.testing import node_class_for, simulated_environment

@@ -80,7 +80,7 @@ def test_calls_are_counted_with_how_they_ended(cloud, metrics, registry):
         region=cloud.account.region,
         endpoint_ecs=cloud.endpoint,
         protocol="http",
-        observe=metrics.observe_call,
+        observe=metrics.calls.observe,
         sleep=lambda _seconds: None,
     ) as clients:
         asked = {"RegionId": cloud.account.region}

@@ -12,9 +12,9 @@ import pytest
 from karpenter_core.kube.resources import PODS
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.provider.kit.simulated.faults import CloudFault, CloudFaultKind
+from karpenter_core.provider.kit.simulated.pools import InstancePool
 from karpenter_core.testing.provider_cluster import node_pool_manifest
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
-from karpenter_simulated_alibabacloud.pools import InstancePool
 from karpenter_simulated_alibabacloud.types import realistic_types
 from karpenter_simulated_alibabacloud.world import WorldPlan
 from providers.alibabacloud.tests.stages import CloudStage, pod_manifest
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from karpenter_core.testing.provider_cluster import ProviderCluster
     from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.lives]
+pytestmark = [pytest.mark.timeout(240), pytest.mark.cluster_runs]
 
 GROUP = "CreateAutoProvisioningGroup"
 LARGE = "ecs.g7.large"

@@ -84,7 +84,7 @@ def nothing_is_leaked(cloud: SimulatedAlibabaCloud, stage: ProviderCluster) -> b
 
 
 def sell_out_zone_b(cloud: SimulatedAlibabaCloud, left: int) -> Callable[[], None]:
-    from karpenter_simulated_alibabacloud.pools import InstancePool
+    from karpenter_core.provider.kit.simulated.pools import InstancePool
 
     cloud.capacity.stock(InstancePool(capacity_type="*", instance_type="*", zone=ZONE_B), left)
     return cloud.capacity.clear

@@ -259,7 +259,7 @@ class TestOnePartTellsAnother:
 
     def test_a_reclaimed_spot_offering_is_masked_for_a_while(self, cloud, plugin, world):
         (taken,) = world.launch("web-one", **SPOT)
-        cloud.reclaim_spot(taken)
+        cloud.reclaim(taken)
 
         task_of(plugin, "spot-reclaims")()
 

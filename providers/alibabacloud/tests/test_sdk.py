@@ -9,11 +9,17 @@ from datetime import timedelta
 import pytest
 
 from karpenter_core.errors import SettingsError
+from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
 from karpenter_provider_alibabacloud.codes import ApiError, ErrorClass
 from karpenter_provider_alibabacloud.credentials import find_credential
 from karpenter_provider_alibabacloud.metadata import region_id
-from karpenter_provider_alibabacloud.retry_policy import RetryPolicy, is_repeatable
-from karpenter_provider_alibabacloud.sdk import ClientLimits, CloudClients, pages_of
+from karpenter_provider_alibabacloud.sdk import (
+    ClientLimits,
+    CloudClients,
+    attempt_failure,
+    is_repeatable,
+    pages_of,
+)
 from karpenter_provider_alibabacloud.sdk_caller import ServiceEndpoint
 from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
 
@@ -114,6 +120,25 @@ def test_the_retry_delay_of_the_cloud_is_kept(cloud):
     assert waited == [1.5]
 
 
+def test_a_long_retry_delay_pauses_the_action_and_no_other(cloud):
+    request = {"RegionId": "cn-hangzhou"}
+    cloud.tell_retry_after(300_000)
+    cloud.fail("DescribeVSwitches", code="Throttling.Api", times=1)
+
+    with clients_of(cloud) as clients:
+        for _ in range(2):
+            with pytest.raises(ApiError) as caught:
+                clients.vpc.call("DescribeVSwitches", request)
+        clients.vpc.call("DescribeVpcs", request)
+
+    refused = caught.value
+    assert cloud.calls.count("DescribeVSwitches") == 1
+    assert refused.error_class is ErrorClass.THROTTLED
+    assert not refused.may_be_done
+    assert timedelta(seconds=200) < refused.retry_after <= timedelta(seconds=300)
+    assert (refused.action, "Throttling.Api" in str(refused)) == ("vpc:DescribeVSwitches", True)
+
+
 def test_a_read_is_repeated_when_the_reply_is_lost_and_a_write_only_with_a_token(clients, cloud):
     cloud.cut_off("DescribeVSwitches", times=2)
     clients.vpc.call("DescribeVSwitches", {"RegionId": "cn-hangzhou"})
@@ -141,7 +166,9 @@ def test_waits_grow_and_end():
 
     def waits(error, attempts, *, repeatable=True):
         return [
-            policy.wait_seconds(error, attempt=attempt, repeatable=repeatable, draw=1.0)
+            policy.wait_seconds(
+                attempt_failure(error), attempt=attempt, repeatable=repeatable, draw=1.0
+            )
             for attempt in range(1, attempts + 1)
         ]
 

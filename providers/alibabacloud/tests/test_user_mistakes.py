@@ -23,7 +23,7 @@ from karpenter_simulated_alibabacloud.clusters import Cluster
 from karpenter_simulated_alibabacloud.signatures import SignatureMode
 from karpenter_simulated_alibabacloud.types import realistic_types
 from providers.alibabacloud.tests.stages import CloudStage, in_pool, pod_manifest
-from tests.support.user_mistake_lives import as_lives
+from tests.support.user_mistake_runs import as_cluster_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -329,7 +329,8 @@ def launched_by(cloud: SimulatedAlibabaCloud) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "case", as_lives(WRONG, but=("wrong secret", "no permission to make provisioning groups"))
+    "case",
+    as_cluster_runs(WRONG, but=("wrong secret", "no permission to make provisioning groups")),
 )
 def test_a_mistake_is_reported_and_nodes_launch_once_it_is_corrected(cloud_stage, tmp_path, case):
     """Conditions, findings, and the number of calls over minutes of simulated time."""

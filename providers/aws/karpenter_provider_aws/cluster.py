@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
-from karpenter_core.provider.kit.ttl_cache import TtlCache
+from karpenter_core.provider.kit.node_class.last_answer import LastAnswer
 from karpenter_provider_aws.codes import is_not_found
 from karpenter_provider_aws.discovery.call_errors import core_errors_of, refusal_behind
 from karpenter_provider_aws.discovery.images import minor_version
@@ -85,9 +85,13 @@ class ClusterReader:
         self._settings: Final = settings
         self._facts: Final = facts
         self._network: Final = network
-        self._fresh: Final[TtlCache[str, _EksCluster]] = TtlCache(clock, _DESCRIBED_FOR)
-        self._last: _EksCluster | None = None
-        """The last answer of EKS, however old."""
+        self._eks: Final = LastAnswer(
+            clock,
+            _DESCRIBED_FOR,
+            self._described,
+            retry_after=_ASKED_AGAIN_AFTER,
+            note_failure=self._note_silence,
+        )
         self._warned_of = ""
         """The version that was last warned of."""
         self._log: FilteringBoundLogger = structlog.get_logger("aws.cluster")
@@ -121,7 +125,7 @@ class ClusterReader:
         settings = self._settings
         endpoint, ca_bundle = settings.cluster_endpoint, settings.cluster_ca_bundle
         if not endpoint or not ca_bundle:
-            described = self._describe()
+            described = self._eks.get()
             endpoint, ca_bundle = endpoint or described.endpoint, ca_bundle or described.ca_bundle
         if not endpoint:
             raise NodeClassNotReadyError(
@@ -136,7 +140,7 @@ class ClusterReader:
             CloudProviderError: EKS had to be asked, and never answered.
         """
         if self._settings.eks_control_plane or not self._facts.version:
-            version = self._describe().version or self._facts.version
+            version = self._eks.get().version or self._facts.version
         else:
             version = self._facts.version
         problem = version_problem(version)
@@ -155,7 +159,7 @@ class ClusterReader:
             return _IPV6 if is_ipv6(address) else _IPV4
         name = self._settings.cluster_name
         try:
-            ip_family = self._describe().ip_family
+            ip_family = self._eks.get().ip_family
         except CloudProviderError as error:
             facts.require_known("ip_family", remedy=f"EKS does not return it either: {error}")
             failure = refusal_behind(error)
@@ -170,32 +174,17 @@ class ClusterReader:
             )
         return ip_family
 
-    def _describe(self) -> _EksCluster:
-        """Return what EKS says, or last said.
+    def _described(self) -> _EksCluster:
+        with core_errors_of("eks:DescribeCluster"):
+            answer = self._clients.eks.describe_cluster(name=self._settings.cluster_name)
+        return _read(answer["cluster"])
 
-        Raises:
-            CloudProviderError: EKS refused or did not answer, and never did.
-        """
-        name = self._settings.cluster_name
-        cluster = self._fresh.get(name)
-        if cluster is not None:
-            return cluster
-        try:
-            with core_errors_of("eks:DescribeCluster"):
-                answer = self._clients.eks.describe_cluster(name=name)
-        except CloudProviderError as error:
-            if self._last is None:
-                raise
-            self._log.warning(
-                "EKS does not answer: its last description of the cluster is used",
-                cluster=name,
-                error=str(error),
-            )
-            self._fresh.put(name, self._last, ttl=_ASKED_AGAIN_AFTER)
-            return self._last
-        cluster = self._last = _read(answer["cluster"])
-        self._fresh.put(name, cluster)
-        return cluster
+    def _note_silence(self, error: CloudProviderError) -> None:
+        self._log.warning(
+            "EKS does not answer: its last description of the cluster is used",
+            cluster=self._settings.cluster_name,
+            error=str(error),
+        )
 
 
 def _read(cluster: ClusterTypeDef) -> _EksCluster:

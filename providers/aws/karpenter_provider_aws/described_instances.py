@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import ON_DEMAND, RESERVED, SPOT
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.contract import Instance
+from karpenter_core.provider.kit.instances.described import DescribedInstances
 from karpenter_provider_aws.discovery.call_errors import core_errors_of
 from karpenter_provider_aws.instance_tags import (
     CLAIM_TAGS,
@@ -34,18 +34,15 @@ if TYPE_CHECKING:
 
     from types_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef
 
-    from karpenter_core.provider.kit.recent_launches import ClaimRef
     from karpenter_provider_aws.sdk import CloudClients
 
 __all__ = [
     "FILTER_VALUES",
     "DescribedInstance",
-    "DescribedInstances",
     "InstanceReader",
     "parse_provider_id",
     "provider_id",
     "read_instance",
-    "to_instance",
 ]
 
 FILTER_VALUES: Final = 200
@@ -91,15 +88,6 @@ class DescribedInstance:
     def is_leaving(self) -> bool:
         """Whether it is going, or gone."""
         return self.state in _LEAVING
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedInstances:
-    """The instances of a cluster, as far as they could be read."""
-
-    instances: tuple[DescribedInstance, ...]
-    problem: str = ""
-    """Reason why the listing is incomplete; empty when it is complete."""
 
 
 def provider_id(zone: str, instance_id: str) -> str:
@@ -158,22 +146,6 @@ def read_instance(item: InstanceTypeDef, *, uses_reservations: bool = True) -> D
     )
 
 
-def to_instance(instance: DescribedInstance, owner: ClaimRef | None) -> Instance:
-    """Return an instance as the contract has it."""
-    return Instance(
-        provider_id=provider_id(instance.zone, instance.id),
-        node_claim="" if owner is None else owner.name,
-        token="" if owner is None else owner.uid,
-        launched_for=tuple(claim.uid for claim in CLAIM_TAGS.claims_of(instance.tags) if claim.uid),
-        instance_type=instance.instance_type,
-        zone=instance.zone,
-        capacity_type=instance.capacity_type,
-        image_id=instance.image_id,
-        created=instance.launched_at,
-        terminating=instance.is_leaving,
-    )
-
-
 @final
 class InstanceReader:
     """Asks EC2 for instances; callable from any thread.
@@ -187,6 +159,18 @@ class InstanceReader:
         self._clients: Final = clients
         self._cluster: Final = cluster
         self._uses_reservations: Final = uses_reservations
+
+    def is_ours(self, instance: DescribedInstance) -> bool:
+        """Whether an instance has the tag of this cluster."""
+        return instance.tags.get(EKS_CLUSTER_NAME_TAG) == self._cluster
+
+    def instance_id(self, provider_id: str) -> str:
+        """Return the instance id in a provider id; raise what `parse_provider_id` raises."""
+        return parse_provider_id(provider_id)[1]
+
+    def provider_id(self, instance: DescribedInstance) -> str:
+        """Return how Kubernetes names an instance."""
+        return provider_id(instance.zone, instance.id)
 
     def of_ids(self, ids: Iterable[str]) -> dict[str, DescribedInstance]:
         """Return the instances with these ids, terminated ones too; those unknown are left out."""
@@ -213,7 +197,7 @@ class InstanceReader:
                     instances[instance.id] = instance
         return tuple(instances[key] for key in sorted(instances))
 
-    def of_cluster(self) -> DescribedInstances:
+    def of_cluster(self) -> DescribedInstances[DescribedInstance]:
         """Return all instances of the cluster, terminated ones too, by id.
 
         Raises only when not even the first page could be read.

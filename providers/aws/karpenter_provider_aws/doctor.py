@@ -9,18 +9,16 @@ that goes by the tags of instances refuses to terminate or tag an instance that 
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.errors import (
-    AuthError,
-    CloudProviderError,
-    NodeClassNotReadyError,
-    SettingsError,
-    ThrottledError,
+from karpenter_core.provider.kit.doctor import (
+    AccessDoctor,
+    DoctorCheck,
+    error_finding,
+    ok_finding,
+    warning_finding,
 )
-from karpenter_core.provider.contract import Finding, Severity
 from karpenter_provider_aws.cluster import version_problem
 from karpenter_provider_aws.codes import is_dry_run_success, is_not_found
 from karpenter_provider_aws.discovery.call_errors import core_errors_of, refusal_behind
@@ -28,8 +26,10 @@ from karpenter_provider_aws.instance_tags import owned_tags, to_tag_list
 from karpenter_provider_aws.settings import GATES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+    from karpenter_core.errors import CloudProviderError
+    from karpenter_core.provider.contract import Finding
     from karpenter_provider_aws.cluster import ClusterReader
     from karpenter_provider_aws.interruption.queue import InterruptionQueue
     from karpenter_provider_aws.sdk import CloudClients
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ProviderDoctor"]
 
-_AT_ONCE: Final = 8
 _PROBE: Final = "karpenter-doctor"
 _PARAMETER: Final = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
 _POLICY: Final = "add it to the policy of the controller's role; docs/aws.md has a complete policy"
 _REACH: Final = "check that this host reaches the endpoints of AWS (proxy, VPC endpoints, DNS)"
+_CREDENTIALS: Final = "give the controller credentials: EKS Pod Identity, a role for its service account, or AWS_PROFILE"
 
 
 @final
@@ -66,102 +66,69 @@ class ProviderDoctor:
 
     def check(self) -> tuple[Finding, ...]:
         """Return what is found, in the order in which it should be mended; raises nothing."""
-        try:
-            region = self._clients.region
-        except SettingsError as error:
-            return (_error(str(error), "set AWS_REGION"),)
-        who = self._check_identity(region)
-        if who.severity is Severity.ERROR:
-            # Nothing else would be answered; each call would only wait for its time limit.
-            return (who,)
-        checks: tuple[Callable[[], Finding], ...] = (self._check_cluster, self._check_queue)
-        if self._settings.enable_zonal_shift:
-            checks = (*checks, self._check_shifts)
-        tries = self._tries()
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="aws-doctor") as pool:
-            tried = [pool.submit(_try_call, action, call) for action, call in tries.items()]
-            checked = [pool.submit(check) for check in checks]
-            problems = [
-                problem for problem in (each.result() for each in tried) if problem is not None
-            ]
-        if not problems:
-            problems = [_ok(f"all of {len(tries)} permissions that can be tested are granted")]
-        return (who, *self._gates(), *problems, *(each.result() for each in checked))
-
-    def _gates(self) -> tuple[Finding, ...]:
-        """Return a warning for each gate that does not exist."""
-        return tuple(
-            Finding(
-                severity=Severity.WARNING,
-                message=f'--aws-feature-gates: there is no gate "{gate}"; it has no effect',
-                remedy=f"remove it, or name one of {', '.join(GATES)}",
-            )
-            for gate in self._settings.unknown_gates
+        doctor = AccessDoctor(policy=_POLICY, reach=_REACH, is_granted=_is_granted)
+        first = DoctorCheck(
+            run=self._check_identity, remedy=_REACH, denied=_CREDENTIALS, setting="set AWS_REGION"
         )
+        return doctor.examine(first, permissions=self._tries, checks=self._checks)
 
-    def _check_identity(self, region: str) -> Finding:
-        try:
-            with core_errors_of("sts:GetCallerIdentity"):
-                caller = self._clients.sts.get_caller_identity()
-        except AuthError as error:
-            remedy = "give the controller credentials: EKS Pod Identity, a role for its service "
-            return _error(str(error), f"{remedy}account, or AWS_PROFILE")
-        except CloudProviderError as error:
-            return _error(str(error), _REACH)
-        return _ok(f"{caller.get('Arn', '')} in {region}")
+    def _checks(self) -> Iterator[DoctorCheck]:
+        settings = self._settings
+        yield DoctorCheck(
+            run=self._check_cluster, remedy="set --cluster-endpoint, and check --cluster-name"
+        )
+        queue = settings.interruption_queue
+        yield DoctorCheck(
+            run=self._check_queue,
+            remedy=f'check that the queue "{queue}" is in this account and region',
+        )
+        if settings.enable_zonal_shift:
+            yield DoctorCheck(
+                run=self._check_shifts,
+                remedy="enable zonal shift for the cluster in EKS, or remove --enable-zonal-shift",
+            )
+
+    def _check_identity(self) -> Iterator[Finding]:
+        region = self._clients.region
+        with core_errors_of("sts:GetCallerIdentity"):
+            caller = self._clients.sts.get_caller_identity()
+        yield ok_finding(f"{caller.get('Arn', '')} in {region}")
+        for gate in self._settings.unknown_gates:
+            yield warning_finding(
+                f'--aws-feature-gates: there is no gate "{gate}"; it has no effect',
+                f"remove it, or name one of {', '.join(GATES)}",
+            )
 
     def _check_cluster(self) -> Finding:
-        try:
-            endpoint, ca_bundle = self._cluster.address()
-            # Elsewhere the API server tells it, which is not asked by commands that only look.
-            version = self._cluster.version() if self._settings.eks_control_plane else ""
-        except (NodeClassNotReadyError, CloudProviderError) as error:
-            remedy = "set --cluster-endpoint, and check --cluster-name"
-            return _error(str(error), _POLICY if isinstance(error, AuthError) else remedy)
+        endpoint, ca_bundle = self._cluster.address()
+        # Elsewhere the API server tells it, which is not asked by commands that only look.
+        version = self._cluster.version() if self._settings.eks_control_plane else ""
         name = self._settings.cluster_name
         if not ca_bundle:
-            return _error(
-                f'the certificates of cluster "{name}" are not known',
-                "set --cluster-ca-bundle",
+            return error_finding(
+                f'the certificates of cluster "{name}" are not known', "set --cluster-ca-bundle"
             )
         problem = version_problem(version) if version else ""
         if problem:
-            return Finding(
-                severity=Severity.WARNING,
-                message=problem,
-                remedy="use a release of this provider that supports the version",
+            return warning_finding(
+                problem, "use a release of this provider that supports the version"
             )
         kubernetes = f" (Kubernetes {version})" if version else ""
-        return _ok(f'cluster "{name}" at {endpoint}{kubernetes}')
+        return ok_finding(f'cluster "{name}" at {endpoint}{kubernetes}')
 
     def _check_queue(self) -> Finding:
         if self._queue is None:
-            return Finding(
-                severity=Severity.WARNING,
-                message="no interruption queue is set: spot instances end before their pods are evicted",
-                remedy="create a queue with its EventBridge rules and name it with "
-                "--interruption-queue (docs/aws.md)",
+            return warning_finding(
+                "no interruption queue is set: spot instances end before their pods are evicted",
+                "create a queue with its EventBridge rules and name it with --interruption-queue "
+                "(docs/aws.md)",
             )
-        name = self._settings.interruption_queue
-        try:
-            self._queue.check()
-        except AuthError as error:
-            return _error(str(error), _POLICY)
-        except CloudProviderError as error:
-            return _error(
-                str(error), f'check that the queue "{name}" is in this account and region'
-            )
-        return _ok(f'queue "{name}" can be read')
+        self._queue.check()
+        return ok_finding(f'queue "{self._settings.interruption_queue}" can be read')
 
     def _check_shifts(self) -> Finding:
-        try:
-            self._shifts.describe()
-        except AuthError as error:
-            return _error(str(error), _POLICY)
-        except CloudProviderError as error:
-            remedy = "enable zonal shift for the cluster in EKS, or remove --enable-zonal-shift"
-            return _error(str(error), remedy)
-        return _ok("zonal shifts of the cluster can be read")
+        self._shifts.describe()
+        return ok_finding("zonal shifts of the cluster can be read")
 
     def _tries(self) -> Mapping[str, Callable[[], object]]:
         """Return by permission the call that tries it out."""
@@ -196,7 +163,7 @@ class ProviderDoctor:
                 tries["pricing:GetProducts"] = lambda: self._clients.pricing.get_products(
                     ServiceCode="AmazonEC2", MaxResults=1
                 )
-        return tries
+        return {action: partial(_call, action, call) for action, call in tries.items()}
 
     def _try_launch_template(self) -> object:
         tags = owned_tags(
@@ -210,27 +177,12 @@ class ProviderDoctor:
         )
 
 
-def _try_call(action: str, call: Callable[[], object]) -> Finding | None:
-    """Make a call; return what is wrong, or None when the permission is there."""
-    try:
-        with core_errors_of(action):
-            call()
-    except AuthError as error:
-        return _error(str(error), f"{action} is not permitted: {_POLICY}")
-    except ThrottledError as error:
-        return Finding(severity=Severity.WARNING, message=str(error), remedy="try again later")
-    except CloudProviderError as error:
-        failure = refusal_behind(error)
-        code = "" if failure is None else failure.code
-        if is_dry_run_success(code) or is_not_found(code):
-            return None
-        return _error(str(error), _REACH)
-    return None
+def _call(action: str, call: Callable[[], object]) -> None:
+    with core_errors_of(action):
+        call()
 
 
-def _ok(message: str) -> Finding:
-    return Finding(severity=Severity.OK, message=message)
-
-
-def _error(message: str, remedy: str) -> Finding:
-    return Finding(severity=Severity.ERROR, message=message, remedy=remedy)
+def _is_granted(error: CloudProviderError) -> bool:
+    failure = refusal_behind(error)
+    code = "" if failure is None else failure.code
+    return is_dry_run_success(code) or is_not_found(code)

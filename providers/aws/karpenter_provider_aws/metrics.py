@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Final, final
 
 from prometheus_client import Counter
 
-from karpenter_core.provider.kit.batch_sizes import BatchSizeMetric
-from karpenter_core.provider.kit.offering_series import OfferingSeries
+from karpenter_core.provider.kit.provider_metrics import ProviderMetrics
 from karpenter_provider_aws.labels import INSTANCE_CPU, INSTANCE_MEMORY
 from karpenter_provider_aws.sdk_metrics import SdkMetrics
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
-    from prometheus_client.registry import Collector
 
     from karpenter_core.clock import Clock
 
@@ -26,41 +24,47 @@ __all__ = ["AwsMetrics"]
 
 
 @final
-class AwsMetrics:
+class AwsMetrics(ProviderMetrics):
     """One method for each thing that happens; callable from any thread."""
 
     def __init__(
         self, registry: CollectorRegistry, clock: Clock, *, with_reserved: bool = True
     ) -> None:
         """`with_reserved` is the feature gate ReservedCapacity."""
-        self._registry: Final = registry
-        self._launch_failures: Final = Counter(
-            "karpenter_cloudprovider_instance_launch_failures_total",
-            "Offerings in which a launch failed, by reason.",
-            ("zone", "zone_id", "capacity_type", "reason"),
-            registry=registry,
-        )
-        self._termination_failures: Final = Counter(
-            "karpenter_cloudprovider_instance_termination_failures_total",
-            "Failed terminations of instances.",
-            ("zone", "zone_id"),
-            registry=registry,
-        )
-        self._batch_sizes: Final = BatchSizeMetric(registry)
-        self._unhealthy: Final = Counter(
-            "karpenter_interruption_instance_status_unhealthy_total",
-            "Instances that status checks or scheduled events newly report as unhealthy.",
-            ("category",),
-            registry=registry,
-        )
-        self.offerings: Final = OfferingSeries(
+        super().__init__(
             registry,
             clock,
             cpu_label=INSTANCE_CPU,
             memory_label=INSTANCE_MEMORY,
             with_reserved=with_reserved,
         )
+        self._launch_failures: Final = self.own(
+            Counter(
+                "karpenter_cloudprovider_instance_launch_failures_total",
+                "Offerings in which a launch failed, by reason.",
+                ("zone", "zone_id", "capacity_type", "reason"),
+                registry=registry,
+            )
+        )
+        self._termination_failures: Final = self.own(
+            Counter(
+                "karpenter_cloudprovider_instance_termination_failures_total",
+                "Failed terminations of instances.",
+                ("zone", "zone_id"),
+                registry=registry,
+            )
+        )
+        self._unhealthy: Final = self.own(
+            Counter(
+                "karpenter_interruption_instance_status_unhealthy_total",
+                "Instances that status checks or scheduled events newly report as unhealthy.",
+                ("category",),
+                registry=registry,
+            )
+        )
         self.sdk: Final = SdkMetrics(registry, clock)
+        for collector in self.sdk.collectors:
+            self.own(collector)
 
     def count_launch_failure(
         self, *, zone: str, zone_id: str, capacity_type: str, reason: str
@@ -72,23 +76,6 @@ class AwsMetrics:
         """Count an instance that could not be terminated."""
         self._termination_failures.labels(zone, zone_id).inc()
 
-    def observe_batch(self, batcher: str, size: int) -> None:
-        """Note for how many items a call was made: `create_fleet`, `terminate_instances` …."""
-        self._batch_sizes.observe(batcher, size)
-
     def count_unhealthy(self, category: str) -> None:
         """Count an instance that is newly found unhealthy."""
         self._unhealthy.labels(category).inc()
-
-    def close(self) -> None:
-        """Take the metrics out of the registry, so that a provider can be started again."""
-        own: tuple[Collector, ...] = (
-            self._launch_failures,
-            self._termination_failures,
-            self._unhealthy,
-            *self.sdk.collectors,
-        )
-        self._batch_sizes.close()
-        self.offerings.close()
-        for collector in own:
-            self._registry.unregister(collector)

@@ -16,8 +16,11 @@ from karpenter_core.provider.kit.instance_owners import InstanceOwners
 from karpenter_core.provider.kit.launch.instance_claims import TaggedClaims
 from karpenter_core.provider.kit.launch.launcher import ClaimLauncher
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
+from karpenter_core.provider.kit.node_class.finalization import NodeClassFinalizer
+from karpenter_core.provider.kit.plugin import CloudHooks
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
+from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.capacity_type_sync import CapacityTypeSync
 from karpenter_provider_aws.catalogue.current_types import CurrentInstanceTypes
 from karpenter_provider_aws.catalogue.instance_types import InstanceTypeCatalogue
@@ -44,10 +47,9 @@ from karpenter_provider_aws.launch.fleet_calls import Availability, FleetCallBui
 from karpenter_provider_aws.launch.fleet_cloud import EC2_TRAITS, FleetCloud
 from karpenter_provider_aws.launch.templates import ClusterLaunchTemplates
 from karpenter_provider_aws.node_class.dry_runs import LaunchDryRuns
-from karpenter_provider_aws.node_class.finalization import NodeClassFinalizer
 from karpenter_provider_aws.node_class.resolution import NodeClassDiscovery, NodeClassResolver
 from karpenter_provider_aws.node_class.static_checks import early_checks, late_checks
-from karpenter_provider_aws.node_class.validation import NodeClassValidator
+from karpenter_provider_aws.node_class.validation import LaunchTrial, node_class_validator
 from karpenter_provider_aws.prices import RegionPrices
 from karpenter_provider_aws.registration import PartitionGate
 from karpenter_provider_aws.settings import NODE_CLASS_CEL
@@ -55,9 +57,10 @@ from karpenter_provider_aws.settings import NODE_CLASS_CEL
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.records import NodeView
     from karpenter_core.provider.contract import ProviderContext
-    from karpenter_core.provider.kit.node_class_registry import NodeClassRegistry
-    from karpenter_provider_aws.api.nodeclass import EC2NodeClass
+    from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
     from karpenter_provider_aws.instance_type_info import InstanceTypeInfo
     from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
     from karpenter_provider_aws.metrics import AwsMetrics
@@ -169,15 +172,18 @@ class NodeClassParts:
         self.templates: Final = ClusterLaunchTemplates(
             clients, clock, cluster=settings.cluster_name, sizes=services.sizes
         )
-        self.validator: Final = NodeClassValidator(
-            clock=clock,
-            network=discovery.network,
-            checks=early_checks(settings),
-            late_checks=late_checks(settings, catalogue.infos),
-            catalogue=catalogue.types,
+        dry_runs = LaunchDryRuns(clients, self.templates)
+        trial = LaunchTrial(
+            dry_runs,
+            catalogue.types,
             cluster=discovery.cluster.details,
             find_group=catalogue.types.group_of,
-            dry_runs=None if settings.disable_dry_run else LaunchDryRuns(clients, self.templates),
+        )
+        validator = node_class_validator(
+            clock,
+            checks=early_checks(settings, discovery.network),
+            late_checks=late_checks(settings, catalogue.infos),
+            trial=None if settings.disable_dry_run else trial,
         )
         self.resolver: Final = NodeClassResolver(
             NodeClassDiscovery(
@@ -188,14 +194,13 @@ class NodeClassParts:
                 profiles=discovery.profiles,
                 reservations=discovery.reservations if settings.reserved_capacity else None,
             ),
-            self.validator,
+            validator,
             clock,
         )
-        self.finalizer: Final = NodeClassFinalizer(
-            profiles=discovery.profiles,
-            templates=self.templates,
-            resolver=self.resolver,
-            validator=self.validator,
+        self.finalizer: Final[NodeClassFinalizer[EC2NodeClass]] = NodeClassFinalizer(
+            discovery.profiles.remove_all,
+            lambda node_class: self.templates.delete_all(node_class.name),
+            forget=self.resolver.forget,
         )
 
 
@@ -260,6 +265,7 @@ class InstanceParts:
         context, clients, metrics = services.context, services.clients, services.metrics
         self.instances: Final = ClusterInstances(
             clients,
+            context.clock,
             reader=launch.reader,
             recent=launch.recent,
             owners=launch.owners,
@@ -273,15 +279,13 @@ class InstanceParts:
             context.clock,
             cluster=services.settings.cluster_name,
             reader=launch.reader,
-            is_tagged=self.instances.is_tagged,
+            last_listed=self.instances.last_listed,
             candidates=lambda: chain(
                 launch.recent.all(), map(instance_id_of, context.read_nodes().values())
             ),
             shifts=services.shifts.zones,
         )
-        self.drift: Final = DriftDetector(
-            reader=launch.reader, recent=launch.recent, types=catalogue.types
-        )
+        self.drift: Final = DriftDetector(instances=self.instances, types=catalogue.types)
         self.partition_gate: Final = PartitionGate(
             reader=launch.reader, groups=discovery.placement_groups, nodes=context.nodes
         )
@@ -340,3 +344,24 @@ class ProviderParts:
             queue=self.interruption.sources.queue,
             shifts=services.shifts,
         )
+        self.hooks: Final = CloudHooks(
+            resolve_node_class=self.node_class.resolver.resolve,
+            finalize_node_class=self.node_class.finalizer.finalize,
+            list_instance_types=lambda _, node_class: self.catalogue.types.instance_types(
+                node_class
+            ),
+            launch_instances=self.launch.launcher.launch,
+            fetch_instances=self.operations.instances.fetch,
+            list_instances=self.operations.instances.list,
+            sync_instance=self._sync,
+            detect_drift=self.operations.drift.detect,
+            terminate_instances=self.operations.instances.terminate,
+            poll_interruptions=self.interruption.sources.poll,
+            acknowledge_interruptions=self.interruption.sources.acknowledge,
+            record_offerings=services.metrics.offerings.record,
+        )
+
+    def _sync(self, node_claim: NodeClaim, node: NodeView) -> None:
+        """Tag the instance with its claim and Node; learn how much memory its type really has."""
+        self.operations.tagger.sync(node_claim, node)
+        self.catalogue.types.learn_memory(node_claim, node)

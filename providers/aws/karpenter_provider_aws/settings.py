@@ -6,22 +6,16 @@ Flags, variables and defaults are those of Karpenter's AWS provider. `--cluster-
 from __future__ import annotations
 
 import base64
-import math
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 import structlog
 
-from karpenter_core.api.durations import format_duration
-from karpenter_core.errors import SettingsError
 from karpenter_core.provider.contract import SettingSpec
-from karpenter_core.provider.kit.setting_values import duration_of, number_of
+from karpenter_core.provider.kit.setting_values import SettingReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.provider.contract import ProviderContext
@@ -160,54 +154,44 @@ class AwsSettings:
         Raises:
             SettingsError: a value cannot be used; all such values are named.
         """
-        given = context.settings
-        gates, unknown_gates, complaint = _read_gates(str(given["aws-feature-gates"]))
+        read = SettingReader(context)
+        gates, unknown_gates, complaint = _read_gates(read.text("aws-feature-gates"))
         for gate in unknown_gates:
             _log.warning("there is no such gate, it changes nothing", gate=gate, known=list(GATES))
+        if not context.cluster.name:
+            read.complain(
+                "--cluster-name: must be given; without it the instances of several clusters cannot be "
+                "distinguished"
+            )
+        ca_bundle = (
+            read.text("cluster-ca-bundle")
+            or base64.b64encode(context.cluster.ca_bundle.encode()).decode()
+        )
+        if ca_bundle and not _is_base64(ca_bundle):
+            read.complain("--cluster-ca-bundle: must be base64")
+        if complaint:
+            read.complain(complaint)
         settings = cls(
             cluster_name=context.cluster.name,
-            cluster_endpoint=str(given["cluster-endpoint"]),
-            cluster_ca_bundle=str(given["cluster-ca-bundle"])
-            or base64.b64encode(context.cluster.ca_bundle.encode()).decode(),
-            isolated_vpc=given["isolated-vpc"] is True,
-            eks_control_plane=given["eks-control-plane"] is True,
-            vm_memory_overhead_percent=number_of(context, "vm-memory-overhead-percent"),
-            interruption_queue=str(given["interruption-queue"]),
-            reserved_enis=int(number_of(context, "reserved-enis")),
-            disable_dry_run=given["disable-dry-run"] is True,
-            enable_zonal_shift=given["enable-zonal-shift"] is True,
-            ami_refresh_interval=duration_of(context, "ami-refresh-interval"),
-            subnet_refresh_interval=duration_of(context, "subnet-refresh-interval"),
+            cluster_endpoint=read.url("cluster-endpoint"),
+            cluster_ca_bundle=ca_bundle,
+            isolated_vpc=read.switch("isolated-vpc"),
+            eks_control_plane=read.switch("eks-control-plane"),
+            vm_memory_overhead_percent=read.number("vm-memory-overhead-percent", at_least=0),
+            interruption_queue=read.text("interruption-queue"),
+            reserved_enis=read.count("reserved-enis"),
+            disable_dry_run=read.switch("disable-dry-run"),
+            enable_zonal_shift=read.switch("enable-zonal-shift"),
+            ami_refresh_interval=read.duration("ami-refresh-interval", at_least=SHORTEST_REFRESH),
+            subnet_refresh_interval=read.duration(
+                "subnet-refresh-interval", at_least=SHORTEST_REFRESH
+            ),
             reserved_capacity=context.feature_gates.reserved_capacity,
             gates=gates,
             unknown_gates=unknown_gates,
         )
-        complaints = [*settings._findings(), *([complaint] if complaint else [])]
-        if complaints:
-            raise SettingsError("; ".join(complaints))
+        read.finish()
         return settings
-
-    def _findings(self) -> Iterator[str]:
-        if not self.cluster_name:
-            yield (
-                "--cluster-name: must be given; without it the instances of several clusters cannot be "
-                "distinguished"
-            )
-        if self.cluster_endpoint and not _is_absolute(self.cluster_endpoint):
-            yield f'--cluster-endpoint: must be a URL with a host, not "{self.cluster_endpoint}"'
-        if self.cluster_ca_bundle and not _is_base64(self.cluster_ca_bundle):
-            yield "--cluster-ca-bundle: must be base64"
-        share = self.vm_memory_overhead_percent
-        if not 0 <= share < math.inf:
-            yield f"--vm-memory-overhead-percent: must be zero or more, not {share}"
-        if self.reserved_enis < 0:
-            yield f"--reserved-enis: must be zero or more, not {self.reserved_enis}"
-        for flag, interval in (
-            ("ami-refresh-interval", self.ami_refresh_interval),
-            ("subnet-refresh-interval", self.subnet_refresh_interval),
-        ):
-            if interval < SHORTEST_REFRESH:
-                yield f"--{flag}: must be one minute or more, not {format_duration(interval)}"
 
 
 def _read_gates(text: str) -> tuple[frozenset[str], tuple[str, ...], str]:
@@ -227,14 +211,6 @@ def _read_gates(text: str) -> tuple[frozenset[str], tuple[str, ...], str]:
             )
         chosen[name] = value in _TRUE
     return frozenset(name for name, on in chosen.items() if on), tuple(unknown), ""
-
-
-def _is_absolute(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return bool(parts.scheme and parts.hostname)
-    except ValueError:  # such as brackets without an address
-        return False
 
 
 def _is_base64(text: str) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import SettingsError
 from karpenter_core.provider.contract import Finding, PeriodicTask, Severity
-from karpenter_core.provider.kit.node_class_registry import NodeClassRegistry
+from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.capacity_type_sync import CAPACITY_TYPES_PERIOD
 from karpenter_provider_aws.catalogue.region_types import REFRESH_PERIOD
@@ -28,7 +28,10 @@ from karpenter_provider_aws.settings import AwsSettings
 from karpenter_provider_aws.zonal_shift import ZonalShiftReader
 
 if TYPE_CHECKING:
-    from karpenter_core.provider.contract import ProviderContext
+    from collections.abc import Callable
+
+    from karpenter_core.provider.contract import NodeClassHash, ProviderContext
+    from karpenter_core.provider.kit.plugin import CloudHooks
     from karpenter_provider_aws.sdk import ClientLimits, SharedClients
 
 __all__ = ["StartedProvider"]
@@ -102,6 +105,17 @@ class StartedProvider:
                 )
             return self._parts
 
+    @property
+    def hooks(self) -> CloudHooks[EC2NodeClass]:
+        """The functions of the hooks; the first use may be a call for the region."""
+        return self.parts.hooks
+
+    def hash_node_class(self, node_class: EC2NodeClass) -> NodeClassHash:
+        """Digest what a node is made by."""
+        from karpenter_provider_aws.hashing import hash_node_class
+
+        return hash_node_class(node_class, ca_bundle=self.settings.cluster_ca_bundle)
+
     def close(self) -> None:
         """Let go of connections."""
         self.clients.close()
@@ -115,13 +129,17 @@ class StartedProvider:
             PeriodicTask(
                 name="instance-types",
                 period=REFRESH_PERIOD,
-                run=self._refresh_types,
+                run=self._task(lambda parts: parts.catalogue.region.refresh()),
                 leader_only=False,
             ),
             PeriodicTask(
                 name="prices", period=_PRICES_PERIOD, run=self._refresh_prices, leader_only=False
             ),
-            PeriodicTask(name="images", period=_IMAGES_PERIOD, run=self._forget_images),
+            PeriodicTask(
+                name="images",
+                period=_IMAGES_PERIOD,
+                run=self._task(lambda parts: parts.discovery.images.forget_deprecated()),
+            ),
             PeriodicTask(
                 name="launch-templates", period=_TEMPLATES_PERIOD, run=self._sweep_templates
             ),
@@ -130,10 +148,14 @@ class StartedProvider:
             ),
             *self.shifts.tasks(),
             PeriodicTask(
-                name="instance-status", period=STATUS_PERIOD, run=self._poll_instance_status
+                name="instance-status",
+                period=STATUS_PERIOD,
+                run=self._task(lambda parts: parts.interruption.sources.status.run()),
             ),
             PeriodicTask(
-                name="capacity-block-expiry", period=BLOCKS_PERIOD, run=self._poll_capacity_blocks
+                name="capacity-block-expiry",
+                period=BLOCKS_PERIOD,
+                run=self._task(lambda parts: parts.interruption.sources.blocks.run()),
             ),
             PeriodicTask(
                 name="capacity-types",
@@ -142,16 +164,18 @@ class StartedProvider:
             ),
         )
 
-    def _refresh_types(self) -> None:
-        self.parts.catalogue.region.refresh()
+    def _task(self, work: Callable[[ProviderParts], object]) -> Callable[[], None]:
+        """Return work whose parts are built when it first runs."""
+
+        def run() -> None:
+            work(self.parts)
+
+        return run
 
     def _refresh_prices(self) -> None:
         catalogue = self.parts.catalogue
         now = self.context.clock.now()
         catalogue.prices.refresh(self.clients, now=now, disk=catalogue.prices_disk)
-
-    def _forget_images(self) -> None:
-        self.parts.discovery.images.forget_deprecated()
 
     def _sweep_templates(self) -> None:
         templates = self.parts.node_class.templates
@@ -164,12 +188,6 @@ class StartedProvider:
         parts = self.parts
         in_use = parts.node_class.resolver.profiles_in_use()
         parts.discovery.profiles.collect(in_use, complete=True)
-
-    def _poll_instance_status(self) -> None:
-        self.parts.interruption.sources.status.run()
-
-    def _poll_capacity_blocks(self) -> None:
-        self.parts.interruption.sources.blocks.run()
 
     async def _sync_capacity_types(self) -> None:
         parts = await asyncio.to_thread(lambda: self.parts)

@@ -20,7 +20,7 @@ from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.plugin import AwsProvider
 from karpenter_provider_aws.sdk import ClientLimits, CloudClients
 from karpenter_simulated_aws.testing import few_types, node_class_for, simulated_environment
-from tests.support.user_mistake_lives import as_lives
+from tests.support.user_mistake_runs import as_cluster_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -197,7 +197,7 @@ POD = {
 
 
 @pytest.mark.parametrize(
-    "case", as_lives(WRONG, but=("wrong credentials", "missing permission to launch"))
+    "case", as_cluster_runs(WRONG, but=("wrong credentials", "missing permission to launch"))
 )
 def test_a_mistake_is_reported_and_nodes_launch_once_it_is_corrected(few, tmp_path, case):
     """Conditions, findings, and the number of calls over twenty minutes of simulated time."""

@@ -9,6 +9,7 @@ termination) shutting down, then terminated; no timer is needed for that.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, final
 
@@ -58,6 +59,15 @@ if TYPE_CHECKING:
     from karpenter_provider_kwok.faults import KwokFault
 
 __all__ = ["KwokCloud"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The offering of a new instance, and what was out of stock before it."""
+
+    instance_type: InstanceType
+    offering: Offering
+    shortages: tuple[InsufficientCapacityError, ...] = ()
 
 
 @final
@@ -130,7 +140,7 @@ class KwokCloud:
         choice = self._choose(db, request)
         if isinstance(choice, InsufficientCapacityError):
             return choice
-        instance_type, offering = choice
+        instance_type, offering = choice.instance_type, choice.offering
         labels = decided_labels(instance_type, offering)
         launched = LaunchedInstance(
             provider_id=provider_id,
@@ -140,20 +150,25 @@ class KwokCloud:
             capacity=dict(instance_type.capacity),
             allocatable=instance_type.allocatable(),
             labels=labels,
+            shortages=choice.shortages,
         )
         node = node_manifest(
             claim, labels, capacity=launched.capacity, allocatable=launched.allocatable
         )
-        late = timedelta()
+        late, fails_after = timedelta(), None
         for fault in self._node_faults(db, claim.name, launched):
             if fault.kind is KwokFaultKind.UNREADY_NODE:
                 node = without_kubelet(node)
             elif fault.kind is KwokFaultKind.MISSING_RESOURCE:
                 node = without_resources(node, fault.matches_resource)
+            elif fault.kind is KwokFaultKind.LATE_FAILURE:
+                fails_after = fault.delay
             else:
                 late += fault.delay
         running_at = now + (self._registration_delay(request) + late).total_seconds()
         _insert(db, launched, request.token, offering, now=now, running_at=running_at, node=node)
+        if fails_after is not None:
+            _fail(db, launched, request.token, at=now + fails_after.total_seconds())
         return launched
 
     def _node_faults(
@@ -167,6 +182,7 @@ class KwokCloud:
                 KwokFaultKind.UNREADY_NODE,
                 KwokFaultKind.MISSING_RESOURCE,
                 KwokFaultKind.SLOW_NODE,
+                KwokFaultKind.LATE_FAILURE,
             )
             for fault_id, fault in self.disturbances.active(db, kind)
             if fault.matches_claim(node_claim)
@@ -176,7 +192,7 @@ class KwokCloud:
 
     def _choose(
         self, db: sqlite3.Connection, request: LaunchRequest
-    ) -> tuple[InstanceType, Offering] | InsufficientCapacityError:
+    ) -> _Choice | InsufficientCapacityError:
         """Choose the cheapest offering that the claim allows and that is in stock."""
         requirements = Requirements.from_specs(request.node_claim.spec.requirements)
         offers = sorted(
@@ -192,26 +208,28 @@ class KwokCloud:
         short = {fault_id for fault_id, _ in quotas}
         hit: set[str] = set()
         exhausted: list[OfferingKey] = []
-        chosen: tuple[InstanceType, Offering] | None = None
+        chosen: _Choice | None = None
         for it, offering in offers:
             key = (it.name, offering.zone, offering.capacity_type)
             struck = [
                 fault_id for fault_id, f in (*stock_outs, *quotas) if f.matches_offering(*key)
             ]
             if not struck:
-                chosen = (it, offering)
+                chosen = _Choice(it, offering)
                 break
             hit.update(struck)
             exhausted.append(OfferingKey(instance_type=key[0], zone=key[1], capacity_type=key[2]))
         for fault_id in sorted(hit):  # each strikes once a launch, however many offerings it hits
             self.disturbances.use_up(db, fault_id)
-        if chosen is not None:
-            return chosen
+        if not exhausted:
+            return chosen or InsufficientCapacityError("no offering can be had")
         what = ", ".join(f"{k.instance_type} {k.capacity_type} in {k.zone}" for k in exhausted[:3])
         more = f" and {len(exhausted) - 3} more" if len(exhausted) > 3 else ""  # noqa: PLR2004
-        message = f"no capacity for {what}{more}" if exhausted else "no offering can be had"
         scope = ExhaustedScope.FAMILY_QUOTA if hit & short else ExhaustedScope.OFFERING
-        return InsufficientCapacityError(message, offerings=exhausted, scope=scope)
+        shortage = InsufficientCapacityError(
+            f"no capacity for {what}{more}", offerings=exhausted, scope=scope
+        )
+        return shortage if chosen is None else replace(chosen, shortages=(shortage,))
 
     # -- what exists -------------------------------------------------------------------------------
 
@@ -227,12 +245,16 @@ class KwokCloud:
 
     def list(self) -> InstanceListing:
         """List every instance that is not gone."""
-        now = self._timestamp()
         with self._store.transaction() as db:
+            lag = max(
+                (f.delay for _, f in self.disturbances.active(db, KwokFaultKind.LAGGING_LISTING)),
+                default=None,
+            )
+            shown_at = self._now() - (lag or timedelta())
             rows = db.execute(
-                "SELECT * FROM instances WHERE gone_at IS NULL OR gone_at > ? "
-                "ORDER BY launched_at, token",
-                (now,),
+                "SELECT * FROM instances WHERE (gone_at IS NULL OR gone_at > ?) "
+                "AND launched_at <= ? ORDER BY launched_at, token",
+                (shown_at.timestamp(), shown_at.timestamp()),
             ).fetchall()
             partial = self.disturbances.active(db, KwokFaultKind.PARTIAL_LISTING)
             for fault_id, _ in partial:
@@ -245,7 +267,7 @@ class KwokCloud:
         if partial:
             problem = "a page of the listing could not be read"
             return InstanceListing(instances=tuple(shown), complete=False, problem=problem)
-        return InstanceListing(instances=tuple(shown))
+        return InstanceListing(instances=tuple(shown), as_of=None if lag is None else shown_at)
 
     def knows_all(self, provider_ids: Iterable[str]) -> bool:
         """Whether every one of these ids is, or was, an instance of this cloud."""
@@ -324,17 +346,12 @@ class KwokCloud:
             self._reclaim()
         with self._store.reading() as db:
             rows = db.execute(
-                "SELECT * FROM interruptions WHERE NOT acknowledged ORDER BY id"
+                "SELECT interruptions.*, instance_type, zone, capacity_type FROM interruptions "
+                "LEFT JOIN instances ON id = 'launch-failed-' || token WHERE NOT acknowledged AND "
+                "(interruptions.kind != ? OR deadline <= ?) ORDER BY id",
+                (InterruptionKind.LAUNCH_FAILED.value, self._timestamp()),
             ).fetchall()
-        return tuple(
-            Interruption(
-                id=row["id"],
-                kind=InterruptionKind(row["kind"]),
-                provider_id=row["provider_id"],
-                deadline=datetime.fromtimestamp(row["deadline"], UTC),
-            )
-            for row in rows
-        )
+        return tuple(_interruption(row) for row in rows)
 
     def _reclaim(self) -> None:
         now = self._timestamp()
@@ -408,6 +425,43 @@ def _insert(
             json.dumps(node),
             running_at,
         ),
+    )
+
+
+def _fail(db: sqlite3.Connection, launched: LaunchedInstance, token: str, *, at: float) -> None:
+    """Have an accepted launch fail; its Node never appears."""
+    db.execute("UPDATE instances SET node_state = 'none' WHERE token = ?", (token,))
+    db.execute(
+        "INSERT INTO interruptions (id, provider_id, kind, deadline) VALUES (?, ?, ?, ?)",
+        (
+            f"launch-failed-{token}",
+            launched.provider_id,
+            InterruptionKind.LAUNCH_FAILED.value,
+            at,
+        ),
+    )
+
+
+def _interruption(row: sqlite3.Row) -> Interruption:
+    kind = InterruptionKind(row["kind"])
+    if kind is not InterruptionKind.LAUNCH_FAILED:
+        return Interruption(
+            id=row["id"],
+            kind=kind,
+            provider_id=row["provider_id"],
+            deadline=datetime.fromtimestamp(row["deadline"], UTC),
+        )
+    key = OfferingKey(
+        instance_type=row["instance_type"], zone=row["zone"], capacity_type=row["capacity_type"]
+    )
+    message = f"no capacity for {key.instance_type} {key.capacity_type} in {key.zone}"
+    error = InsufficientCapacityError(message, offerings=[key])
+    return Interruption(
+        id=row["id"],
+        kind=kind,
+        provider_id=row["provider_id"],
+        error=error,
+        announced_at=datetime.fromtimestamp(row["deadline"], UTC),
     )
 
 

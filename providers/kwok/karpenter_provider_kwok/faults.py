@@ -49,6 +49,9 @@ class KwokFaultKind(StrEnum):
     """A launch with a token that was used before is refused: its first request is still at work."""
     SLOW_NODE = "slow-node"
     """The Node of a matching instance that is launched now appears later by `delay`."""
+    LATE_FAILURE = "late-failure"
+    """A matching instance that is launched now fails after `delay`, for lack of capacity; no Node
+    appears, and the failed instance stays until it is terminated."""
     PRICE = "price"
     """Matching offerings cost `percent` of what the catalogue says, from the next listing on."""
     FAILED_NODE = "failed-node"
@@ -57,6 +60,8 @@ class KwokFaultKind(StrEnum):
     """A matching running instance is announced to be taken away, after `notice`."""
     PARTIAL_LISTING = "partial-listing"
     """Matching instances are missing from the listing, which says that it is not complete."""
+    LAGGING_LISTING = "lagging-listing"
+    """The listing shows the instances of `delay` ago, and says so."""
     PROTECTED = "protected"
     """Matching instances may not be terminated; the others of the batch are."""
     UNREADY_NODE = "unready-node"

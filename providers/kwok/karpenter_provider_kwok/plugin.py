@@ -19,9 +19,9 @@ from karpenter_core.provider.contract import (
     LabelClasses,
     PeriodicTask,
     ProviderInfo,
-    RepairPolicy,
     Severity,
 )
+from karpenter_core.provider.kit.plugin import ProviderPlugin, repair_policies
 from karpenter_core.provider.markers import hookimpl
 from karpenter_provider_kwok.api import GROUP, KWOKNodeClass
 from karpenter_provider_kwok.catalogue import extra_labels, load_catalogue, read_catalogue
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
         LaunchOutcome,
         LaunchRequest,
         ProviderContext,
-        SettingSpec,
         TerminateOutcome,
     )
     from karpenter_provider_kwok.active_faults import CallFault
@@ -60,47 +59,33 @@ _UNHEALTHY_FOR: Final = timedelta(minutes=10)  # upstream's kwok provider
 
 
 @final
-class KwokProvider:
+class KwokProvider(ProviderPlugin["_StartedProvider"]):
     """The plug-in; one object for each process."""
 
-    def __init__(self) -> None:
-        self._running: _StartedProvider | None = None
+    info = ProviderInfo(
+        name="kwok",
+        contract_version=CONTRACT_VERSION,
+        node_classes=(KWOKNodeClass,),
+        repair_policies=repair_policies(
+            ("Ready", status, _UNHEALTHY_FOR) for status in ("False", "Unknown")
+        ),
+    )
+    title = "kwok"
+    settings = SETTINGS
+
+    def start_provider(self, context: ProviderContext) -> _StartedProvider:
+        """Read catalogue and faults, open the store."""
+        return _StartedProvider(context)
 
     @property
     def cloud(self) -> KwokCloud:
         """The simulated cloud, for tests and demonstrations; there is one while started."""
-        return self._started.cloud
+        return self.running.cloud
 
     @property
     def store(self) -> InstanceStore:
         """The store of the simulated cloud's instances."""
-        return self._started.store
-
-    @property
-    def _started(self) -> _StartedProvider:
-        if self._running is None:
-            raise CloudProviderError("the kwok provider is not started")
-        return self._running
-
-    @hookimpl
-    def karpenter_provider_info(self) -> ProviderInfo:
-        """Serve KWOKNodeClass."""
-        return ProviderInfo(
-            name="kwok",
-            contract_version=CONTRACT_VERSION,
-            node_classes=(KWOKNodeClass,),
-            repair_policies=tuple(
-                RepairPolicy(
-                    condition_type="Ready", condition_status=status, toleration=_UNHEALTHY_FOR
-                )
-                for status in ("False", "Unknown")
-            ),
-        )
-
-    @hookimpl
-    def karpenter_add_settings(self) -> Sequence[SettingSpec]:
-        """Add the settings of the simulated cloud."""
-        return SETTINGS
+        return self.running.store
 
     @hookimpl
     def karpenter_add_commands(self, app: typer.Typer) -> None:
@@ -114,29 +99,22 @@ class KwokProvider:
         app.add_typer(kwok, name="kwok")
 
     @hookimpl
-    def karpenter_start(self, context: ProviderContext) -> None:
-        """Read catalogue and faults, open the store."""
-        self._running = _StartedProvider(context)
-
-    @hookimpl
     async def karpenter_stop(self) -> None:
         """Close the store; on the event loop, where the registrar's alarm lives."""
-        if self._running is not None:
-            self._running.close()
-            self._running = None
+        self.stop_provider()
 
     @hookimpl
     def karpenter_classify_labels(self) -> LabelClasses:
         """Name the instance labels, and what else the catalogue's offerings set."""
         return LabelClasses(
-            well_known=INSTANCE_LABELS | extra_labels(self._started.catalogue),
+            well_known=INSTANCE_LABELS | extra_labels(self.running.catalogue),
             restricted_domains=frozenset({GROUP}),
         )
 
     @hookimpl
     def karpenter_list_instance_types(self) -> Sequence[InstanceType]:
         """Sell the same to every NodePool and NodeClass, at the prices of now."""
-        running = self._started
+        running = self.running
         return _priced(running.catalogue, running.cloud.disturbances.prices())
 
     @hookimpl
@@ -144,7 +122,7 @@ class KwokProvider:
         self, requests: Sequence[LaunchRequest]
     ) -> Sequence[LaunchOutcome] | Awaitable[Sequence[LaunchOutcome]]:
         """Launch the cheapest offering in stock for each; their Nodes follow."""
-        running = self._started
+        running = self.running
 
         def launch() -> list[LaunchOutcome]:
             ready = [request for request in requests if not _unready(request)]
@@ -161,7 +139,7 @@ class KwokProvider:
         self, provider_ids: Sequence[str]
     ) -> Sequence[FetchOutcome] | Awaitable[Sequence[FetchOutcome]]:
         """Fetch instances."""
-        running = self._started
+        running = self.running
 
         def fetch() -> list[FetchOutcome]:
             if not running.cloud.knows_all(provider_ids):
@@ -173,7 +151,7 @@ class KwokProvider:
     @hookimpl
     def karpenter_list_instances(self) -> InstanceListing | Awaitable[InstanceListing]:
         """List instances, those found as Nodes only among them."""
-        running = self._started
+        running = self.running
 
         def list_all() -> InstanceListing:
             running.adopt()
@@ -184,23 +162,23 @@ class KwokProvider:
     @hookimpl
     def karpenter_poll_interruptions(self) -> Sequence[Interruption]:
         """Announce spot reclaims that were asked for."""
-        self._started.cloud.disturbances.refresh()
-        announced = self._started.cloud.poll_interruptions()
+        self.running.cloud.disturbances.refresh()
+        announced = self.running.cloud.poll_interruptions()
         if announced:
-            self._started.wake()
+            self.running.wake()
         return announced
 
     @hookimpl
     def karpenter_acknowledge_interruptions(self, ids: Sequence[str]) -> None:
         """Forget announcements."""
-        self._started.cloud.acknowledge_interruptions(ids)
+        self.running.cloud.acknowledge_interruptions(ids)
 
     @hookimpl
     def karpenter_terminate_instances(
         self, provider_ids: Sequence[str]
     ) -> Sequence[TerminateOutcome] | Awaitable[Sequence[TerminateOutcome]]:
         """Let instances go; their Nodes, where there still are any, follow."""
-        running = self._started
+        running = self.running
 
         def terminate() -> list[TerminateOutcome]:
             if not running.cloud.knows_all(provider_ids):
@@ -214,12 +192,12 @@ class KwokProvider:
     @hookimpl
     def karpenter_declare_tasks(self) -> Sequence[PeriodicTask]:
         """Create and delete Nodes as instances come and go."""
-        return (PeriodicTask(name=TASK_NAME, period=TASK_PERIOD, run=self._started.registrar.run),)
+        return (PeriodicTask(name=TASK_NAME, period=TASK_PERIOD, run=self.running.registrar.run),)
 
     @hookimpl
     def karpenter_check(self) -> Sequence[Finding]:
         """Say what is sold and whether instances outlive the process."""
-        running = self._started
+        running = self.running
         sold = f"{len(running.catalogue)} instance types"
         findings = [Finding(severity=Severity.OK, message=f"the simulated cloud has {sold}")]
         if not running.settings.keeps_state:

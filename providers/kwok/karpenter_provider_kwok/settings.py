@@ -7,8 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.errors import SettingsError
 from karpenter_core.provider.contract import SettingSpec
+from karpenter_core.provider.kit.setting_values import SettingReader
 from karpenter_provider_kwok.instance_store import MEMORY
 
 if TYPE_CHECKING:
@@ -77,14 +77,19 @@ class KwokSettings:
         Raises:
             SettingsError: a delay is negative.
         """
-        state_file = _text(context, "kwok-state-file")
+        read = SettingReader(context)
+        types_file, faults_file = read.text("instance-types-file"), read.text("kwok-faults-file")
+        launch_latency = read.duration("kwok-launch-latency")
+        registration_delay = read.duration("kwok-registration-delay")
+        termination_delay = read.duration("kwok-termination-delay")
+        read.finish()
         return cls(
-            instance_types_file=_path(context, "instance-types-file"),
-            state_file=state_file or str(_default_state_file(context)),
-            faults_file=_path(context, "kwok-faults-file"),
-            launch_latency=_delay(context, "kwok-launch-latency"),
-            registration_delay=_delay(context, "kwok-registration-delay"),
-            termination_delay=_delay(context, "kwok-termination-delay"),
+            instance_types_file=Path(types_file) if types_file else None,
+            state_file=read.text("kwok-state-file") or str(_default_state_file(context)),
+            faults_file=Path(faults_file) if faults_file else None,
+            launch_latency=launch_latency,
+            registration_delay=registration_delay,
+            termination_delay=termination_delay,
         )
 
     @property
@@ -96,19 +101,3 @@ class KwokSettings:
 def _default_state_file(context: ProviderContext) -> Path:
     context.cache_folder.mkdir(parents=True, exist_ok=True)
     return context.cache_folder / STATE_FILE_NAME
-
-
-def _text(context: ProviderContext, name: str) -> str:
-    return str(context.settings[name])
-
-
-def _path(context: ProviderContext, name: str) -> Path | None:
-    text = _text(context, name)
-    return Path(text) if text else None
-
-
-def _delay(context: ProviderContext, name: str) -> timedelta:
-    value = context.settings[name]
-    if not isinstance(value, timedelta) or value < timedelta():
-        raise SettingsError(f"--{name}: must be a duration of at least zero, not {value}")
-    return value

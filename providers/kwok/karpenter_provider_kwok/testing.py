@@ -22,6 +22,7 @@ _FAULTS: Final = {
     CloudTrouble.QUOTA: (KwokFault(kind=KwokFaultKind.QUOTA),),
     CloudTrouble.THROTTLING: (KwokFault(kind=KwokFaultKind.THROTTLE),),
     CloudTrouble.AUTH_FAILURE: (KwokFault(kind=KwokFaultKind.AUTH_FAILURE),),
+    CloudTrouble.LATE_FAILURE: (KwokFault(kind=KwokFaultKind.LATE_FAILURE),),
     CloudTrouble.LOST_REPLY: (KwokFault(kind=KwokFaultKind.LOST_REPLY, count=1),),
     CloudTrouble.TOKEN_IN_PROGRESS: (
         KwokFault(kind=KwokFaultKind.LOST_REPLY, count=1),

@@ -148,6 +148,12 @@ def test_field_names_are_read_in_any_case():
     assert it.offerings[0].price.amount == 0.1
 
 
+def test_an_offering_that_does_not_say_otherwise_is_available():
+    silent = {name: value for name, value in offering().items() if name != "Available"}
+    (it,) = load(entry(offerings=[silent]))
+    assert [o.available for o in it.offerings] == [True]
+
+
 def test_unavailable_offerings_are_listed():
     (it,) = load(entry(offerings=[offering(Available=False)]))
     assert [o.available for o in it.offerings] == [False]

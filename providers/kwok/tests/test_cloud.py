@@ -432,6 +432,25 @@ def test_termination_is_gone_at_once_and_takes_the_node_along(tmp_path):
     run_kwok(scenario, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("provider_ids", "expected"),
+    [
+        ((), True),
+        (("kwok://web-1",), True),
+        (("kwok://web-1", "kwok://other"), False),
+        (("kwok://other", "kwok://web-1"), False),
+    ],
+)
+def test_a_batch_is_known_only_if_each_of_its_instances_is(tmp_path, provider_ids, expected):
+    """Else the others are taken over from their Nodes first."""
+
+    async def scenario(world):
+        await world.launch(await world.request("web-1", node_class()))
+        assert world.cloud.knows_all(provider_ids) is expected
+
+    run_kwok(scenario, tmp_path)
+
+
 def test_a_termination_delay_is_seen_as_started_then_gone(tmp_path):
     async def scenario(world):
         request = await world.request("web-1", node_class())
@@ -491,8 +510,10 @@ def test_a_stock_out_is_avoided_or_reported(tmp_path):
         world.cloud.disturbances.inject(out)
         second = await launch(world, "web-2", requirements=[types, SPOT])
         assert second.zone != first.zone
+        sold_out = OfferingKey(instance_type="std1.large", zone=first.zone, capacity_type="spot")
+        assert [shortage.offerings for shortage in second.shortages] == [(sold_out,)]
         third = await launch(world, "web-3", requirements=[types, SPOT])
-        assert third.zone == first.zone
+        assert (third.zone, third.shortages) == (first.zone, ())
         world.cloud.disturbances.inject(
             KwokFault(kind=KwokFaultKind.STOCK_OUT, capacity_types=("spot",))
         )

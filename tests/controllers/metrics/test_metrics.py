@@ -15,7 +15,7 @@ from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate
 from karpenter_core.scheduling.offerings import offering_price
 from karpenter_provider_kwok.catalogue import load_catalogue
 from karpenter_provider_kwok.catalogue_default import default_catalogue_text
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 
@@ -38,10 +38,10 @@ def test_metrics_are_exposed_under_the_names_they_are_declared_with():
 def test_every_metric_of_a_step_is_a_declared_one(metric):
     """An update reaches the metric that its name says, and no other."""
     metrics = Metrics()
-    found = metrics.of(metric)
+    result = metrics.of(metric)
 
-    assert found is getattr(metrics, metric)
-    (family,) = found.collect()
+    assert result is getattr(metrics, metric)
+    (family,) = result.collect()
     assert family.name == f"{NAMESPACE}_{metric}" + ("_seconds" * metric.endswith("_duration"))
 
 
@@ -102,7 +102,7 @@ def test_pods_and_nodes_have_series_while_they_are_there(tmp_path):
         names = ("pods_state", "nodes_current_lifetime_seconds", "nodes_allocatable")
         return {name: text.count(f"\n{NAMESPACE}_{name}{{") for name in names}
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_durations_are_counted_in_upstreams_buckets():
@@ -156,7 +156,7 @@ def test_each_wait_of_a_pod_is_measured_once(tmp_path):
         text = generate_latest(running.process.metrics.registry).decode()
         assert f"{NAMESPACE}_nodepools_cost_total{{" not in text
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_pods_that_cannot_be_placed_have_no_plan_to_wait_for(tmp_path):
@@ -171,7 +171,7 @@ def test_pods_that_cannot_be_placed_have_no_plan_to_wait_for(tmp_path):
         assert f"{NAMESPACE}_pods_unbound_time_seconds{{" in text
         assert f"{NAMESPACE}_pods_provisioning_unbound_time_seconds{{" not in text
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_requests_and_limits_of_pods_are_added_up_by_node(tmp_path):
@@ -208,7 +208,7 @@ def test_requests_and_limits_of_pods_are_added_up_by_node(tmp_path):
         assert total("nodes_total_pod_limits") == pytest.approx(2.0)
         assert total("nodes_total_daemon_limits") == pytest.approx(1.0)
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_pool_cost_is_the_sum_of_its_nodes(tmp_path):
@@ -240,4 +240,4 @@ def test_pool_cost_is_the_sum_of_its_nodes(tmp_path):
         assert running.metric(line) == pytest.approx(grown)
         assert grown > expected > 0
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)

@@ -86,10 +86,10 @@ def test_nodes_and_pods_have_their_labels_and_amounts():
     series = NodeSeries(metrics, now=lambda: EPOCH + timedelta(minutes=1))
     series.show(synced_state(view, claim, there, waits, astray, node_pool()).snapshot())
 
-    found = samples(scraped(metrics.registry))
+    result = samples(scraped(metrics.registry))
 
     def of(name):
-        return [(dict(labels), value) for (key, labels), value in found.items() if key == name]
+        return [(dict(labels), value) for (key, labels), value in result.items() if key == name]
 
     allocatable = {
         each["resource_type"]: value for each, value in of("karpenter_nodes_allocatable")

@@ -71,8 +71,8 @@ def test_old_observations_count_for_the_sum_alone(registry, clock):
     assert scraped(registry)["", "1"] == 100.0
 
     clock.now = WINDOW_SECONDS + 1
-    found = scraped(registry)
-    assert (found["", "1"], found["_count", ""], found["_sum", ""]) == (1.0, 2.0, 101.0)
+    result = scraped(registry)
+    assert (result["", "1"], result["_count", ""], result["_sum", ""]) == (1.0, 2.0, 101.0)
 
     clock.now = 2 * WINDOW_SECONDS
     assert math.isnan(scraped(registry)["", "0.5"])

@@ -21,7 +21,7 @@ from karpenter_core.kube.resources import NODES, PODS, STORAGE_CLASSES, custom_k
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_provider_kwok.api import KWOKNodeClass
 from tests.controllers.contacts import Contacts
-from tests.controllers.scenes import GROUP
+from tests.controllers.whole_controller import GROUP
 
 NODE_CLASSES = custom_kind(KWOKNodeClass.resource)
 

@@ -20,7 +20,7 @@ from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.provider.contract import InstanceListing
 from karpenter_core.provider.markers import hookimpl
 from karpenter_provider_kwok.cloud import KwokCloud
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 KEEP = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
 DRIFTED = {"spec": {"template": {"metadata": {"labels": {"example.com/new": "yes"}}}}}
@@ -61,9 +61,7 @@ async def test_repeated_idle_decision_is_recorded_once():
     await journal.record(decision(1, inputs="a"))
     await journal.record(decision(2, inputs="a"))
     await journal.record(decision(3, inputs="b"))
-    await journal.record(
-        decision(4, inputs="b", placements=(DecisionPlacement(machine="n", pods=1),))
-    )
+    await journal.record(decision(4, inputs="b", placements=(DecisionPlacement(node="n", pods=1),)))
     await journal.record(decision(5, inputs="b"))
 
     assert ids(journal) == ["id-5", "id-4", "id-3", "id-1"]
@@ -135,32 +133,32 @@ def test_a_plug_in_that_hangs_over_a_record_does_not_keep_a_command_from_being_c
         harness.cluster.scale(DEPLOYMENTS, "web", 0)
         await harness.settle(lambda: not harness.claims())
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_life_of_a_node_is_recorded(tmp_path):
-    """Why it came, why it went, at what price, and by which id its claim is known."""
-    found = {}
+    """The reasons of launch and end, the price, and the ID that names the claim."""
+    result = {}
 
     async def scenario(harness):
         running = harness.start()
         harness.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 3)])
         await harness.settle(lambda: len(harness.pods("Running")) == 3)
-        found["claims"] = harness.claims()
+        result["claims"] = harness.claims()
         harness.cluster.scale(DEPLOYMENTS, "web", 0)
         await harness.settle(lambda: not harness.claims())
-        found["decisions"] = running.process.runtime.journal.latest()
-        found["counted"] = running.metric(
+        result["decisions"] = running.process.runtime.journal.latest()
+        result["counted"] = running.metric(
             'karpenter_decisions_total{kind="disrupt",method="emptiness"}'
         )
 
-    play(tmp_path, scenario)
-    *_, provisioned = found["decisions"]
-    gone = [item for item in found["decisions"] if item.kind == "disrupt"]
-    names = {claim["metadata"]["name"] for claim in found["claims"]}
+    run_controller(tmp_path, scenario)
+    *_, provisioned = result["decisions"]
+    gone = [item for item in result["decisions"] if item.kind == "disrupt"]
+    names = {claim["metadata"]["name"] for claim in result["claims"]}
     assert {launch.node_claim for launch in provisioned.launches} == names
     assert {
-        claim["metadata"]["annotations"]["karpenter.sh/decision-id"] for claim in found["claims"]
+        claim["metadata"]["annotations"]["karpenter.sh/decision-id"] for claim in result["claims"]
     } == {provisioned.id}
     assert provisioned.price_per_hour_after.amount > 0
     assert provisioned.inputs
@@ -168,29 +166,29 @@ def test_life_of_a_node_is_recorded(tmp_path):
     assert {(item.method, item.reason) for item in gone} == {("emptiness", "Empty")}
     before = sum(item.price_per_hour_before.amount for item in gone)
     assert round(before, 6) == round(provisioned.price_per_hour_after.amount, 6)
-    assert found["counted"] == len(gone)
+    assert result["counted"] == len(gone)
 
 
 def test_a_process_writes_its_journal_to_a_file(tmp_path):
     """The same records as in memory, oldest first; whole when the process has ended."""
-    file, found = tmp_path / "journal" / "decisions.jsonl", {}
+    file, result = tmp_path / "journal" / "decisions.jsonl", {}
 
     async def scenario(harness):
         running = harness.start("--decision-journal", str(file))
         harness.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 3)])
         await harness.settle(lambda: len(harness.pods("Running")) == 3)
-        found["kept"] = running.process.runtime.journal.latest()
+        result["kept"] = running.process.runtime.journal.latest()
         await running.stop()
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
     written = [json.loads(line) for line in file.read_text().splitlines()]
     assert written
-    assert written == [decision_document(item) for item in reversed(found["kept"])]
+    assert written == [decision_document(item) for item in reversed(result["kept"])]
 
 
 def test_command_rejected_by_validation_is_recorded(tmp_path):
     """The nodes got pods again while the command waited."""
-    found = {}
+    result = {}
 
     async def scenario(harness):
         running = harness.start()
@@ -201,13 +199,13 @@ def test_command_rejected_by_validation_is_recorded(tmp_path):
         harness.cluster.scale(DEPLOYMENTS, "web", 3)
         await harness.settle(lambda: len(harness.pods("Running")) == 3)
         await harness.cluster.clock.sleep(20)
-        found["claims"] = len(harness.claims())
-        found["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
+        result["claims"] = len(harness.claims())
+        result["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
 
-    play(tmp_path, scenario)
-    (given_up,) = found["decisions"]
+    run_controller(tmp_path, scenario)
+    (given_up,) = result["decisions"]
     assert (given_up.method, given_up.rejection) == ("emptiness", "churn")
-    assert len(given_up.candidates) == found["claims"] == 3
+    assert len(given_up.candidates) == result["claims"] == 3
 
 
 class Guard:
@@ -222,7 +220,9 @@ class Guard:
 def played(tmp_path, scenario, *, arguments=(), guard=None):
     """Run a scenario; `guard` is a plug-in beside the provider."""
     plugins = None if guard is None else {"guard": guard}
-    play(tmp_path, scenario, arguments=("--disable-leader-election", *arguments), plugins=plugins)
+    run_controller(
+        tmp_path, scenario, arguments=("--disable-leader-election", *arguments), plugins=plugins
+    )
 
 
 def forced(found):
@@ -235,7 +235,7 @@ def forced(found):
 
 def test_expiry_is_recorded(tmp_path):
     """With the pods that have to move, at the price of the node."""
-    found = {}
+    result = {}
 
     async def scenario(harness):
         running = harness.start()
@@ -243,23 +243,23 @@ def test_expiry_is_recorded(tmp_path):
         harness.cluster.apply([NODE_CLASS, pool, deployment("web", 1)])
         await harness.settle(lambda: len(harness.pods("Running")) == 1)
         (claim,) = harness.claims()
-        found["name"] = claim["metadata"]["name"]
+        result["name"] = claim["metadata"]["name"]
         await harness.settle(
-            lambda: found["name"] not in {c["metadata"]["name"] for c in harness.claims()},
+            lambda: result["name"] not in {c["metadata"]["name"] for c in harness.claims()},
             seconds=900,
         )
-        found["decisions"] = running.process.runtime.journal.latest()
+        result["decisions"] = running.process.runtime.journal.latest()
 
     played(tmp_path, scenario)
-    assert forced(found["decisions"]) == [("expiration", "Expired", [found["name"]])]
-    (expired,) = [item for item in found["decisions"] if item.kind == "disrupt"]
+    assert forced(result["decisions"]) == [("expiration", "Expired", [result["name"]])]
+    (expired,) = [item for item in result["decisions"] if item.kind == "disrupt"]
     assert [candidate.pods for candidate in expired.candidates] == [1]
     assert expired.price_per_hour_before.amount > 0
 
 
 def test_claim_that_never_registers_is_recorded(tmp_path):
     """It is given up after its time, and its pods are planned for anew."""
-    faults, found = tmp_path / "faults.json", {}
+    faults, result = tmp_path / "faults.json", {}
     faults.write_text(json.dumps([{"fault": "failed-node"}]))
 
     async def scenario(harness):
@@ -267,57 +267,59 @@ def test_claim_that_never_registers_is_recorded(tmp_path):
         harness.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         await harness.settle(lambda: len(harness.claims()) == 1)
         (claim,) = harness.claims()
-        found["name"] = claim["metadata"]["name"]
+        result["name"] = claim["metadata"]["name"]
         await harness.settle(
-            lambda: found["name"] not in {c["metadata"]["name"] for c in harness.claims()},
+            lambda: result["name"] not in {c["metadata"]["name"] for c in harness.claims()},
             seconds=400,
         )
-        found["decisions"] = running.process.runtime.journal.latest()
+        result["decisions"] = running.process.runtime.journal.latest()
 
     played(tmp_path, scenario)
-    assert ("liveness", "RegistrationTimeout", [found["name"]]) in forced(found["decisions"])
+    assert ("liveness", "RegistrationTimeout", [result["name"]]) in forced(result["decisions"])
 
 
 def test_claim_without_capacity_is_recorded(tmp_path):
     """None of its offerings is available."""
-    faults, found = tmp_path / "faults.json", {}
+    faults, result = tmp_path / "faults.json", {}
     faults.write_text(json.dumps([{"fault": "stock-out"}]))
 
     async def scenario(harness):
         running = harness.start(f"--kwok-faults-file={faults}")
         harness.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         await harness.cluster.clock.sleep(30)
-        found["decisions"] = running.process.runtime.journal.latest()
+        result["decisions"] = running.process.runtime.journal.latest()
 
     played(tmp_path, scenario)
-    assert ("launch", "InsufficientCapacity") in {item[:2] for item in forced(found["decisions"])}
+    assert ("launch", "InsufficientCapacity") in {item[:2] for item in forced(result["decisions"])}
 
 
 def test_vanished_instance_is_recorded(tmp_path, monkeypatch):
     """Its provider does not list it any more."""
-    found = {}
+    result = {}
 
     async def scenario(harness):
         running = harness.start()
         harness.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
         await harness.settle(lambda: len(harness.pods("Running")) == 1)
         (claim,) = harness.claims()
-        found["name"] = claim["metadata"]["name"]
+        result["name"] = claim["metadata"]["name"]
         monkeypatch.setattr(KwokCloud, "list", lambda self: InstanceListing(instances=()))
-        harness.cluster.kubelets.fail(found["name"])
+        harness.cluster.kubelets.fail(result["name"])
         await harness.settle(
-            lambda: found["name"] not in {c["metadata"]["name"] for c in harness.claims()},
+            lambda: result["name"] not in {c["metadata"]["name"] for c in harness.claims()},
             seconds=400,
         )
-        found["decisions"] = running.process.runtime.journal.latest()
+        result["decisions"] = running.process.runtime.journal.latest()
 
     played(tmp_path, scenario)
-    assert ("garbage-collection", "GarbageCollected", [found["name"]]) in forced(found["decisions"])
+    assert ("garbage-collection", "GarbageCollected", [result["name"]]) in forced(
+        result["decisions"]
+    )
 
 
 def test_veto_of_a_plug_in_is_recorded(tmp_path):
     """Once, however often the same is found."""
-    found = {}
+    result = {}
     kept = {"metadata": {"labels": {"example.com/keep": "yes"}}}
 
     async def scenario(harness):
@@ -328,12 +330,12 @@ def test_veto_of_a_plug_in_is_recorded(tmp_path):
         await harness.settle(lambda: len(harness.pods("Running")) == 1)
         harness.cluster.scale(DEPLOYMENTS, "web", 0)
         await harness.cluster.clock.sleep(300)
-        found["claims"] = len(harness.claims())
-        found["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
+        result["claims"] = len(harness.claims())
+        result["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
 
     played(tmp_path, scenario, guard=Guard())
-    (kept_back,) = found["decisions"]
-    assert (found["claims"], kept_back.rejection) == (1, "veto")
+    (kept_back,) = result["decisions"]
+    assert (result["claims"], kept_back.rejection) == (1, "veto")
     assert (kept_back.obstacles[0].reason, kept_back.obstacles[0].message) == (
         "veto", "guard: batch job",
     )  # fmt: skip
@@ -341,7 +343,7 @@ def test_veto_of_a_plug_in_is_recorded(tmp_path):
 
 def test_veto_of_one_candidate_spares_no_other(tmp_path):
     """The record is of what goes, at its price, and says who was kept."""
-    found = {}
+    result = {}
 
     async def scenario(harness):
         running = harness.start()
@@ -358,22 +360,22 @@ def test_veto_of_one_candidate_spares_no_other(tmp_path):
             for item in running.process.runtime.journal.latest(kind="provision")
             for launch in item.launches
         ]
-        found["price"] = prices[0]
+        result["price"] = prices[0]
         harness.cluster.scale(DEPLOYMENTS, "general", 0)
         harness.cluster.scale(DEPLOYMENTS, "kept", 0)
         await harness.settle(lambda: len(harness.claims()) == 1)
-        found["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
+        result["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
 
     played(tmp_path, scenario, guard=Guard())
-    (gone,) = [item for item in found["decisions"] if not item.rejection]
+    (gone,) = [item for item in result["decisions"] if not item.rejection]
     assert [candidate.node_pool for candidate in gone.candidates] == ["general"]
-    assert round(gone.price_per_hour_before.amount, 9) == round(found["price"], 9)
+    assert round(gone.price_per_hour_before.amount, 9) == round(result["price"], 9)
     assert [item.message for item in gone.obstacles] == ["guard: batch job"]
 
 
 def test_refused_replacement_is_recorded(tmp_path):
     """With the setting that forbids it."""
-    found = {}
+    result = {}
 
     async def scenario(harness):
         running = harness.start("--launches-per-minute=1")
@@ -383,10 +385,10 @@ def test_refused_replacement_is_recorded(tmp_path):
         await harness.cluster.clock.sleep(90)
         harness.cluster.server.registry.patch(NODE_POOLS, DRIFTED, "general", "")
         await harness.cluster.clock.sleep(60)
-        found["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
+        result["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
 
     played(tmp_path, scenario)
-    started, *others = reversed(found["decisions"])
+    started, *others = reversed(result["decisions"])
     assert (started.method, started.rejection) == ("drift", "")
     refused = next(item for item in others if item.rejection)
     assert (refused.method, refused.rejection) == ("drift", "launch")
@@ -396,7 +398,7 @@ def test_refused_replacement_is_recorded(tmp_path):
 
 def test_rolled_back_command_is_recorded(tmp_path):
     """Under the id under which its beginning is, with the reason why."""
-    faults, found = tmp_path / "faults.json", {}
+    faults, result = tmp_path / "faults.json", {}
     faults.write_text("[]")
 
     async def scenario(harness):
@@ -408,10 +410,10 @@ def test_rolled_back_command_is_recorded(tmp_path):
         harness.cluster.server.registry.patch(NODE_POOLS, DRIFTED, "general", "")
         await harness.settle(lambda: len(harness.claims()) == 2)
         await harness.cluster.clock.sleep(11 * 60)
-        found["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
+        result["decisions"] = running.process.runtime.journal.latest(kind="disrupt")
 
     played(tmp_path, scenario)
-    started, taken_back = found["decisions"][-1], found["decisions"][-2]
+    started, taken_back = result["decisions"][-1], result["decisions"][-2]
     assert (started.method, started.failure) == ("drift", "")
     assert (taken_back.id, taken_back.failure) == (
         started.id, "replacements were not ready in time",
@@ -421,16 +423,16 @@ def test_rolled_back_command_is_recorded(tmp_path):
 
 def test_why_pods_are_left_by_a_limit_is_on_record(tmp_path):
     """The plan had claims for them that were not created."""
-    found = {}
+    result = {}
 
     async def scenario(harness):
         running = harness.start("--max-nodes-total=1")
         harness.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 3, affinity=ALONE)])
         await harness.settle(lambda: len(harness.pods("Running")) == 1)
-        found["decisions"] = running.process.runtime.journal.latest(kind="provision")
+        result["decisions"] = running.process.runtime.journal.latest(kind="provision")
 
     played(tmp_path, scenario)
-    first = found["decisions"][-1]
+    first = result["decisions"][-1]
     (left,) = first.obstacles
     assert (left.kind, left.reason, left.count) == ("Pod", "limit", 2)
     assert "--max-nodes-total" in left.message

@@ -28,7 +28,7 @@ from karpenter_core.lifecycle.nodepool.failing_passes import PASSES_SUCCEED
 from karpenter_core.provider.host.facade import Providers
 from karpenter_core.scheduling.whatif.first_fit import FirstFitPlacement
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
-from tests.controllers.scenes import NODE_CLASS, deployment, node_pool, play
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 WITHOUT_ELECTION = "--disable-leader-election"
 
@@ -176,7 +176,7 @@ def test_a_stalled_loop_is_reported_to_readiness_and_every_pool(tmp_path, monkey
         await scene.settle(lambda: condition(scene.pool("general")) is None, seconds=10)
 
     monkeypatch.setattr(controller, "find_stale_marks", failing)
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_throttled_garbage_collection_is_reported_to_readiness(tmp_path, monkeypatch):
@@ -204,7 +204,7 @@ def test_throttled_garbage_collection_is_reported_to_readiness(tmp_path, monkeyp
         await scene.settle(lambda: not running.process.servers.failures(), seconds=120)
 
     monkeypatch.setattr(Providers, "list_instances", throttled_at_times)
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def apart(name, replicas, **pod):
@@ -266,7 +266,7 @@ def test_a_pod_that_cannot_be_judged_keeps_its_node_and_no_other(tmp_path, monke
         assert not running.process.servers.failures()
 
     monkeypatch.setattr(FirstFitPlacement, "place", placing)
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_pod_spread_over_a_key_that_nothing_has_keeps_no_node(tmp_path):
@@ -287,4 +287,4 @@ def test_a_pod_spread_over_a_key_that_nothing_has_keeps_no_node(tmp_path):
         assert not scene.events("JudgementFailed")
         assert not running.process.servers.failures()
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)

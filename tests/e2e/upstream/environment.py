@@ -33,7 +33,7 @@ OPTIONS = {
 }
 CRD_SECONDS = 30.0
 COLLECTION_SECONDS = 300.0
-"""A machine whose claim has vanished is looked for every two minutes."""
+"""An instance whose claim has vanished is looked for every two minutes."""
 LOGS = ("karpenter.log", "kwok.log", "kube-scheduler.log", "kube-controller-manager.log")
 
 
@@ -116,12 +116,12 @@ class ScenarioEnvironment:
 
 def _crds():
     """Return our CRDs by name, and Karpenter's own where we have none yet."""
-    found = {}
+    result = {}
     for folder in (module_folder() / THEIR_CRDS, OUR_CRDS):
         for path in sorted(folder.glob("*.yaml")):
             crd = yaml.safe_load(path.read_text())
-            found[crd["metadata"]["name"]] = crd
-    return found
+            result[crd["metadata"]["name"]] = crd
+    return result
 
 
 def _is_established(crd):
@@ -134,8 +134,8 @@ def _stages(defaults):
 
     Pods may ask how long their deletion takes, or to be unhealthy.
     """
-    found = {}
+    result = {}
     for path in (defaults, *sorted((module_folder() / STAGES).glob("*.yaml"))):
         for stage in yaml.safe_load_all(path.read_text()):
-            found[stage["metadata"]["name"]] = stage
-    return yaml.safe_dump_all(found.values())
+            result[stage["metadata"]["name"]] = stage
+    return yaml.safe_dump_all(result.values())

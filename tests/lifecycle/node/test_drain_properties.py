@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from karpenter_core.api.labels import DO_NOT_DISRUPT
 from karpenter_core.lifecycle.node.drain import drain_wave, latest_start, needs_force
 from karpenter_core.lifecycle.node.eviction import EvictionAction, earlier_deadline, eviction_advice
-from karpenter_core.state.ledger import LedgerView
+from karpenter_core.state.ledger_view import LedgerView
 from karpenter_core.state.pod_rules import undrained_pods
 from karpenter_core.testing.builders import EPOCH, pod, toleration
 from tests.properties import with_examples
@@ -60,7 +60,7 @@ def group(item):
 @with_examples(100)
 def test_a_wave_names_each_waiting_pod_once_and_is_never_empty(items, deadline, now):
     waiting = undrained_pods(items, now, LedgerView())
-    wave = [found.pod for found in drain_wave(waiting, deadline=deadline, now=now)]
+    wave = [result.pod for result in drain_wave(waiting, deadline=deadline, now=now)]
     assert len(wave) == len({item.name for item in wave})
     assert {item.name for item in wave} <= {item.name for item in waiting}
     assert bool(wave) == bool(waiting)
@@ -70,7 +70,7 @@ def test_a_wave_names_each_waiting_pod_once_and_is_never_empty(items, deadline, 
 @with_examples(100)
 def test_pods_before_their_deadline_leave_in_group_order(items, deadline, now):
     waiting = undrained_pods(items, now, LedgerView())
-    wave = {found.pod.name for found in drain_wave(waiting, deadline=deadline, now=now)}
+    wave = {result.pod.name for result in drain_wave(waiting, deadline=deadline, now=now)}
     patient = [item for item in waiting if not needs_force(item, deadline, now)]
     turn = {group(item) for item in patient if item.name in wave}
     assert len(turn) <= 1
@@ -84,7 +84,7 @@ def test_waves_empty_the_node_in_as_many_steps_as_there_are_groups(items, deadli
     left = undrained_pods(items, now, LedgerView())
     steps = 0
     while left:
-        wave = {found.pod.name for found in drain_wave(left, deadline=deadline, now=now)}
+        wave = {result.pod.name for result in drain_wave(left, deadline=deadline, now=now)}
         left = tuple(item for item in left if item.name not in wave)
         steps += 1
     assert steps <= 4

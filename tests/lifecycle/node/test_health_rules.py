@@ -59,8 +59,8 @@ def test_users_add_conditions():
 
 
 def test_users_change_the_toleration_of_a_provider_condition():
-    found = apply_health_rules(THEIRS, parse_health_rules("Ready=Unknown:5m"))
-    assert states(found) == [("Ready", "False", 30 * MINUTE), ("Ready", "Unknown", 5 * MINUTE)]
+    result = apply_health_rules(THEIRS, parse_health_rules("Ready=Unknown:5m"))
+    assert states(result) == [("Ready", "False", 30 * MINUTE), ("Ready", "Unknown", 5 * MINUTE)]
 
 
 def test_users_remove_a_provider_condition():

@@ -6,16 +6,25 @@ from datetime import timedelta
 
 import pytest
 
+from karpenter_core.api.base import OwnerReference
 from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.interruptions import INTERRUPTING, InterruptionKind
-from karpenter_core.api.labels import TERMINATION_TIMESTAMP
-from karpenter_core.api.nodeclaim import DISRUPTION_REASON
-from karpenter_core.errors import OfferingKey
+from karpenter_core.api.labels import TERMINATION_TIMESTAMP, ZONE
+from karpenter_core.api.nodeclaim import DISRUPTION_REASON, RequirementSpec
+from karpenter_core.errors import (
+    ExhaustedScope,
+    InsufficientCapacityError,
+    LaunchFailedError,
+    OfferingKey,
+    QuotaGroup,
+)
 from karpenter_core.lifecycle.claim_status import with_condition
 from karpenter_core.lifecycle.node.interruption import MESSAGE_TYPES, interruption_step
 from karpenter_core.provider.contract import Interruption
+from karpenter_core.scheduling.problem import Catalogue
+from karpenter_core.state.events import CataloguePublished
 from karpenter_core.state.interruption import is_interrupted_soon
-from karpenter_core.testing.builders import EPOCH, pod
+from karpenter_core.testing.builders import EPOCH, instance_type, pod
 from karpenter_core.testing.state_builders import node, node_claim, synced_state
 
 SPOT_RECLAIM, REBALANCE = InterruptionKind.SPOT_RECLAIM, InterruptionKind.REBALANCE
@@ -221,3 +230,96 @@ def test_node_with_a_near_deadline_is_being_interrupted(kind):
 def test_other_nodes_are_not_being_interrupted(claim):
     """A grace period of the user's is no reason to break what keeps pods where they are."""
     assert not is_interrupted_soon(claim, EPOCH)
+
+
+def failed_launch(error, *, stage="Launched", **options):
+    claim = node_claim("web", stage=stage, capacity_type="spot", **options)
+    claim = claim.model_copy(
+        update={
+            "metadata": claim.metadata.model_copy(
+                update={
+                    "owner_references": (
+                        OwnerReference(
+                            api_version="karpenter.sh/v1",
+                            kind="NodePool",
+                            name="default",
+                            uid="uid-of-pool",
+                        ),
+                    )
+                }
+            )
+        }
+    )
+    message = Interruption(id="1", kind=InterruptionKind.LAUNCH_FAILED, error=error)
+    return claim, step_of(message, claim)
+
+
+def own_offering(claim):
+    labels = claim.metadata.labels
+    return OfferingKey(
+        instance_type=labels["node.kubernetes.io/instance-type"],
+        zone=labels["topology.kubernetes.io/zone"],
+        capacity_type="spot",
+    )
+
+
+@pytest.mark.parametrize(
+    "error", [None, LaunchFailedError("no boot"), InsufficientCapacityError("sold out")]
+)
+def test_launch_that_fails_late_masks_its_own_offering(error):
+    """Whatever the error is: the same offering would be launched and fail again at once."""
+    claim, step = failed_launch(error)
+
+    assert (step.delete, step.exhausted, step.exhausted_for) == (True, (own_offering(claim),), "")
+    assert {notice.reason for notice in step.notices} == {"LaunchFailed"}
+    assert all(str(error or "") in notice.message for notice in step.notices)
+    assert step.metric_updates[0].labels["reason"] == "launch_failed"
+
+
+def test_launch_that_fails_late_masks_the_shortage_as_a_launch_would():
+    other = OfferingKey(instance_type="large", zone="zone-b", capacity_type="on-demand")
+    group = QuotaGroup(label="family", value="m", capacity_type="spot")
+    error = InsufficientCapacityError(
+        "full", offerings=(other,), quota_groups=(group,), scope=ExhaustedScope.NODE_CLASS
+    )
+
+    claim, step = failed_launch(error)
+
+    assert set(step.exhausted) == {other, group}
+    assert step.exhausted_for == claim.spec.node_class_ref.name
+
+
+@pytest.mark.parametrize(("stage", "counted"), [("Launched", 1), ("Initialized", 0)])
+def test_launch_that_fails_late_counts_as_a_failed_registration(stage, counted):
+    """It pauses the NodePool as other launches without a node do; a registered node counted already."""
+    _, step = failed_launch(LaunchFailedError("no boot"), stage=stage)
+
+    assert len(step.events) == counted
+    assert all((event.pool_uid, event.succeeded) == ("uid-of-pool", False) for event in step.events)
+
+
+def test_launch_of_a_deleted_claim_that_fails_late_masks_its_offering_alone():
+    """Its deletion has another reason, and its end is counted already."""
+    claim, step = failed_launch(LaunchFailedError("no boot"), deleted=EPOCH)
+
+    assert (step.claim, step.delete, step.exhausted) == (claim, False, (own_offering(claim),))
+    assert (step.events, step.metric_updates) == ((), ())
+
+
+def test_shortage_of_a_claim_without_an_offering_masks_all_that_it_allows():
+    """The cloud named the NodeClaim, and the launch has not been recorded yet."""
+    only_a = RequirementSpec(key=ZONE, operator="In", values=("zone-a",))
+    claim = node_claim("web", requirements=[only_a])
+    state = synced_state(claim)
+    catalogue = Catalogue(version="1", instance_types=(instance_type("small", cpu="4"),))
+    state.apply_event(CataloguePublished("default", catalogue))
+    message = Interruption(
+        id="1",
+        kind=InterruptionKind.LAUNCH_FAILED,
+        token=claim.uid,
+        error=InsufficientCapacityError("sold out"),
+    )
+
+    step = interruption_step(state.snapshot(), claim, message, now=EPOCH, act_on_rebalance=False)
+
+    assert {(key.instance_type, key.zone) for key in step.exhausted} == {("small", "zone-a")}

@@ -69,14 +69,14 @@ def test_only_an_unresponsive_node_without_an_instance_is_tainted(
     ready, instance, out_of_service, expected
 ):
     claim, view = dying(ready=ready)
-    found = step_of(claim, view, ATTACHED, instance=instance, out_of_service=out_of_service)
-    assert marked(found, view) is expected
+    step = step_of(claim, view, ATTACHED, instance=instance, out_of_service=out_of_service)
+    assert marked(step, view) is expected
 
 
 def test_taint_is_the_one_of_kubernetes():
     claim, view = dying()
-    found = step_of(claim, view, ATTACHED, instance=InstanceState.GONE)
-    (taint,) = [t for t in found.node.applied_to(view).taints if t.key == OUT_OF_SERVICE.key]
+    step = step_of(claim, view, ATTACHED, instance=InstanceState.GONE)
+    (taint,) = [t for t in step.node.applied_to(view).taints if t.key == OUT_OF_SERVICE.key]
     assert (taint.key, taint.value, taint.effect) == (
         "node.kubernetes.io/out-of-service", "nodeshutdown", "NoExecute",
     )  # fmt: skip
@@ -86,12 +86,12 @@ def test_taint_is_the_one_of_kubernetes():
 def test_node_without_instance_stays_until_its_volumes_are_detached():
     """Without the node the cluster would not know that they may be detached at once."""
     claim, view = dying()
-    found = step_of(claim, view, ATTACHED, instance=InstanceState.GONE)
-    assert (found.action, found.requeue_after) == (WAIT, timedelta(seconds=5))
-    assert find_condition(found.claim.status.conditions, VOLUMES_DETACHED).reason == (
+    step = step_of(claim, view, ATTACHED, instance=InstanceState.GONE)
+    assert (step.action, step.requeue_after) == (WAIT, timedelta(seconds=5))
+    assert find_condition(step.claim.status.conditions, VOLUMES_DETACHED).reason == (
         "AwaitingVolumeDetachment"
     )
-    assert [notice.reason for notice in found.notices] == ["AwaitingVolumeDetachment"]
+    assert [notice.reason for notice in step.notices] == ["AwaitingVolumeDetachment"]
     assert step_of(claim, view, instance=InstanceState.GONE).action is FINISH
 
 
@@ -112,6 +112,16 @@ def test_taint_without_a_time_counts_from_the_deletion():
     late = EPOCH + DETACH_LIMIT
     assert step_of(claim, view, ATTACHED, instance=InstanceState.GONE).action is WAIT
     assert step_of(claim, view, ATTACHED, instance=InstanceState.GONE, now=late).action is FINISH
+
+
+def test_a_taint_of_the_same_key_and_another_effect_is_no_mark():
+    """Somebody else's: the node is not out of service, and the limit does not count from it."""
+    claim, view = dying(taints=("node.kubernetes.io/out-of-service:NoSchedule",))
+    found = step_of(
+        claim, view, ATTACHED, instance=InstanceState.GONE, now=EPOCH + 2 * DETACH_LIMIT
+    )
+    assert found.action is WAIT
+    assert marked(found, view)
 
 
 def test_a_node_is_marked_once():
@@ -140,5 +150,5 @@ def test_volumes_of_pods_that_stay_are_not_waited_for():
 def test_an_instance_that_the_cloud_takes_away_is_still_asked_to_end():
     """It may be only stopping."""
     claim, view = dying()
-    found = step_of(claim, view, instance=InstanceState.ENDING)
-    assert found.action is NodeTerminationAction.TERMINATE_INSTANCE
+    step = step_of(claim, view, instance=InstanceState.ENDING)
+    assert step.action is NodeTerminationAction.TERMINATE_INSTANCE

@@ -85,10 +85,10 @@ def test_another_condition_or_too_short_a_time_leaves_a_node_alone(
 
 def test_the_claim_is_given_a_deadline_that_has_come():
     """Case 115."""
-    found = step_of(*pair("node-0"))
+    step = step_of(*pair("node-0"))
 
-    assert found.claim is not None
-    assert found.claim.metadata.annotations[TERMINATION_TIMESTAMP] == "2026-01-01T01:00:00Z"
+    assert step.claim is not None
+    assert step.claim.metadata.annotations[TERMINATION_TIMESTAMP] == "2026-01-01T01:00:00Z"
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,10 @@ def test_the_claim_is_given_a_deadline_that_has_come():
 )
 def test_later_deadline_is_replaced_and_earlier_one_stays(before, expected):
     """Case 115."""
-    found = step_of(*pair("node-0", annotations={TERMINATION_TIMESTAMP: before}))
+    step = step_of(*pair("node-0", annotations={TERMINATION_TIMESTAMP: before}))
 
-    assert found.claim is not None
-    assert expected == found.claim.metadata.annotations[TERMINATION_TIMESTAMP]
+    assert step.claim is not None
+    assert expected == step.claim.metadata.annotations[TERMINATION_TIMESTAMP]
 
 
 def test_of_several_unhealthy_conditions_the_first_due_counts():
@@ -115,12 +115,12 @@ def test_of_several_unhealthy_conditions_the_first_due_counts():
         Policy(condition_type="WorseNode", toleration=timedelta(minutes=30)),
     )
 
-    found = step_of(claim, with_state(view, "WorseNode"), now=after(minutes=27), policies=policies)
+    step = step_of(claim, with_state(view, "WorseNode"), now=after(minutes=27), policies=policies)
 
-    assert found.action is WAIT
-    assert found.requeue_after == timedelta(minutes=3)
-    assert found.unhealthy_condition is not None
-    assert found.unhealthy_condition.condition_type == "WorseNode"
+    assert step.action is WAIT
+    assert step.requeue_after == timedelta(minutes=3)
+    assert step.unhealthy_condition is not None
+    assert step.unhealthy_condition.condition_type == "WorseNode"
 
 
 def test_do_not_disrupt_and_a_grace_period_do_not_save_a_broken_node():
@@ -145,12 +145,12 @@ def test_a_fifth_of_a_pool_may_be_broken_and_no_more(broken, expected):
 def test_too_many_unhealthy_nodes_are_requeued_with_events():
     """Case 118; the Events are about the Node, its claim and its pool, each once."""
     pool = node_pool()
-    found = step_of(pool, *pool_of(10, broken=3))
+    step = step_of(pool, *pool_of(10, broken=3))
 
-    assert found.requeue_after == BLOCKED_RETRY
-    assert [notice.regarding.kind for notice in found.notices] == ["Node", "NodeClaim", "NodePool"]
-    assert len({notice.dedupe for notice in found.notices}) == 3
-    (message,) = {notice.message for notice in found.notices}
+    assert step.requeue_after == BLOCKED_RETRY
+    assert [notice.regarding.kind for notice in step.notices] == ["Node", "NodeClaim", "NodePool"]
+    assert len({notice.dedupe for notice in step.notices}) == 3
+    (message,) = {notice.message for notice in step.notices}
     assert message == "more than 20% nodes are unhealthy in the nodepool"
 
 
@@ -159,10 +159,10 @@ def test_without_a_pool_the_whole_cluster_counts():
     claim, view = pair("alone", pool="")
     others = pool_of(9, broken=2)
 
-    found = step_of(claim, view, *others, name="alone")
+    step = step_of(claim, view, *others, name="alone")
 
-    assert found.action is BLOCKED
-    assert [notice.regarding.kind for notice in found.notices] == ["Node", "NodeClaim"]
+    assert step.action is BLOCKED
+    assert [notice.regarding.kind for notice in step.notices] == ["Node", "NodeClaim"]
     assert step_of(claim, view, *pool_of(9, broken=1), name="alone").action is REPAIR
 
 
@@ -184,18 +184,18 @@ def test_in_a_pool_without_a_healthy_node_nothing_is_repaired(count, limit):
     """At every size: the cause is not in the nodes, and replacements would break as well."""
     objects = pool_of(count, broken=count)
 
-    found = [
+    results = [
         step_of(*objects, name=f"node-{i}", limit=UnhealthyLimit.parse(limit)) for i in range(count)
     ]
 
-    assert {each.action for each in found} == {BLOCKED}
+    assert {each.action for each in results} == {BLOCKED}
 
 
 def test_a_pool_without_a_healthy_node_says_so():
     """The share is not what holds repair back."""
-    found = step_of(node_pool(), *pool_of(3, broken=3))
+    step = step_of(node_pool(), *pool_of(3, broken=3))
 
-    assert {notice.message for notice in found.notices} == {"no node of the nodepool is healthy"}
+    assert {notice.message for notice in step.notices} == {"no node of the nodepool is healthy"}
     claim, view = pair("alone", pool="")
     alone = step_of(claim, view, *pair("other", pool=""), name="alone")
     assert {notice.message for notice in alone.notices} == {"no node of the cluster is healthy"}
@@ -278,10 +278,10 @@ def test_any_other_limit_is_refused(text):
 
 def test_a_number_takes_the_place_of_the_share():
     """And the Events say so."""
-    found = step_of(*pool_of(10, broken=3), limit=UnhealthyLimit.parse("2"))
+    step = step_of(*pool_of(10, broken=3), limit=UnhealthyLimit.parse("2"))
 
-    assert found.action is BLOCKED
-    assert found.notices[0].message == "more than 2 nodes are unhealthy in the nodepool"
+    assert step.action is BLOCKED
+    assert step.notices[0].message == "more than 2 nodes are unhealthy in the nodepool"
     assert step_of(*pool_of(10, broken=3), limit=UnhealthyLimit.parse("3")).action is REPAIR
 
 
@@ -295,9 +295,9 @@ def test_repair_is_counted():
     claim, view = pair("node-0", capacity_type="spot")
     bound = pod("web-0", node_name="node-0", phase="Running")
 
-    found = step_of(claim, view, bound)
+    step = step_of(claim, view, bound)
 
-    metric_updates = {metric_update.metric: metric_update for metric_update in found.metric_updates}
+    metric_updates = {metric_update.metric: metric_update for metric_update in step.metric_updates}
     assert metric_updates["nodeclaims_disrupted"].labels["reason"] == "unhealthy"
     assert metric_updates["pods_disruption_initiated"].value == 1
     labels = metric_updates["nodeclaims_unhealthy_disrupted"].labels

@@ -46,7 +46,7 @@ from karpenter_core.lifecycle.node.termination import (
     node_termination,
     undisrupted_patch,
 )
-from karpenter_core.state.ledger import LedgerView, PodDeletion
+from karpenter_core.state.ledger_view import LedgerView, PodDeletion
 from karpenter_core.state.pod_rules import undrained_pods
 from karpenter_core.testing.builders import EPOCH, pod, pod_shape
 from karpenter_core.testing.state_builders import node, node_claim, synced_state
@@ -179,9 +179,9 @@ class TestDrain:
             TERMINATE,
             ["nodes_drained"],
         )
-        found = step_of(claim, its_node, running(), now=after(seconds=6))
-        assert find_condition(found.claim.status.conditions, DRAINED).reason == "Draining"
-        emptied = step_of(found.claim, its_node, now=after(seconds=10))
+        step = step_of(claim, its_node, running(), now=after(seconds=6))
+        assert find_condition(step.claim.status.conditions, DRAINED).reason == "Draining"
+        emptied = step_of(step.claim, its_node, now=after(seconds=10))
         assert emptied.action is WAIT
 
     def test_a_node_that_was_given_a_reason_but_no_taint_waits_from_its_taint_on(self):
@@ -208,34 +208,34 @@ class TestDrain:
         """Else a clock that was hours ahead keeps the empty node for as many hours."""
         claim, its_node = going()
         ahead = step_of(claim, its_node, now=after(hours=5)).claim
-        found = step_of(ahead, its_node, now=EPOCH)
-        assert found.action is WAIT
-        assert find_condition(found.claim.status.conditions, DRAINED).last_transition_time == EPOCH
-        assert step_of(found.claim, its_node, now=after(seconds=5)).action is TERMINATE
+        step = step_of(ahead, its_node, now=EPOCH)
+        assert step.action is WAIT
+        assert find_condition(step.claim.status.conditions, DRAINED).last_transition_time == EPOCH
+        assert step_of(step.claim, its_node, now=after(seconds=5)).action is TERMINATE
 
     def test_node_without_claim_does_not_wait_for_late_pods(self):
         """Case 72: no claim, or two of them."""
         claim, its_node = going()
         assert step_of(its_node).action is FINISH
         twin = node_claim("twin", stage="Initialized", provider_id="kwok://web", deleted=EPOCH)
-        found = step_of(claim, twin, its_node)
-        assert (found.action, found.claim) == (FINISH, None)
+        step = step_of(claim, twin, its_node)
+        assert (step.action, step.claim) == (FINISH, None)
 
     def test_waiting_pod_holds_the_node(self):
         """Cases 79, 84: also one without an owner."""
         claim, its_node = going()
-        found = step_of(claim, its_node, running("a", owner_kind=""))
-        assert (found.action, names(found.evictions)) == (WAIT, ["a"])
-        assert find_condition(found.claim.status.conditions, DRAINED).reason == "Draining"
-        assert [n.message for n in found.notices] == [
+        step = step_of(claim, its_node, running("a", owner_kind=""))
+        assert (step.action, names(step.evictions)) == (WAIT, ["a"])
+        assert find_condition(step.claim.status.conditions, DRAINED).reason == "Draining"
+        assert [n.message for n in step.notices] == [
             "Failed to drain node, 1 pods are waiting to be evicted: default/a"
         ]
 
     def test_event_names_the_pods_that_are_waited_for(self):
         """The first few, after the reference's text."""
         claim, its_node = going()
-        found = step_of(claim, its_node, *(running(f"web-{n}") for n in range(7)))
-        assert found.notices[-1].message.endswith(
+        step = step_of(claim, its_node, *(running(f"web-{n}") for n in range(7)))
+        assert step.notices[-1].message.endswith(
             "7 pods are waiting to be evicted: default/web-0, default/web-1, default/web-2, "
             "default/web-3, default/web-4 and 2 other(s)"
         )
@@ -306,8 +306,8 @@ class TestDeadline:
     )
     def test_a_pod_is_forced_when_its_grace_would_overrun(self, grace, seconds, forced):
         """Cases 88 and 89."""
-        found = needs_force(running(grace=grace), self.DEADLINE, after(seconds=seconds))
-        assert found is forced
+        result = needs_force(running(grace=grace), self.DEADLINE, after(seconds=seconds))
+        assert result is forced
 
     def test_a_terminating_pod_is_forced_when_it_ends_too_late(self):
         """Case 91: at +90 s its grace becomes 210 s."""
@@ -335,17 +335,17 @@ class TestVolumes:
 
     def test_an_attachment_holds_the_node(self):
         """Case 93."""
-        found = self.step_of(self.attachment())
-        condition = find_condition(found.claim.status.conditions, VOLUMES_DETACHED)
-        assert (found.action, condition.status, condition.reason) == (
+        step = self.step_of(self.attachment())
+        condition = find_condition(step.claim.status.conditions, VOLUMES_DETACHED)
+        assert (step.action, condition.status, condition.reason) == (
             WAIT, "Unknown", "AwaitingVolumeDetachment",
         )  # fmt: skip
-        assert found.notices[-1].message == ("Awaiting deletion of bound volumeattachments (va-1)")
+        assert step.notices[-1].message == ("Awaiting deletion of bound volumeattachments (va-1)")
         assert self.step_of().action is TERMINATE
 
     def test_many_attachments_are_summed_up(self):
-        found = self.step_of(*(self.attachment(f"va-{n}", f"pv-{n}") for n in range(7)))
-        assert found.notices[-1].message.endswith("va-4 and 2 other(s))")
+        step = self.step_of(*(self.attachment(f"va-{n}", f"pv-{n}") for n in range(7)))
+        assert step.notices[-1].message.endswith("va-4 and 2 other(s))")
 
     def test_attachments_of_other_nodes_do_not_hold_the_node(self):
         """Case 94: of another node, without a volume, of a pod that stays."""
@@ -369,9 +369,9 @@ class TestVolumes:
             annotations={TERMINATION_TIMESTAMP: "2026-01-01T00:05:00Z"},
         )
         assert self.step_of(self.attachment(), seconds=299, claim=claim).action is WAIT
-        found = self.step_of(self.attachment(), seconds=300, claim=claim)
-        condition = find_condition(found.claim.status.conditions, VOLUMES_DETACHED)
-        assert (found.action, condition.status, condition.reason) == (
+        step = self.step_of(self.attachment(), seconds=300, claim=claim)
+        condition = find_condition(step.claim.status.conditions, VOLUMES_DETACHED)
+        assert (step.action, condition.status, condition.reason) == (
             TERMINATE, "False", "TerminationGracePeriodElapsed",
         )  # fmt: skip
 
@@ -382,27 +382,27 @@ class TestEnd:
         return step_of(drained(claim), its_node, now=after(seconds=10), instance=instance)
 
     def test_node_waits_for_its_instance_to_end(self):
-        found = self.step_of(InstanceState.TERMINATING)
-        assert (found.action, found.requeue_after) == (WAIT, timedelta(seconds=5))
-        assert is_true(found.claim.status.conditions, INSTANCE_TERMINATING, DRAINED)
+        step = self.step_of(InstanceState.TERMINATING)
+        assert (step.action, step.requeue_after) == (WAIT, timedelta(seconds=5))
+        assert is_true(step.claim.status.conditions, INSTANCE_TERMINATING, DRAINED)
 
     def test_last_of_several_nodes_ends_the_instance(self):
         """Case 65: two Nodes show its id; the empty one goes, and pods run on under the other."""
         claim, its_node = going()
         twin = node("twin", claim=claim, deleted=EPOCH)
-        found = step_of(drained(claim), its_node, twin, now=after(seconds=10))
-        assert (found.action, found.finish is not None) == (FINISH, True)
+        step = step_of(drained(claim), its_node, twin, now=after(seconds=10))
+        assert (step.action, step.finish is not None) == (FINISH, True)
         let_go = node("twin", claim=claim, deleted=EPOCH, finalizers=("foreign/x",))
         assert step_of(drained(claim), its_node, let_go, now=after(seconds=10)).action is TERMINATE
 
     def test_finished_node_is_released_and_measured(self):
         """Case 96."""
-        found = self.step_of(InstanceState.GONE)
+        step = self.step_of(InstanceState.GONE)
         _, its_node = going()
-        assert found.action is FINISH
-        assert found.finish.applied_to(its_node).finalizers == ()
+        assert step.action is FINISH
+        assert step.finish.applied_to(its_node).finalizers == ()
         assert {
-            metric_update.metric: metric_update.value for metric_update in found.metric_updates
+            metric_update.metric: metric_update.value for metric_update in step.metric_updates
         } == {
             "nodes_drained": 1.0,
             "nodes_terminated": 1.0,

@@ -53,8 +53,8 @@ def drift(drifting, pool, *, types=None, now=YOUNG, **options) -> str:
 
 
 def condition(drifting):
-    found = find_condition(drifting.status.conditions, DRIFTED)
-    return None if found is None else (found.status, found.reason, found.message)
+    current = find_condition(drifting.status.conditions, DRIFTED)
+    return None if current is None else (current.status, current.reason, current.message)
 
 
 def hashed(pool, **options):
@@ -211,8 +211,8 @@ class TestCatalogue:
         assert drift(claim(), node_pool(), types=types, now=OLD) == "InstanceTypeNotFound"
 
     def test_a_type_check_is_not_due_for_half_an_hour(self):
-        found = local_drift(claim(), node_pool(), TYPES, now=OLD)
-        assert found == LocalDrift(is_type_found=True)
+        result = local_drift(claim(), node_pool(), TYPES, now=OLD)
+        assert result == LocalDrift(is_type_found=True)
 
         assert not is_type_check_due(claim(), OLD, now=OLD + timedelta(minutes=29))
         assert is_type_check_due(claim(), OLD, now=OLD + timedelta(minutes=30))
@@ -313,7 +313,7 @@ class TestCondition:
         drifted = with_drift(claim(), LocalDrift(), "ImageDrifted", now=YOUNG)
         again = with_drift(drifted, LocalDrift(), "NetworkDrifted", now=OLD)
 
-        found = find_condition(again.status.conditions, DRIFTED)
-        assert found is not None
-        assert (found.reason, found.last_transition_time) == ("NetworkDrifted", YOUNG)
+        current = find_condition(again.status.conditions, DRIFTED)
+        assert current is not None
+        assert (current.reason, current.last_transition_time) == ("NetworkDrifted", YOUNG)
         assert with_drift(again, LocalDrift(), "NetworkDrifted", now=OLD) is again

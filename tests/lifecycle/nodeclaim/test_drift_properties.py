@@ -54,12 +54,12 @@ def test_launched_claim_of_a_plan_has_not_drifted(asked):
         )
         metadata = claim.metadata.model_copy(update={"creation_timestamp": EPOCH})
         claim = claim.model_copy(update={"metadata": metadata})
-        wanted = Requirements(planned.requirements)
+        requirements = Requirements(planned.requirements)
         types = {item.name: item for item in asked.catalogues[planned.pool].instance_types}
         now = EPOCH + 2 * TYPE_CHECK_AGE
         for name in planned.instance_types:
             for offering in types[name].offerings:
-                if wanted.intersects(offering.requirements):
+                if requirements.intersects(offering.requirements):
                     instance = launched(claim, types[name], offering)
                     local = local_drift(instance, pool, types, now=now, rules=rules)
                     assert local.reason == "", (instance.metadata.labels, planned.requirements)

@@ -83,6 +83,9 @@ class TestExpiration:
         assert (step.delete, step.metric_updates, step.requeue_after) == ("", (), None)
 
 
+GPU = "nvidia.com/gpu"
+
+
 class TestConsistency:
     """Case 123."""
 
@@ -93,8 +96,8 @@ class TestConsistency:
             capacity={"memory": "128Gi"},
             **options,
         )
-        found = node(claim=claim, capacity={"memory": memory})
-        step = consistency_step(claim, [found] * nodes, now=EPOCH)
+        result = node(claim=claim, capacity={"memory": memory})
+        step = consistency_step(claim, [result] * nodes, now=EPOCH)
         condition = find_condition(step.claim.status.conditions, CONSISTENT_STATE_FOUND)
         return step, None if condition is None else (condition.status, condition.reason)
 
@@ -108,6 +111,13 @@ class TestConsistency:
             "FailedConsistencyCheck",
             "expected 128Gi of resource memory, but found 64Gi (50.0% of expected)",
         )
+
+    def test_a_resource_that_the_node_does_not_have_is_reported_as_none_found(self):
+        claim = node_claim(stage="Initialized", requests={GPU: "1"}, capacity={GPU: "4"})
+        step = consistency_step(claim, [node(claim=claim, capacity={})], now=EPOCH)
+        assert [notice.message for notice in step.notices] == [
+            f"expected 4 of resource {GPU}, but found 0 (0.0% of expected)"
+        ]
 
     @pytest.mark.parametrize("memory", ["128Gi", "256Gi", "116Gi"])
     def test_a_node_with_nearly_everything_is_fine(self, memory):

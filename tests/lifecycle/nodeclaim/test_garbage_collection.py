@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
+import pytest
+
+from karpenter_core.api.conditions import find_condition
 from karpenter_core.lifecycle.nodeclaim.garbage_collection import (
     ORPHAN_FLOOR,
     ORPHAN_GRACE,
@@ -41,8 +44,8 @@ class Instance:
 def gone(*objects, instances=(), complete=True, builder=None):
     snapshot = (builder or synced_state(*objects)).snapshot()
     return [
-        found.claim.name
-        for found in claims_without_instance(snapshot, instances, complete=complete)
+        result.claim.name
+        for result in claims_without_instance(snapshot, instances, complete=complete)
     ]
 
 
@@ -78,6 +81,17 @@ class TestVanishedClaims:
             unsynced.apply_event(ObjectObserved(half))
         assert gone(builder=unsynced) == []
 
+    @pytest.mark.parametrize(("seconds", "expected"), [(-1, []), (0, []), (1, ["web"])])
+    def test_listing_that_is_behind_says_nothing_about_later_launches(self, seconds, expected):
+        """`as_of` is compared with the end of the claim's launch."""
+        silent = node_and_claim("web", ready="False")
+        launched = find_condition(silent[1].status.conditions, "Launched").last_transition_time
+        as_of = launched + timedelta(seconds=seconds)
+        gone = claims_without_instance(
+            synced_state(*silent).snapshot(), (), complete=True, as_of=as_of
+        )
+        assert [found.claim.name for found in gone] == expected
+
     def test_deleting_and_foreign_claims_are_ignored(self):
         foreign = KWOK.model_copy(update={"kind": "Other"})
         assert gone(node_claim("a", stage="Initialized", deleted=EPOCH)) == []
@@ -94,16 +108,16 @@ class TestVanishedClaims:
             pod("a", node_name="web", phase="Running"),
             pod("b", node_name="web", phase="Running", owner_kind="DaemonSet"),
         ]
-        (found,) = claims_without_instance(
+        (result,) = claims_without_instance(
             synced_state(*node_and_claim("web", ready="False"), *pods).snapshot(), (), complete=True
         )
         assert {
-            metric_update.metric: metric_update.value for metric_update in found.metric_updates
+            metric_update.metric: metric_update.value for metric_update in result.metric_updates
         } == {
             "nodeclaims_disrupted": 1.0,
             "pods_disruption_initiated": 1.0,
         }
-        assert {metric_update.labels["reason"] for metric_update in found.metric_updates} == {
+        assert {metric_update.labels["reason"] for metric_update in result.metric_updates} == {
             "garbage_collected"
         }
 
@@ -189,11 +203,11 @@ class TestClaimedAfterAll:
     """The API server's claims are asked before anything condemned ends."""
 
     def kept(self, instance, *claims, unreadable=()):
-        found = exclude_claimed(
+        result = exclude_claimed(
             [instance.provider_id], [instance], claims, unreadable=frozenset(unreadable)
         )
-        assert found in {(), (instance.provider_id,)}
-        return not found
+        assert result in {(), (instance.provider_id,)}
+        return not result
 
     def test_an_instance_without_claim_ends(self):
         assert not self.kept(Instance("kwok://1", token="gone", node_claim="web"))
@@ -244,8 +258,8 @@ class TestSurplus:
         return [Instance(f"kwok://{n:02}", launched_for=self.UIDS) for n in range(number)]
 
     def test_surplus_is_terminated_a_few_instances_per_pass(self):
-        found = self.surplus(synced_state(), self.lost(24))
-        assert found == tuple(f"kwok://{n:02}" for n in range(SURPLUS_PER_PASS))
+        result = self.surplus(synced_state(), self.lost(24))
+        assert result == tuple(f"kwok://{n:02}" for n in range(SURPLUS_PER_PASS))
 
     def test_surplus_has_a_longer_grace_period(self):
         assert not self.surplus(

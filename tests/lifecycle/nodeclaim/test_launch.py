@@ -19,6 +19,7 @@ from karpenter_core.errors import (
     LaunchFailedError,
     NodeClassNotReadyError,
     OfferingKey,
+    QuotaGroup,
     ThrottledError,
 )
 from karpenter_core.lifecycle.changes import metadata_patch, status_patch
@@ -35,7 +36,9 @@ from karpenter_core.lifecycle.nodeclaim.launch import (
     launched_claim,
     launched_step,
 )
+from karpenter_core.scheduling.problem import Catalogue
 from karpenter_core.state.events import LaunchCallFinished, LaunchCallStarted
+from karpenter_core.state.unavailable_offerings import without_unavailable
 from karpenter_core.testing.builders import EPOCH, instance_type, requirement_spec
 from karpenter_core.testing.state_builders import node_claim, synced_state
 
@@ -83,8 +86,8 @@ def test_result_in_the_ledger_is_adopted():
     builder = synced_state(claim)
     result = launched_claim(claim, Launched())
     builder.apply_event(LaunchCallFinished(claim_uid=claim.uid, launched=result, at=EPOCH))
-    found = advice(builder, claim)
-    assert (found.action, found.result) == (LaunchAction.ADOPT, result)
+    outcome = advice(builder, claim)
+    assert (outcome.action, outcome.result) == (LaunchAction.ADOPT, result)
 
 
 def test_launched_claim_calls_no_provider():
@@ -176,6 +179,61 @@ def test_wider_scope_makes_more_offerings_unavailable(scope, count):
     assert step.exhausted_for == for_one
 
 
+def test_placement_has_no_capacity_as_spot_and_on_demand():
+    """Reserved instances have capacity that is set aside for them."""
+    error = InsufficientCapacityError("no", offerings=(SPOT_A,), scope=ExhaustedScope.PLACEMENT)
+    step = launch_failed(node_claim(), error, now=LATER, instance_types=(instance_type("m-4x"),))
+    assert {(key.instance_type, key.zone) for key in step.exhausted} == {("m-4x", "zone-a")}
+    assert sorted(key.capacity_type for key in step.exhausted) == ["on-demand", "spot"]
+
+
+def test_quota_group_replaces_the_offerings_of_the_claim():
+    """Each capacity type has a mask of its own: spot is tried again sooner."""
+    group = QuotaGroup(label="family", value="m", least_cpu_milli=8000)
+    error = InsufficientCapacityError("no", quota_groups=(group,))
+    types = (instance_type("m-8x", cpu="8", labels={"family": "m"}),)
+    step = launch_failed(node_claim(), error, now=LATER, instance_types=types)
+    assert set(step.exhausted) == {
+        QuotaGroup(label="family", value="m", least_cpu_milli=8000, capacity_type=each)
+        for each in ("reserved", "spot", "on-demand")
+    }
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        {"label": "family", "value": "M"},
+        {"least_cpu_milli": 8001},
+        {"capacity_type": "ondemand"},
+        {"zone": "nowhere"},
+    ],
+)
+def test_quota_group_without_a_requested_offering_masks_those_of_the_claim(group):
+    """It is a mistake of the provider; the next plan would ask for the same at once."""
+    error = InsufficientCapacityError("no", quota_groups=(QuotaGroup(**group),))
+    types = (instance_type("m-8x", cpu="8", labels={"family": "m"}),)
+    step = launch_failed(node_claim(), error, now=LATER, instance_types=types)
+    masked = {key.zone for key in step.exhausted if isinstance(key, OfferingKey)}
+    assert masked == {offering.zone for offering in types[0].offerings}
+
+
+def test_quota_group_that_is_masked_already_masks_nothing_else():
+    """Claims of one batch meet the same quota one after the other."""
+    group = QuotaGroup(label="family", value="m", capacity_type="spot")
+    error = InsufficientCapacityError("no", quota_groups=(group,))
+    types = (instance_type("m-8x", cpu="8", labels={"family": "m"}),)
+    masked = without_unavailable(Catalogue(version="1", instance_types=types), frozenset({group}))
+    step = launch_failed(node_claim(), error, now=LATER, instance_types=masked.instance_types)
+    assert step.exhausted == (group,)
+
+
+def test_quota_group_is_added_to_named_offerings():
+    group = QuotaGroup(capacity_type="spot", zone="zone-b")
+    error = InsufficientCapacityError("no", offerings=(SPOT_A,), quota_groups=(group,))
+    step = launch_failed(node_claim(), error, now=LATER)
+    assert set(step.exhausted) == {SPOT_A, group}
+
+
 def test_error_without_offerings_covers_all_compatible_ones():
     """Else the next plan asks for the same again, once a second."""
     claim = node_claim(requirements=(requirement_spec(ZONE, "In", "zone-b"),))
@@ -199,12 +257,14 @@ def test_a_failed_launch_shows_its_reason_and_is_retried():
     error = LaunchFailedError("instance creation failed", reason="CustomReason")
     claim = with_initial_conditions(node_claim(), now=EPOCH)
     step = launch_failed(claim, error, now=LATER)
-    found = condition(step)
-    assert (found.status, found.reason, found.message) == (
+    current = condition(step)
+    assert (current.status, current.reason, current.message) == (
         "Unknown", "CustomReason", "instance creation failed",
     )  # fmt: skip
     assert (step.error, step.delete) == (error, "")
-    assert found.last_transition_time == EPOCH, "liveness counts from when the condition was added"
+    assert current.last_transition_time == EPOCH, (
+        "liveness counts from when the condition was added"
+    )
 
 
 @pytest.mark.parametrize(
@@ -213,8 +273,8 @@ def test_a_failed_launch_shows_its_reason_and_is_retried():
 )
 def test_a_launch_that_is_not_permitted_shows_the_reason_of_its_refusal(given, shown):
     error = AuthError("not authorized for the image", action="ec2:CreateFleet", reason=given)
-    found = condition(launch_failed(node_claim(), error, now=LATER))
-    assert (found.reason, found.message) == (shown, "not authorized for the image")
+    current = condition(launch_failed(node_claim(), error, now=LATER))
+    assert (current.reason, current.message) == (shown, "not authorized for the image")
 
 
 def test_any_other_error_is_cut_to_what_fits():
@@ -256,8 +316,8 @@ def test_a_stage_that_failed_follows_the_generation_too():
     bumped = failed.model_copy(
         update={"metadata": failed.metadata.model_copy(update={"generation": 2})}
     )
-    found = find_condition(with_current_generation(bumped, LATER).status.conditions, "Registered")
-    assert (found.status, found.reason, found.observed_generation) == ("False", "x", 2)
+    current = find_condition(with_current_generation(bumped, LATER).status.conditions, "Registered")
+    assert (current.status, current.reason, current.observed_generation) == ("False", "x", 2)
 
 
 def test_a_stage_that_is_open_is_judged_again_instead():

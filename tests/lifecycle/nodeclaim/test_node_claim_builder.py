@@ -101,8 +101,8 @@ class TestBuilding:
             claim = build_node_claim(
                 changed, pool, suffix="x", node_pool_hash="1", node_pool_hash_version="v3"
             )
-            (found,) = (r for r in claim.spec.requirements if r.key == INSTANCE_TYPE)
-            return found.operator, tuple(found.values), found.min_values
+            (result,) = (r for r in claim.spec.requirements if r.key == INSTANCE_TYPE)
+            return result.operator, tuple(result.values), result.min_values
 
         assert types("b", "a") == ("In", ("a", "b"), 2)
         assert types() == ("Exists", (), 2)

@@ -171,8 +171,8 @@ def test_pods_are_planned_for_the_claim_or_its_node():
     builder = cluster(meant)
     placed = {item.uid: target for item, target in meant}
     builder.apply_event(PodsDecided(placed=placed, at=EPOCH))
-    found = planned_pods(builder.snapshot(), claim="claim", node="node")
-    assert [item.name for item in found] == ["p0", "p1"]
+    result = planned_pods(builder.snapshot(), claim="claim", node="node")
+    assert [item.name for item in result] == ["p0", "p1"]
 
 
 def test_only_hard_constraints_depend_on_other_pods():

@@ -63,8 +63,8 @@ def register(claim, *nodes, **options):
 
 
 def condition(step, condition_type):
-    found = find_condition(step.claim.status.conditions, condition_type)
-    return (found.status, found.reason, found.message)
+    current = find_condition(step.claim.status.conditions, condition_type)
+    return (current.status, current.reason, current.message)
 
 
 class TestRegistration:

@@ -45,8 +45,8 @@ def test_all_nodes_of_a_registered_claim_are_deleted_first():
     claim = deleted("Initialized")
     nodes = [node(name, claim=claim) for name in ("a", "b")]
     going = node("c", claim=claim, deleted=EPOCH)
-    found = step_of(claim, *nodes, going)
-    assert (found.action, found.delete_nodes) == (TerminationAction.AWAIT_NODES, ("a", "b"))
+    step = step_of(claim, *nodes, going)
+    assert (step.action, step.delete_nodes) == (TerminationAction.AWAIT_NODES, ("a", "b"))
 
 
 def test_a_node_that_only_a_foreign_finalizer_keeps_is_not_waited_for():
@@ -63,15 +63,15 @@ def test_a_node_that_only_a_foreign_finalizer_keeps_is_not_waited_for():
 def test_the_node_of_an_unregistered_claim_is_ignored():
     """Case 69."""
     claim = deleted("Launched")
-    found = step_of(claim, node("a", claim=claim, stage=""))
-    assert (found.action, found.delete_nodes) == (TerminationAction.TERMINATE_INSTANCE, ())
+    step = step_of(claim, node("a", claim=claim, stage=""))
+    assert (step.action, step.delete_nodes) == (TerminationAction.TERMINATE_INSTANCE, ())
 
 
 def test_registered_node_is_drained_although_the_claim_is_not_registered():
     """The claim was deleted, or the process died, between the two writes; pods may run there."""
     claim = deleted("Launched")
-    found = step_of(claim, node("a", claim=claim, stage="Registered"))
-    assert (found.action, found.delete_nodes) == (TerminationAction.AWAIT_NODES, ("a",))
+    step = step_of(claim, node("a", claim=claim, stage="Registered"))
+    assert (step.action, step.delete_nodes) == (TerminationAction.AWAIT_NODES, ("a",))
 
 
 def test_instance_is_terminated_after_the_nodes():
@@ -97,9 +97,9 @@ def test_a_launch_that_came_back_late_is_terminated():
     builder = synced_state(claim)
     result = launched_claim(claim, Launched())
     builder.apply_event(LaunchCallFinished(claim_uid=claim.uid, launched=result, at=EPOCH))
-    found = step_of(claim, builder=builder)
-    assert found.action is TerminationAction.TERMINATE_INSTANCE
-    assert found.step.claim.status.provider_id == "kwok://x"
+    step = step_of(claim, builder=builder)
+    assert step.action is TerminationAction.TERMINATE_INSTANCE
+    assert step.step.claim.status.provider_id == "kwok://x"
 
 
 def test_terminating_is_set_and_polled_without_changing_ready():
@@ -156,11 +156,11 @@ def test_a_grace_period_becomes_a_deadline_once():
         TERMINATION_TIMESTAMP not in step_of(deleted("Initialized")).step.claim.metadata.annotations
     )
     claim = deleted("Initialized", termination_grace_period="5m")
-    found = step_of(claim)
-    written = found.step.claim
+    step = step_of(claim)
+    written = step.step.claim
     assert written.metadata.annotations[TERMINATION_TIMESTAMP] == "2026-01-01T00:05:00Z"
     assert deadline_of(written) == EPOCH + timedelta(minutes=5)
-    assert [notice.reason for notice in found.step.notices] == ["TerminationGracePeriodExpiring"]
+    assert [notice.reason for notice in step.step.notices] == ["TerminationGracePeriodExpiring"]
     kept = step_of(
         deleted(
             "Initialized",

@@ -48,9 +48,9 @@ def test_the_annotations_have_the_names_that_providers_of_karpenter_use():
     ],
 )
 def test_hashes_count_when_both_are_there_and_of_one_version(ours, theirs, drifts):
-    found = node_class_drift(claim(ours), node_class(theirs))
+    result = node_class_drift(claim(ours), node_class(theirs))
 
-    assert found == ("NodeClassDrift" if drifts else "")
+    assert result == ("NodeClassDrift" if drifts else "")
 
 
 def test_nodeclass_drift_comes_after_pool_and_before_provider():

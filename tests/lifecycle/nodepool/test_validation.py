@@ -126,10 +126,10 @@ def test_bad_taint_is_named(lists, text):
 )
 def test_bad_requirement_is_named(requirement, text):
     """Cases 66, 67, 69, 70."""
-    found = requirement_errors(*requirement)
+    result = requirement_errors(*requirement)
 
-    assert all(error.startswith("requirements[0]: ") for error in found)
-    assert any(text in error for error in found)
+    assert all(error.startswith("requirements[0]: ") for error in result)
+    assert any(text in error for error in result)
 
 
 def test_deprecated_keys_are_checked_as_their_aliases():
@@ -167,10 +167,10 @@ def test_unknown_capacity_types(values, valid, warned):
     """Cases A 12 and 79: an error only when no known value is left."""
     pool = node_pool(requirements=[("karpenter.sh/capacity-type", "In", *values)])
 
-    found = validate_node_pool(pool)
+    errors = validate_node_pool(pool)
 
-    assert (not found.errors) == valid
-    assert bool(found.warnings) == warned
+    assert (not errors.errors) == valid
+    assert bool(errors.warnings) == warned
     assert is_true(with_validation(pool, now=NOW).status.conditions, "ValidationSucceeded") == valid
 
 
@@ -194,10 +194,10 @@ def test_providers_know_all_values_of_some_labels(values, errors, warnings):
         well_known=WELL_KNOWN | {key}, known_values={key: frozenset({"shared", "own"})}
     )
 
-    found = validate_node_pool(node_pool(requirements=[(key, "In", *values)]), rules=rules)
+    result = validate_node_pool(node_pool(requirements=[(key, "In", *values)]), rules=rules)
 
-    assert (len(found.errors), len(found.warnings)) == (errors, warnings)
-    assert all("known are ['own', 'shared']" in text for text in found.errors)
+    assert (len(result.errors), len(result.warnings)) == (errors, warnings)
+    assert all("known are ['own', 'shared']" in text for text in result.errors)
 
 
 def test_providers_restrict_their_domains_and_bring_labels():
@@ -264,7 +264,7 @@ def test_the_annotation_on_drift_has_one_value(annotations, detects_only, warned
     metadata = pool.metadata.model_copy(update={"annotations": annotations})
     pool = pool.model_copy(update={"metadata": metadata})
 
-    found = validate_node_pool(pool)
+    errors = validate_node_pool(pool)
 
     assert is_detect_only(pool) is detects_only
-    assert (found.errors, bool(found.warnings)) == ((), warned)
+    assert (errors.errors, bool(errors.warnings)) == ((), warned)

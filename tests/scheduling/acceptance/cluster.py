@@ -87,15 +87,15 @@ class Pass:
     claims: list[NodeClaim] = field(default_factory=list)
     """Created NodeClaims, as launched."""
     refused: list[str] = field(default_factory=list)
-    """Why planned claims were not created."""
+    """The reasons why planned claims were not created."""
 
     def reason(self, pod):
         """Return the text of why a pod has no place; empty when it has one."""
         ignored = {item.pod.uid: item.reason for item in self.asked.ignored}
         if pod.uid in ignored:
             return ignored[pod.uid]
-        found = self.plan.unschedulable.get(pod.uid)
-        return "" if found is None else found.message
+        result = self.plan.unschedulable.get(pod.uid)
+        return "" if result is None else result.message
 
 
 class Cluster:
@@ -173,7 +173,7 @@ class Cluster:
 
         Pods that are at their end or being deleted are not counted; hostnames are names of Nodes.
         """
-        found = Counter()
+        result = Counter()
         nodes = self.snapshot.nodes
         for item in self.snapshot.pods.values():
             node = nodes.get(item.node_name)
@@ -183,8 +183,8 @@ class Cluster:
                 continue
             value = node.name if key == HOSTNAME else node.labels.get(key)
             if value is not None:
-                found[value] += 1
-        return dict(found)
+                result[value] += 1
+        return dict(result)
 
     # -- what happens to it ------------------------------------------------------------------------
 
@@ -327,7 +327,7 @@ class Cluster:
 
     def carry_out(self, made, *, bind=()):
         """Do what a pass has planned, and bind those of these pods that got a place."""
-        places = {item.uid: name for name, found in made.plan.existing.items() for item in found}
+        places = {item.uid: name for name, result in made.plan.existing.items() for item in result}
         if made.plan.existing:
             names = tuple(made.plan.existing)
             self.state.apply_event(NodesNominated(names=names, until=self.now + NOMINATION_WINDOW))
@@ -451,8 +451,8 @@ def _catalogue(types):
     return known
 
 
-def _has(labels, wanted):
-    return all(labels.get(key) == value for key, value in wanted.items())
+def _has(labels, selected_labels):
+    return all(labels.get(key) == value for key, value in selected_labels.items())
 
 
 def _ready(now):

@@ -36,8 +36,8 @@ def pool_requiring(labels):
 
 
 def listed_types(claim):
-    (found,) = (item for item in claim.spec.requirements if item.key == INSTANCE_TYPE)
-    return set(found.values)
+    (result,) = (item for item in claim.spec.requirements if item.key == INSTANCE_TYPE)
+    return set(result.values)
 
 
 @pytest.mark.parametrize(
@@ -252,8 +252,8 @@ THREE_TYPES = minimum(3, INSTANCE_TYPE, "In", *THREE)
 
 def entry(claim, key):
     """Return values and minValues of a claim's requirement."""
-    (found,) = (item for item in claim.spec.requirements if item.key == key)
-    return set(found.values), found.min_values
+    (result,) = (item for item in claim.spec.requirements if item.key == key)
+    return set(result.values), result.min_values
 
 
 def test_case_191_strict_min_values_are_not_given_up(cluster):

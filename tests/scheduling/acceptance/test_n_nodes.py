@@ -156,8 +156,8 @@ def daemon_pod(cluster, name, **options):
 
 
 def room(cluster, node):
-    found = cluster.snapshot.state_nodes_by_node[node.name]
-    return found.allocatable["cpu"] - found.requests.get("cpu", 0), found.daemon_requests.get(
+    result = cluster.snapshot.state_nodes_by_node[node.name]
+    return result.allocatable["cpu"] - result.requests.get("cpu", 0), result.daemon_requests.get(
         "cpu", 0
     )
 
@@ -189,14 +189,14 @@ def test_case_206_an_unexpected_daemon_pod_frees_no_resources(cluster):
 def test_case_207_an_initialised_node_comes_first(cluster, others, chosen):
     """Among a hundred, wherever its name puts it; the others are Nodes that boot, or only claims."""
     for number in range(100):
-        name = f"machine-{number:02}"
+        name = f"node-{number:02}"
         if number == chosen:
             cluster.apply(*node_and_claim(name, stage="Initialized"))
         elif others == "booting":
             cluster.apply(*node_and_claim(name, stage="Registered"))
         else:
             cluster.apply(node_claim(name, stage="Launched"))
-    assert place(cluster).name == f"machine-{chosen:02}"
+    assert place(cluster).name == f"node-{chosen:02}"
 
 
 @pytest.mark.parametrize("number", [1, 100])

@@ -163,8 +163,8 @@ def test_case_260_anti_affinity_to_an_architecture(cluster):
 @pytest.mark.parametrize("batches", [1, 2], ids=["261-one-batch", "263-existing-nodes"])
 @pytest.mark.parametrize("required", [True, False])
 def test_case_261_263_anti_affinity_keeps_its_target_away(cluster, batches, required):
-    wanted = term(S2, ZONE)
-    options = {"away": [wanted]} if required else {"wish_away": [wish(10, wanted)]}
+    affinity_term = term(S2, ZONE)
+    options = {"away": [affinity_term]} if required else {"wish_away": [wish(10, affinity_term)]}
     averse = one_per_zone(cluster, **options)
     target = cluster.pod(labels=S2)
     if batches == 1:

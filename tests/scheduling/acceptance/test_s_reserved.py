@@ -11,7 +11,7 @@ from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NO
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.scheduling.problem import PackingPolicy, PoolConstraint, ReservationPolicy
 from karpenter_core.scheduling.requirements import Requirement
-from karpenter_core.testing.builders import offering, preferred_node_term
+from karpenter_core.testing.builders import offering, preferred_node_term, requirement_spec
 from tests.scheduling.acceptance.catalogues import (
     RESERVATION_ID,
     ZONES,
@@ -21,6 +21,7 @@ from tests.scheduling.acceptance.catalogues import (
     minimum,
     reserved_offering,
 )
+from tests.scheduling.acceptance.cluster import Cluster
 from tests.scheduling.acceptance.workloads import term
 
 APP = {"app": "test"}
@@ -95,11 +96,11 @@ def is_bought(labels):
 
 
 def test_case_291_reserved_capacity_is_used_up_before_other_offerings(cluster, packing):
-    found = labels_by_pass(cluster, cluster.pods(3, cpu="1800m"))
+    placed_labels = labels_by_pass(cluster, cluster.pods(3, cpu="1800m"))
     # First-fit holds all that a claim could use, and so has one claim for both of them.
     together = {PackingPolicy.FIRST_FIT: [1, 1, 1], PackingPolicy.VALUE: [2, 1]}[packing]
-    assert [len(of_pass) for of_pass in found] == together
-    first, second, third = [labels for of_pass in found for labels in of_pass]
+    assert [len(of_pass) for of_pass in placed_labels] == together
+    first, second, third = [labels for of_pass in placed_labels for labels in of_pass]
     assert is_reserved(first, "r-small-instance-type")
     assert first[INSTANCE_TYPE] == SMALL
     assert is_reserved(second, "r-medium-instance-type")
@@ -130,19 +131,22 @@ def test_case_292_two_pools_that_share_a_reservation(cluster):
 def test_case_293_two_pools_with_a_reservation_each(cluster):
     cluster.use(default_pool("np-1"), default_pool("np-2"))
     cluster.sell(sized_type(SMALL, r_distinct=1), pool="np-2")
-    found = labels_of_placed(cluster, one_per_pool(cluster))
-    assert {labels[RESERVATION_ID] for labels in found} == {"r-small-instance-type", "r-distinct"}
-    assert {labels[CAPACITY_TYPE] for labels in found} == {"reserved"}
+    placed_labels = labels_of_placed(cluster, one_per_pool(cluster))
+    assert {labels[RESERVATION_ID] for labels in placed_labels} == {
+        "r-small-instance-type",
+        "r-distinct",
+    }
+    assert {labels[CAPACITY_TYPE] for labels in placed_labels} == {"reserved"}
 
 
 def test_case_294_two_reservations_for_one_type(cluster, packing):
     types = three_types()
     types[-1] = sized_type(SMALL, r_small_instance_type=1, r_small_instance_type_2=2)
     cluster.use(default_pool("np-1"), types=types)
-    found = labels_by_pass(cluster, alone(cluster, 4, (INSTANCE_TYPE, "In", SMALL)))
+    placed_labels = labels_by_pass(cluster, alone(cluster, 4, (INSTANCE_TYPE, "In", SMALL)))
     together = {PackingPolicy.FIRST_FIT: [2, 1, 1], PackingPolicy.VALUE: [3, 1]}[packing]
-    assert [len(of_pass) for of_pass in found] == together
-    *reserved, last = [labels for of_pass in found for labels in of_pass]
+    assert [len(of_pass) for of_pass in placed_labels] == together
+    *reserved, last = [labels for of_pass in placed_labels for labels in of_pass]
     assert Counter(labels[RESERVATION_ID] for labels in reserved) == {
         "r-small-instance-type": 1,
         "r-small-instance-type-2": 2,
@@ -192,9 +196,9 @@ def test_case_298_a_reservation_that_two_pools_show_differently_counts_with_the_
     cluster.use(default_pool("np-1"), default_pool("np-2"))
     cluster.sell(sized_type(SMALL, r_shared=2), pool="np-1")
     cluster.sell(sized_type(SMALL, r_shared=1), pool="np-2")
-    found = labels_of_placed(cluster, alone(cluster, 2))
-    assert len(found) == 1
-    assert is_reserved(found[0], "r-shared")
+    placed_labels = labels_of_placed(cluster, alone(cluster, 2))
+    assert len(placed_labels) == 1
+    assert is_reserved(placed_labels[0], "r-shared")
 
 
 def test_case_298_an_exhausted_reservation_blocks_no_pod(cluster):
@@ -209,20 +213,33 @@ def test_case_298_an_exhausted_reservation_blocks_no_pod(cluster):
         for item in used_up[1:]
     ]
     cluster.use(default_pool("np-1"), types=used_up)
-    found = labels_of_placed(cluster, alone(cluster, 3))
-    assert [is_bought(labels) for labels in found] == [True] * 3
+    placed_labels = labels_of_placed(cluster, alone(cluster, 3))
+    assert [is_bought(labels) for labels in placed_labels] == [True] * 3
 
 
 def test_pods_that_wait_for_reserved_capacity_have_that_reason(cluster):
     """Provisioning says nothing of pods with this reason: they wait for the next pass."""
     made = cluster.provision(*alone(cluster, 3, (INSTANCE_TYPE, "In", SMALL)))
-    taken = "all reserved machines that would do are taken in this pass"
+    taken = "all fitting reserved instances are taken in this pass"
     assert len(made.plan.claims) == 1
     reasons = [reason.pools["np-1"] for reason in made.plan.unschedulable.values()]
     assert [reason.constraint for reason in reasons] == [PoolConstraint.RESERVATION] * 2
     assert {reason.detail for reason in reasons} == {
         f"{taken} ({RESERVATION_ID}=r-small-instance-type)"
     }
+
+
+def test_pods_use_reservations_of_another_pool_before_they_wait_for_the_next_pass():
+    """Of pools of equal weight, one whose reservations are taken does not hold up the other."""
+    cluster = Cluster(PackingPolicy.VALUE)
+    cluster.use(
+        default_pool("np-1", requirements=[requirement_spec(INSTANCE_TYPE, "In", SMALL)]),
+        default_pool("np-2", requirements=[requirement_spec(INSTANCE_TYPE, "In", MEDIUM)]),
+        types=three_types(),
+    )
+    (found,) = labels_by_pass(cluster, alone(cluster, 2))
+    assert sorted(labels[NODE_POOL] for labels in found) == ["np-1", "np-2"]
+    assert {labels[CAPACITY_TYPE] for labels in found} == {"reserved"}
 
 
 def test_claims_for_reserved_capacity_require_their_reservations_only(cluster, packing):
@@ -238,14 +255,14 @@ def test_claims_for_reserved_capacity_require_their_reservations_only(cluster, p
 
 
 def test_pods_that_fit_no_reserved_type_do_not_wait_for_one(cluster):
-    found = labels_of_placed(cluster, alone(cluster, 2, cpu="5"))
-    assert [is_bought(labels) for labels in found] == [True] * 2
+    placed_labels = labels_of_placed(cluster, alone(cluster, 2, cpu="5"))
+    assert [is_bought(labels) for labels in placed_labels] == [True] * 2
 
 
 def test_simulations_use_reservations_as_far_as_they_go(cluster):
     cluster.options = replace(cluster.options, reservations=ReservationPolicy.FALLBACK)
-    found = labels_of_placed(cluster, alone(cluster, 3, (INSTANCE_TYPE, "In", SMALL)))
-    kinds = sorted(labels[CAPACITY_TYPE] for labels in found)
+    placed_labels = labels_of_placed(cluster, alone(cluster, 3, (INSTANCE_TYPE, "In", SMALL)))
+    kinds = sorted(labels[CAPACITY_TYPE] for labels in placed_labels)
     assert (len(kinds), kinds.count("reserved")) == (3, 1)
 
 

@@ -113,8 +113,8 @@ def test_case_303_a_nomination_lasts_twice_the_longest_batch(cluster):
     nominated = []
     for seconds in (0, 10, 11):
         cluster.advance(seconds=seconds)
-        found = cluster.snapshot.state_nodes_by_node[node.name]
-        nominated.append(found.is_nominated(cluster.now))
+        result = cluster.snapshot.state_nodes_by_node[node.name]
+        nominated.append(result.is_nominated(cluster.now))
     assert nominated == [True, True, False]
 
 
@@ -189,8 +189,8 @@ def test_case_307_preferred_anti_affinity_of_running_pods_blocks_no_pod(cluster)
 def daemon_request(cluster):
     """Return what the one DaemonSet is said to need, in a pass."""
     cluster.apply(cluster.pod())
-    (found,) = cluster.plan().asked.problem.daemons
-    return found.shape.requests.get("cpu", 0)
+    (result,) = cluster.plan().asked.problem.daemons
+    return result.shape.requests.get("cpu", 0)
 
 
 def test_case_308_the_newest_pod_of_a_daemon_set_gives_its_requests(cluster):

@@ -86,9 +86,9 @@ def term(of, key=HOSTNAME, *, namespaces=(), namespace_selector=None):
     )
 
 
-def wish(weight, wanted):
+def wish(weight, affinity_term):
     """Make a preferred term of pod affinity or anti-affinity."""
-    return WeightedAffinityTerm(weight=weight, term=wanted)
+    return WeightedAffinityTerm(weight=weight, term=affinity_term)
 
 
 def claimed(name, claim):

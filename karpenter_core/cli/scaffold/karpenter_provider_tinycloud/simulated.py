@@ -1,296 +1,259 @@
 """Simulates tinycloud for tests; the client calls it over HTTP.
 
-It behaves like a cloud (one VM for each token; a VM exists until it is deleted)
-and simulates failures on demand. Delete this module, and use the cloud's sandbox in `testing`, once the
-real cloud has one.
+It stands on the simulator kit and adds the API of tinycloud. Delete this module, and use the cloud's
+sandbox in `testing`, once the real cloud has one.
 """
 
 from __future__ import annotations
 
 import json
-import threading
-import time
-from collections import Counter
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Final, final
-from urllib.parse import parse_qs, urlsplit
+from typing import TYPE_CHECKING, Final, cast, final
+
+from karpenter_core.api.labels import ON_DEMAND, SPOT
+from karpenter_core.provider.kit.simulated.capacity import CapacityQuota
+from karpenter_core.provider.kit.simulated.faults import CloudError
+from karpenter_core.provider.kit.simulated.instances import InstancePhase
+from karpenter_core.provider.kit.simulated.kubelets import NodeTaint
+from karpenter_core.provider.kit.simulated.pools import InstancePool
+from karpenter_core.provider.kit.simulated.rest import RestCloud, RestInstanceType, RestRoute
+from karpenter_core.provider.kit.simulated.tokens import ClientTokens, TokenErrors
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping, Sequence
 
+    from karpenter_core.provider.kit.simulated.rest import RestCall, RestInstance
+    from karpenter_core.provider.kit.simulated.server import HttpRequest
     from karpenter_provider_tinycloud.client import Json
 
 __all__ = ["SimulatedTinyCloud"]
 
 TOKEN: Final = "secret"  # noqa: S105
-STOPPING_SECONDS: Final = 0.05
-NOTICE_SECONDS: Final = 120.0
-
-
-def _size(name: str, cpus: int, architecture: str, price: float) -> Json:
-    return {
-        "name": name,
-        "cpus": cpus,
-        "memory_mib": cpus * 4096,
-        "architecture": architecture,
-        "price": price,
-        "spot_price": round(price * 0.35, 4),
-        "zones": ["north", "south"],
-        "sold_out_in": [],
-    }
+ZONES: Final = ("north", "south")
+SIZES: Final = {
+    "small": RestInstanceType(cpus=2, memory_mib=8192, price_per_hour=0.08),
+    "medium": RestInstanceType(cpus=4, memory_mib=16384, price_per_hour=0.16),
+    "large": RestInstanceType(cpus=16, memory_mib=65536, price_per_hour=0.62),
+    "medium-arm": RestInstanceType(cpus=4, memory_mib=16384, price_per_hour=0.13),
+}
+STATES: Final = {
+    InstancePhase.PENDING: "booting",
+    InstancePhase.RUNNING: "running",
+    InstancePhase.FAILED: "failed",
+    InstancePhase.TERMINATING: "stopping",
+}
 
 
 @final
-class SimulatedTinyCloud:
+class SimulatedTinyCloud(RestCloud):
     """Serves the API on 127.0.0.1; a context manager starts and stops it."""
 
     def __init__(self) -> None:
-        self.sizes: Final = [
-            _size("small", 2, "amd64", 0.08),
-            _size("medium", 4, "amd64", 0.16),
-            _size("large", 16, "amd64", 0.62),
-            _size("medium-arm", 4, "arm64", 0.13),
-        ]
+        super().__init__("tinycloud", SIZES)
+        self.behaviour.terminating_seconds = 0.05
         self.images: Final = {"debian": "debian-v7"}
-        self.vms: Final[dict[str, Json]] = {}
-        self.notices: Final[dict[str, Json]] = {}
-        self.calls: Final[Counter[str]] = Counter()
-        """Number of requests by operation, refused ones included."""
-        self._used_tokens: Final[set[str]] = set()
-        self._protected: Final[set[str]] = set()
-        self._troubles: Final[set[str]] = set()
-        self._trouble_over: Final = threading.Event()
-        self._lock: Final = threading.RLock()
-        self._serial = 0
-        self._server: Final = _Server(("127.0.0.1", 0), _handler(self))
+        self.sold_out_zones: Final = set[str]()
+        """Zones where the list of sizes says that nothing is left."""
+        self.unread_zones: Final = set[str]()
+        """Zones whose VMs are missing in listings."""
+        self.is_token_in_progress = False
+        self._wishes: Final[dict[str, Json]] = {}
+        """What VMs were created with, by their id."""
+        self._protected: Final = set[str]()
+        errors = TokenErrors(
+            mismatch=lambda: _conflict("token-mismatch", "the token belongs to another VM"),
+            in_progress=lambda: _conflict("in-progress", "the VM is still being created"),
+        )
+        self._tokens: Final = ClientTokens[str](
+            self.time, errors, is_repetition_refused=lambda: self.is_token_in_progress
+        )
 
     @property
-    def endpoint(self) -> str:
-        """The URL of the server."""
-        return f"http://127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> SimulatedTinyCloud:
-        """Start the server."""
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
-        )
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Stop the server."""
-        self._trouble_over.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def environment(self) -> Mapping[str, str]:
+        """The settings of the provider."""
+        return {"TINYCLOUD_ENDPOINT": self.endpoint_url, "TINYCLOUD_TOKEN": TOKEN}
 
     # -- called by tests -------------------------------------------------------------------------
 
     @contextmanager
-    def trouble(self, name: str) -> Generator[None, None, None]:
-        """Simulate a failure inside the block."""
-        self._trouble_over.clear()
-        self._troubles.add(name)
+    def no_quota(self) -> Generator[None]:
+        """Permit no VM inside the block."""
+        error = _conflict("quota", "the account may have no more VMs")
+        quota = CapacityQuota(amount=0, covers=lambda _: True, error=error)
+        self.capacity.set_quota("VMs", quota)
         try:
             yield
         finally:
-            self._troubles.discard(name)
-            self._trouble_over.set()
+            self.capacity.set_quota("VMs", None)
 
     @contextmanager
-    def protect(self, vm_id: str) -> Generator[None, None, None]:
+    def partial_listing(self) -> Generator[None]:
+        """Leave VMs of a zone out of listings inside the block."""
+        self.unread_zones.add("north")
+        try:
+            yield
+        finally:
+            self.unread_zones.clear()
+
+    @contextmanager
+    def token_in_progress(self) -> Generator[None]:
+        """Lose the reply of a launch, and refuse its token, inside the block."""
+        self.is_token_in_progress = True
+        try:
+            with self.lose_replies("create-vm"):
+                yield
+        finally:
+            self.is_token_in_progress = False
+
+    @contextmanager
+    def protect(self, named: str) -> Generator[None]:
         """Refuse to delete a VM inside the block."""
+        vm_id = self.instance(named).id
         self._protected.add(vm_id)
         try:
             yield
         finally:
             self._protected.discard(vm_id)
 
-    def make_foreign(self) -> str:
-        """Create a VM of another cluster."""
+    def create_foreign_vm(self) -> str:
+        """Create a VM of another cluster; return its provider id."""
         wish = {"cluster": "another", "claim": "web-1", "token": "foreign", "spot": False}
-        return self._make({**wish, "size": "small", "zone": "north", "image": "debian-v7"})["id"]
+        wish |= {"size": "small", "zone": "north", "image": "debian-v7"}
+        return f"{self.name}://{self._create(wish)}"
 
-    def announce(self, vm_id: str) -> None:
-        """Announce the interruption of a VM."""
-        with self._lock:
-            notice_id = f"n-{len(self.notices) + 1}"
-            self.notices[notice_id] = {
-                "id": notice_id,
-                "kind": "reclaim",
-                "vm": vm_id,
-                "cluster": self.vms[vm_id]["cluster"],
-                "deadline": time.time() + NOTICE_SECONDS,
-            }
-
-    def sell_out(self, zone: str) -> None:
-        """Report every size as sold out in a zone."""
-        for size in self.sizes:
-            size["sold_out_in"].append(zone)
-
-    def boot(self, vm_id: str) -> Json:
-        """Return the Node that the kubelet of a VM creates."""
-        vm = self.vms[vm_id]
-        user_data = json.loads(vm["user_data"])
-        size = next(size for size in self.sizes if size["name"] == vm["size"])
-        amounts = {
-            "cpu": str(size["cpus"]),
-            "memory": f"{size['memory_mib'] - size['memory_mib'] // 25}Mi",
-            "pods": "110",
-        }
-        return {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": vm_id, "labels": user_data["labels"]},
-            "spec": {"providerID": f"tinycloud://{vm_id}", "taints": user_data["taints"]},
-            "status": {"capacity": amounts, "allocatable": amounts},
-        }
+    def change_image(self, named: str, image: str) -> None:
+        """Let a VM have been created from another image."""
+        self._wishes[self.instance(named).id]["image"] = image
 
     # -- requests --------------------------------------------------------------------------------
 
-    def answer(self, method: str, path: str, token: str, body: Json) -> tuple[int, Json] | None:
-        """Return status and body; None breaks the connection."""
-        address = urlsplit(path)
-        parts = address.path.strip("/").split("/")[1:]
-        self.calls[f"{method} {parts[0]}"] += 1
-        is_launch = (method, parts) == ("POST", ["vms"])
-        if "silence" in self._troubles:
-            self._trouble_over.wait()
-            return None
-        loses_reply = is_launch and bool({"lost-reply", "token-in-progress"} & self._troubles)
-        refusal = self._refusal(body) if is_launch else None
-        if "outage" in self._troubles:
-            refusal = 503, {"code": "unavailable", "message": "try again later"}
-        elif token != TOKEN:
-            refusal = 403, {"code": "forbidden", "message": "the token does not permit this"}
-        if refusal is not None:
-            return refusal
-        cluster = parse_qs(address.query).get("cluster", [""])[0]
-        with self._lock:
-            result = self._route(method, parts, cluster, body)
-        if loses_reply and result[0] == 200:  # noqa: PLR2004
-            self._troubles.discard("lost-reply")
-            return None
-        return result
+    def routes(self) -> Sequence[RestRoute]:
+        """Return the calls."""
+        vms, vm, notices = "/v1/vms", "/v1/vms/{id}", "/v1/notices"
+        notice = "/v1/notices/{id}"
+        return [
+            RestRoute(action="sizes", method="GET", path="/v1/sizes", answer=self._sizes),
+            RestRoute(action="image", method="GET", path="/v1/images/{name}", answer=self._image),
+            RestRoute(action="create-vm", method="POST", path=vms, answer=self._create_vm),
+            RestRoute(action="vms", method="GET", path=vms, answer=self._list),
+            RestRoute(action="vm", method="GET", path=vm, answer=self._vm),
+            RestRoute(action="tag-vm", method="PATCH", path=vm, answer=self._tag),
+            RestRoute(action="delete-vm", method="DELETE", path=vm, answer=self._delete),
+            RestRoute(action="notices", method="GET", path=notices, answer=self._notices),
+            RestRoute(action="forget", method="DELETE", path=notice, answer=self._forget),
+        ]
 
-    def _refusal(self, body: Json) -> tuple[int, Json] | None:
-        """Return the error of a launch that is refused before it has an effect."""
-        if "auth-failure" in self._troubles:
-            return 403, {"code": "forbidden", "message": "the token does not permit this"}
-        if "throttling" in self._troubles and "lost-reply" not in self._troubles:
-            return 429, {"code": "throttled", "message": "too many requests"}
-        if "token-in-progress" in self._troubles and body["token"] in self._used_tokens:
-            return 409, {"code": "in-progress", "message": "the VM is still being created"}
-        return None
+    def read(self, request: HttpRequest) -> RestCall:
+        """Read a request with the right token."""
+        if request.headers.get("authorization") != f"Bearer {TOKEN}":
+            raise CloudError("forbidden", "the token does not permit this", status=403)
+        return super().read(request)
 
-    def _route(self, method: str, parts: list[str], cluster: str, body: Json) -> tuple[int, Json]:
-        self._advance()
-        match method, parts:
-            case "GET", ["sizes"]:
-                return 200, {"sizes": self.sizes}
-            case "GET", ["images", name] if name in self.images:
-                return 200, {"version": self.images[name]}
-            case "POST", ["vms"]:
-                return self._launch(body)
-            case "GET", ["vms"]:
-                return 200, self._list(cluster)
-            case _, ["vms", vm_id] if vm_id in self.vms:
-                return self._about_vm(method, self.vms[vm_id], body)
-            case "GET", ["notices"]:
-                ours = [n for n in self.notices.values() if n["cluster"] == cluster]
-                return 200, {"notices": ours}
-            case "DELETE", ["notices", notice_id] if notice_id in self.notices:
-                return 200, self.notices.pop(notice_id)
-            case _:
-                return 404, {"code": "not-found", "message": "not found"}
+    def _sizes(self, _call: RestCall) -> tuple[int, Json]:
+        sizes = [
+            {
+                "name": name,
+                "cpus": size.cpus,
+                "memory_mib": size.memory_mib,
+                "architecture": "arm64" if name.endswith("-arm") else "amd64",
+                "price": size.price_per_hour,
+                "spot_price": round(size.price_per_hour * 0.35, 4),
+                "zones": list(ZONES),
+                "sold_out_in": sorted(self.sold_out_zones),
+            }
+            for name, size in self.types.items()
+        ]
+        return 200, {"sizes": sizes}
 
-    def _about_vm(self, method: str, vm: Json, body: Json) -> tuple[int, Json]:
-        if method == "DELETE" and vm["id"] in self._protected:
-            return 409, {"code": "protected", "message": f"{vm['id']} is protected"}
-        if method == "DELETE" and vm["state"] != "stopping":
-            vm.update(state="stopping", gone_at=time.monotonic() + STOPPING_SECONDS)
-        if method == "PATCH":
-            vm["tags"].update(body["tags"])
-        return 200, vm
+    def _image(self, call: RestCall) -> tuple[int, Json]:
+        version = self.images.get(call.text("name"))
+        if version is None:
+            raise self.not_found(f"image {call.text('name')}")
+        return 200, {"version": version}
 
-    def _advance(self) -> None:
-        """Update the states of VMs to the current time."""
-        for vm in [*self.vms.values()]:
-            if vm["state"] == "booting" and "no-boot" not in self._troubles:
-                vm["state"] = "running"
-            if vm["state"] == "stopping" and vm["gone_at"] <= time.monotonic():
-                del self.vms[vm["id"]]
+    def _create_vm(self, call: RestCall) -> tuple[int, Json]:
+        wish: Json = dict(call.parameters)
+        vm_id = self._tokens.once(call.text("token"), {}, lambda: self._create(wish))
+        vm = self.instance(vm_id)
+        if self.instances.phase_of(vm) is InstancePhase.GONE:
+            raise _conflict("token-used", "the VM of this token is gone")
+        return 200, self._described(vm)
 
-    def _launch(self, wish: Json) -> tuple[int, Json]:
-        for vm in self.vms.values():
-            if vm["token"] == wish["token"]:
-                return 200, vm
-        if wish["token"] in self._used_tokens:
-            return 409, {"code": "token-used", "message": "the VM of this token is gone"}
-        if "stock-out" in self._troubles:
-            return 409, {"code": "sold-out", "message": f"no {wish['size']} in {wish['zone']}"}
-        if "quota" in self._troubles:
-            return 409, {"code": "quota", "message": "the account may have no more VMs"}
+    def _create(self, wish: Json) -> str:
         if wish["image"] not in self.images.values():
-            return 422, {"code": "invalid", "message": f"there is no image {wish['image']}"}
-        return 200, self._make(wish)
+            raise CloudError("invalid", f"there is no image {wish['image']}", status=422)
+        pool = InstancePool(
+            capacity_type=SPOT if wish["spot"] else ON_DEMAND,
+            instance_type=wish["size"],
+            zone=wish["zone"],
+        )
+        vm = self.launch("create-vm", pool)
+        user_data: Json = json.loads(wish.get("user_data", "{}"))
+        vm.labels = user_data.get("labels", {})
+        vm.taints = [NodeTaint(**taint) for taint in user_data.get("taints", ())]
+        self._wishes[vm.id] = wish
+        return vm.id
 
-    def _make(self, wish: Json) -> Json:
-        with self._lock:
-            self._serial += 1
-            vm: Json = {
-                **wish,
-                "id": f"m-{self._serial:08x}",
-                "state": "booting",
-                "created": time.time(),
-                "tags": {},
+    def _list(self, call: RestCall) -> tuple[int, Json]:
+        vms = [
+            self._described(vm)
+            for vm in self.instances.visible
+            if self._is_of(vm.id, call) and vm.zone not in self.unread_zones
+        ]
+        return 200, {"vms": vms, "unread_zones": sorted(self.unread_zones)}
+
+    def _vm(self, call: RestCall) -> tuple[int, Json]:
+        return 200, self._described(self._existing(call))
+
+    def _tag(self, call: RestCall) -> tuple[int, Json]:
+        vm = self._existing(call)
+        vm.tags.update(cast("Mapping[str, str]", call.parameters["tags"]))
+        return 200, self._described(vm)
+
+    def _delete(self, call: RestCall) -> tuple[int, Json]:
+        vm = self._existing(call)
+        if vm.id in self._protected:
+            raise _conflict("protected", f"{vm.id} is protected")
+        self.terminate(vm.id)
+        return 200, {}
+
+    def _notices(self, call: RestCall) -> tuple[int, Json]:
+        notices = [
+            {
+                "id": each.instance_id,
+                "kind": "reclaim",
+                "vm": each.instance_id,
+                "deadline": each.ends_at.timestamp(),
             }
-            self._used_tokens.add(wish["token"])
-            self.vms[vm["id"]] = vm
-            return vm
+            for each in self.announcements
+            if self._is_of(each.instance_id, call)
+        ]
+        return 200, {"notices": notices}
 
-    def _list(self, cluster: str) -> Json:
-        ours = [m for m in self.vms.values() if m["cluster"] == cluster]
-        if "partial-listing" in self._troubles:
-            return {
-                "vms": [m for m in ours if m["zone"] != "north"],
-                "unread_zones": ["north"],
-            }
-        return {"vms": ours, "unread_zones": []}
+    def _forget(self, call: RestCall) -> tuple[int, Json]:
+        self.announcements[:] = [
+            each for each in self.announcements if each.instance_id != call.text("id")
+        ]
+        return 200, {}
+
+    def _is_of(self, vm_id: str, call: RestCall) -> bool:
+        return self._wishes[vm_id]["cluster"] == call.text("cluster")
+
+    def _existing(self, call: RestCall) -> RestInstance:
+        found = self.instances.get(call.text("id"))
+        if found is None or not self.instances.is_visible(found):
+            raise self.not_found(f"VM {call.text('id')}")
+        return found
+
+    def _described(self, vm: RestInstance) -> Json:
+        return {
+            **self._wishes[vm.id],
+            "id": vm.id,
+            "state": STATES[self.instances.phase_of(vm)],
+            "created": vm.launched_at.timestamp(),
+            "tags": vm.tags,
+        }
 
 
-class _Server(ThreadingHTTPServer):
-    """Accepts many connections; does not wait for open ones when it stops."""
-
-    daemon_threads = True
-    request_queue_size = 128
-
-
-def _handler(cloud: SimulatedTinyCloud) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        """Reads a request and writes the answer of the cloud."""
-
-        def _serve(self) -> None:
-            length = int(self.headers.get("Content-Length", "0"))
-            body: Json = json.loads(self.rfile.read(length)) if length else {}
-            token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-            answer = cloud.answer(self.command, self.path, token, body)
-            if answer is None:
-                self.close_connection = True
-                return
-            status, document = answer
-            text = json.dumps(document).encode()
-            self.send_response(status)
-            if status == 429:  # noqa: PLR2004
-                self.send_header("Retry-After", "2")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        do_GET = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            """Log nothing."""
-
-    return Handler
+def _conflict(code: str, message: str) -> CloudError:
+    return CloudError(code, message, status=409)

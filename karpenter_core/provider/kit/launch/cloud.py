@@ -52,6 +52,10 @@ class CloudTraits:
     quiet_within: timedelta = timedelta(minutes=2)
     """If a call shows no further instance for this long, it brought fewer than it has claims. Shorter
     than the launch timeout, so that its other claims report the shortage."""
+    repeats_calls: bool = True
+    """Whether a call without an answer may be repeated, because its token launches once. Without
+    tokens its instances are looked up: `LaunchCloud.describe` must find them by name or tag within
+    `shown_within` after the call; the claim is launched again only if there is none by then."""
     calls_at_once: int = 8
     """How many jobs of one launch are executed side by side."""
 
@@ -232,9 +236,9 @@ class LaunchCloud(Protocol[Described, Call, Answer]):
         """Make a call.
 
         If the client repeats it by itself, classify the failure by all attempts. Never raises for a
-        refusal; any exception counts as UNANSWERED. A cloud without idempotency tokens gives an
-        instance a unique name (of the claim and its attempts) and reads "the name exists" as the
-        answer.
+        refusal; any exception counts as UNANSWERED. A cloud without idempotency tokens
+        (`CloudTraits.repeats_calls` False) gives an instance a name made of its claim's UID and
+        attempts. If it refuses a name that exists, that is the answer: the instance of that name.
         """
         ...
 
@@ -247,5 +251,9 @@ class LaunchCloud(Protocol[Described, Call, Answer]):
         ...
 
     def unserved_error(self, answered: Sequence[AnsweredCall[Call, Answer]]) -> CloudProviderError:
-        """Return the outcome of claims that none of these calls brought an instance."""
+        """Return the outcome of claims that none of these calls brought an instance.
+
+        If all claims have one, an InsufficientCapacityError is what the calls found sold out on their
+        way; other errors are ignored then.
+        """
         ...

@@ -2,19 +2,25 @@
 
 A call without an answer may have been carried out. It is remembered, and repeated word for word when
 one of its claims comes back: the cloud answers the same token with the same instances. A refusal of a
-repetition that does not depend on the token (throttling, a permission) says nothing about it.
+repetition that does not depend on the token (throttling, a permission) says nothing about it. In a
+cloud without tokens the call is not repeated, but its instances are looked up.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, final
 
 import structlog
 
-from karpenter_core.errors import BadInputError, CloudProviderError
-from karpenter_core.provider.contract import Instance
+from karpenter_core.errors import (
+    BadInputError,
+    CloudProviderError,
+    InsufficientCapacityError,
+    LaunchFailedError,
+)
+from karpenter_core.provider.contract import Instance, LaunchedInstance
 from karpenter_core.provider.kit.launch.cloud import (
     Answer,
     AnsweredCall,
@@ -129,6 +135,36 @@ class CallExecutor(Generic[Described, Call, Answer]):
                 self._add_unexpected(error, call.requests, outcomes)
         return outcomes
 
+    def look_up(
+        self,
+        open_call: OpenCall[Call],
+        found: Mapping[str, LaunchOutcome],
+        *,
+        listed_at: float,
+    ) -> dict[str, LaunchOutcome]:
+        """Decide by a listing about a call that had no answer and must not be repeated.
+
+        `found` are the outcomes of claims by that listing, which was read at `listed_at`. Claims whose
+        instance the listing may not show yet get an error that makes them wait. If it would show
+        their instances and does not, the call was not carried out: they are launched anew.
+        """
+        call = open_call.call
+        with open_call.lock:
+            missing = [token for token in call.requests if not _has_instance(found.get(token))]
+            if not self._unanswered.is_unanswered(call.requests, open_call):
+                outcomes = self._answered_meanwhile(call)
+                return {token: outcomes[token] for token in missing if token not in found}
+            waited = listed_at - open_call.attempted_at
+            if missing and waited < self._traits.shown_within.total_seconds():
+                error = CloudProviderError(
+                    f"{self._traits.name} did not answer the launch, and its instance is looked for"
+                )
+                return {token: error for token in missing if token not in found}
+            self._unanswered.note_answered(call.requests, failed=())
+            if len(missing) == len(call.requests):
+                self._cloud.release(call)
+        return {}
+
     def execute(self, job: LaunchJob[Call, Answer]) -> dict[str, LaunchOutcome]:
         """Launch an instance for each request of a job; return the outcomes by token.
 
@@ -171,6 +207,8 @@ class CallExecutor(Generic[Described, Call, Answer]):
                 self._unserved_error(answered) if answered else refusal or job.error_without_call()
             )
             outcomes |= dict.fromkeys((request.token for request in unserved), error)
+        elif answered:
+            self._add_shortages(answered, outcomes)
 
     def _send(
         self, call: Call, repeated: OpenCall[Call] | None = None, *, listed_at: float = 0.0
@@ -288,6 +326,20 @@ class CallExecutor(Generic[Described, Call, Answer]):
         self._log.info("launch left claims without an instance", error=str(error))
         return error
 
+    def _add_shortages(
+        self, answered: Sequence[AnsweredCall[Call, Answer]], outcomes: dict[str, LaunchOutcome]
+    ) -> None:
+        """Add what the calls found sold out to one of their launched instances."""
+        shortage = self._cloud.unserved_error(answered)
+        if not isinstance(shortage, InsufficientCapacityError) or not (
+            shortage.offerings or shortage.quota_groups
+        ):
+            return
+        for token, outcome in outcomes.items():
+            if isinstance(outcome, LaunchedInstance):
+                outcomes[token] = replace(outcome, shortages=(shortage,))
+                return
+
     def _add_unexpected(
         self, error: Exception, tokens: Iterable[str], outcomes: dict[str, LaunchOutcome]
     ) -> None:
@@ -297,6 +349,11 @@ class CallExecutor(Generic[Described, Call, Answer]):
         outcome.__cause__ = error
         for token in tokens:
             outcomes.setdefault(token, outcome)
+
+
+def _has_instance(outcome: LaunchOutcome | None) -> bool:
+    """Whether a claim has an instance, or had one that was terminated."""
+    return isinstance(outcome, LaunchedInstance | LaunchFailedError)
 
 
 def _unanswered_error(error: CloudProviderError) -> CloudProviderError:

@@ -20,11 +20,12 @@ from karpenter_core.errors import (
     LaunchFailedError,
 )
 from karpenter_core.provider.kit.launch.cloud import Answer, Call, Described
-from karpenter_core.provider.kit.launch.executor import CallExecutor
+from karpenter_core.provider.kit.launch.executor import CallExecutor, OpenCall
 from karpenter_core.provider.kit.launch.existing_instances import ExistingInstances, as_outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
 
     from structlog.typing import FilteringBoundLogger
 
@@ -55,6 +56,8 @@ class ClaimLauncher(Generic[Described, Call, Answer]):
         self._cloud: Final = cloud
         self._traits: Final = traits
         self._log: FilteringBoundLogger = structlog.get_logger(traits.log_name)
+        self._began: tuple[datetime, float] | None = None
+        """When this process launched first, by the wall clock and by the monotonic one."""
         self.executor: Final = CallExecutor(
             clock, cloud, claims=claims, recent=recent, traits=traits
         )
@@ -83,17 +86,12 @@ class ClaimLauncher(Generic[Described, Call, Answer]):
             if reason is not None:
                 outcomes.setdefault(token, reason)
         for open_call in open_calls:
-            if all(token in outcomes for token in open_call.call.requests):
-                continue
-            repeated = self.executor.repeat(open_call, listed_at=listed_at)
-            for token in by_token.keys() & repeated.keys():
-                # While the listing shows a part of the call, it may assign instances wrongly: the
-                # answer is waited for. But what is listed is more than the call's last word.
-                gives_up = isinstance(
-                    repeated[token], InsufficientCapacityError | LaunchFailedError
+            outcomes |= self._open_call_outcomes(open_call, by_token, outcomes, listed_at=listed_at)
+        for token, request in by_token.items():
+            if token not in outcomes and self._may_be_unseen(request, listed_at=listed_at):
+                outcomes[token] = CloudProviderError(
+                    "another process may have launched this NodeClaim, and its instance is looked for"
                 )
-                if not (gives_up and token in outcomes):
-                    outcomes[token] = repeated[token]
         new = [request for token, request in by_token.items() if token not in outcomes]
         by_class: dict[tuple[str, str], list[LaunchRequest]] = {}
         for request in new:
@@ -102,6 +100,45 @@ class ClaimLauncher(Generic[Described, Call, Answer]):
         for members in by_class.values():
             outcomes |= self._launch_new(members)
         return [outcomes[request.token] for request in requests]
+
+    def _open_call_outcomes(
+        self,
+        open_call: OpenCall[Call],
+        by_token: Mapping[str, LaunchRequest],
+        found: Mapping[str, LaunchOutcome],
+        *,
+        listed_at: float,
+    ) -> dict[str, LaunchOutcome]:
+        """Return the outcomes that a call without an answer adds to those of the listing."""
+        if not self._traits.repeats_calls:
+            looked_up = self.executor.look_up(open_call, found, listed_at=listed_at)
+            return {token: looked_up[token] for token in by_token.keys() & looked_up.keys()}
+        if all(token in found for token in open_call.call.requests):
+            return {}
+        repeated = self.executor.repeat(open_call, listed_at=listed_at)
+        # While the listing shows a part of the call, it may assign instances wrongly: the answer is
+        # waited for. But what is listed is more than the call's last word.
+        return {
+            token: repeated[token]
+            for token in by_token.keys() & repeated.keys()
+            if token not in found
+            or not isinstance(repeated[token], InsufficientCapacityError | LaunchFailedError)
+        }
+
+    def _may_be_unseen(self, request: LaunchRequest, *, listed_at: float) -> bool:
+        """Whether another process may have launched a claim that the listing does not show yet.
+
+        Without tokens nothing else tells: claims that are older than this process's first launch wait
+        until a listing would show what was launched before it.
+        """
+        created = request.node_claim.metadata.creation_timestamp
+        if self._traits.repeats_calls or created is None:
+            return False
+        if self._began is None:
+            self._began = self._clock.now(), listed_at
+        began_at, began = self._began
+        is_older = created <= began_at
+        return is_older and listed_at - began < self._traits.shown_within.total_seconds()
 
     def _launch_new(self, requests: Sequence[LaunchRequest]) -> dict[str, LaunchOutcome]:
         """Launch for claims of one NodeClass; return the outcomes by token."""

@@ -21,13 +21,22 @@ __all__ = ["CloudError", "CloudFault", "CloudFaultKind", "CloudFaults"]
 
 
 class CloudError(Exception):
-    """An error of a cloud: a code, a message and the HTTP status."""
+    """An error of a cloud: a code, a message, the HTTP status, and when to call again."""
 
-    def __init__(self, code: str, message: str, *, status: int = 400) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        status: int = 400,
+        retry_after_seconds: float | None = None,
+    ) -> None:
         super().__init__(f"{code}: {message}")
         self.code: Final = code
         self.message: Final = message
         self.status: Final = status
+        self.retry_after_seconds = retry_after_seconds
+        """How long the caller should wait; None if the cloud does not say."""
 
 
 class CloudFaultKind(StrEnum):

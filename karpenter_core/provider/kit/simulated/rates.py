@@ -1,4 +1,4 @@
-"""Limits calls to a simulated cloud by a token bucket for each action."""
+"""Limits calls to a simulated cloud by token buckets, one for each action or operation class."""
 
 from __future__ import annotations
 
@@ -44,19 +44,40 @@ class CallRates:
         The rate is that of the name itself, else of the first pattern that matches it.
         """
         with self._lock:
-            call_rate = self._rates.get(name)
-            if call_rate is None and by_pattern:
-                call_rate = next(
-                    (rate for pattern, rate in self._rates.items() if fnmatchcase(name, pattern)),
-                    None,
-                )
+            call_rate = self._rate_of(name, by_pattern=by_pattern)
             if call_rate is None:
                 return True
-            now = self._clock()
-            tokens_left, since = self._tokens.get(name, (call_rate.bucket, now))
-            tokens_left = min(
-                call_rate.bucket, tokens_left + (now - since).total_seconds() * call_rate.refill
-            )
+            tokens_left = self._tokens_left(name, call_rate)
             enough = tokens_left >= tokens
-            self._tokens[name] = (tokens_left - tokens if enough else tokens_left, now)
+            self._tokens[name] = (tokens_left - tokens if enough else tokens_left, self._clock())
             return enough
+
+    def wait_seconds(self, name: str, tokens: float = 1, *, by_pattern: bool = True) -> float:
+        """Return the time until the bucket of a name has so many tokens.
+
+        Infinity stands for never: the bucket is too small, or is not refilled.
+        """
+        with self._lock:
+            call_rate = self._rate_of(name, by_pattern=by_pattern)
+            if call_rate is None:
+                return 0.0
+            missing = tokens - self._tokens_left(name, call_rate)
+            if missing <= 0:
+                return 0.0
+            if tokens > call_rate.bucket or call_rate.refill <= 0:
+                return float("inf")
+            return missing / call_rate.refill
+
+    def _rate_of(self, name: str, *, by_pattern: bool) -> CallRate | None:
+        call_rate = self._rates.get(name)
+        if call_rate is None and by_pattern:
+            call_rate = next(
+                (rate for pattern, rate in self._rates.items() if fnmatchcase(name, pattern)), None
+            )
+        return call_rate
+
+    def _tokens_left(self, name: str, call_rate: CallRate) -> float:
+        now = self._clock()
+        tokens_left, since = self._tokens.get(name, (call_rate.bucket, now))
+        refilled = (now - since).total_seconds() * call_rate.refill
+        return min(call_rate.bucket, tokens_left + refilled)

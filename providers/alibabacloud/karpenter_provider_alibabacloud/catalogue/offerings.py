@@ -152,8 +152,9 @@ def _is_short(
 ) -> bool:
     if shortages.is_empty:
         return False
-    mark = UnavailableOffering(sold.info.name, zone.zone, capacity_type)
-    return shortages.is_unavailable(mark, zone.v_switches)
+    name, cpu_milli = sold.info.name, sold.info.cpu_cores * 1000
+    mark = UnavailableOffering(name, zone.zone, capacity_type)
+    return shortages.is_unavailable(mark, zone.v_switches, group=name, cpu_milli=cpu_milli)
 
 
 def offerings_of(rows: Iterable[OfferingRow]) -> tuple[Offering, ...]:

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
-import msgspec
 import structlog
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.kit.cached_response import CachedResponse
+from karpenter_core.provider.kit.cached_response import CachedResponse, decode_as
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_provider_alibabacloud.catalogue.instance_type_info import (
     InstanceTypeInfo,
@@ -92,8 +91,7 @@ class RegionTypeReader:
             clock,
             DiskCache(cache_folder, f"alibabacloud-types-{clients.region}", version=_DISK_VERSION),
             fetch=lambda _: self._fetch(),
-            encode=msgspec.to_builtins,
-            decode=_decode,
+            decode=decode_as(dict[str, InstanceTypeInfo], is_usable=bool),
             life=DISK_LIFE,
         )
 
@@ -124,11 +122,3 @@ class RegionTypeReader:
             self._reported.update(unreported)
             _log.warning("instance types of unknown architecture are left out", types=unreported)
         return {name: it for name, it in types.items() if it.architecture}
-
-
-def _decode(value: object) -> TypesByName | None:
-    try:
-        types = msgspec.convert(value, dict[str, InstanceTypeInfo])
-    except (msgspec.ValidationError, TypeError):
-        return None
-    return types or None

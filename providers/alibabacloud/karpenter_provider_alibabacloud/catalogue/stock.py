@@ -17,11 +17,10 @@ from datetime import timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 
-import msgspec
 import structlog
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.kit.cached_response import CachedResponse
+from karpenter_core.provider.kit.cached_response import CachedResponse, decode_as
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_provider_alibabacloud.catalogue.instance_type_info import list_at
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
@@ -135,8 +134,9 @@ class StockReader:
             clock,
             DiskCache(cache_folder, f"alibabacloud-stock-{clients.region}", version=_DISK_VERSION),
             fetch=self._fetch,
-            encode=msgspec.to_builtins,
-            decode=_decode,
+            decode=decode_as(
+                RegionStock, is_usable=lambda it: it.on_demand_listed or it.spot_listed
+            ),
             life=DISK_LIFE,
             instead_of_waiting=INSTEAD_OF_WAITING,
         )
@@ -233,14 +233,6 @@ def _union(*maps: ZonesByType) -> dict[str, tuple[str, ...]]:
 
 def _sorted(zones: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
     return {name: tuple(sorted(zones[name])) for name in sorted(zones)}
-
-
-def _decode(value: object) -> RegionStock | None:
-    try:
-        stock = msgspec.convert(value, RegionStock)
-    except (msgspec.ValidationError, TypeError):
-        return None
-    return stock if stock.on_demand_listed or stock.spot_listed else None
 
 
 @final

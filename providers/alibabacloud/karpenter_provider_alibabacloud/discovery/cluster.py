@@ -6,11 +6,10 @@ import json
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from threading import Lock
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.kit.ttl_cache import TtlCache
+from karpenter_core.provider.kit.node_class.last_answer import LastAnswer
 from karpenter_provider_alibabacloud.codes import ErrorClass
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of, refusal_behind
 
@@ -107,9 +106,7 @@ class ClusterReader:
         self._clients: Final = clients
         self._cluster_id: Final = cluster_id
         self._is_custom: Final = cluster_type == CUSTOM
-        self._cache: Final[TtlCache[str, ClusterDetails]] = TtlCache(clock, TTL)
-        self._lock: Final = Lock()
-        self._last: ClusterDetails | None = None
+        self._details: Final = LastAnswer(clock, TTL, self._fetched)
 
     @property
     def is_custom(self) -> bool:
@@ -124,22 +121,7 @@ class ClusterReader:
         Raises:
             CloudProviderError: they cannot be had, and never were.
         """
-        if self._is_custom:
-            return CUSTOM_CLUSTER
-        cached = self._cache.get(self._cluster_id)
-        if cached is not None:
-            return cached
-        try:
-            cached = self._fetched()
-        except CloudProviderError:
-            with self._lock:
-                if self._last is None:
-                    raise
-                return self._last
-        self._cache.put(self._cluster_id, cached)
-        with self._lock:
-            self._last = cached
-        return cached
+        return CUSTOM_CLUSTER if self._is_custom else self._details.get()
 
     def _fetched(self) -> ClusterDetails:
         try:

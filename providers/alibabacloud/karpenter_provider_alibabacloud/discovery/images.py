@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.api.labels import ARCH
 from karpenter_core.api.nodeclaim import RequirementSpec
+from karpenter_core.provider.kit.node_class.discovery import DiscoveryResult, QueryTerm
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.api.families import ImageFamily
 from karpenter_provider_alibabacloud.api.nodeclass import Image
@@ -24,7 +25,6 @@ from karpenter_provider_alibabacloud.discovery.families import (
 )
 from karpenter_provider_alibabacloud.discovery.queries import (
     DiscoveryQuery,
-    DiscoveryResult,
     described,
     tag_parameters,
 )
@@ -82,7 +82,7 @@ def image_query(index: int, term: ImageTerm) -> DiscoveryQuery | None:
     # Whose images alone, of which there are hundreds, is no wish.
     if not given or given[0][0] == "ImageOwnerAlias" == given[-1][0]:
         return None
-    return DiscoveryQuery(given, ((f"{FIELD}[{index}] {term_text}", term.id),))
+    return DiscoveryQuery(given, (QueryTerm(f"{FIELD}[{index}] {term_text}", term.id),))
 
 
 def first_of_each_architecture(images: Iterable[DescribedImage]) -> tuple[Image, ...]:
@@ -152,7 +152,7 @@ class ImageReader:
             images = self._described(query)
             if images:
                 self._owned.put(query, images)
-        (name, _), *_ = query.terms
+        name = query.terms[0].text
         odd = sorted({image.architecture for image in images} - ARCHITECTURES.keys())
         return images, f"{name} (an image for {', '.join(odd)})" if odd else name
 

@@ -1,4 +1,4 @@
-"""Turns selector terms into queries, and names terms without a match.
+"""Turns selector terms into queries of Alibaba Cloud.
 
 Terms are alternatives; all fields of one term must match. Each term is a query of its own, but
 those with an id may share one where the API takes several.
@@ -7,24 +7,16 @@ those with an id may share one where the API takes several.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, cast
+
+from karpenter_core.provider.kit.node_class.discovery import ANY_VALUE, tag_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "DiscoveryQuery",
-    "DiscoveryResult",
-    "IdentifiedResource",
-    "absent_terms",
-    "described",
-    "tag_parameters",
-]
+    from karpenter_core.provider.kit.node_class.discovery import QueryTerm
 
-ANY_VALUE: Final = "*"
-"""A tag's value in a selector term: the key is there, whatever its value."""
-
-T = TypeVar("T")
+__all__ = ["DiscoveryQuery", "described", "tag_parameters"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +25,7 @@ class DiscoveryQuery:
 
     parameters: tuple[tuple[str, object], ...]
     """Hashable: lists are tuples, tags are pairs."""
-    terms: tuple[tuple[str, str], ...]
-    """For each term how it is named, and the id that it wants; no id for one that is the query."""
+    terms: tuple[QueryTerm, ...]
 
     def to_api(self) -> dict[str, object]:
         """Return the parameters as a service takes them."""
@@ -43,43 +34,6 @@ class DiscoveryQuery:
         if tags:
             given["Tag"] = [dict(tag) for tag in tags]
         return given
-
-    def absent(self, ids: Iterable[str]) -> tuple[str, ...]:
-        """Return how those terms are named that an answer with these ids has nothing for."""
-        found_ids = set(ids)
-        return tuple(
-            name
-            for name, pattern in self.terms
-            if not found_ids or (pattern and pattern not in found_ids)
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiscoveryResult(Generic[T]):
-    """The resources that terms found, in a fixed order, and the names of terms without a match."""
-
-    items: tuple[T, ...]
-    absent: tuple[str, ...] = ()
-
-
-class IdentifiedResource(Protocol):
-    """Something that a query found."""
-
-    @property
-    def id(self) -> str:
-        """Id of the resource in the cloud."""
-        ...
-
-
-def absent_terms(
-    queries: Iterable[DiscoveryQuery], answers: Iterable[Iterable[IdentifiedResource]]
-) -> tuple[str, ...]:
-    """Return how those terms are named that found nothing; each query has one answer."""
-    return tuple(
-        name
-        for query, answer in zip(queries, answers, strict=True)
-        for name in query.absent(each.id for each in answer)
-    )
 
 
 def tag_parameters(tags: Mapping[str, str]) -> tuple[tuple[tuple[str, str], ...], ...]:
@@ -92,10 +46,8 @@ def tag_parameters(tags: Mapping[str, str]) -> tuple[tuple[tuple[str, str], ...]
 
 def described(fields: Sequence[tuple[str, str | Mapping[str, str]]]) -> str:
     """Return what a term says, as a condition shows it; fields that it does not have are left out."""
-    return ", ".join(f"{name} {_shown(value)}" for name, value in fields if value)
-
-
-def _shown(value: str | Mapping[str, str]) -> str:
-    if isinstance(value, str):
-        return f'"{value}"'
-    return "{" + ", ".join(f"{key}: {part}" for key, part in sorted(value.items())) + "}"
+    return ", ".join(
+        f'{name} "{value}"' if isinstance(value, str) else f"{name} {tag_text(value)}"
+        for name, value in fields
+        if value
+    )

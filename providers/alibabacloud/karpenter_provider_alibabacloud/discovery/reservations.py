@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.provider.kit.node_class.discovery import (
+    DiscoveryResult,
+    QueryTerm,
+    absent_terms,
+)
 from karpenter_core.provider.kit.reservation_counts import ReservationCounts
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.api.nodeclass import CapacityReservation
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
 from karpenter_provider_alibabacloud.discovery.queries import (
     DiscoveryQuery,
-    DiscoveryResult,
     described,
     tag_parameters,
 )
@@ -74,7 +78,7 @@ def reservation_query(index: int, term: CapacityReservationTerm) -> DiscoveryQue
         "Tag": tag_parameters(term.tags),
     }
     given = tuple(sorted((name, value) for name, value in parameters.items() if value))
-    return DiscoveryQuery(given, ((f"{FIELD}[{index}] {term_text}", term.id),))
+    return DiscoveryQuery(given, (QueryTerm(f"{FIELD}[{index}] {term_text}", term.id),))
 
 
 def read_reservations(items: Iterable[ApiAnswer]) -> tuple[DescribedReservation, ...]:
@@ -158,7 +162,7 @@ class ReservationReader:
                 and (each.end_time is None or each.end_time > now)
             ]
             unique |= {each.id: each for each in answer}
-            absent += query.absent(each.id for each in answer)
+            absent += absent_terms([query], [answer], keys=lambda each: (each.id,))
         return DiscoveryResult(
             items=tuple(unique[key] for key in sorted(unique)), absent=tuple(absent)
         )

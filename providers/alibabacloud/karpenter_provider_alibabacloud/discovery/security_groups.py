@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.kit.ttl_cache import TtlCache
+from karpenter_core.provider.kit.node_class.discovery import (
+    DiscoveryReader,
+    DiscoveryResult,
+    QueryTerm,
+    unique_by_id,
+)
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
 from karpenter_provider_alibabacloud.discovery.queries import (
     DiscoveryQuery,
-    DiscoveryResult,
-    absent_terms,
     described,
     tag_parameters,
 )
@@ -45,12 +48,12 @@ class DescribedSecurityGroup:
 def security_group_queries(terms: Iterable[SecurityGroupTerm]) -> tuple[DiscoveryQuery, ...]:
     """Return one query for each term with tags or a name, and one for all ids."""
     queries: list[DiscoveryQuery] = []
-    named: list[tuple[str, str]] = []
+    named: list[QueryTerm] = []
     for index, term in enumerate(terms):
         term_text = described((("id", term.id), ("name", term.name), ("tags", term.tags)))
         text = f"{FIELD}[{index}] {term_text}"
         if term.id:
-            named.append((text, term.id))
+            named.append(QueryTerm(text, term.id))
             continue
         parameters: dict[str, object] = {
             "SecurityGroupName": term.name,
@@ -58,9 +61,9 @@ def security_group_queries(terms: Iterable[SecurityGroupTerm]) -> tuple[Discover
         }
         given = tuple(sorted((name, value) for name, value in parameters.items() if value))
         if given:
-            queries.append(DiscoveryQuery(given, ((text, ""),)))
+            queries.append(DiscoveryQuery(given, (QueryTerm(text),)))
     if named:
-        ids = json.dumps(sorted({group_id for _, group_id in named}))
+        ids = json.dumps(sorted({each.pattern for each in named}))
         queries.append(DiscoveryQuery((("SecurityGroupIds", ids),), tuple(named)))
     return tuple(queries)
 
@@ -71,9 +74,14 @@ class SecurityGroupReader:
 
     def __init__(self, clients: CloudClients, clock: Clock) -> None:
         self._clients: Final = clients
-        self._cache: Final[
-            TtlCache[tuple[DiscoveryQuery, ...], DiscoveryResult[DescribedSecurityGroup]]
-        ] = TtlCache(clock, TTL)
+        self._reader: Final = DiscoveryReader(
+            clock,
+            TTL,
+            describe=self._describe,
+            keys=lambda group: (group.id,),
+            order=unique_by_id,
+            caches_nothing=False,
+        )
 
     def find(self, terms: Sequence[SecurityGroupTerm]) -> DiscoveryResult[DescribedSecurityGroup]:
         """Return the groups that the terms mean, by id.
@@ -83,18 +91,7 @@ class SecurityGroupReader:
         Raises:
             CloudProviderError: ECS refused or did not answer (`discovery.call_errors`).
         """
-        queries = security_group_queries(terms)
-        result = self._cache.get(queries)
-        if result is None:
-            answers = [self._describe(query) for query in queries]
-            unique = {group.id: group for answer in answers for group in answer}
-            result = DiscoveryResult(
-                items=tuple(unique[key] for key in sorted(unique)),
-                absent=absent_terms(queries, answers),
-            )
-            if result.items:
-                self._cache.put(queries, result)
-        return result
+        return self._reader.find(security_group_queries(terms))
 
     def _describe(self, query: DiscoveryQuery) -> list[DescribedSecurityGroup]:
         with core_errors_of():

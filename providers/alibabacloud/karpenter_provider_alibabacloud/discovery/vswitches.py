@@ -11,14 +11,20 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.kit.subnet_addresses import AddressHold, SubnetAddresses
-from karpenter_core.provider.kit.ttl_cache import TtlCache
+from karpenter_core.provider.kit.node_class.discovery import (
+    DiscoveryReader,
+    DiscoveryResult,
+    QueryTerm,
+)
+from karpenter_core.provider.kit.subnet_addresses import (
+    AddressHold,
+    SubnetAddresses,
+    least_addresses_by_zone,
+)
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
 from karpenter_provider_alibabacloud.discovery.cluster import Cni
 from karpenter_provider_alibabacloud.discovery.queries import (
     DiscoveryQuery,
-    DiscoveryResult,
-    absent_terms,
     described,
     tag_parameters,
 )
@@ -83,7 +89,9 @@ def vswitch_queries(terms: Iterable[VSwitchTerm]) -> tuple[DiscoveryQuery, ...]:
         }
         given = tuple(sorted((name, value) for name, value in parameters.items() if value))
         if given:
-            queries.append(DiscoveryQuery(given, ((f"{FIELD}[{index}] {term_text}", term.id),)))
+            queries.append(
+                DiscoveryQuery(given, (QueryTerm(f"{FIELD}[{index}] {term_text}", term.id),))
+            )
     return tuple(queries)
 
 
@@ -99,17 +107,14 @@ def least_addresses(
     """Return by zone the least number of addresses that an available type takes.
 
     With Terway each pod has an address of the vSwitch, so the smallest instance counts; otherwise a
-    node takes one. Only available offerings of the capacity type count.
+    node takes one.
     """
     pods_have_addresses = cni in {Cni.TERWAY_ENIIP, Cni.TERWAY_ENI}
-    least: dict[str, int] = {}
-    for instance_type in instance_types:
-        addresses = max(1, instance_type.capacity.get("pods", 0)) if pods_have_addresses else 1
-        for offering in instance_type.offerings:
-            if offering.available and offering.capacity_type == capacity_type:
-                zone = offering.zone
-                least[zone] = min(least.get(zone, addresses), addresses)
-    return least
+    return least_addresses_by_zone(
+        instance_types,
+        capacity_type,
+        lambda each: max(1, each.capacity.get("pods", 0)) if pods_have_addresses else 1,
+    )
 
 
 @final
@@ -126,10 +131,16 @@ class VSwitchReader:
         """`observe` is told what was read (`AlibabaCloudMetrics.observe_vswitches`)."""
         self._clients: Final = clients
         self._observe: Final = observe
-        self._cache: Final[
-            TtlCache[tuple[DiscoveryQuery, ...], DiscoveryResult[DescribedVSwitch]]
-        ] = TtlCache(clock, TTL)
         self._book: Final = SubnetAddresses(clock, COUNT_TTL)
+        self._reader: Final = DiscoveryReader(
+            clock,
+            TTL,
+            describe=self._describe,
+            keys=lambda vswitch: (vswitch.id,),
+            order=order_vswitches,
+            caches_nothing=False,
+            observe=self._note_read,
+        )
 
     def find(self, terms: Sequence[VSwitchTerm]) -> DiscoveryResult[DescribedVSwitch]:
         """Return the vSwitches that the terms mean and that can be used.
@@ -139,19 +150,7 @@ class VSwitchReader:
         Raises:
             CloudProviderError: VPC refused or did not answer (`discovery.call_errors`).
         """
-        queries = vswitch_queries(terms)
-        result = self._cache.get(queries)
-        if result is None:
-            answers = [self._describe(query) for query in queries]
-            result = DiscoveryResult(
-                items=order_vswitches(vswitch for answer in answers for vswitch in answer),
-                absent=absent_terms(queries, answers),
-            )
-            self._book.record({vswitch.id: vswitch.free_addresses for vswitch in result.items})
-            self._observe(result.items)
-            if result.items:
-                self._cache.put(queries, result)
-        return result
+        return self._reader.find(vswitch_queries(terms))
 
     def zonal_vswitches(
         self, node_class: ECSNodeClass, *, addresses_each: Mapping[str, int], instances: int
@@ -201,6 +200,10 @@ class VSwitchReader:
     def expected_addresses(self, vswitch_id: str) -> int:
         """Return how many addresses are left to new launches."""
         return self._book.expected(vswitch_id)
+
+    def _note_read(self, found: Sequence[DescribedVSwitch]) -> None:
+        self._book.record({vswitch.id: vswitch.free_addresses for vswitch in found})
+        self._observe(found)
 
     def _describe(self, query: DiscoveryQuery) -> list[DescribedVSwitch]:
         with core_errors_of():

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.labels import RESERVED
+from karpenter_core.api.labels import INSTANCE_TYPE, RESERVED
 from karpenter_core.errors import (
     CloudProviderError,
     ExhaustedScope,
@@ -19,6 +19,7 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.kit.launch.answers import CallAnswer, NewInstance, unserved_error
 from karpenter_core.provider.kit.launch_candidates import offering_key
+from karpenter_core.provider.kit.shortages import Shortage, quota_groups
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_alibabacloud.catalogue.instance_type_info import list_at
 from karpenter_provider_alibabacloud.catalogue.system_disks import DiskShortage
@@ -33,7 +34,7 @@ from karpenter_provider_alibabacloud.codes import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from karpenter_core.provider.catalogue import InstanceType
+    from karpenter_core.errors import QuotaGroup
     from karpenter_provider_alibabacloud.api_answers import ApiAnswer
     from karpenter_provider_alibabacloud.codes import ApiError
     from karpenter_provider_alibabacloud.launch.targets import LaunchTarget
@@ -119,8 +120,8 @@ class LaunchShortages:
     vswitches: tuple[str, ...] = ()
     reservations: tuple[str, ...] = ()
     """Ids of private pools that have nothing left."""
-    quotas: tuple[UnavailableOffering, ...] = ()
-    """Offerings whose quota of the account is used up."""
+    quotas: tuple[Shortage, ...] = ()
+    """Quotas of the account that are used up; the group of an instance type is its name."""
 
 
 def read_group_answer(body: ApiAnswer, targets: Sequence[LaunchTarget]) -> LaunchAnswer:
@@ -187,23 +188,20 @@ def shortages_of(
     *,
     capacity_type: str,
     categories: Sequence[str],
-    types: Iterable[InstanceType] = (),
 ) -> LaunchShortages:
     """Return what is not to be asked for again at once.
 
-    `categories` are those of the system disk that the call could have had, `types` are what else the
-    claims may become.
+    `categories` are those of the system disk that the call could have had.
     """
-    types = tuple(types)
     offerings: set[UnavailableOffering] = set()
     disks: set[DiskShortage] = set()
     vswitches: set[str] = set()
     reservations: set[str] = set()
-    quotas: set[UnavailableOffering] = set()
+    quotas: set[Shortage] = set()
     for failure in failures:
         kind = failure.error_class
         if kind is ErrorClass.QUOTA:
-            quotas.update(_beyond_quota(failure, capacity_type, types))
+            quotas.update(_used_up_quotas(failure, capacity_type))
         for target in failure.targets:
             name, zone = target.instance_type.name, target.zone
             match kind:
@@ -229,30 +227,23 @@ def shortages_of(
     )
 
 
-def _beyond_quota(
-    failure: TargetFailure, capacity_type: str, types: Iterable[InstanceType] = ()
-) -> Iterator[UnavailableOffering]:
+def _used_up_quotas(failure: TargetFailure, capacity_type: str) -> Iterator[Shortage]:
     """Yield what a quota closes: a type in all zones, or in one zone what is at least as large.
 
     Where the message names some of the types that were asked for, it is about those alone.
     """
-    named = [p for p in failure.targets if _names(failure.message, p.instance_type.name)]
-    about = named or failure.targets
-    zone = next((p.zone for p in failure.targets if _names(failure.message, p.zone)), "")
+    named = [t for t in failure.targets if _names(failure.message, t.instance_type.name)]
+    zone = next((t.zone for t in failure.targets if _names(failure.message, t.zone)), "")
     if zone and _VCPUS.search(failure.message):
         # A type that is named may have been asked for in other zones alone.
-        there = [p.instance_type for p in named if p.zone == zone] or [
-            p.instance_type for p in failure.targets if p.zone == zone
+        there = [t for t in named if t.zone == zone] or [
+            t for t in failure.targets if t.zone == zone
         ]
-        least = min(it.capacity["cpu"] for it in there)
-        for it in (*there, *types):
-            if it.capacity["cpu"] >= least:
-                yield UnavailableOffering(it.name, zone, capacity_type)
+        least = min(t.instance_type.capacity["cpu"] for t in there)
+        yield Shortage(capacity_type=capacity_type, zone=zone, least_cpu_milli=least)
         return
-    for target in about:
-        for offering in target.instance_type.offerings:
-            if offering.capacity_type == capacity_type:
-                yield UnavailableOffering(target.instance_type.name, offering.zone, capacity_type)
+    for target in named or failure.targets:
+        yield Shortage(capacity_type=capacity_type, group=target.instance_type.name)
 
 
 def _names(message: str, name: str) -> bool:
@@ -267,12 +258,17 @@ def unserved_outcome(
 
     def exhausted(failures: Sequence[TargetFailure]) -> Iterator[OfferingKey]:
         about = {id(target) for failure in failures for target in failure.targets}
-        yield from _keys(target for target in tried if id(target) in about)
-        for failure in failures:
-            if failure.error_class is ErrorClass.QUOTA:
-                capacity_type = failure.targets[0].offering.capacity_type
-                for mark in _beyond_quota(failure, capacity_type):
-                    yield OfferingKey(instance_type=mark[0], zone=mark[1], capacity_type=mark[2])
+        return _keys(target for target in tried if id(target) in about)
+
+    def groups(failures: Sequence[TargetFailure]) -> Iterator[QuotaGroup]:
+        quotas = (
+            shortage
+            for failure in failures
+            if failure.error_class is ErrorClass.QUOTA
+            for shortage in _used_up_quotas(failure, failure.targets[0].offering.capacity_type)
+        )
+        types = (target.instance_type for failure in failures for target in failure.targets)
+        return quota_groups(quotas, types, label=INSTANCE_TYPE, group_of=str)
 
     failures = [failure for answer in answers for failure in answer.failures]
     failed = [answer for answer in answers if answer.failures]
@@ -282,6 +278,7 @@ def unserved_outcome(
         launched=sum(len(answer.instances) for answer in answers),
         targets=lambda: _keys(tried),
         exhausted=exhausted,
+        quota_groups=groups,
         references=_requests(failed or answers),
     )
 

@@ -374,12 +374,13 @@ class EcsCloud:
             answer.failures,
             capacity_type=capacity_type,
             categories=call.categories,
-            types=call.plan.group.instance_types(),
         )
         if shortages.offerings:
             availability.unavailable_offerings.mark(*shortages.offerings, now=now)
         if shortages.quotas:
-            availability.unavailable_offerings.mark(*shortages.quotas, now=now, life=_QUOTA_LIFE)
+            availability.unavailable_offerings.mark_shortages(
+                *shortages.quotas, now=now, life=_QUOTA_LIFE
+            )
         for vswitch_id in shortages.vswitches:
             availability.unavailable_offerings.mark_subnet(vswitch_id, now=now, life=ADDRESSES_LIFE)
             availability.vswitches.note_exhausted(vswitch_id)

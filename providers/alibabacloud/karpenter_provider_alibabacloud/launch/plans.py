@@ -20,7 +20,7 @@ from karpenter_provider_alibabacloud.launch.filters import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
     from karpenter_core.provider.catalogue import InstanceType, Offering
     from karpenter_core.provider.contract import LaunchRequest
@@ -55,19 +55,26 @@ class LaunchContext:
 
     def is_sold_out(self, it: InstanceType, offering: Offering) -> bool:
         """Whether an offering is unavailable to every NodeClass, whatever vSwitches have room."""
-        mark = UnavailableOffering(it.name, offering.zone, offering.capacity_type)
-        return offering.capacity_type == RESERVED or self.shortages.is_unavailable(mark)
+        return offering.capacity_type == RESERVED or self._is_short(it, offering)
 
     def is_open(self, it: InstanceType, offering: Offering) -> bool:
         """Whether nothing has come to be known against an offering since it was listed."""
         vswitches = [v.id for v in self.node_class.status.v_switches if v.zone_id == offering.zone]
         if not vswitches:
             return False
-        mark = UnavailableOffering(it.name, offering.zone, offering.capacity_type)
-        if self.shortages.is_unavailable(mark, vswitches):
+        if self._is_short(it, offering, vswitches):
             return False
         return (
             offering.capacity_type != RESERVED or self.reserved_left(reservation_of(offering)) > 0
+        )
+
+    def _is_short(
+        self, it: InstanceType, offering: Offering, vswitches: Collection[str] = ()
+    ) -> bool:
+        """Whether a launch found an offering, or all these vSwitches, exhausted."""
+        mark = UnavailableOffering(it.name, offering.zone, offering.capacity_type)
+        return self.shortages.is_unavailable(
+            mark, vswitches, group=it.name, cpu_milli=it.capacity["cpu"]
         )
 
     def select(

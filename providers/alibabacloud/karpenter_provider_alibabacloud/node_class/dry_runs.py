@@ -5,11 +5,10 @@ ECS answers a dry run with an error in any case; one of its codes means that the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.kit.node_class_parts import UNREACHABLE_REASON, code_reason
+from karpenter_core.provider.kit.node_class.findings import PASSED, DryRunOutcome, DryRunVerdict
+from karpenter_core.provider.kit.node_class.parts import UNREACHABLE_REASON, code_reason
 from karpenter_provider_alibabacloud.codes import SHORTAGES, ApiError, ErrorClass
 from karpenter_provider_alibabacloud.node_class.conditions import stable_text
 
@@ -18,15 +17,7 @@ if TYPE_CHECKING:
 
     from karpenter_provider_alibabacloud.sdk import CloudClients
 
-__all__ = [
-    "PASSED",
-    "DryRunOutcome",
-    "DryRunVerdict",
-    "LaunchDryRuns",
-    "denied",
-    "dry_run_outcome",
-    "field_of",
-]
+__all__ = ["LaunchDryRuns", "denied", "dry_run_outcome", "field_of"]
 
 _FIELDS: Final = (
     ("DeploymentSet.", "spec.deploymentSetId"),
@@ -51,30 +42,6 @@ _FIELDS: Final = (
     ("OperationDenied.PerformanceLevelNotMatch", "spec.systemDisk.performanceLevel"),
 )
 """The field that a code is about, by how the code begins."""
-
-
-class DryRunVerdict(Enum):
-    """Meanings of a dry run's answer."""
-
-    PASSED = "passed"
-    RETRY = "retry"
-    """Nothing about the NodeClass: throttled, or not answered."""
-    FAILED = "failed"
-    """A launch would not be permitted."""
-    REFUSED = "refused"
-    """A launch would be refused for something else; what is missing may be there the next minute."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DryRunOutcome:
-    """The outcome of a dry run, as its condition shows it."""
-
-    verdict: DryRunVerdict
-    reason: str = ""
-    message: str = ""
-
-
-PASSED: Final = DryRunOutcome(verdict=DryRunVerdict.PASSED)
 
 
 def denied(action: str) -> str:

@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.errors import BadInputError
+from karpenter_core.provider.kit.node_class.findings import NodeClassFinding
 from karpenter_core.provider.kit.user_data import user_data_parts
 from karpenter_provider_alibabacloud.bootstrap.user_data import LARGEST_BYTES
 from karpenter_provider_alibabacloud.instance_tags import restricted_tags
 from karpenter_provider_alibabacloud.labels import MAX_USER_TAGS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from karpenter_core.provider.kit.node_class.validation import NodeClassCheck
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 
-__all__ = ["INVALID_USER_DATA", "STATIC_CHECKS", "Check", "NodeClassFinding", "tag_finding"]
+__all__ = ["INVALID_USER_DATA", "STATIC_CHECKS", "tag_finding"]
 
 INVALID_USER_DATA: Final = "InvalidUserData"
 INVALID_TAGS: Final = "TagValidationFailed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeClassFinding:
-    """A mistake in a NodeClass: reason and message of a condition."""
-
-    reason: str
-    message: str
-
-
-Check: TypeAlias = "Callable[[ECSNodeClass], NodeClassFinding | None]"
-"""Finds what is wrong with a NodeClass, or nothing."""
 
 
 def tag_finding(node_class: ECSNodeClass) -> NodeClassFinding | None:
@@ -63,4 +50,4 @@ def user_data_finding(node_class: ECSNodeClass) -> NodeClassFinding | None:
     return None
 
 
-STATIC_CHECKS: Final[tuple[Check, ...]] = (tag_finding, user_data_finding)
+STATIC_CHECKS: Final[tuple[NodeClassCheck[ECSNodeClass], ...]] = (tag_finding, user_data_finding)

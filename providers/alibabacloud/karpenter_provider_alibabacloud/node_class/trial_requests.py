@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.provider.catalogue import InstanceType
-    from karpenter_core.provider.kit.node_class_registry import NodeClassRegistry
+    from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
     from karpenter_provider_alibabacloud.catalogue.current_types import CurrentInstanceTypes
     from karpenter_provider_alibabacloud.catalogue.system_disks import SystemDiskReader

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from hashlib import sha256
-from threading import Lock
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.provider.kit.simulated.cloud_time import utc_now
+from karpenter_core.provider.kit.simulated.ids import IdGenerator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-__all__ = ["Account", "IdGenerator", "to_minutes", "to_seconds"]
+__all__ = ["Account", "region_ids", "to_minutes", "to_seconds"]
 
 _LETTERS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _ID_LETTERS: Final = 17  # after the mark of the region: i-bp1 and 17 letters or digits
@@ -30,36 +29,19 @@ def to_seconds(moment: datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
-@final
-class IdGenerator:
-    """Ids that look like those of Alibaba Cloud and are the same in every run."""
+def region_ids(region: str) -> IdGenerator:
+    """Return ids that look like those of Alibaba Cloud: the mark of the region, then letters."""
+    mark = _MARKS.get(region, "x01")
 
-    def __init__(self, region: str) -> None:
-        self._region: Final = region
-        self._mark: Final = _MARKS.get(region, "x01")
-        self._lock: Final = Lock()
-        self._given = 0
-
-    def new(self, prefix: str) -> str:
-        """Return an id that was not given out before: `new("i")` is `i-bp1…`."""
-        with self._lock:
-            self._given += 1
-            given = self._given
-        return self.named(prefix, str(given))
-
-    def named(self, prefix: str, name: str) -> str:
-        """Return the id that belongs to a name, the same each time."""
-        number = int.from_bytes(sha256(f"{self._region}/{prefix}/{name}".encode()).digest())
+    def spell(prefix: str, digest: bytes) -> str:
+        number = int.from_bytes(digest)
         letters: list[str] = []
         for _ in range(_ID_LETTERS):
             number, digit = divmod(number, len(_LETTERS))
             letters.append(_LETTERS[digit])
-        return f"{prefix}-{self._mark}{''.join(letters)}"
+        return f"{prefix}-{mark}{''.join(letters)}"
 
-    def request_id(self) -> str:
-        """Return the id of a request: a UUID in upper case."""
-        digits = sha256(self.new("request").encode()).hexdigest().upper()
-        return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-A{digits[17:20]}-{digits[20:32]}"
+    return IdGenerator(region, spell)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,4 +51,4 @@ class Account:
     id: int = 1234567890123456
     region: str = "cn-hangzhou"
     clock: Callable[[], datetime] = utc_now
-    ids: IdGenerator = field(default_factory=lambda: IdGenerator("cn-hangzhou"))
+    ids: IdGenerator = field(default_factory=lambda: region_ids("cn-hangzhou"))

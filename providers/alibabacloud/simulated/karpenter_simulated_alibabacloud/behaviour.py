@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+
+from karpenter_core.provider.kit.simulated import behaviour
 
 __all__ = ["CloudBehaviour"]
 
 
 @dataclass(slots=True, kw_only=True)
-class CloudBehaviour:
-    """Delays in seconds, and what the cloud does by itself."""
+class CloudBehaviour(behaviour.CloudBehaviour):
+    """Delays in seconds, and what Alibaba Cloud does by itself; pending instances do not start yet."""
 
-    pending_seconds: float = 0
-    """From launch to `Starting`."""
     starting_seconds: float = 0
     """From `Starting` to `Running`."""
-    boot_seconds: float = 0
-    """From `Running` to the Node that its kubelet registers."""
     stopping_seconds: float = 0
     """From a call that stops an instance to `Stopped`."""
-    releasing_seconds: float = 0
-    """From a deletion to when it is no longer described; until then it is `Stopping`."""
-    invisible_seconds: float = 0
-    """From launch to when a new instance is described: eventual consistency."""
     spot_notice_seconds: float = 300
-    """From the lock of a spot instance to its end."""
     reports_stock: bool = False
     """Whether DescribeAvailableResource knows at once of what is sold out."""
     addresses_per_instance: int | None = 1
     """Addresses of its vSwitch that an instance takes; None for one for each pod too, as under
     Terway when all addresses of an instance are in use."""
     instances_per_page: int = 100
-    """The most that one page of DescribeInstances has, whatever is asked for; 0 makes every page empty,
-    with a token of the next."""
+    """0 makes every page empty, with a token of the next."""
     tokens_in_progress: int = 0
     """Repetitions of a known client token that are refused as still in progress."""
     token_in_progress_code: str = "IdempotentProcessing"  # noqa: S105 - an error code
@@ -45,8 +37,3 @@ class CloudBehaviour:
     """Tags that the account puts on each new instance by itself, as `acs:tag:createdby`."""
     latency_seconds: float = 0
     """Duration of every call, in real time."""
-
-    def reset(self) -> None:
-        """Be again as in the beginning."""
-        for each in fields(self):
-            setattr(self, each.name, each.default)

@@ -13,25 +13,24 @@ the same process or in any other.
 
 from __future__ import annotations
 
-import time
 from base64 import b64encode
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Self, cast, final
+from time import sleep
+from typing import TYPE_CHECKING, Final, cast, final
 
+from karpenter_core.provider.kit.simulated.cloud import SimulatedCloud
 from karpenter_core.provider.kit.simulated.cloud_time import CloudTime, utc_now
-from karpenter_core.provider.kit.simulated.faults import CloudError, CloudFault, CloudFaultKind
-from karpenter_simulated_alibabacloud.account import Account, IdGenerator
+from karpenter_core.provider.kit.simulated.server import HttpServer
+from karpenter_simulated_alibabacloud.account import Account, region_ids
 from karpenter_simulated_alibabacloud.application import Application
 from karpenter_simulated_alibabacloud.behaviour import CloudBehaviour
 from karpenter_simulated_alibabacloud.events import EventCycle
 from karpenter_simulated_alibabacloud.images import X86_64
+from karpenter_simulated_alibabacloud.instances import SimulatedInstance
 from karpenter_simulated_alibabacloud.parameters import RequestParameters
 from karpenter_simulated_alibabacloud.parts import CloudParts
-from karpenter_simulated_alibabacloud.pools import InstancePool
-from karpenter_simulated_alibabacloud.provisioning_groups import PoolFault
 from karpenter_simulated_alibabacloud.remote_control import PREFIX, RemoteControl
-from karpenter_simulated_alibabacloud.server import Server
 from karpenter_simulated_alibabacloud.signatures import ACCESS_KEY_ID, ACCESS_KEY_SECRET
 from karpenter_simulated_alibabacloud.world import World, WorldPlan, build_world
 
@@ -39,10 +38,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from karpenter_core.provider.kit.simulated.faults import CloudFault
+    from karpenter_core.provider.kit.simulated.server import HttpReply, HttpRequest
     from karpenter_simulated_alibabacloud.application import Handlers
     from karpenter_simulated_alibabacloud.events import InstanceEvent
-    from karpenter_simulated_alibabacloud.instances import SimulatedInstance
-    from karpenter_simulated_alibabacloud.protocol import HttpReply, HttpRequest
     from karpenter_simulated_alibabacloud.types import TypeInfo
 
 __all__ = ["ClusterResources", "SimulatedAlibabaCloud"]
@@ -72,7 +71,7 @@ def _named(parameters: Mapping[str, object], key: str) -> Collection[str]:
 
 
 @final
-class SimulatedAlibabaCloud:
+class SimulatedAlibabaCloud(SimulatedCloud[SimulatedInstance]):
     """One simulated cloud, of one account in one region."""
 
     def __init__(
@@ -86,17 +85,15 @@ class SimulatedAlibabaCloud:
     ) -> None:
         """Make it, of types like real ones or of those given, with made-up prices."""
         self._plan: Final = plan or WorldPlan()
-        self.time: Final = CloudTime(clock)
-        self.account: Final = Account(region=region, clock=self.time, ids=IdGenerator(region))
+        time = CloudTime(clock)
+        self.account: Final = Account(region=region, clock=time, ids=region_ids(region))
         self.behaviour: Final = CloudBehaviour()
         self._application: Final = Application(self.account)
         self._remote: Final = RemoteControl(self)
-        self._server: Final = Server(self._answer, port=port, name="simulated-alibabacloud")
-        self.faults: Final = self._application.faults
-        self.throttling: Final = self._application.rates
-        self.calls: Final = self._application.calls
+        self._server: Final = HttpServer(self._answer, port=port, name="simulated-alibabacloud")
         self.signatures: Final = self._application.signatures
         parts = CloudParts(self.account, self.behaviour, plan=self._plan, types=instance_types)
+        super().__init__(time, self._application.endpoint, parts.shared)
         self._parts: Final = parts
         self.capacity: Final = parts.capacity
         self.catalogue: Final = parts.catalogue
@@ -111,7 +108,7 @@ class SimulatedAlibabaCloud:
         self.networks: Final = parts.networks
         self.prices: Final = parts.prices
         self.reservations: Final = parts.reservations
-        self._metadata_server: Final = Server(parts.metadata, name="simulated-metadata")
+        self._metadata_server: Final = HttpServer(parts.metadata, name="simulated-metadata")
         self._application.handlers = parts.handlers
         self._world: World | None = None
 
@@ -127,22 +124,12 @@ class SimulatedAlibabaCloud:
         self._server.stop()
         self._metadata_server.stop()
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
     def reset(self) -> None:
         """Make the cloud as it was in the beginning: the ready world and nothing else."""
-        self.faults.clear()
-        self.throttling.set({})
+        self.reset_controls()
         self.signatures.clear()
         self._application.retry_after_ms = 0
-        self.behaviour.reset()
-        self.time.reset()
-        with self._application.state:
+        with self._application.endpoint.state:
             self._parts.clear()
             self.images.publish_all()
             self._world = build_world(
@@ -152,10 +139,10 @@ class SimulatedAlibabaCloud:
 
     def _answer(self, request: HttpRequest) -> HttpReply | None:
         if self.behaviour.latency_seconds > 0:
-            time.sleep(self.behaviour.latency_seconds)
+            sleep(self.behaviour.latency_seconds)
         if request.path.startswith(PREFIX):
             return self._remote(request)
-        return self._application(request)
+        return self._application.endpoint(request)
 
     @property
     def endpoint(self) -> str:
@@ -193,109 +180,36 @@ class SimulatedAlibabaCloud:
             raise RuntimeError("the simulated Alibaba Cloud is not started")
         return self._world
 
-    # What goes wrong.
+    def provider_id(self, instance: SimulatedInstance) -> str:
+        """Return the provider id of an instance."""
+        return self.instances.provider_id(instance)
 
-    def fail(
-        self,
-        action: str,
-        *,
-        code: str,
-        message: str = "simulated",
-        status: int = 400,
-        times: int | None = 1,
-        where: Callable[[Mapping[str, object]], bool] | None = None,
-    ) -> CloudFault:
-        """Refuse calls of an action (`RunInstances`, `ecs:Describe*`); nothing of them is done."""
-        error = CloudError(code, message, status=status)
-        return self._fault(CloudFaultKind.REFUSED, action, error=error, times=times, where=where)
+    def instance_id(self, named: str) -> str:
+        """Return the id of an instance that is named by its id or provider id."""
+        return named.rpartition(".")[2]
 
-    def deny(self, action: str, *, times: int | None = None) -> CloudFault:
-        """Refuse calls as no policy permits them."""
-        return self._fault(CloudFaultKind.REFUSED, action, times=times)
-
-    def lose_replies(self, action: str, *, times: int | None = 1) -> CloudFault:
-        """Carry calls out, and cut the connection before the answer."""
-        return self._fault(CloudFaultKind.LOST_REPLY, action, times=times)
-
-    def fall_silent(self, action: str = "*", *, times: int | None = None) -> CloudFault:
-        """Take calls, do nothing and never answer."""
-        return self._fault(CloudFaultKind.SILENT, action, times=times)
-
-    def cut_off(self, action: str = "*", *, times: int | None = None) -> CloudFault:
-        """Be unreachable: connections are cut, nothing is done."""
-        return self._fault(CloudFaultKind.UNREACHABLE, action, times=times)
+    def announce_interruption(
+        self, instance: SimulatedInstance, at: datetime, _ends_at: datetime, /
+    ) -> None:
+        """Lock the instance for recycling."""
+        if instance.recycles_at is None:
+            instance.recycles_at = at
 
     def tell_retry_after(self, milliseconds: int) -> None:
         """Let refusals for throttling say how long to wait; 0 for nothing."""
         self._application.retry_after_ms = milliseconds
 
-    def _fault(
-        self,
-        kind: CloudFaultKind,
-        action: str,
-        *,
-        error: CloudError | None = None,
-        times: int | None,
-        where: Callable[[Mapping[str, object]], bool] | None = None,
-    ) -> CloudFault:
-        return self.faults.add(
-            CloudFault(kind=kind, action=action, error=error, times=times, where=where)
-        )
-
-    def fail_configs(
-        self,
-        *,
-        code: str,
-        message: str = "simulated",
-        capacity_type: str = "*",
-        instance_type: str = "*",
-        zone: str = "*",
-        times: int | None = None,
-    ) -> PoolFault:
-        """Put an error into the results of provisioning groups, for the pools that match."""
-        pool = InstancePool(capacity_type=capacity_type, instance_type=instance_type, zone=zone)
-        return self.groups.fault(PoolFault(pool=pool, error=CloudError(code, message), times=times))
-
     # What happens to instances.
 
-    def instance(self, named: str) -> SimulatedInstance:
-        """Return an instance by its id or provider id."""
-        found = self.instances.get(named.rpartition(".")[2])
-        if found is None:
-            raise LookupError(f"there is no instance {named}")
-        return found
-
-    def living(self) -> Sequence[SimulatedInstance]:
-        """Return every instance that is not gone."""
-        with self._application.state:
-            return list(self.instances.living)
-
-    def reclaim_spot(
-        self, named: str, *, notice_seconds: float | None = None, protected: bool = False
-    ) -> datetime:
-        """Lock a spot instance for recycling, and take it when the notice has passed; returns when.
-
-        A `protected` one is not taken before the hours of its SpotDuration are over; then the lock, too,
-        comes later.
-        """
+    def reclaim_protected(self, named: str) -> datetime:
+        """Reclaim a spot instance when the hours of its SpotDuration are over; return when."""
         instance = self.instance(named)
-        notice = self.behaviour.spot_notice_seconds if notice_seconds is None else notice_seconds
-        at = self.account.clock() + timedelta(seconds=notice)
-        if protected:
-            at = max(at, instance.launched_at + timedelta(hours=instance.spot_duration))
-        with self._application.state:
-            if instance.recycles_at is None:
-                instance.recycles_at = at - timedelta(seconds=notice)
-            self.instances.end(instance, at=at)
-        return at
-
-    def terminate(self, named: str) -> None:
-        """Delete an instance by somebody else's hand."""
-        self.instances.end(self.instance(named))
+        protected_until = instance.launched_at + timedelta(hours=instance.spot_duration)
+        return self.reclaim(named, not_before=protected_until)
 
     def tag(self, named: str, tags: Mapping[str, str | None]) -> None:
         """Set tags of an instance by somebody else's hand; None takes one away."""
-        with self._application.state:
+        with self._application.endpoint.state:
             own = self.instance(named).tags
             for key, value in tags.items():
                 if value is None:
@@ -313,10 +227,8 @@ class SimulatedAlibabaCloud:
         `resources` is the parameter in which the action names instances.
         """
         name = self.instance(named).id
-        return self._fault(
-            CloudFaultKind.REFUSED,
+        return self.deny(
             action,
-            times=None,
             where=lambda parameters: name in _named(parameters, resources),
         )
 
@@ -360,31 +272,14 @@ class SimulatedAlibabaCloud:
                 "Tag": [{"Key": key, "Value": value} for key, value in tags.items()],
             }
         )
-        with self._application.state:
+        with self._application.endpoint.state:
             self._parts.run(request)
             return self.instances.provider_id(self.instances.all[-1])
-
-    def node(self, named: str) -> Mapping[str, object] | None:
-        """Return the Node that the kubelet of an instance registers; None when it does not join.
-
-        `kubelets.boot_failure` tells why not.
-        """
-        with self._application.state:
-            return self.kubelets.node(self.instance(named))
-
-    def nodes(self) -> Mapping[str, Mapping[str, object]]:
-        """Return every Node that is registered by now, by provider id."""
-        with self._application.state:
-            found = {
-                self.instances.provider_id(each): self.kubelets.node(each)
-                for each in self.instances.living
-            }
-        return {provider_id: node for provider_id, node in found.items() if node is not None}
 
     def held(self, cluster: str = "") -> ClusterResources:
         """Return what of a cluster's there is, of the ready world's by default."""
         mark = f"kubernetes.io/cluster/{cluster or self.world.cluster}"
-        with self._application.state:
+        with self._application.endpoint.state:
             living = [each for each in self.instances.living if mark in each.tags]
             return ClusterResources(
                 instances=sorted(each.id for each in living),

@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_simulated_alibabacloud.account import to_seconds
 from karpenter_simulated_alibabacloud.paging import numbered_page, tags_match
-from karpenter_simulated_alibabacloud.pools import ON_DEMAND, SPOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

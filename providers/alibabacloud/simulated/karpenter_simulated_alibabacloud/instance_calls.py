@@ -70,7 +70,7 @@ class InstanceCalls:
         ids = request.json_texts("InstanceIds", most=_MOST_IDS)
         found = [
             each
-            for each in self._instances.visible()
+            for each in self._instances.visible
             if (ids is None or each.id in ids) and self._matches(each, request)
         ]
         if "Tag" in request and ids is None:
@@ -120,7 +120,7 @@ class InstanceCalls:
         """Answer DescribeInstanceStatus."""
         request.required("RegionId")
         ids = request.texts("InstanceId", most=_MOST_IDS)
-        found = [each for each in self._instances.visible() if not ids or each.id in ids]
+        found = [each for each in self._instances.visible if not ids or each.id in ids]
         page, told = numbered_page(found, request)
         return {
             "InstanceStatuses": {

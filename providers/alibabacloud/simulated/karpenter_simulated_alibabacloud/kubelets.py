@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from math import floor
 from typing import TYPE_CHECKING, Final, cast, final
 
-from karpenter_core.api.quantities import format_resources, parse_resources
-from karpenter_simulated_alibabacloud.instances import RECYCLING, SimulatedInstanceState
-from karpenter_simulated_alibabacloud.user_data import BootError, read_user_data
+from karpenter_core.api.quantities import parse_resources
+from karpenter_core.provider.kit.simulated import kubelets
+from karpenter_core.provider.kit.simulated.kubelets import (
+    BootedNode,
+    BootError,
+    allocatable_amounts,
+)
+from karpenter_simulated_alibabacloud.instances import RECYCLING, SimulatedInstance
+from karpenter_simulated_alibabacloud.user_data import read_user_data
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from karpenter_simulated_alibabacloud.account import Account
     from karpenter_simulated_alibabacloud.behaviour import CloudBehaviour
     from karpenter_simulated_alibabacloud.clusters import Cluster, Clusters
     from karpenter_simulated_alibabacloud.images import Images
-    from karpenter_simulated_alibabacloud.instances import Instances, SimulatedInstance
+    from karpenter_simulated_alibabacloud.instances import Instances
     from karpenter_simulated_alibabacloud.type_catalogue import TypeCatalogue
     from karpenter_simulated_alibabacloud.types import TypeInfo
     from karpenter_simulated_alibabacloud.user_data import KubeletSettings
@@ -56,7 +61,7 @@ class _BootContext:
 
 
 @final
-class SimulatedKubelets:
+class SimulatedKubelets(kubelets.SimulatedKubelets[SimulatedInstance]):
     """Boots simulated instances."""
 
     def __init__(
@@ -69,23 +74,21 @@ class SimulatedKubelets:
         images: Images,
         clusters: Clusters,
     ) -> None:
+        super().__init__(account.clock, behaviour, instances)
         self._account: Final = account
-        self._behaviour: Final = behaviour
-        self._instances: Final = instances
+        self._own_instances: Final = instances
         self._catalogue: Final = catalogue
         self._images: Final = images
         self._clusters: Final = clusters
         self.memory_mib: Callable[[TypeInfo], int] = reported_memory_mib
         """Memory that kubelets report."""
-        self.failing: Callable[[SimulatedInstance], bool] = lambda _: False
-        """Instances that do not come up."""
         self.reports_expiry = False
         """Whether ACK's node-problem-detector runs: it tells of reclaims by `InstanceExpired`."""
 
     def clear(self) -> None:
         """Let kubelets be as they are by default."""
+        super().clear()
         self.memory_mib = reported_memory_mib
-        self.failing = lambda _: False
         self.reports_expiry = False
 
     def settings(self, instance: SimulatedInstance) -> KubeletSettings:
@@ -96,82 +99,55 @@ class SimulatedKubelets:
         """
         return read_user_data(instance.user_data)
 
-    def boot_failure(self, instance: SimulatedInstance) -> str:
-        """Return why no node of an instance joins; empty when one does."""
-        state = self._instances.state_of(instance)
-        if state is not SimulatedInstanceState.RUNNING:
-            return f"the instance is {state}"
-        booted = self._instances.running_since(instance) + timedelta(
-            seconds=self._behaviour.boot_seconds
-        )
-        if self._account.clock() < booted:
-            return "the instance is booting"
-        if self.failing(instance):
-            return "the instance does not boot"
-        try:
-            settings = self.settings(instance)
-        except BootError as error:
-            return str(error)
-        if settings.token and self._clusters.join(settings.token, instance.launched_at) is None:
-            return "the token of the attach script had expired, or is none of ACK's"
-        return ""
+    def boot(self, instance: SimulatedInstance) -> BootedNode:
+        """Return what the kubelet of an instance registers.
 
-    def node(self, instance: SimulatedInstance) -> Mapping[str, object] | None:
-        """Return the Node that the instance registers; None when it does not join."""
+        Raises:
+            BootError: none comes up.
+        """
         type_info = self._catalogue.type_info(instance.pool.instance_type)
-        if type_info is None or self.boot_failure(instance):
-            return None
+        if type_info is None:
+            raise BootError(f"there is no instance type {instance.pool.instance_type}")
         settings = self.settings(instance)
+        cluster = None
+        if settings.token:
+            cluster = self._clusters.join(settings.token, instance.launched_at)
+            if cluster is None:
+                raise BootError("the token of the attach script had expired, or is none of ACK's")
         image = self._images.get(instance.image_id)
         boot = _BootContext(
             instance=instance,
             type_info=type_info,
             settings=settings,
-            cluster=self._clusters.join(settings.token, instance.launched_at)
-            if settings.token
-            else None,
+            cluster=cluster,
             image=image.os_name if image else instance.image_id,
         )
         name = f"{self._account.region}.{instance.address}"
         capacity = self._capacity(boot)
-        return {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": name, "labels": self._labels(boot, name)},
-            "spec": {
-                "providerID": self._instances.provider_id(instance),
-                "taints": [
-                    {"key": taint.key, "effect": taint.effect}
-                    | ({"value": taint.value} if taint.value else {})
-                    for taint in settings.taints
-                ],
-            },
-            "status": {
-                "capacity": _written(capacity),
-                "allocatable": _written(_allocatable(boot, capacity)),
-                "addresses": [
-                    {"type": "InternalIP", "address": instance.address},
-                    {"type": "Hostname", "address": name},
-                ],
-                "nodeInfo": _node_info(boot),
-                **self._conditions(instance),
-            },
-        }
+        return BootedNode(
+            name=name,
+            provider_id=self._own_instances.provider_id(instance),
+            labels=self._labels(boot, name),
+            taints=settings.taints,
+            capacity=capacity,
+            allocatable=_allocatable(boot, capacity),
+            addresses=[("InternalIP", instance.address), ("Hostname", name)],
+            node_info=_node_info(boot),
+            conditions=self._conditions(instance),
+        )
 
-    def _conditions(self, instance: SimulatedInstance) -> Mapping[str, object]:
+    def _conditions(self, instance: SimulatedInstance) -> Sequence[Mapping[str, object]]:
         if not self.reports_expiry:
-            return {}
-        expired = RECYCLING in self._instances.locks(instance)
-        return {
-            "conditions": [
-                {
-                    "type": "InstanceExpired",
-                    "status": "True" if expired else "False",
-                    "reason": "InstanceToBeTerminated" if expired else "InstanceNotToBeTerminated",
-                    "message": "simulated",
-                }
-            ]
-        }
+            return ()
+        expired = RECYCLING in self._own_instances.locks(instance)
+        return [
+            {
+                "type": "InstanceExpired",
+                "status": "True" if expired else "False",
+                "reason": "InstanceToBeTerminated" if expired else "InstanceNotToBeTerminated",
+                "message": "simulated",
+            }
+        ]
 
     def _labels(self, boot: _BootContext, name: str) -> Mapping[str, str]:
         instance = boot.instance
@@ -241,19 +217,18 @@ def _pods(boot: _BootContext) -> int:
             return _DEFAULT_PODS
 
 
-def _allocatable(boot: _BootContext, capacity: Mapping[str, int]) -> dict[str, int]:
+def _allocatable(boot: _BootContext, capacity: Mapping[str, int]) -> Mapping[str, int]:
     """Return what is left for pods, after ACK's reservation or the one that it is told."""
     config = boot.settings.config
-    left = dict(capacity)
     reserved = _ack_reserved(boot, capacity) if boot.cluster else {}
-    reserved |= _amounts(config, "kubeReserved")
-    system = _amounts(config, "systemReserved")
-    for name in left:
-        left[name] -= reserved.get(name, 0) + system.get(name, 0)
     eviction = cast("Mapping[str, str]", config.get("evictionHard", {}))
-    if threshold := eviction.get("memory.available"):
-        left["memory"] -= _threshold(threshold, capacity["memory"])
-    return {name: max(0, amount) for name, amount in left.items()}
+    threshold = eviction.get("memory.available")
+    return allocatable_amounts(
+        capacity,
+        reserved | _amounts(config, "kubeReserved"),
+        _amounts(config, "systemReserved"),
+        thresholds={"memory": threshold} if threshold else {},
+    )
 
 
 def _ack_reserved(boot: _BootContext, capacity: Mapping[str, int]) -> dict[str, int]:
@@ -271,13 +246,6 @@ def _amounts(config: Mapping[str, object], name: str) -> dict[str, int]:
     return dict(parse_resources({key: value for key, value in told.items() if key != "pid"}))
 
 
-def _threshold(text: str, capacity: int) -> int:
-    if text.endswith("%"):
-        share = float(text.removesuffix("%")) / 100
-        return 0 if share >= 1 else int(capacity * share)
-    return parse_resources({"memory": text})["memory"]
-
-
 def _node_info(boot: _BootContext) -> Mapping[str, str]:
     version = boot.cluster.version if boot.cluster else "1.32.1"
     runtime = boot.settings.runtime_version or "1.6.39"
@@ -293,7 +261,3 @@ def _node_info(boot: _BootContext) -> Mapping[str, str]:
         "kubeletVersion": f"v{version}",
         "kubeProxyVersion": f"v{version}",
     }
-
-
-def _written(amounts: Mapping[str, int]) -> dict[str, str]:
-    return {name: str(amount) for name, amount in format_resources(amounts).items()}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.provider.kit.simulated.server import HttpReply
 from karpenter_simulated_alibabacloud.account import to_seconds
 from karpenter_simulated_alibabacloud.instances import RECYCLING
-from karpenter_simulated_alibabacloud.protocol import HttpReply
 
 if TYPE_CHECKING:
+    from karpenter_core.provider.kit.simulated.server import HttpRequest
     from karpenter_simulated_alibabacloud.account import Account
     from karpenter_simulated_alibabacloud.instances import Instances
-    from karpenter_simulated_alibabacloud.protocol import HttpRequest
 
 __all__ = ["MetadataService"]
 

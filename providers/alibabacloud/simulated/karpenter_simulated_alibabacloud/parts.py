@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.provider.kit.simulated.cloud import SharedParts
 from karpenter_simulated_alibabacloud.capacity import CapacityLimits
 from karpenter_simulated_alibabacloud.clusters import Clusters
 from karpenter_simulated_alibabacloud.deployment_sets import DeploymentSets
@@ -27,13 +28,13 @@ from karpenter_simulated_alibabacloud.type_catalogue import TypeCatalogue
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from karpenter_core.provider.kit.simulated.pools import InstancePool
     from karpenter_simulated_alibabacloud.account import Account
     from karpenter_simulated_alibabacloud.application import Handler, Handlers
     from karpenter_simulated_alibabacloud.behaviour import CloudBehaviour
     from karpenter_simulated_alibabacloud.images import Image
     from karpenter_simulated_alibabacloud.networks import SecurityGroup
     from karpenter_simulated_alibabacloud.parameters import RequestParameters
-    from karpenter_simulated_alibabacloud.pools import InstancePool
     from karpenter_simulated_alibabacloud.types import TypeInfo
     from karpenter_simulated_alibabacloud.world import WorldPlan
 
@@ -93,6 +94,14 @@ class CloudParts:
             reservations=self.reservations,
         )
         self._tags: Final = self._make_tags()
+        self.shared: Final = SharedParts(
+            behaviour=behaviour,
+            instances=self.instances,
+            capacity=self.capacity,
+            kubelets=self.kubelets,
+            prices=self.prices,
+            refusals=self.groups.refusals,
+        )
         self.handlers: Final[Handlers] = self._reads() | self._instance_calls()
 
     def _make_plan_checks(self) -> InstancePlanChecks:
@@ -135,7 +144,7 @@ class CloudParts:
                 "image": lambda named: _tags_of(self.images.get(named)),
                 "securitygroup": lambda named: _tags_of(self.networks.security_group(named)),
             },
-            instances=lambda: [(each.id, each.tags) for each in self.instances.visible()],
+            instances=lambda: [(each.id, each.tags) for each in self.instances.visible],
         )
 
     def _reads(self) -> dict[str, Handler]:
@@ -195,9 +204,8 @@ class CloudParts:
         return self._run.run(request)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget everything but what `reset_controls` of the cloud does."""
         for part in (
-            self.capacity,
             self.catalogue,
             self.clusters,
             self.deployment_sets,
@@ -205,11 +213,8 @@ class CloudParts:
             self.group_records,
             self.groups,
             self.images,
-            self.instances,
-            self.kubelets,
             self.metadata,
             self.networks,
-            self.prices,
             self.reservations,
             self._calls,
             self._run,

@@ -82,7 +82,7 @@ class PlanLauncher:
                 given.append((source, number))
                 had -= number
         if had:
-            error = self._capacity.shortage(plan.pool)
+            error = self._capacity.sold_out(plan.pool)
         return given, error
 
     def _left(self, plan: InstancePlan, source: str) -> int | None:
@@ -174,6 +174,7 @@ class PlanLauncher:
             resource_group_id=own.text("ResourceGroupId"),
             deployment_set_id=own.text("DeploymentSetId"),
             reservation_id=source,
+            takes_stock=not source,
             public=own.integer("InternetMaxBandwidthOut") > 0,
             http_tokens=own.choice("HttpTokens", ("optional", "required"), "optional"),
             http_endpoint=own.choice("HttpEndpoint", ("enabled", "disabled"), "enabled"),

@@ -7,11 +7,12 @@ from base64 import b64decode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.provider.kit.simulated.faults import CloudError
+from karpenter_core.provider.kit.simulated.pools import InstancePool
 from karpenter_simulated_alibabacloud.images import ARM64
 from karpenter_simulated_alibabacloud.instances import Disk
 from karpenter_simulated_alibabacloud.parameters import read_tags
-from karpenter_simulated_alibabacloud.pools import ON_DEMAND, SPOT, InstancePool
 from karpenter_simulated_alibabacloud.values import (
     check_disk_size,
     disk_category,

@@ -8,12 +8,13 @@ to 40 percent).
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from hashlib import sha256
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.provider.kit.simulated.faults import CloudError
+from karpenter_core.provider.kit.simulated.pools import InstancePool
+from karpenter_core.provider.kit.simulated.prices import SimulatedPrices, stable_fraction
 from karpenter_simulated_alibabacloud.account import to_seconds
-from karpenter_simulated_alibabacloud.pools import ON_DEMAND, SPOT, InstancePool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,71 +58,33 @@ def made_up_price(type_info: TypeInfo) -> float:
         price *= _SHARED_DISCOUNT
     if type_info.architecture == "ARM":
         price *= _ARM_DISCOUNT
-    return round(price * (0.97 + 0.06 * _fraction(type_info.family)), 4)
-
-
-def _fraction(text: str) -> float:
-    """Return a number from 0 to 1 that is the same for the same text in every process."""
-    return int.from_bytes(sha256(text.encode()).digest()[:4]) / 2**32
+    return round(price * (0.97 + 0.06 * stable_fraction(type_info.family)), 4)
 
 
 @final
-class Prices:
+class Prices(SimulatedPrices):
     """The prices of a region, per hour."""
 
     def __init__(self, account: Account, catalogue: TypeCatalogue) -> None:
+        super().__init__(
+            account.clock,
+            self._listed,
+            spot_low=_SPOT_LOW,
+            spot_spread=_SPOT_SPREAD,
+            digits=4,
+            is_spot_sold=self._is_spot_offered,
+        )
         self._account: Final = account
         self._catalogue: Final = catalogue
-        self._on_demand: dict[str, float] = {}
-        self._spot: dict[tuple[str, str], float] = {}
-        self.walk = 0.0
-        """By which part of themselves spot prices go up or down from one hour to the next."""
-        self.on_demand_walk = 0.0
-        """By which part of themselves list prices go up or down from one day to the next."""
 
-    def set_on_demand(self, instance_type: str, price: float) -> None:
-        """Set a price; 0 takes the type off the price list, as it happens."""
-        self._on_demand[instance_type] = price
-
-    def set_spot(self, instance_type: str, zone: str, price: float) -> None:
-        """Set a spot price; 0 takes it out of the history."""
-        self._spot[instance_type, zone] = price
-
-    def clear(self) -> None:
-        """Forget the prices that were set, and let them be steady."""
-        self._on_demand.clear()
-        self._spot.clear()
-        self.walk = 0.0
-        self.on_demand_walk = 0.0
-
-    def on_demand(self, instance_type: str) -> float:
-        """Return the price of an instance without disks; 0 when there is none."""
-        if instance_type in self._on_demand:
-            return self._on_demand[instance_type]
+    def _listed(self, instance_type: str) -> float:
         type_info = self._catalogue.type_info(instance_type)
-        if type_info is None:
-            return 0.0
-        day = self._account.clock().date()
-        step = self.on_demand_walk * (2 * _fraction(f"{instance_type}/{day}") - 1)
-        return round(made_up_price(type_info) * (1 + step), 4)
+        return 0.0 if type_info is None else made_up_price(type_info)
 
-    def spot(self, instance_type: str, zone: str, *, at: datetime | None = None) -> float:
-        """Return the spot price in a zone, now by default; 0 when there is none."""
-        if (instance_type, zone) in self._spot:
-            return self._spot[instance_type, zone]
-        pool = InstancePool(capacity_type=SPOT, instance_type=instance_type, zone=zone)
-        if not self._catalogue.is_offered(pool):
-            return 0.0
-        hour = (at or self._account.clock()).replace(minute=0, second=0, microsecond=0)
-        share = _SPOT_LOW + _SPOT_SPREAD * _fraction(f"{instance_type}/{zone}")
-        step = self.walk * (2 * _fraction(f"{instance_type}/{zone}/{hour}") - 1)
-        return round(self.on_demand(instance_type) * share * (1 + step), 4)
-
-    def of(self, pool: InstancePool) -> float:
-        """Return the price of an instance of a pool; 0 when there is none."""
-        if pool.capacity_type == SPOT:
-            return self.spot(pool.instance_type, pool.zone)
-        return self.on_demand(pool.instance_type)
+    def _is_spot_offered(self, instance_type: str, zone: str) -> bool:
+        return self._catalogue.is_offered(
+            InstancePool(capacity_type=SPOT, instance_type=instance_type, zone=zone)
+        )
 
     # What is answered.
 
@@ -262,7 +225,7 @@ class Prices:
         }
 
     def _advice(self, type_info: TypeInfo, zone: str) -> Mapping[str, object]:
-        words, rate = _INTERRUPTION_RATES[int(_fraction(f"{zone}/{type_info.name}") * 4)]
+        words, rate = _INTERRUPTION_RATES[int(stable_fraction(f"{zone}/{type_info.name}") * 4)]
         on_demand = self.of(
             InstancePool(capacity_type=ON_DEMAND, instance_type=type_info.name, zone=zone)
         )

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import parse_qsl, unquote
 
 from karpenter_core.provider.kit.simulated.faults import CloudError
+from karpenter_core.provider.kit.simulated.server import HttpReply
 from karpenter_simulated_alibabacloud.parameters import RequestParameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["ApiCall", "HttpReply", "HttpRequest", "nested", "read_call", "refuse", "reply"]
+    from karpenter_core.provider.kit.simulated.server import HttpRequest
+
+__all__ = ["ApiCall", "nested", "read_call", "refuse", "reply"]
 
 _SERVICES: Final = {"2014-05-26": "ecs", "2016-04-28": "vpc", "2015-12-15": "cs"}
 _NOT_FOUND: Final = 404
@@ -51,18 +54,6 @@ _ROUTES: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HttpRequest:
-    """One request of HTTP."""
-
-    method: str
-    path: str
-    query: str
-    headers: Mapping[str, str]
-    """By name in lower case."""
-    body: bytes = b""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ApiCall:
     """One request, understood."""
 
@@ -71,20 +62,12 @@ class ApiCall:
     action: str
     """As in the API: `RunInstances`."""
     parameters: RequestParameters
+    request: HttpRequest
 
     @property
     def name(self) -> str:
         """Service and action, `ecs:RunInstances`, as RAM policies name it."""
         return f"{self.service}:{self.action}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpReply:
-    """One answer of HTTP."""
-
-    status: int
-    headers: tuple[tuple[str, str], ...]
-    body: bytes
 
 
 def read_call(request: HttpRequest) -> ApiCall:
@@ -110,7 +93,10 @@ def read_call(request: HttpRequest) -> ApiCall:
         )
     own = {name: value for name, value in flat.items() if name not in _PROTOCOL}
     return ApiCall(
-        service=service, action=action, parameters=RequestParameters(nested(own.items()))
+        service=service,
+        action=action,
+        parameters=RequestParameters(nested(own.items())),
+        request=request,
     )
 
 
@@ -123,7 +109,9 @@ def _rest_call(request: HttpRequest, query: Mapping[str, str]) -> ApiCall:
         if request.body:
             values |= cast("dict[str, object]", json.loads(request.body))
         values |= {name: unquote(value) for name, value in found.groupdict().items()}
-        return ApiCall(service="cs", action=action, parameters=RequestParameters(values))
+        return ApiCall(
+            service="cs", action=action, parameters=RequestParameters(values), request=request
+        )
     raise CloudError(
         "InvalidAction.NotFound",
         f"Specified api is not found: {request.method} {request.path}.",

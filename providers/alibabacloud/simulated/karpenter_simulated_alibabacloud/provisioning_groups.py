@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.provider.kit.simulated.faults import CloudError
+from karpenter_core.provider.kit.simulated.launch_calls import LaunchCalls
+from karpenter_core.provider.kit.simulated.pools import InstancePool, PoolFaults
 from karpenter_simulated_alibabacloud.group_records import GroupRecord
 from karpenter_simulated_alibabacloud.instances import Disk
 from karpenter_simulated_alibabacloud.parameters import read_tags
 from karpenter_simulated_alibabacloud.plans import InstancePlan, RequestedDisk, read_template
 from karpenter_simulated_alibabacloud.pool_choices import PoolChoice, ordered
-from karpenter_simulated_alibabacloud.pools import ON_DEMAND, SPOT, InstancePool
 from karpenter_simulated_alibabacloud.tokens import ClientTokens
 from karpenter_simulated_alibabacloud.values import (
     check_launch,
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from karpenter_simulated_alibabacloud.plans import InstancePlanChecks, InstanceTemplate
     from karpenter_simulated_alibabacloud.prices import Prices
 
-__all__ = ["PoolFault", "ProvisioningGroups"]
+__all__ = ["ProvisioningGroups"]
 
 _MOST_CONFIGS: Final = 20
 _FORBIDDEN: Final = 403
@@ -40,16 +42,6 @@ _MOST_MACHINES: Final = 2000
 _DEFAULT_DISK_GIB: Final = 40
 _SPOT_STRATEGIES: Final = ("lowest-price", "diversified", "capacity-optimized")
 _ON_DEMAND_STRATEGIES: Final = ("lowest-price", "prioritized", "diversified")
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class PoolFault:
-    """An error in the results of groups, for the pools that match."""
-
-    pool: InstancePool
-    error: CloudError
-    times: int | None = None
-    """How often it strikes yet; None for as often as it can."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,6 +54,16 @@ class _GroupResults:
     """Those that were tried, by their place in the call."""
     ids: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
     errors: dict[int, CloudError] = field(default_factory=dict[int, CloudError])
+
+    def bought(self) -> Mapping[InstancePool, int]:
+        """Return the number of launched instances by pool."""
+        return {self.plans[number].pool: len(ids) for number, ids in self.ids.items()}
+
+    def pools_refused_with(self, code: str) -> Sequence[InstancePool]:
+        """Return the pools whose launch was refused with an error code."""
+        return [
+            self.plans[number].pool for number, error in self.errors.items() if error.code == code
+        ]
 
     def rows(self) -> Iterator[Mapping[str, object]]:
         """Return the results as the API lists them."""
@@ -94,24 +96,14 @@ class ProvisioningGroups:
         self._prices: Final = prices
         self._capacity: Final = capacity
         self._tokens: Final = ClientTokens(account, behaviour, launches=True)
-        self._faults: list[PoolFault] = []
-        self._results: list[Sequence[Mapping[str, object]]] = []
+        self.refusals: Final = PoolFaults()
+        """Errors in the results of groups, for the pools that match."""
+        self.launches: Final = LaunchCalls()
 
     def clear(self) -> None:
-        """Forget tokens and faults."""
+        """Forget tokens and what was launched."""
         self._tokens.clear()
-        self._faults.clear()
-        self._results.clear()
-
-    @property
-    def results(self) -> Sequence[Sequence[Mapping[str, object]]]:
-        """What came of each group that was made, as it was answered, oldest first."""
-        return list(self._results)
-
-    def fault(self, fault: PoolFault) -> PoolFault:
-        """Put an error into the results of groups."""
-        self._faults.append(fault)
-        return fault
+        self.launches.clear()
 
     def create(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer CreateAutoProvisioningGroup."""
@@ -142,8 +134,10 @@ class ProvisioningGroups:
             )
         )
         if least and self._obtainable(choices, targets, request) < least:
-            return self._answer(group_id, self._shortfall(choices, targets, request))
+            return _answer(group_id, self._shortfall(choices, targets, request))
         rows: list[Mapping[str, object]] = []
+        sold_out: list[InstancePool] = []
+        bought: dict[InstancePool, int] = {}
         for capacity_type, target in targets.items():
             results = _GroupResults()
             for choice in self._in_order(choices, capacity_type, request):
@@ -153,11 +147,10 @@ class ProvisioningGroups:
                     continue
                 self._launch(choice, target, results, request, group_id)
             rows.extend(results.rows())
-        return self._answer(group_id, rows)
-
-    def _answer(self, group_id: str, rows: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
-        self._results.append(rows)
-        return {"AutoProvisioningGroupId": group_id, "LaunchResults": {"LaunchResult": rows}}
+            sold_out.extend(results.pools_refused_with(self._capacity.no_stock_code))
+            bought |= results.bought()
+        self.launches.add("CreateAutoProvisioningGroup", sold_out=sold_out, bought=bought)
+        return _answer(group_id, rows)
 
     # What is asked for.
 
@@ -265,7 +258,8 @@ class ProvisioningGroups:
         wanted = max(1, -int(-(target - results.launched) // choice.weight))
         if choice.share:
             wanted = min(wanted, choice.share)
-        error = self._struck(plan.pool) or self._checks.refusal(plan)
+        fault = self.refusals.strike(plan.pool)
+        error = fault.error if fault else self._checks.refusal(plan)
         given: Sequence[tuple[str, int]] = ()
         if error is None:
             given, error = self._launcher.capacity_left(plan, wanted, request)
@@ -285,14 +279,6 @@ class ProvisioningGroups:
         results.ids.setdefault(choice.number, []).extend(ids)
         if error is not None:
             results.errors[choice.number] = error
-
-    def _struck(self, pool: InstancePool) -> CloudError | None:
-        for fault in self._faults:
-            if fault.times != 0 and fault.pool.holds(pool):
-                if fault.times is not None:
-                    fault.times -= 1
-                return fault.error
-        return None
 
     def _obtainable(
         self,
@@ -331,9 +317,13 @@ class ProvisioningGroups:
                 if error is None:
                     _, error = self._launcher.capacity_left(choice.plan, int(target), request)
                 rows.append(
-                    _row(choice.plan, (), error or self._capacity.shortage(choice.plan.pool))
+                    _row(choice.plan, (), error or self._capacity.sold_out(choice.plan.pool))
                 )
         return rows
+
+
+def _answer(group_id: str, rows: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
+    return {"AutoProvisioningGroupId": group_id, "LaunchResults": {"LaunchResult": rows}}
 
 
 def _categories(request: RequestParameters, name: str, *, system: bool) -> tuple[str, ...]:

@@ -21,13 +21,13 @@ from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final, cast, final
 
-from karpenter_simulated_alibabacloud.protocol import HttpReply
+from karpenter_core.provider.kit.simulated.server import HttpReply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from karpenter_core.provider.kit.simulated.server import HttpRequest
     from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
-    from karpenter_simulated_alibabacloud.protocol import HttpRequest
 
     Body = Mapping[str, str | float]
 
@@ -56,7 +56,7 @@ class RemoteControl:
             ("POST", "lose-replies"): self._lose_replies,
             ("POST", "reclaim"): self._reclaim,
             ("POST", "reset"): lambda _: cloud.reset(),
-            ("POST", "sell-out"): lambda body: cloud.capacity.sell_out(**_texts(body)),
+            ("POST", "sell-out"): self._sell_out,
         }
 
     def __call__(self, request: HttpRequest) -> HttpReply:
@@ -103,8 +103,11 @@ class RemoteControl:
     def _lose_replies(self, body: Body) -> None:
         self._cloud.lose_replies(str(body["action"]), times=int(body.get("times", 1)))
 
+    def _sell_out(self, body: Body) -> None:
+        self._cloud.capacity.sell_out(**_texts(body))
+
     def _reclaim(self, body: Body) -> object:
-        return {"at": self._cloud.reclaim_spot(str(body["instance"])).isoformat()}
+        return {"at": self._cloud.reclaim(str(body["instance"])).isoformat()}
 
     def _behave(self, body: Body) -> None:
         for name, value in body.items():

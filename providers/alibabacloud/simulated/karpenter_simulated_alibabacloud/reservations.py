@@ -6,19 +6,19 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.api.labels import ON_DEMAND
 from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_simulated_alibabacloud.account import to_seconds
 from karpenter_simulated_alibabacloud.paging import tags_match, token_page
-from karpenter_simulated_alibabacloud.pools import ON_DEMAND
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from karpenter_core.provider.kit.simulated.pools import InstancePool
     from karpenter_simulated_alibabacloud.account import Account
     from karpenter_simulated_alibabacloud.instances import Instances
     from karpenter_simulated_alibabacloud.parameters import RequestParameters
-    from karpenter_simulated_alibabacloud.pools import InstancePool
 
 __all__ = ["Reservation", "Reservations"]
 

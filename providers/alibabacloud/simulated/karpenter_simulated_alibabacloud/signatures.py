@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from karpenter_simulated_alibabacloud.protocol import HttpRequest
+    from karpenter_core.provider.kit.simulated.server import HttpRequest
 
 __all__ = ["ACCESS_KEY_ID", "ACCESS_KEY_SECRET", "SignatureChecker", "SignatureMode"]
 

@@ -6,16 +6,21 @@ test, so that no state reaches the next test.
 
 from __future__ import annotations
 
-import os
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.api.base import ObjectMeta
+from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
+from karpenter_core.provider.kit.simulated.faults import CloudError
+from karpenter_core.testing.simulated_cloud import (
+    changed_environment,
+    cloud_troubles,
+    partial_listing,
+)
 from karpenter_core.testing.subject import CloudTrouble, ConformanceSubject
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.plugin import AlibabaCloudProvider
-from karpenter_provider_alibabacloud.retry_policy import RetryPolicy
 from karpenter_provider_alibabacloud.sdk import ClientLimits
 from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
 from karpenter_simulated_alibabacloud.events import EventCycle
@@ -68,25 +73,10 @@ _PATIENCE: Final = timedelta(seconds=20)
 _PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
-@contextmanager
-def simulated_environment(cloud: SimulatedAlibabaCloud) -> Generator[None]:
+def simulated_environment(cloud: SimulatedAlibabaCloud) -> AbstractContextManager[None]:
     """Lead the SDKs of this process to a simulated cloud while the context is open."""
-    wanted: dict[str, str | None] = dict(cloud.environment)
-    wanted |= dict.fromkeys((*_PROXIES, *(name.lower() for name in _PROXIES)))
-    before = {name: os.environ.get(name) for name in wanted}
-    _set(wanted)
-    try:
-        yield
-    finally:
-        _set(before)
-
-
-def _set(variables: Mapping[str, str | None]) -> None:
-    for name, value in variables.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+    proxies = (*_PROXIES, *(name.lower() for name in _PROXIES))
+    return changed_environment({**cloud.environment, **dict.fromkeys(proxies)})
 
 
 def node_class_for(cloud: SimulatedAlibabaCloud, **spec: object) -> ECSNodeClass:
@@ -145,18 +135,16 @@ class _CloudControls:
         self._troubles: Final[
             Mapping[CloudTrouble, Callable[[], AbstractContextManager[object]]]
         ] = {
-            CloudTrouble.STOCK_OUT: self._sold_out,
-            CloudTrouble.QUOTA: self._quota,
-            CloudTrouble.THROTTLING: lambda: self._each_launch(
-                lambda action: cloud.fail(action, code="Throttling.User", times=None)
+            **cloud_troubles(
+                cloud, launches=_LAUNCHES, throttled=CloudError("Throttling.User", "")
             ),
-            CloudTrouble.AUTH_FAILURE: lambda: self._each_launch(cloud.deny),
-            CloudTrouble.LOST_REPLY: lambda: self._each_launch(cloud.lose_replies),
+            CloudTrouble.QUOTA: self._quota,
             CloudTrouble.TOKEN_IN_PROGRESS: self._token_in_progress,
-            CloudTrouble.PARTIAL_LISTING: self._cut_short,
-            CloudTrouble.OUTAGE: cloud.cut_off,
-            CloudTrouble.NO_BOOT: self._pending,
-            CloudTrouble.SILENCE: cloud.fall_silent,
+            CloudTrouble.PARTIAL_LISTING: lambda: partial_listing(
+                cloud,
+                "DescribeInstances",
+                has_token=lambda parameters: bool(parameters.get("NextToken")),
+            ),
         }
 
     def subject(self) -> ConformanceSubject:
@@ -217,7 +205,7 @@ class _CloudControls:
         Announcements are found by periodic tasks, which run only when somebody says so here.
         """
         if self._cloud.instance(provider_id).is_spot:
-            self._cloud.reclaim_spot(provider_id)
+            self._cloud.reclaim(provider_id)
         else:
             self._cloud.schedule_event(provider_id, cycle=EventCycle.Executing)
         interruption_sources = cast(
@@ -242,32 +230,15 @@ class _CloudControls:
         self._cloud.instance(provider_id).security_groups = (group.id,)
 
     @contextmanager
-    def _each_launch(
-        self, trouble: Callable[[str], AbstractContextManager[object]]
-    ) -> Generator[None]:
-        with ExitStack() as stack:
-            for action in _LAUNCHES:
-                stack.enter_context(trouble(action))
-            yield
-
-    @contextmanager
     def _token_in_progress(self) -> Generator[None]:
         """Lose the reply of a launch, and refuse its token for as long as the context is open."""
         behaviour = self._cloud.behaviour
         before, behaviour.tokens_in_progress = behaviour.tokens_in_progress, 10**6
         try:
-            with self._each_launch(self._cloud.lose_replies):
+            with self._troubles[CloudTrouble.LOST_REPLY]():
                 yield
         finally:
             behaviour.tokens_in_progress = before
-
-    @contextmanager
-    def _sold_out(self) -> Generator[None]:
-        self._cloud.capacity.sell_out()
-        try:
-            yield
-        finally:
-            self._cloud.capacity.clear()
 
     @contextmanager
     def _quota(self) -> Generator[None]:
@@ -277,30 +248,3 @@ class _CloudControls:
             yield
         finally:
             self._cloud.capacity.clear()
-
-    @contextmanager
-    def _cut_short(self) -> Generator[None]:
-        """Give an empty page of instances, and fail on the next."""
-        behaviour = self._cloud.behaviour
-        before, behaviour.instances_per_page = behaviour.instances_per_page, 0
-        further = self._cloud.fail(
-            "DescribeInstances",
-            code="InternalError",
-            status=500,
-            times=None,
-            where=lambda parameters: bool(parameters.get("NextToken")),
-        )
-        try:
-            with further:
-                yield
-        finally:
-            behaviour.instances_per_page = before
-
-    @contextmanager
-    def _pending(self) -> Generator[None]:
-        behaviour = self._cloud.behaviour
-        before, behaviour.pending_seconds = behaviour.pending_seconds, 3600.0
-        try:
-            yield
-        finally:
-            behaviour.pending_seconds = before

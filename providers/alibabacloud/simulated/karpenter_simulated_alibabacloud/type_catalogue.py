@@ -5,9 +5,10 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.provider.kit.simulated.faults import CloudError
+from karpenter_core.provider.kit.simulated.pools import InstancePool
 from karpenter_simulated_alibabacloud.paging import token_page
-from karpenter_simulated_alibabacloud.pools import ON_DEMAND, SPOT, InstancePool
 from karpenter_simulated_alibabacloud.types import DISK_CATEGORIES, realistic_types
 
 if TYPE_CHECKING:

@@ -15,29 +15,18 @@ from dataclasses import dataclass, field
 from email import message_from_string
 from typing import TYPE_CHECKING, Final, cast
 
+from karpenter_core.provider.kit.simulated.kubelets import BootError, NodeTaint
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from email.message import Message
 
-__all__ = ["BootError", "KubeletSettings", "UserDataTaint", "read_user_data"]
+__all__ = ["KubeletSettings", "read_user_data"]
 
 _ATTACH: Final = "attach_node.sh"
 _SHELL: Final = "text/x-shellscript"
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _JOINS: Final = ("kubeadm join", "k3s agent", "k3s.io", "kubelet ")
-
-
-class BootError(Exception):
-    """The instance starts, and no kubelet comes up on it; the text says why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserDataTaint:
-    """A taint to register with."""
-
-    key: str
-    value: str
-    effect: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +36,7 @@ class KubeletSettings:
     token: str = ""
     """What lets it join the cluster; empty when the instance joins by itself, without ACK."""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    taints: tuple[UserDataTaint, ...] = ()
+    taints: tuple[NodeTaint, ...] = ()
     config: Mapping[str, object] = field(default_factory=dict[str, object])
     """The fields of the kubelet's configuration, in camelCase."""
     runtime: str = "containerd"
@@ -194,12 +183,12 @@ def _labels(text: str) -> Mapping[str, str]:
     return labels
 
 
-def _taints(text: str) -> tuple[UserDataTaint, ...]:
-    taints: list[UserDataTaint] = []
+def _taints(text: str) -> tuple[NodeTaint, ...]:
+    taints: list[NodeTaint] = []
     for each in filter(None, text.split(",")):
         left, colon, effect = each.rpartition(":")
         key, _, value = left.partition("=")
         if not colon or not key or effect not in _EFFECTS:
             raise BootError(f"the kubelet cannot read the taint {each!r}")
-        taints.append(UserDataTaint(key=key, value=value, effect=effect))
+        taints.append(NodeTaint(key=key, value=value, effect=effect))
     return tuple(taints)

@@ -23,7 +23,7 @@ from karpenter_provider_alibabacloud.instance_tags import (
     owned_tags,
     to_tag_list,
 )
-from karpenter_provider_alibabacloud.instances import ClusterInstances
+from karpenter_provider_alibabacloud.instances import cluster_instances
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,7 +78,7 @@ class World:
         self.batches: list[int] = []
         self.listings: list[tuple[DescribedInstance, ...]] = []
         self.reader = InstanceReader(self.clients, cluster_id=self.cloud.world.cluster)
-        self.instances = ClusterInstances(
+        self.instances = cluster_instances(
             self.clients,
             self.clock,
             reader=self.reader,

@@ -19,9 +19,7 @@ def scheduled():
 
 @pytest.fixture
 def detector(world, scheduled):
-    return DriftDetector(
-        world.clock, reader=world.reader, instances=world.instances, scheduled=lambda: scheduled
-    )
+    return DriftDetector(instances=world.instances, scheduled=lambda: scheduled)
 
 
 @pytest.fixture

@@ -27,14 +27,6 @@ def listed(world):
     return {instance.provider_id: instance for instance in listing.instances}
 
 
-class Delayed:
-    """A reader that lists in a way of its own."""
-
-    def __init__(self, reader, of_cluster):
-        self.of_ids, self.is_ours, self.region = reader.of_ids, reader.is_ours, reader.region
-        self.of_cluster = of_cluster
-
-
 def test_provider_ids_are_read_from_the_last_dot_on():
     """Case 88."""
     assert parse_provider_id("cn-hangzhou.i-abc") == ("cn-hangzhou", "i-abc")
@@ -226,7 +218,7 @@ def test_an_instance_launched_during_a_listing_is_not_missing(world, monkeypatch
         world.instances.fetch(launched)
         return listing
 
-    monkeypatch.setattr(world.instances, "_reader", Delayed(world.reader, slow))
+    monkeypatch.setattr(world.reader, "of_cluster", slow)
 
     assert list(listed(world)) == launched
     assert not world.recent.ended_instance("uid-of-meanwhile")
@@ -275,7 +267,7 @@ def test_a_stopped_instance_is_on_its_way_and_can_be_deleted(world):
 
 def test_termination_is_asked_for_once_and_ends_in_gone(world):
     """Case 84, PC-050 to PC-052."""
-    world.cloud.behaviour.releasing_seconds = 30
+    world.cloud.behaviour.terminating_seconds = 30
     (found,) = world.launch("ending")
 
     assert world.instances.terminate([found, STRANGER]) == [
@@ -311,7 +303,7 @@ def test_throttled_deletions_are_not_made_one_by_one(world):
 
 
 def test_a_deletion_without_effect_is_repeated_after_a_minute(world):
-    world.cloud.behaviour.releasing_seconds = 600
+    world.cloud.behaviour.terminating_seconds = 600
     (found,) = world.launch("slow")
     for _ in range(3):
         assert world.instances.terminate([found]) == [TerminationStatus.STARTED]
@@ -401,7 +393,7 @@ def test_a_terminated_instance_frees_its_place_in_the_private_pool(world):
 
 
 def test_listeners_get_all_instances_but_those_we_terminate(world):
-    world.cloud.behaviour.releasing_seconds = 60
+    world.cloud.behaviour.terminating_seconds = 60
     stays, goes = world.launch("web-one", "web-two")
     world.instances.terminate([goes])
 
@@ -414,7 +406,7 @@ def test_listeners_get_all_instances_but_those_we_terminate(world):
 
 def test_an_instance_description_is_read(world):
     (spot,) = world.launch("cheap", **SPOT)
-    world.cloud.reclaim_spot(spot)
+    world.cloud.reclaim(spot)
 
     found = world.reader.of_ids([parse_provider_id(spot)[1]])
     (instance,) = found.values()

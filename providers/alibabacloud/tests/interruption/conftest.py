@@ -10,7 +10,7 @@ from karpenter_core.provider.kit.unavailable_offerings import (
     UnavailableOffering,
     UnavailableOfferings,
 )
-from karpenter_provider_alibabacloud.instances import ClusterInstances
+from karpenter_provider_alibabacloud.instances import cluster_instances
 from karpenter_provider_alibabacloud.interruption.sources import InterruptionSources
 from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
 from providers.alibabacloud.tests.instances.cluster_world import TYPE, ZONE_B, World
@@ -36,7 +36,7 @@ class ListeningProcess(World):
             reader=self.reader,
             offerings=self.offerings,
         )
-        self.instances = ClusterInstances(
+        self.instances = cluster_instances(
             self.clients,
             self.clock,
             reader=self.reader,

@@ -39,7 +39,7 @@ def kinds(said):
 def test_a_spot_instance_that_is_taken_back_is_announced_until_it_is_acknowledged(world):
     """Case 94, PC-060 to PC-062."""
     taken, _ = world.launch("web-one", "web-two", **SPOT)
-    end = world.cloud.reclaim_spot(taken)
+    end = world.cloud.reclaim(taken)
 
     first = world.poll()
     world.clock.forward(20)
@@ -56,7 +56,7 @@ def test_a_spot_instance_that_is_taken_back_is_announced_until_it_is_acknowledge
 def test_its_type_is_not_bought_as_spot_in_that_zone_for_a_quarter_of_an_hour(world):
     """Case 94."""
     (taken,) = world.launch("web-one", **SPOT)
-    world.cloud.reclaim_spot(taken)
+    world.cloud.reclaim(taken)
 
     world.poll()
     world.clock.forward(60)
@@ -77,7 +77,7 @@ def test_one_call_finds_locked_instances_of_any_number(world):
 
 
 def test_foreign_instances_and_other_locks_announce_nothing(world):
-    world.cloud.reclaim_spot(world.cloud.launch_foreign())
+    world.cloud.reclaim(world.cloud.launch_foreign())
     (mine,) = world.launch("mine")
     world.cloud.instance(mine).lock_reasons.append("financial")
 
@@ -110,7 +110,7 @@ def test_on_demand_and_healthy_nodes_announce_nothing(world):
 def test_both_sources_make_one_announcement(world):
     """Case 96: what the core has handled under an id it does not handle again."""
     (taken,) = world.launch("web-one", **SPOT)
-    world.cloud.reclaim_spot(taken)
+    world.cloud.reclaim(taken)
     node = expired(world, taken)
 
     (polled,) = world.poll()
@@ -121,9 +121,9 @@ def test_both_sources_make_one_announcement(world):
 
 def test_when_the_instance_then_stops_nothing_is_announced_again(world):
     """Case 94: once only."""
-    world.cloud.behaviour.releasing_seconds = 600
+    world.cloud.behaviour.terminating_seconds = 600
     (taken,) = world.launch("web-one", **SPOT)
-    world.cloud.reclaim_spot(taken)
+    world.cloud.reclaim(taken)
     world.acknowledge(*world.poll())
 
     world.clock.forward(301)
@@ -231,7 +231,7 @@ def test_an_event_without_a_date_is_due_once_it_is_executing():
 
 def test_a_foreign_stop_is_announced_and_our_termination_is_not(world):
     """Case 85."""
-    world.cloud.behaviour.releasing_seconds = 60
+    world.cloud.behaviour.terminating_seconds = 60
     stopped, ended = world.launch("web-one", "web-two")
     world.cloud.stop_instance(stopped)
     world.instances.terminate([ended])
@@ -253,7 +253,7 @@ def test_a_second_stop_after_a_restart_is_announced(world):
 
 def test_a_failed_poll_keeps_the_last_findings(world):
     (taken,) = world.launch("web-one", **SPOT)
-    world.cloud.reclaim_spot(taken)
+    world.cloud.reclaim(taken)
     said = world.poll()
 
     with world.cloud.cut_off(), pytest.raises(CloudProviderError):

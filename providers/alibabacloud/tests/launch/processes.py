@@ -33,7 +33,7 @@ from karpenter_provider_alibabacloud.discovery.cluster import ClusterReader
 from karpenter_provider_alibabacloud.discovery.reservations import ReservationReader
 from karpenter_provider_alibabacloud.discovery.vswitches import VSwitchReader
 from karpenter_provider_alibabacloud.instance_tags import CLAIM_TAGS
-from karpenter_provider_alibabacloud.instances import ClusterInstances
+from karpenter_provider_alibabacloud.instances import cluster_instances
 from karpenter_provider_alibabacloud.labels import LABEL_CLASSES
 from karpenter_provider_alibabacloud.launch.calls import Availability, LaunchCallBuilder
 from karpenter_provider_alibabacloud.launch.ecs_cloud import ECS_TRAITS, EcsCloud
@@ -172,7 +172,7 @@ class Process:
             recent=self.recent,
             traits=ECS_TRAITS,
         )
-        self.instances = ClusterInstances(
+        self.instances = cluster_instances(
             clients,
             clock,
             reader=self.reader,

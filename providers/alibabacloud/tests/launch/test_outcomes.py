@@ -15,9 +15,12 @@ from karpenter_core.errors import (
     InsufficientCapacityError,
     LaunchFailedError,
     OfferingKey,
+    QuotaGroup,
     ThrottledError,
 )
 from karpenter_core.provider.contract import LaunchedInstance
+from karpenter_core.provider.kit.shortages import Shortage
+from karpenter_core.provider.kit.simulated.pools import InstancePool
 from karpenter_provider_alibabacloud.discovery.call_errors import refusal_behind
 from karpenter_provider_alibabacloud.launch.answers import (
     LaunchAnswer,
@@ -26,7 +29,6 @@ from karpenter_provider_alibabacloud.launch.answers import (
     shortages_of,
     unserved_outcome,
 )
-from karpenter_simulated_alibabacloud.pools import InstancePool
 from providers.alibabacloud.tests.launch.processes import (
     GROUP,
     LARGE,
@@ -85,7 +87,7 @@ def test_a_sold_out_offering_is_not_requested_for_three_minutes(process, node_cl
 
 def test_an_instance_counts_wherever_it_is_in_the_answer(process, node_class):
     """Case 62: the first result is a refusal, and marks its pair."""
-    process.cloud.fail_configs(code="NoInstanceStock", zone=ZONE_B)
+    process.cloud.fail_pools(code="NoInstanceStock", zone=ZONE_B)
 
     outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
 
@@ -137,7 +139,7 @@ def test_a_full_vswitch_gives_way_to_another_one(process):
         process.cloud,
         status={"vSwitches": [{"id": full, "zoneID": ZONE_B}, {"id": other, "zoneID": ZONE_B}]},
     )
-    process.cloud.fail_configs(code="InvalidVSwitchId.IpNotEnough", times=1)
+    process.cloud.fail_pools(code="InvalidVSwitchId.IpNotEnough", times=1)
 
     outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
     process.clock.forward(299)
@@ -179,6 +181,11 @@ def test_the_quota_of_a_type_ends_launches_of_that_type_for_ten_minutes(process,
     assert {(key.instance_type, key.capacity_type) for key in refused.offerings} == {
         (LARGE, "on-demand")
     }
+    assert refused.quota_groups == (
+        QuotaGroup(
+            label="node.kubernetes.io/instance-type", value=LARGE, capacity_type="on-demand"
+        ),
+    )
     assert isinstance(second, InsufficientCapacityError)
     assert spot.capacity_type == "spot"
     assert other.instance_type == XLARGE
@@ -203,7 +210,9 @@ def test_a_claim_goes_on_to_another_type_when_one_has_no_quota(
 
     types = sorted(outcome.instance_type for outcome in outcomes)
     assert types == [LARGE, LARGE, XLARGE, XLARGE, XLARGE]
-    assert {name for name, _, _ in marked(process)} == {LARGE}
+    assert {name for name, _, _ in marked(process)} <= {LARGE}
+    marks = process.unavailable_offerings.view(now=process.clock.now())
+    assert {shortage.group for shortage in marks.shortages} == {LARGE}
 
 
 def test_the_vcpu_quota_of_a_zone_closes_what_is_as_large_there(process, node_class):
@@ -221,6 +230,9 @@ def test_the_vcpu_quota_of_a_zone_closes_what_is_as_large_there(process, node_cl
     )
 
     assert isinstance(large, InsufficientCapacityError)
+    assert large.quota_groups == (
+        QuotaGroup(least_cpu_milli=4000, zone=ZONE_B, capacity_type="on-demand"),
+    )
     assert isinstance(again, InsufficientCapacityError)
     assert small.zone == ZONE_B
     assert elsewhere.zone != ZONE_B
@@ -241,7 +253,7 @@ def test_a_vcpu_quota_that_names_a_type_of_another_zone_closes_all_that_was_aske
 
     quotas = shortages_of([failure], capacity_type="on-demand", categories=()).quotas
 
-    assert [mark[:3] for mark in quotas] == [(XLARGE, ZONE_B, "on-demand")]
+    assert quotas == (Shortage(capacity_type="on-demand", zone=ZONE_B, least_cpu_milli=4000),)
 
 
 def test_the_quota_of_a_kind_of_disk_closes_that_kind_in_its_zone(

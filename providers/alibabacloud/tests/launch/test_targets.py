@@ -119,7 +119,7 @@ def test_a_sold_out_offering_is_left_out_for_three_minutes(process, node_class):
     """Case 50: not at once, nor just before they are over."""
     full = process.cloud.world.vswitches[ZONE_B]
     quote(process, b=0.08, g=0.10)
-    process.cloud.fail_configs(code="OperationDenied.NoStock", zone=ZONE_B, times=1)
+    process.cloud.fail_pools(code="OperationDenied.NoStock", zone=ZONE_B, times=1)
     process.launch_one(claim_of("a", SPOT, ONLY_LARGE), node_class)
 
     process.clock.forward(179)

@@ -10,7 +10,7 @@ import pytest
 from karpenter_core.errors import CloudProviderError, InsufficientCapacityError
 from karpenter_core.provider.contract import LaunchedInstance, TerminationStatus
 from karpenter_core.provider.kit.simulated.faults import CloudFault, CloudFaultKind
-from karpenter_simulated_alibabacloud.pools import InstancePool
+from karpenter_core.provider.kit.simulated.pools import InstancePool
 from providers.alibabacloud.tests.launch.processes import (
     GROUP,
     LARGE,

@@ -232,7 +232,7 @@ def test_a_full_vswitch_and_a_stock_out_are_marked_separately(process, node_clas
     """Only the sold-out offering is reported to the core: the full vSwitch is of this NodeClass."""
     cloud = process.cloud
     cloud.capacity.sell_out()
-    cloud.fail_configs(code="InvalidVSwitchId.IpNotEnough", zone=ZONE_B)
+    cloud.fail_pools(code="InvalidVSwitchId.IpNotEnough", zone=ZONE_B)
 
     outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
 
@@ -277,7 +277,7 @@ def test_a_full_vswitch_is_skipped_for_another_of_its_zone(process):
         process.cloud,
         status={"vSwitches": [{"id": full, "zoneID": ZONE_B}, {"id": other, "zoneID": ZONE_B}]},
     )
-    process.cloud.fail_configs(code="InvalidVSwitchId.IpNotEnough", times=1)
+    process.cloud.fail_pools(code="InvalidVSwitchId.IpNotEnough", times=1)
     wish = (ON_DEMAND, ONLY_LARGE)
 
     process.launch_one(claim_of("a", *wish), node_class)

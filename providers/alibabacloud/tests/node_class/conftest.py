@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from karpenter_core.api.conditions import find_condition
+from karpenter_core.provider.kit.node_class.finalization import NodeClassFinalizer
+from karpenter_core.provider.kit.node_class.refused_launches import RefusedLaunches
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClassStatus
 from karpenter_provider_alibabacloud.bootstrap.scripts import AttachScripts
 from karpenter_provider_alibabacloud.bootstrap.user_data_builder import UserDataBuilder
 from karpenter_provider_alibabacloud.node_class.dry_runs import LaunchDryRuns
-from karpenter_provider_alibabacloud.node_class.finalization import NodeClassFinalizer
-from karpenter_provider_alibabacloud.node_class.refused_launches import RefusedLaunches
+from karpenter_provider_alibabacloud.node_class.refused_launches import launch_refusal
 from karpenter_provider_alibabacloud.node_class.resolution import (
     NodeClassDiscovery,
-    NodeClassResolver,
+    node_class_resolver,
 )
-from karpenter_provider_alibabacloud.node_class.validation import NodeClassValidator
+from karpenter_provider_alibabacloud.node_class.validation import node_class_validator
 from providers.alibabacloud.tests.discovery.worlds import Readers
 
 if TYPE_CHECKING:
@@ -69,28 +70,28 @@ class Process:
         self.clock.passed = cloud.time() - self.clock.now()  # the cloud's tokens end by it
         scripts = AttachScripts(clients, self.clock, cluster_id=cloud.world.cluster)
         self.trial = Trial(cloud)
-        self.refused_launches = RefusedLaunches(self.clock)
-        self.validator = NodeClassValidator(
-            clock=self.clock,
+        self.refused_launches = RefusedLaunches(self.clock, launch_refusal)
+        validator = node_class_validator(
+            self.clock,
             bootstrapper=UserDataBuilder(
                 None if is_custom else scripts, cluster_id=cloud.world.cluster
             ),
             dry_runs=LaunchDryRuns(clients) if dry_runs else None,
-            launch=self.trial if dry_runs else None,
+            launch=self.trial,
             refused_launches=self.refused_launches,
             is_custom=is_custom,
         )
-        self.resolver = NodeClassResolver(
+        self.resolver = node_class_resolver(
             NodeClassDiscovery(
                 vswitches=self.readers.vswitches,
                 security_groups=self.readers.security_groups,
                 images=self.readers.images,
                 reservations=self.readers.reservations,
             ),
-            self.validator,
+            validator,
             self.clock,
         )
-        self.finalizer = NodeClassFinalizer(resolver=self.resolver, validator=self.validator)
+        self.finalizer = NodeClassFinalizer(forget=self.resolver.forget)
 
     def resolve(self, node_class: ECSNodeClass) -> ECSNodeClass:
         """Return the NodeClass with what was found."""

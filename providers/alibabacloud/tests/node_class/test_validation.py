@@ -11,8 +11,9 @@ from karpenter_core.errors import (
     LaunchFailedError,
 )
 from karpenter_core.provider.contract import LaunchedInstance, LaunchRequest
+from karpenter_core.provider.kit.node_class.findings import DryRunVerdict
 from karpenter_provider_alibabacloud.codes import ApiError
-from karpenter_provider_alibabacloud.node_class.dry_runs import DryRunVerdict, dry_run_outcome
+from karpenter_provider_alibabacloud.node_class.dry_runs import dry_run_outcome
 from providers.alibabacloud.tests.discovery.worlds import node_class_of
 from providers.alibabacloud.tests.node_class.conftest import said
 

@@ -183,7 +183,7 @@ def test_wrong_signatures_are_refused(cloud, monkeypatch, impatient, code, key, 
 
 
 def test_a_request_without_a_signature_is_refused_when_there_must_be_one(cloud):
-    from karpenter_simulated_alibabacloud.protocol import HttpRequest as Sent
+    from karpenter_core.provider.kit.simulated.server import HttpRequest as Sent
     from karpenter_simulated_alibabacloud.signatures import SignatureChecker
 
     signatures = SignatureChecker(cloud.time)
@@ -205,7 +205,7 @@ def test_instance_metadata_has_the_region_and_the_termination_time(cloud, launch
     with pytest.raises(HTTPError, match="404") as caught:
         metadata_value("instance/spot/termination-time")
     caught.value.close()
-    at = cloud.reclaim_spot(instance_id)
+    at = cloud.reclaim(instance_id)
     assert metadata_value("instance/spot/termination-time") == f"{at:%Y-%m-%dT%H:%M:%SZ}"
 
 

@@ -18,7 +18,7 @@ def calls(cloud, launch):
         Amount=4, SpotStrategy="SpotAsPriceGo", Tag=[launch.owned]
     )
     group = launch.group("ecs.gn7i-c8g1.2xlarge", "ecs.i3.xlarge", count=2, zones="b")
-    cloud.reclaim_spot(mine)
+    cloud.reclaim(mine)
     cloud.schedule_event(mine)
     event = cloud.schedule_event(mine, "SystemFailure.Reboot")
     cloud.events.finish(event)

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from karpenter_simulated_alibabacloud.pools import SPOT
+from karpenter_core.api.labels import SPOT
 
 REGION = {"RegionId": "cn-hangzhou"}
 
@@ -85,7 +85,7 @@ def test_a_batch_of_deletions_with_one_that_is_unknown_deletes_nothing(
 
 
 def test_an_instance_under_release_is_stopping_and_holds_its_address(cloud, launch, clients):
-    cloud.behaviour.releasing_seconds = 30
+    cloud.behaviour.terminating_seconds = 30
     before = free(cloud)
     (instance_id,) = launch.run()
     clients.ecs.call("DeleteInstance", {"InstanceId": instance_id, "Force": True})
@@ -223,7 +223,7 @@ def test_a_quota_is_for_one_capacity_type(cloud, launch, code):
 
 
 def test_a_run_gives_all_or_the_minimum_that_is_asked_for(cloud, launch, code):
-    from karpenter_simulated_alibabacloud.pools import InstancePool
+    from karpenter_core.provider.kit.simulated.pools import InstancePool
 
     cloud.capacity.stock(InstancePool(), 3)
 
@@ -277,7 +277,7 @@ def test_a_deployment_set_takes_so_many_in_a_zone(cloud, launch, clients, code):
 
 def test_a_reclaimed_instance_is_locked_and_goes_when_its_notice_is_over(cloud, launch):
     (instance_id,) = launch.run(SpotStrategy="SpotAsPriceGo")
-    cloud.reclaim_spot(f"cn-hangzhou.{instance_id}")
+    cloud.reclaim(f"cn-hangzhou.{instance_id}")
 
     (described_item,) = launch.described(LockReason="Recycling")
     assert described_item["OperationLocks"]["LockReason"][0]["LockReason"] == "Recycling"
@@ -291,12 +291,12 @@ def test_a_protected_instance_is_not_taken_in_its_first_hour(cloud, launch):
         launch.run(SpotStrategy="SpotAsPriceGo", SpotDuration=hours)[0] for hours in (1, 0)
     )
 
-    assert cloud.reclaim_spot(protected, protected=True) - launched >= timedelta(hours=1)
+    assert cloud.reclaim_protected(protected) - launched >= timedelta(hours=1)
     assert launch.described(LockReason="Recycling") == []
     cloud.time.advance(3400)
     assert len(launch.described(LockReason="Recycling")) == 1
     cloud.time.reset()
-    assert cloud.reclaim_spot(unprotected, protected=True) - launched < timedelta(minutes=6)
+    assert cloud.reclaim_protected(unprotected) - launched < timedelta(minutes=6)
 
 
 def test_system_events_are_found_by_type_and_by_how_far_they_are(cloud, launch, clients):

@@ -226,7 +226,7 @@ def test_a_running_problem_detector_reports_a_reclaim(cloud, node):
         return node_condition["type"], node_condition["status"]
 
     assert condition() == ("InstanceExpired", "False")
-    cloud.reclaim_spot(instance.id)
+    cloud.reclaim(instance.id)
     assert condition() == ("InstanceExpired", "True")
 
 

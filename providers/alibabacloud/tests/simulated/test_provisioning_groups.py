@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from karpenter_simulated_alibabacloud.pools import InstancePool
+from karpenter_core.provider.kit.simulated.pools import InstancePool
 
 
 def test_the_cheapest_pool_provides_the_instance(cloud, launch):
@@ -40,6 +40,24 @@ def test_a_group_with_a_minimum_gives_that_or_nothing(cloud, launch):
 
     assert launch.group("ecs.g7.large", count=8, zones="bg", MinTargetCapacity="7").ids == []
     assert len(launch.group("ecs.g7.large", count=8, zones="bg", MinTargetCapacity="6").ids) == 6
+
+
+def test_a_group_short_of_its_minimum_reports_no_stock_for_the_capacity_it_could_have_had(
+    cloud, launch
+):
+    cloud.capacity.sell_out(capacity_type="on-demand")
+
+    group = launch.group(
+        "ecs.g7.large",
+        count=3,
+        zones="b",
+        SpotTargetCapacity="1",
+        PayAsYouGoTargetCapacity="2",
+        MinTargetCapacity="3",
+    )
+
+    assert group.ids == []
+    assert [code for _, _, code in group.errors] == ["OperationDenied.NoStock"] * 2
 
 
 def test_priorities_go_before_prices_when_they_are_asked_for(cloud, launch):
@@ -180,7 +198,7 @@ def test_a_group_takes_twenty_configs_and_no_more(cloud, launch, code):
 
 
 def test_errors_can_be_put_into_results(cloud, launch):
-    cloud.fail_configs(code="NoInstanceStock", zone="cn-hangzhou-b", times=1)
+    cloud.fail_pools(code="NoInstanceStock", zone="cn-hangzhou-b", times=1)
 
     assert launch.group("ecs.g7.large", zones="b").errors == [
         ("ecs.g7.large", "b", "NoInstanceStock")

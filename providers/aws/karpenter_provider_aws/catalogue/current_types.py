@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import NodeView
     from karpenter_core.clock import Clock
     from karpenter_core.provider.catalogue import InstanceType
-    from karpenter_core.provider.kit.node_class_registry import NodeClassRegistry
+    from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
     from karpenter_provider_aws.catalogue.instance_types import InstanceTypeCatalogue
     from karpenter_provider_aws.discovery.placement_groups import (

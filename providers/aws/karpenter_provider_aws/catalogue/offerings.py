@@ -20,6 +20,7 @@ from karpenter_core.provider.catalogue import Offering, Price, Requirements
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_aws import labels
 from karpenter_provider_aws.catalogue.requirements import PARTITION, interruptible_text, is_any_of
+from karpenter_provider_aws.quotas import quota_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,6 +84,7 @@ class PurchasableType:
     """Zones that sell the type and have a subnet of the NodeClass; sorted."""
     capacity_types: tuple[str, ...]
     """`on-demand` and `spot`, as far as it is sold so; sorted."""
+    cpu_milli: int = 0
     is_compatible: bool = True
     reservations: tuple[CapacityReservation, ...] = ()
     """Of this type; sorted by id."""
@@ -205,7 +207,9 @@ def _is_sold_out(
     mark = UnavailableOffering(
         sold.name, zone.zone, capacity_type, "" if sold.group is None else sold.group.id
     )
-    return shortages.is_unavailable(mark, zone.subnets)
+    return shortages.is_unavailable(
+        mark, zone.subnets, group=quota_class(sold.name), cpu_milli=sold.cpu_milli
+    )
 
 
 @lru_cache(maxsize=1024)

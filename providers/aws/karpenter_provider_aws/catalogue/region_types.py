@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
-import msgspec
-
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.kit.cached_response import CachedResponse
+from karpenter_core.provider.kit.cached_response import CachedResponse, decode_as
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_provider_aws.discovery.call_errors import core_errors_of
 from karpenter_provider_aws.instance_type_info import InstanceTypeInfo, read_instance_type
@@ -124,8 +122,7 @@ class RegionTypeReader:
             clock,
             DiskCache(cache_folder, name, version=_DISK_VERSION),
             fetch=lambda _: fetch_region_types(clients),
-            encode=msgspec.to_builtins,
-            decode=_decode,
+            decode=decode_as(RegionTypes, is_usable=lambda it: it.types and it.zones),
             life=DISK_LIFE,
         )
 
@@ -144,11 +141,3 @@ class RegionTypeReader:
             CloudProviderError: it refused or did not answer; what was known stays.
         """
         return self._answer.refresh(unless_within=REFRESH_PERIOD / 2)
-
-
-def _decode(value: object) -> RegionTypes | None:
-    try:
-        region = msgspec.convert(value, RegionTypes)
-    except (msgspec.ValidationError, TypeError):
-        return None
-    return region if region.types and region.zones else None

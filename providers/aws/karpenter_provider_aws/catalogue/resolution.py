@@ -165,6 +165,7 @@ class TypeResolver:
                 name=info.name,
                 zones=zones.zones,
                 capacity_types=tuple(c for c in (ON_DEMAND, SPOT) if c in info.usage_classes),
+                cpu_milli=info.vcpus * 1000,
                 is_compatible=not incompatibility(info, self._node_class, self._group),
                 reservations=reservations,
                 group=self._group,

@@ -14,19 +14,17 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 from karpenter_core.api.labels import ARCH
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.kit.node_class.discovery import (
+    DiscoveryResult,
+    QueryTerm,
+    absent_terms,
+    tag_text,
+)
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_aws.api.families import AmiFamily
 from karpenter_provider_aws.api.node_class_status import Ami
 from karpenter_provider_aws.discovery.call_errors import core_errors_of
-from karpenter_provider_aws.discovery.queries import (
-    DescribeFilter,
-    DiscoveryQuery,
-    DiscoveryResult,
-    QueryTerm,
-    absent_terms,
-    tag_filters,
-    tag_text,
-)
+from karpenter_provider_aws.discovery.queries import DescribeFilter, DiscoveryQuery, tag_filters
 from karpenter_provider_aws.families.family import image_parameters
 
 if TYPE_CHECKING:

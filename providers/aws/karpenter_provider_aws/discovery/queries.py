@@ -1,4 +1,4 @@
-"""Turns selector terms into queries, and names terms without a match.
+"""Turns selector terms into queries of EC2.
 
 Terms are alternatives; all fields of one term must match. A term with tags becomes a query of its
 own; all terms with an id share one query, as do those with a name.
@@ -6,29 +6,19 @@ own; all terms with an id share one query, as do those with a name.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING
+
+from karpenter_core.provider.kit.node_class.discovery import ANY_VALUE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from types_boto3_ec2.type_defs import FilterTypeDef
 
-__all__ = [
-    "DescribeFilter",
-    "DiscoveryQuery",
-    "DiscoveryResult",
-    "QueryTerm",
-    "absent_terms",
-    "tag_filters",
-    "tag_text",
-]
+    from karpenter_core.provider.kit.node_class.discovery import QueryTerm
 
-ANY_VALUE: Final = "*"
-"""A tag's value in a selector term: the key is there, whatever its value."""
-
-T = TypeVar("T")
+__all__ = ["DescribeFilter", "DiscoveryQuery", "tag_filters"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +31,6 @@ class DescribeFilter:
     def to_api(self) -> FilterTypeDef:
         """Return it as EC2 takes it."""
         return {"Name": self.name, "Values": list(self.values)}
-
-
-@dataclass(frozen=True, slots=True)
-class QueryTerm:
-    """The part of a query for one selector term, and the term's name in conditions."""
-
-    text: str
-    pattern: str = ""
-    """An id, or a name with wildcards; empty for a term that is the whole query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +47,6 @@ class DiscoveryQuery:
         return [item.to_api() for item in self.filters]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiscoveryResult(Generic[T]):
-    """The resources that terms found, sorted, and the names of terms without a match."""
-
-    items: tuple[T, ...]
-    absent: tuple[str, ...] = ()
-
-
 def tag_filters(tags: Mapping[str, str]) -> tuple[DescribeFilter, ...]:
     """Return filters that all must hold, sorted by key; the value `*` asks for the key alone."""
     return tuple(
@@ -82,43 +55,3 @@ def tag_filters(tags: Mapping[str, str]) -> tuple[DescribeFilter, ...]:
         else DescribeFilter(f"tag:{key}", (value,))
         for key, value in sorted(tags.items())
     )
-
-
-def tag_text(tags: Mapping[str, str]) -> str:
-    """Return tags as a condition shows them, sorted by key."""
-    return "{" + ", ".join(f"{key}: {value}" for key, value in sorted(tags.items())) + "}"
-
-
-def absent_terms(
-    queries: Sequence[DiscoveryQuery],
-    answers: Sequence[Sequence[T]],
-    *,
-    keys: Callable[[T], Iterable[str]],
-) -> tuple[str, ...]:
-    """Return how the terms are named that found nothing, sorted.
-
-    `answers` are those of the queries, in their order; `keys` are the ids and names by which a term
-    may have asked for an item.
-    """
-    absent: set[str] = set()
-    for query, answer in zip(queries, answers, strict=True):
-        found_keys = {key for item in answer for key in keys(item)}
-        absent.update(part.text for part in query.terms if not _is_matched(part, found_keys))
-    return tuple(sorted(absent))
-
-
-def _is_matched(part: QueryTerm, found_keys: set[str]) -> bool:
-    if not part.pattern:
-        return bool(found_keys)
-    if part.pattern in found_keys:
-        return True
-    pattern = _pattern(part.pattern)
-    return pattern is not None and any(map(pattern.fullmatch, found_keys))
-
-
-def _pattern(text: str) -> re.Pattern[str] | None:
-    """Return EC2's wildcards as a pattern; None for a text without any."""
-    if not {"*", "?"} & set(text):
-        return None
-    pieces = {"*": ".*", "?": "."}
-    return re.compile("".join(pieces.get(char) or re.escape(char) for char in text), re.DOTALL)

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.kit.node_class.discovery import (
+    DiscoveryResult,
+    QueryTerm,
+    tag_text,
+    unique_by_id,
+)
 from karpenter_core.provider.kit.reservation_counts import ReservationCounts
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_aws.api.node_class_status import CapacityReservation
 from karpenter_provider_aws.codes import is_not_found
 from karpenter_provider_aws.discovery.call_errors import core_errors_of, refusal_behind
-from karpenter_provider_aws.discovery.queries import (
-    DescribeFilter,
-    DiscoveryResult,
-    QueryTerm,
-    tag_filters,
-    tag_text,
-)
+from karpenter_provider_aws.discovery.queries import DescribeFilter, tag_filters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -184,8 +184,7 @@ def current_reservations(
     found: Iterable[DescribedReservation], *, now: datetime
 ) -> tuple[DescribedReservation, ...]:
     """Return each reservation once, by id, without those that have ended."""
-    unique = {item.id: item for item in found if item.end_time is None or item.end_time > now}
-    return tuple(unique[key] for key in sorted(unique))
+    return unique_by_id(each for each in found if each.end_time is None or each.end_time > now)
 
 
 @final

@@ -5,18 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.kit.ttl_cache import TtlCache
-from karpenter_provider_aws.api.node_class_status import SecurityGroup
-from karpenter_provider_aws.discovery.call_errors import core_errors_of
-from karpenter_provider_aws.discovery.queries import (
-    DescribeFilter,
-    DiscoveryQuery,
+from karpenter_core.provider.kit.node_class.discovery import (
+    DiscoveryReader,
     DiscoveryResult,
     QueryTerm,
-    absent_terms,
-    tag_filters,
     tag_text,
+    unique_by_id,
 )
+from karpenter_provider_aws.api.node_class_status import SecurityGroup
+from karpenter_provider_aws.discovery.call_errors import core_errors_of
+from karpenter_provider_aws.discovery.queries import DescribeFilter, DiscoveryQuery, tag_filters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -61,8 +59,12 @@ class SecurityGroupReader:
 
     def __init__(self, clients: CloudClients, clock: Clock) -> None:
         self._clients: Final = clients
-        self._cache: Final[TtlCache[tuple[DiscoveryQuery, ...], DiscoveryResult[SecurityGroup]]] = (
-            TtlCache(clock, TTL)
+        self._reader: Final = DiscoveryReader(
+            clock,
+            TTL,
+            describe=self._describe,
+            keys=lambda group: (group.id, group.name),
+            order=unique_by_id,
         )
 
     def find(self, terms: Sequence[SecurityGroupTerm]) -> DiscoveryResult[SecurityGroup]:
@@ -71,17 +73,7 @@ class SecurityGroupReader:
         Raises:
             CloudProviderError: EC2 refused or did not answer (`discovery.call_errors`).
         """
-        queries = security_group_queries(terms)
-        result = self._cache.get(queries)
-        if result is None:
-            answers = [self._describe(query) for query in queries]
-            unique = {group.id: group for answer in answers for group in answer}
-            result = DiscoveryResult(
-                items=tuple(unique[key] for key in sorted(unique)),
-                absent=absent_terms(queries, answers, keys=lambda group: (group.id, group.name)),
-            )
-            self._cache.put(queries, result)
-        return result
+        return self._reader.find(security_group_queries(terms))
 
     def _describe(self, query: DiscoveryQuery) -> list[SecurityGroup]:
         with core_errors_of("ec2:DescribeSecurityGroups"):

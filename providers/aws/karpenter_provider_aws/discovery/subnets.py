@@ -11,18 +11,19 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.kit.subnet_addresses import AddressHold, SubnetAddresses
-from karpenter_core.provider.kit.ttl_cache import TtlCache
-from karpenter_provider_aws.discovery.call_errors import core_errors_of
-from karpenter_provider_aws.discovery.queries import (
-    DescribeFilter,
-    DiscoveryQuery,
+from karpenter_core.provider.kit.node_class.discovery import (
+    DiscoveryReader,
     DiscoveryResult,
     QueryTerm,
-    absent_terms,
-    tag_filters,
     tag_text,
 )
+from karpenter_core.provider.kit.subnet_addresses import (
+    AddressHold,
+    SubnetAddresses,
+    least_addresses_by_zone,
+)
+from karpenter_provider_aws.discovery.call_errors import core_errors_of
+from karpenter_provider_aws.discovery.queries import DescribeFilter, DiscoveryQuery, tag_filters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -79,19 +80,10 @@ def order_subnets(subnets: Iterable[DescribedSubnet]) -> tuple[DescribedSubnet, 
 
 
 def least_pods(instance_types: Iterable[InstanceType], capacity_type: str) -> dict[str, int]:
-    """Return by zone the number of pods of the smallest available type.
-
-    That many addresses one launch is reckoned to take at least. Only available offerings of the
-    capacity type count.
-    """
-    least: dict[str, int] = {}
-    for instance_type in instance_types:
-        pods = instance_type.capacity.get("pods", 0)
-        for offering in instance_type.offerings:
-            if offering.available and offering.capacity_type == capacity_type:
-                zone = offering.zone
-                least[zone] = min(least.get(zone, pods), pods)
-    return least
+    """Return by zone the number of pods of the smallest available type: each has an address."""
+    return least_addresses_by_zone(
+        instance_types, capacity_type, lambda each: each.capacity.get("pods", 0)
+    )
 
 
 @final
@@ -100,11 +92,16 @@ class SubnetReader:
 
     def __init__(self, clients: CloudClients, clock: Clock, *, refresh_interval: timedelta) -> None:
         self._clients: Final = clients
-        self._cache: Final[
-            TtlCache[tuple[DiscoveryQuery, ...], DiscoveryResult[DescribedSubnet]]
-        ] = TtlCache(clock, refresh_interval)
         self._book: Final = SubnetAddresses(
             clock, max(COUNT_TTL, refresh_interval + COUNT_TTL_BEYOND_READING)
+        )
+        self._reader: Final = DiscoveryReader(
+            clock,
+            refresh_interval,
+            describe=self._describe,
+            keys=lambda subnet: (subnet.id,),
+            order=order_subnets,
+            observe=lambda found: self._book.record({s.id: s.free_addresses for s in found}),
         )
 
     def find(self, terms: Sequence[SubnetTerm]) -> DiscoveryResult[DescribedSubnet]:
@@ -113,17 +110,7 @@ class SubnetReader:
         Raises:
             CloudProviderError: EC2 refused or did not answer (`discovery.call_errors`).
         """
-        queries = subnet_queries(terms)
-        result = self._cache.get(queries)
-        if result is None:
-            answers = [self._describe(query) for query in queries]
-            result = DiscoveryResult(
-                items=order_subnets(subnet for answer in answers for subnet in answer),
-                absent=absent_terms(queries, answers, keys=lambda subnet: (subnet.id,)),
-            )
-            self._book.record({subnet.id: subnet.free_addresses for subnet in result.items})
-            self._cache.put(queries, result)
-        return result
+        return self._reader.find(subnet_queries(terms))
 
     def zonal_subnets(
         self,

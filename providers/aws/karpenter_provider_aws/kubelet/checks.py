@@ -8,12 +8,12 @@ notices it. All mistakes are reported together, so that users can correct them a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.api.durations import parse_nanoseconds
 from karpenter_core.api.quantities import parse_quantity
 from karpenter_core.errors import BadInputError
+from karpenter_core.provider.kit.node_class.findings import NodeClassFinding
 from karpenter_provider_aws.families.traits import TRAITS
 from karpenter_provider_aws.kubelet.expressions import (
     EvaluationErrors,
@@ -36,7 +36,6 @@ __all__ = [
     "INVALID",
     "SUPPORTED_BY_ALL",
     "UNSUPPORTED",
-    "KubeletFinding",
     "evaluation_finding",
     "invalid_settings",
     "kubelet_finding",
@@ -89,17 +88,9 @@ SUPPORTED_BY_ALL: Final = frozenset(
 """Fields that every family's bootstrap can hand over; some families hand over anything."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KubeletFinding:
-    """A mistake in kubelet settings: reason and message of the condition."""
-
-    reason: str
-    message: str
-
-
 def kubelet_finding(
     node_class: EC2NodeClass, *, expressions_enabled: bool
-) -> KubeletFinding | None:
+) -> NodeClassFinding | None:
     """Return the first reason why `spec.kubelet` cannot be used, with all complaints of that kind."""
     kubelet = node_class.spec.kubelet
     expressions = kubelet_expressions(kubelet)
@@ -125,7 +116,7 @@ def kubelet_finding(
 
 def evaluation_finding(
     node_class: EC2NodeClass, infos: Iterable[InstanceTypeInfo], *, reserved_enis: int = 0
-) -> KubeletFinding | None:
+) -> NodeClassFinding | None:
     """Say which expressions fail for one of these instance types (all there are), if any do.
 
     To be asked when `kubelet_finding` finds nothing and expressions are enabled.
@@ -183,9 +174,9 @@ def unsupported_settings(kubelet: Mapping[str, object], family: AmiFamily) -> tu
     return tuple(complaints)
 
 
-def _finding(reason: str, complaints: Iterable[str]) -> KubeletFinding | None:
+def _finding(reason: str, complaints: Iterable[str]) -> NodeClassFinding | None:
     message = "; ".join(complaints)
-    return KubeletFinding(reason=reason, message=message) if message else None
+    return NodeClassFinding(reason=reason, message=message) if message else None
 
 
 def _provider_field_findings(kubelet: Mapping[str, object]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.kit.launch.answers import CallAnswer, NewInstance, unserved_error
 from karpenter_core.provider.kit.launch_candidates import offering_key
+from karpenter_core.provider.kit.shortages import Shortage, quota_groups
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_aws.codes import (
     INSUFFICIENT_ADDRESSES,
@@ -29,10 +30,11 @@ from karpenter_provider_aws.codes import (
     is_unfulfillable,
     launch_failure,
 )
-from karpenter_provider_aws.launch.quotas import quota_class
+from karpenter_provider_aws.labels import INSTANCE_FAMILY
+from karpenter_provider_aws.quotas import quota_class
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from types_boto3_ec2.type_defs import (
         CreateFleetResultTypeDef,
@@ -96,7 +98,8 @@ class LaunchShortages:
     """Everything that a launch found exhausted."""
 
     offerings: tuple[UnavailableOffering, ...] = ()
-    capacity_types: tuple[str, ...] = ()
+    wide: tuple[Shortage, ...] = ()
+    """Quotas that are used up, and capacity types that cannot be launched."""
     subnets: tuple[str, ...] = ()
     reservations: tuple[str, ...] = ()
     """Ids of reservations that have nothing left."""
@@ -144,39 +147,46 @@ def shortages_of(
     *,
     placement_group: str = "",
     partition: str = "",
+    offered: Iterable[InstanceType] = (),
 ) -> LaunchShortages:
-    """Return what is not to be asked for again at once.
+    """Return what is not to be asked for again at once; `offered` are types with their sizes.
 
     With a placement group marks hold inside of it alone, in one partition if the launch named one.
     """
-    capacity_types: dict[str, None] = {}
-    subnets: dict[str, None] = {}
-    reservations: dict[str, None] = {}
-    offerings: dict[UnavailableOffering, None] = {}
+    failures = tuple(failures)
+    wide = {*_used_up_quotas(failures, offered)}
+    subnets: set[str] = set()
+    reservations: set[str] = set()
+    offerings: set[UnavailableOffering] = set()
     for failure in failures:
         target = failure.target
         if failure.code == SERVICE_LINKED_ROLE_DENIED:
-            capacity_types[SPOT] = None
-        elif target is None or not is_unfulfillable(failure.code):
+            wide.add(Shortage(capacity_type=SPOT))
+        elif (
+            failure.scope is ExhaustedScope.FAMILY_QUOTA
+            or target is None
+            or not is_unfulfillable(failure.code)
+        ):
             continue
         elif failure.code == INSUFFICIENT_ADDRESSES:
             # Other subnets of the zone may do; the mark of the subnet says how far it reaches.
-            subnets[target.subnet.id] = None
+            subnets.add(target.subnet.id)
         elif placement_group and is_spread_limit(failure.message):
             # The group is full, whatever the type; there is stock, and a reservation has room.
             if capacity_type != RESERVED:
-                full = _shortages_in_zone(
-                    targets, target.offering.zone, capacity_type, placement_group
+                offerings.update(
+                    _shortages_in_zone(
+                        targets, target.offering.zone, capacity_type, placement_group
+                    )
                 )
-                offerings |= dict.fromkeys(full)
         elif capacity_type != RESERVED:
             of = target.instance_type, target.offering.zone, capacity_type
-            offerings[UnavailableOffering(*of, placement_group, partition)] = None
+            offerings.add(UnavailableOffering(*of, placement_group, partition))
         elif target.reservation_id:
-            reservations[target.reservation_id] = None
+            reservations.add(target.reservation_id)
     return LaunchShortages(
         offerings=tuple(sorted(offerings)),
-        capacity_types=tuple(capacity_types),
+        wide=tuple(sorted(wide)),
         subnets=tuple(sorted(subnets)),
         reservations=tuple(sorted(reservations)),
     )
@@ -187,16 +197,21 @@ def unserved_outcome(
 ) -> CloudProviderError:
     """Return the outcome of a claim that a fleet brought no instance.
 
-    A quota covers all types of its class: those of `offered` that the fleet did not ask for, too.
+    A quota covers all types of its class that are as large, also those that the fleet did not ask for: the
+    families of `offered`.
     """
+    offered = tuple(offered)
     return unserved_error(
         answer.failures,
         service="EC2",
         launched=len(answer.instances),
         targets=lambda: _keys(targets),
-        exhausted=lambda failures: (
-            *_keys(_exhausted(failures, targets)),
-            *_covered_by_quotas(failures, offered),
+        exhausted=lambda failures: _keys(_exhausted(failures, targets)),
+        quota_groups=lambda failures: quota_groups(
+            _used_up_quotas(failures, offered),
+            offered,
+            label=INSTANCE_FAMILY,
+            group_of=quota_class,
         ),
     )
 
@@ -256,24 +271,19 @@ def _reaches(failure: TargetFailure, target: LaunchTarget) -> bool:
     return failed_target is target
 
 
-def _covered_by_quotas(
+def _used_up_quotas(
     failures: Iterable[TargetFailure], offered: Iterable[InstanceType]
-) -> list[OfferingKey]:
-    """Return the offerings of all types that share a quota with one that met it."""
-    full = {
-        (quota_class(failure.target.instance_type), failure.target.offering.capacity_type)
-        for failure in failures
-        if failure.target is not None
-        and exhausted_scope(failure.code) is ExhaustedScope.FAMILY_QUOTA
-    }
-    if not full:
-        return []
-    return [
-        offering_key(it.name, offering)
-        for it in offered
-        for offering in it.offerings
-        if (quota_class(it.name), offering.capacity_type) in full
-    ]
+) -> Iterator[Shortage]:
+    """Yield the quotas that are used up: of a class of types, from the size that was refused on."""
+    sizes = {it.name: it.capacity["cpu"] for it in offered}
+    for failure in failures:
+        if failure.target is not None and failure.scope is ExhaustedScope.FAMILY_QUOTA:
+            name = failure.target.instance_type
+            yield Shortage(
+                capacity_type=failure.target.offering.capacity_type,
+                group=quota_class(name),
+                least_cpu_milli=sizes.get(name, 0),
+            )
 
 
 def _keys(targets: Iterable[LaunchTarget]) -> tuple[OfferingKey, ...]:

@@ -79,10 +79,10 @@ class FleetOptions:
     capacity_type: str
     reservation_type: str = ""
     """Of a reserved launch: `default` or `capacity-block`."""
-    interruptible: bool = False
+    interruptible: bool
     """Of a reserved launch: the reservation's owner may take the capacity back."""
     context: str = ""
-    has_own_prices: bool = False
+    has_own_prices: bool
     """Prices are not EC2's (an overlay, a discount): they decide, by priority."""
 
 

@@ -362,11 +362,12 @@ class FleetCloud:
             plan.group.capacity_type,
             placement_group="" if group is None else group.id,
             partition=str(plan.partition) if plan.partition else "",
+            offered=call.allowed_types(),
         )
         if shortages.offerings:
             availability.unavailable_offerings.mark(*shortages.offerings, now=now)
-        for capacity_type in shortages.capacity_types:
-            availability.unavailable_offerings.mark_capacity_type(capacity_type, now=now)
+        if shortages.wide:
+            availability.unavailable_offerings.mark_shortages(*shortages.wide, now=now)
         for subnet_id in shortages.subnets:
             availability.unavailable_offerings.mark_subnet(subnet_id, now=now)
             availability.subnets.note_exhausted(subnet_id)

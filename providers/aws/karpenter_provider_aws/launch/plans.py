@@ -27,9 +27,10 @@ from karpenter_provider_aws.launch.fleet import (
     tenancy_of,
 )
 from karpenter_provider_aws.launch.template_groups import lowest_partition
+from karpenter_provider_aws.quotas import quota_class
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 
     from karpenter_core.provider.catalogue import InstanceType, Offering
     from karpenter_core.provider.contract import LaunchRequest
@@ -66,16 +67,14 @@ class LaunchContext:
 
     def is_sold_out(self, it: InstanceType, offering: Offering) -> bool:
         """Whether an offering cannot be had, whatever subnets have room."""
-        return self._is_closed(offering) or self.shortages.is_unavailable(
-            self._unavailable_offering(it, offering)
-        )
+        return self._is_closed(offering) or self._is_short(it, offering)
 
     def is_open(self, it: InstanceType, offering: Offering) -> bool:
         """Whether nothing has come to be known against an offering since it was listed."""
         subnets = [s.id for s in self.node_class.status.subnets if s.zone == offering.zone]
         if not subnets or self._is_closed(offering):
             return False
-        return not self.shortages.is_unavailable(self._unavailable_offering(it, offering), subnets)
+        return not self._is_short(it, offering, subnets)
 
     def _is_closed(self, offering: Offering) -> bool:
         """Whether its zone is shifted away from, or its reservation used up."""
@@ -85,13 +84,21 @@ class LaunchContext:
             return False
         return self.reserved_left(offering.requirements.single_value(CAPACITY_RESERVATION_ID)) <= 0
 
-    def _unavailable_offering(self, it: InstanceType, offering: Offering) -> UnavailableOffering:
-        return UnavailableOffering(
+    def _is_short(
+        self, it: InstanceType, offering: Offering, subnets: Collection[str] = ()
+    ) -> bool:
+        """Whether a launch found an offering, or all these subnets, exhausted."""
+        if self.shortages.is_empty:
+            return False
+        mark = UnavailableOffering(
             it.name,
             offering.zone,
             offering.capacity_type,
             "" if self.placement_group is None else self.placement_group.id,
             offering.requirements.single_value(PLACEMENT_GROUP_PARTITION),
+        )
+        return self.shortages.is_unavailable(
+            mark, subnets, group=quota_class(it.name), cpu_milli=it.capacity["cpu"]
         )
 
     def select(

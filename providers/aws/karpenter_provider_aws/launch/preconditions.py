@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from karpenter_core.errors import NodeClassNotReadyError
-from karpenter_core.provider.kit.readiness import not_ready_error
+from karpenter_core.provider.kit.node_class.readiness import not_ready_error
 from karpenter_provider_aws.instance_tags import restricted_tags
 
 if TYPE_CHECKING:

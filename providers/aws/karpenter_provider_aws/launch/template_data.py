@@ -71,7 +71,7 @@ class TemplateReservation:
 
     id: str
     reservation_type: str = "default"
-    interruptible: bool = False
+    interruptible: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +88,13 @@ class TemplateContent:
     tenancy: str
     region: str
     is_ipv6: bool
-    efa_count: int = 0
-    has_enclaves: bool = False
-    uses_reservations: bool = False
+    efa_count: int
+    has_enclaves: bool
+    uses_reservations: bool
     """The feature gate ReservedCapacity: open reservations are used by reserved launches alone."""
     reservation: TemplateReservation | None = None
     placement_group_id: str = ""
-    placement_partition: int = 0
+    placement_partition: int
     """0 lets EC2 choose."""
 
 

@@ -6,12 +6,12 @@ A launch template is really created, since both other calls refer to it; `Create
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.errors import AuthError, CloudProviderError, ThrottledError
+from karpenter_core.provider.kit.node_class.findings import PASSED, DryRunOutcome, DryRunVerdict
+from karpenter_core.provider.kit.node_class.parts import UNREACHABLE_REASON
 from karpenter_provider_aws.codes import (
     is_dry_run_success,
     is_instance_profile_missing,
@@ -23,7 +23,7 @@ from karpenter_provider_aws.codes import (
 )
 from karpenter_provider_aws.discovery.call_errors import core_errors_of, refusal_behind
 from karpenter_provider_aws.instance_tags import to_tag_list
-from karpenter_provider_aws.node_class.conditions import UNREACHABLE_REASON, stable_text
+from karpenter_provider_aws.node_class.conditions import stable_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,14 +41,7 @@ if TYPE_CHECKING:
     from karpenter_provider_aws.launch.templates import ClusterLaunchTemplates
     from karpenter_provider_aws.sdk import CloudClients
 
-__all__ = [
-    "DryRunOutcome",
-    "DryRunVerdict",
-    "LaunchDryRuns",
-    "dry_run_outcome",
-    "fleet_dry_run",
-    "instance_dry_run",
-]
+__all__ = ["LaunchDryRuns", "dry_run_outcome", "fleet_dry_run", "instance_dry_run"]
 
 INSTANCE_PROFILE_FIELD: Final = "spec.instanceProfile"
 
@@ -64,30 +57,6 @@ _DENIED_REASONS: Final = {
 _REFUSED_REASON: Final = "DryRunRefused"
 _UNMAPPED: Final = "LaunchFailed"
 _LATEST: Final = "$Latest"
-
-
-class DryRunVerdict(Enum):
-    """Meanings of a dry run's answer."""
-
-    PASSED = "passed"
-    RETRY = "retry"
-    """Nothing about the NodeClass: throttled, not answered, not yet consistent."""
-    FAILED = "failed"
-    """A launch would be refused, and will be for a while: policies and user data."""
-    REFUSED = "refused"
-    """A launch would be refused now; what is missing may be there the next minute."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DryRunOutcome:
-    """The outcome of dry runs, as its condition shows it."""
-
-    verdict: DryRunVerdict
-    reason: str = ""
-    message: str = ""
-
-
-PASSED: Final = DryRunOutcome(verdict=DryRunVerdict.PASSED)
 
 
 def fleet_dry_run(

@@ -1,30 +1,34 @@
-"""Checks a NodeClass without calls: kubelet settings, user data, tags."""
+"""Checks a NodeClass without dry runs: service network, kubelet settings, user data, tags."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from karpenter_core.errors import BadInputError, CloudProviderError, NodeClassNotReadyError
+from karpenter_core.provider.kit.node_class.findings import NodeClassFinding
+from karpenter_provider_aws.api.families import AmiFamily
+from karpenter_provider_aws.discovery.call_errors import is_refusal
 from karpenter_provider_aws.families.bootstrap import BootstrapInput
 from karpenter_provider_aws.families.family import user_data
 from karpenter_provider_aws.instance_tags import restricted_tags
 from karpenter_provider_aws.kubelet.checks import evaluation_finding, kubelet_finding
+from karpenter_provider_aws.node_class.conditions import stable_text
 from karpenter_provider_aws.settings import NODE_CLASS_CEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from karpenter_core.provider.kit.node_class.findings import ConditionFinding
+    from karpenter_core.provider.kit.node_class.validation import NodeClassCheck
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
+    from karpenter_provider_aws.discovery.cluster_network import ServiceNetwork
     from karpenter_provider_aws.instance_type_info import InstanceTypeInfo
     from karpenter_provider_aws.settings import AwsSettings
 
 __all__ = [
-    "Check",
-    "ConditionFinding",
-    "NodeClassFinding",
     "early_checks",
     "late_checks",
+    "service_network_check",
     "tag_finding",
     "user_data_finding",
 ]
@@ -32,41 +36,42 @@ __all__ = [
 INVALID_USER_DATA: Final = "InvalidUserData"
 _ANY_CIDR: Final = "10.0.0.0/16"
 
-
-class ConditionFinding(Protocol):
-    """A mistake: reason and message of a condition."""
-
-    @property
-    def reason(self) -> str:
-        """One word in CamelCase."""
-        ...
-
-    @property
-    def message(self) -> str:
-        """Field, value and cause."""
-        ...
+Check: TypeAlias = "NodeClassCheck[EC2NodeClass]"
 
 
-Check: TypeAlias = "Callable[[EC2NodeClass], ConditionFinding | None]"
-"""Finds what is wrong with a NodeClass, or nothing."""
+def service_network_check(network: ServiceNetwork) -> Check:
+    """Return the check that the CIDR of services is known where nodes must be told it.
+
+    It raises CloudProviderError if EKS does not answer.
+    """
+
+    def finding(node_class: EC2NodeClass) -> NodeClassFinding | None:
+        if node_class.ami_family is not AmiFamily.AL2023:
+            return None
+        try:
+            cidr = network.resolve()
+        except CloudProviderError as error:
+            if not is_refusal(error):
+                raise
+            said = stable_text(error)
+        else:
+            if cidr:
+                return None
+            said = "eks:DescribeCluster tells none"
+        message = f"the CIDR of the cluster's services, which AL2023 needs, is not known: {said}"
+        return NodeClassFinding(reason="ClusterCIDRResolutionFailed", message=message)
+
+    return finding
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeClassFinding:
-    """A mistake in a NodeClass."""
-
-    reason: str
-    message: str
-
-
-def early_checks(settings: AwsSettings) -> tuple[Check, ...]:
+def early_checks(settings: AwsSettings, network: ServiceNetwork) -> tuple[Check, ...]:
     """Return the checks that need nothing to be found first, in their order."""
     enabled = NODE_CLASS_CEL in settings.gates
 
     def kubelet(node_class: EC2NodeClass) -> ConditionFinding | None:
         return kubelet_finding(node_class, expressions_enabled=enabled)
 
-    return kubelet, user_data_finding
+    return service_network_check(network), kubelet, user_data_finding
 
 
 def late_checks(

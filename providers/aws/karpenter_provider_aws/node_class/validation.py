@@ -1,63 +1,39 @@
-"""Computes the condition `ValidationSucceeded` of a NodeClass.
+"""Validates EC2NodeClasses, in the last place by dry runs of a usual launch.
 
-Checks without calls come first, in the order in which users correct them; the result of a dry run
-is remembered for half an hour, unless NodeClass or findings change.
+`karpenter_core.provider.kit.node_class.validation` has the order of checks, and remembers outcomes.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Protocol, final
 
-from karpenter_core.api.conditions import FALSE, UNKNOWN
 from karpenter_core.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClassRef
 from karpenter_core.errors import BadInputError, CloudProviderError, LaunchFailedError
-from karpenter_core.provider.kit.ttl_cache import TtlCache
-from karpenter_provider_aws.api.families import AmiFamily
-from karpenter_provider_aws.discovery.call_errors import is_refusal
+from karpenter_core.provider.kit.node_class.findings import DryRunOutcome, DryRunVerdict
+from karpenter_core.provider.kit.node_class.validation import NodeClassValidator
 from karpenter_provider_aws.instance_tags import owned_tags
 from karpenter_provider_aws.kubelet.checks import INVALID
 from karpenter_provider_aws.launch.template_groups import TemplateRequest, templates_for
-from karpenter_provider_aws.node_class.conditions import (
-    RETRY_SOON,
-    VALIDATION_SUCCEEDED,
-    ResolutionPart,
-    condition_met,
-    condition_unmet,
-    refused_condition,
-    stable_text,
-    unanswered_condition,
-)
-from karpenter_provider_aws.node_class.dry_runs import DryRunOutcome, DryRunVerdict
-from karpenter_provider_aws.node_class.static_checks import INVALID_USER_DATA, NodeClassFinding
+from karpenter_provider_aws.node_class.conditions import AWS_ERRORS
+from karpenter_provider_aws.node_class.static_checks import INVALID_USER_DATA
 from karpenter_provider_aws.node_class.trial_types import trial_tenancy, trial_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
-    from karpenter_core.api.conditions import Condition
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.clock import Clock
     from karpenter_core.provider.catalogue import InstanceType
+    from karpenter_core.provider.kit.node_class.validation import NodeClassCheck
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
-    from karpenter_provider_aws.discovery.cluster_network import ServiceNetwork
     from karpenter_provider_aws.discovery.placement_groups import DescribedPlacementGroup
     from karpenter_provider_aws.kubelet.sizing import KubeletSizing
     from karpenter_provider_aws.launch.template_groups import ClusterDetails, LaunchTemplate
     from karpenter_provider_aws.node_class.dry_runs import LaunchDryRuns
-    from karpenter_provider_aws.node_class.static_checks import Check, ConditionFinding
 
-__all__ = ["NodeClassValidator", "TrialCatalogue"]
+__all__ = ["LaunchTrial", "TrialCatalogue", "node_class_validator"]
 
 NO_INSTANCE_TYPE: Final = "NoInstanceType"
-RESULT_TTL: Final = timedelta(minutes=30)
-RECHECK_INTERVAL: Final = timedelta(minutes=10)
-RETRY_INTERVAL: Final = timedelta(seconds=10)
-"""After what is nothing about the NodeClass: EC2 does not yet know a profile just made, say."""
-ATTEMPT: Final = "launches could not be tested by dry runs"
 
 
 class TrialCatalogue(Protocol):
@@ -76,107 +52,61 @@ class TrialCatalogue(Protocol):
         ...
 
 
+def node_class_validator(
+    clock: Clock,
+    *,
+    checks: Sequence[NodeClassCheck[EC2NodeClass]],
+    late_checks: Sequence[NodeClassCheck[EC2NodeClass]],
+    trial: LaunchTrial | None,
+) -> NodeClassValidator[EC2NodeClass]:
+    """Return the validator; without `trial` nothing is tried out.
+
+    What policies forbid is remembered like success: a dry run makes a launch template.
+    """
+    return NodeClassValidator(
+        clock,
+        AWS_ERRORS,
+        checks=checks,
+        late_checks=late_checks,
+        dry_run=None if trial is None else trial.run,
+        remembered={DryRunVerdict.PASSED, DryRunVerdict.FAILED},
+    )
+
+
 @final
-class NodeClassValidator:
-    """Validates NodeClasses; callable from any thread."""
+class LaunchTrial:
+    """Tries out a usual launch; callable from any thread."""
 
     def __init__(
         self,
-        *,
-        clock: Clock,
-        network: ServiceNetwork,
-        checks: Sequence[Check],
-        late_checks: Sequence[Check],
+        dry_runs: LaunchDryRuns,
         catalogue: TrialCatalogue,
+        *,
         cluster: Callable[[], ClusterDetails],
         find_group: Callable[[EC2NodeClass], DescribedPlacementGroup | None],
-        dry_runs: LaunchDryRuns | None,
     ) -> None:
-        """Take what is asked; `checks` come before what discovery must find, `late_checks` after.
-
-        A check that cannot be made yet raises CloudProviderError. Without `dry_runs` nothing is
-        tried out.
-        """
-        self._network: Final = network
-        self._checks: Final = tuple(checks)
-        self._late_checks: Final = tuple(late_checks)
+        self._dry_runs: Final = dry_runs
         self._catalogue: Final = catalogue
         self._cluster: Final = cluster
         self._find_group: Final = find_group
-        self._dry_runs: Final = dry_runs
-        self._results: Final[TtlCache[tuple[str, str], DryRunOutcome]] = TtlCache(clock, RESULT_TTL)
 
-    def validate(
-        self, node_class: EC2NodeClass, dependencies: Iterable[Condition]
-    ) -> ResolutionPart:
-        """Return the condition; `node_class` has the status that was just found.
+    def run(self, node_class: EC2NodeClass) -> DryRunOutcome:
+        """Return the outcome for a NodeClass with its resolved status.
 
-        `dependencies` are the conditions of what a launch needs.
+        Raises:
+            CloudProviderError: no launch can be tried out now.
         """
-        try:
-            problem = self._network_finding(node_class) or _first(self._checks, node_class)
-            if problem is not None:
-                return condition_unmet(VALIDATION_SUCCEEDED, problem.reason, problem.message)
-            waiting = _unmet_dependencies(dependencies)
-            if waiting is not None:
-                return waiting
-            problem = _first(self._late_checks, node_class)
-            if problem is not None:
-                return condition_unmet(VALIDATION_SUCCEEDED, problem.reason, problem.message)
-            if self._dry_runs is None:
-                return condition_met(VALIDATION_SUCCEEDED, retry_after=RECHECK_INTERVAL)
-            return _part(self._dry_run_outcome(node_class, self._dry_runs))
-        except CloudProviderError as error:
-            if is_refusal(error):
-                return refused_condition(VALIDATION_SUCCEEDED, ATTEMPT, error)
-            return unanswered_condition(VALIDATION_SUCCEEDED, ATTEMPT, error)
-
-    def forget(self, node_class: str) -> None:
-        """Forget what was tried out for a NodeClass."""
-        for key in self._results.items():
-            if key[0] == node_class:
-                self._results.drop(key)
-
-    def _network_finding(self, node_class: EC2NodeClass) -> NodeClassFinding | None:
-        """Have the CIDR of services known where nodes must be told it."""
-        if node_class.ami_family is not AmiFamily.AL2023:
-            return None
-        try:
-            cidr = self._network.resolve()
-        except CloudProviderError as error:
-            if not is_refusal(error):
-                raise
-            said = stable_text(str(error))
-        else:
-            if cidr:
-                return None
-            said = "eks:DescribeCluster tells none"
-        message = f"the CIDR of the cluster's services, which AL2023 needs, is not known: {said}"
-        return NodeClassFinding(reason="ClusterCIDRResolutionFailed", message=message)
-
-    def _dry_run_outcome(self, node_class: EC2NodeClass, dry_runs: LaunchDryRuns) -> DryRunOutcome:
-        key = (node_class.name, _digest(node_class))
-        cached_outcome = self._results.get(key)
-        if cached_outcome is not None:
-            return cached_outcome
         try:
             types = self._catalogue.instance_types(node_class)
         except BadInputError as error:
-            return DryRunOutcome(verdict=DryRunVerdict.REFUSED, reason=INVALID, message=str(error))
+            return _refused(INVALID, error)
         try:
             template = self._template(node_class, types)
         except BadInputError as error:
-            return DryRunOutcome(
-                verdict=DryRunVerdict.REFUSED, reason=INVALID_USER_DATA, message=str(error)
-            )
+            return _refused(INVALID_USER_DATA, error)
         except LaunchFailedError as error:
-            return DryRunOutcome(
-                verdict=DryRunVerdict.REFUSED, reason=NO_INSTANCE_TYPE, message=str(error)
-            )
-        outcome = dry_runs.run(node_class, template)
-        if outcome.verdict in {DryRunVerdict.PASSED, DryRunVerdict.FAILED}:
-            self._results.put(key, outcome)
-        return outcome
+            return _refused(NO_INSTANCE_TYPE, error)
+        return self._dry_runs.run(node_class, template)
 
     def _template(self, node_class: EC2NodeClass, types: Sequence[InstanceType]) -> LaunchTemplate:
         """Return the launch template of a usual launch, of one instance type.
@@ -216,33 +146,8 @@ class NodeClassValidator:
         return template
 
 
-def _first(checks: Iterable[Check], node_class: EC2NodeClass) -> ConditionFinding | None:
-    problems = (check(node_class) for check in checks)
-    return next((problem for problem in problems if problem is not None), None)
-
-
-def _unmet_dependencies(dependencies: Iterable[Condition]) -> ResolutionPart | None:
-    dependencies = tuple(dependencies)
-    for status in (FALSE, UNKNOWN):
-        names = [c.type for c in dependencies if c.status == status]
-        if names:
-            part = condition_unmet(
-                VALIDATION_SUCCEEDED, "DependenciesNotReady", f"waiting for {', '.join(names)}"
-            )
-            condition = part.condition.model_copy(update={"status": status})
-            return ResolutionPart(condition=condition, retry_after=RETRY_SOON)
-    return None
-
-
-def _part(outcome: DryRunOutcome) -> ResolutionPart:
-    if outcome.verdict is DryRunVerdict.PASSED:
-        return condition_met(VALIDATION_SUCCEEDED, retry_after=RECHECK_INTERVAL)
-    if outcome.verdict is DryRunVerdict.RETRY:
-        part = unanswered_condition(
-            VALIDATION_SUCCEEDED, ATTEMPT, CloudProviderError(outcome.message)
-        )
-        return replace(part, retry_after=RETRY_INTERVAL)
-    return condition_unmet(VALIDATION_SUCCEEDED, outcome.reason, outcome.message)
+def _refused(reason: str, error: Exception) -> DryRunOutcome:
+    return DryRunOutcome(verdict=DryRunVerdict.REFUSED, reason=reason, message=str(error))
 
 
 def _claim(node_class: EC2NodeClass) -> NodeClaim:
@@ -250,21 +155,3 @@ def _claim(node_class: EC2NodeClass) -> NodeClaim:
     resource = node_class.resource
     ref = NodeClassRef(group=resource.group, kind=resource.kind, name=node_class.name)
     return NodeClaim(spec=NodeClaimSpec(node_class_ref=ref))
-
-
-def _digest(node_class: EC2NodeClass) -> str:
-    """Return a digest of all that dry runs depend on, or may; lists count as sets.
-
-    An annotation counts, so that users can have it tried out again at once.
-    """
-    status = node_class.status
-    whole = {
-        "spec": node_class.spec.model_dump(mode="json"),
-        "annotations": node_class.metadata.annotations,
-        "subnets": sorted(subnet.id for subnet in status.subnets),
-        "securityGroups": sorted(group.id for group in status.security_groups),
-        "amis": sorted(ami.model_dump_json() for ami in status.amis),
-        "instanceProfile": status.instance_profile,
-    }
-    text = json.dumps(whole, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -15,19 +15,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Self, final
+from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.provider.kit.simulated.cloud import SimulatedCloud
 from karpenter_core.provider.kit.simulated.cloud_time import CloudTime, utc_now
-from karpenter_core.provider.kit.simulated.faults import CloudFault, CloudFaultKind
+from karpenter_core.provider.kit.simulated.server import HttpServer
 from karpenter_simulated_aws.account import Account
 from karpenter_simulated_aws.behaviour import CloudBehaviour
-from karpenter_simulated_aws.capacity import InstancePool
-from karpenter_simulated_aws.fleets import PoolFault
+from karpenter_simulated_aws.instances import STATES, SimulatedInstance
 from karpenter_simulated_aws.moto_state import fresh_backends
 from karpenter_simulated_aws.owner import OwnerClients
 from karpenter_simulated_aws.parts import CloudParts
-from karpenter_simulated_aws.protocol import AwsError
-from karpenter_simulated_aws.server import Application, Server
+from karpenter_simulated_aws.server import Application
 from karpenter_simulated_aws.world import (
     World,
     WorldPlan,
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
-    from karpenter_simulated_aws.instances import SimulatedInstance, SimulatedInstanceState
+    from karpenter_core.provider.kit.simulated.instances import InstancePhase
     from karpenter_simulated_aws.selection import Tag
 
 __all__ = ["ClusterResources", "SimulatedAws"]
@@ -74,8 +73,11 @@ class ClusterResources:
 
 
 @final
-class SimulatedAws:
+class SimulatedAws(SimulatedCloud[SimulatedInstance]):
     """One simulated cloud, of one account in one region."""
+
+    termination_reason = "Client.UserInitiatedShutdown"
+    interruption_reason = "Server.SpotInstanceTermination"
 
     def __init__(
         self,
@@ -89,14 +91,12 @@ class SimulatedAws:
     ) -> None:
         """Make it, of all instance types or of those named, with made-up prices or those given."""
         self._plan: Final = plan or WorldPlan()
-        self.time: Final = CloudTime(clock)
-        self.account: Final = Account(region=region, clock=self.time)
+        time = CloudTime(clock)
+        self.account: Final = Account(region=region, clock=time)
         self.behaviour: Final = CloudBehaviour()
         self._application: Final = Application(self.account)
-        self._server: Final = Server(self._application, port=port)
-        self.faults: Final = self._application.faults
-        self.throttling: Final = self._application.throttling
-        self.calls: Final = self._application.calls
+        endpoint = self._application.endpoint
+        self._server: Final = HttpServer(endpoint, name="simulated-aws", port=port)
         parts = CloudParts(
             self.account,
             self.behaviour,
@@ -104,6 +104,7 @@ class SimulatedAws:
             prices=prices,
             send=self._send,
         )
+        super().__init__(time, endpoint, parts.shared)
         self._parts: Final = parts
         self.capacity: Final = parts.capacity
         self.catalogue: Final = parts.catalogue
@@ -125,7 +126,7 @@ class SimulatedAws:
         self._application.unchanging = parts.unchanging
         self._application.checks_dry_runs = parts.checks_dry_runs
         parts.on_change(self._application.forget)
-        parts.instances.state_changed = self._announce
+        parts.instances.phase_changed = self._announce
         self._owner_clients: Final = OwnerClients(region)
         self._world: World | None = None
 
@@ -141,19 +142,9 @@ class SimulatedAws:
         self._owner_clients.close()
         self._server.stop()
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
     def reset(self) -> None:
         """Make the cloud as it was in the beginning: the ready world and nothing else."""
-        self.faults.clear()
-        self.throttling.set({})
-        self.behaviour.reset()
-        self.time.reset()
+        self.reset_controls()
         with self._application.state:
             self._parts.clear()
             self._parts.build(self._plan)
@@ -208,88 +199,15 @@ class SimulatedAws:
             raise RuntimeError("the simulated AWS is not started")
         return self._world
 
-    # What goes wrong.
+    def provider_id(self, instance: SimulatedInstance) -> str:
+        """Return the provider id of an instance."""
+        return instance.provider_id
 
-    def fail(
-        self,
-        action: str,
-        *,
-        code: str,
-        message: str = "simulated",
-        status: int = 400,
-        times: int | None = 1,
-        where: Callable[[Mapping[str, object]], bool] | None = None,
-    ) -> CloudFault:
-        """Refuse calls of an action (`CreateFleet`, `ec2:Describe*`); nothing of them is done."""
-        error = AwsError(code, message, status=status)
-        return self._fault(CloudFaultKind.REFUSED, action, error=error, times=times, where=where)
-
-    def deny(self, action: str, *, times: int | None = None) -> CloudFault:
-        """Refuse calls as no policy permits them."""
-        return self._fault(CloudFaultKind.REFUSED, action, times=times)
-
-    def lose_replies(self, action: str, *, times: int | None = 1) -> CloudFault:
-        """Carry calls out, and cut the connection before the answer."""
-        return self._fault(CloudFaultKind.LOST_REPLY, action, times=times)
-
-    def fall_silent(self, action: str = "*", *, times: int | None = None) -> CloudFault:
-        """Take calls, do nothing and never answer."""
-        return self._fault(CloudFaultKind.SILENT, action, times=times)
-
-    def cut_off(self, action: str = "*", *, times: int | None = None) -> CloudFault:
-        """Be unreachable: connections are cut, nothing is done."""
-        return self._fault(CloudFaultKind.UNREACHABLE, action, times=times)
-
-    def fail_overrides(
-        self,
-        *,
-        code: str,
-        message: str = "simulated",
-        capacity_type: str = "*",
-        instance_type: str = "*",
-        zone: str = "*",
-        times: int | None = None,
-    ) -> PoolFault:
-        """Put an error into the `Errors` of fleets, for the overrides that match."""
-        pool = InstancePool(capacity_type=capacity_type, instance_type=instance_type, zone=zone)
-        return self.fleets.fault(PoolFault(pool=pool, error=AwsError(code, message), times=times))
-
-    def _fault(
-        self,
-        kind: CloudFaultKind,
-        action: str,
-        *,
-        error: AwsError | None = None,
-        times: int | None,
-        where: Callable[[Mapping[str, object]], bool] | None = None,
-    ) -> CloudFault:
-        return self.faults.add(
-            CloudFault(kind=kind, action=action, error=error, times=times, where=where)
-        )
-
-    # What happens to instances.
-
-    def instance(self, named: str) -> SimulatedInstance:
-        """Return an instance by its id or provider id."""
-        found = self.instances.get(named.rpartition("/")[2])
-        if found is None:
-            raise LookupError(f"there is no instance {named}")
-        return found
-
-    def reclaim_spot(self, named: str, *, notice_seconds: float | None = None) -> None:
-        """Warn that a spot instance is taken away, and take it when the notice has passed."""
-        instance = self.instance(named)
-        notice = self.behaviour.spot_notice_seconds if notice_seconds is None else notice_seconds
+    def announce_interruption(
+        self, instance: SimulatedInstance, _at: datetime, _ends_at: datetime, /
+    ) -> None:
+        """Warn by the queue."""
         self.messages.spot_interruption(instance)
-        self.instances.end(
-            instance,
-            reason="Server.SpotInstanceTermination",
-            at=self.account.clock() + timedelta(seconds=notice),
-        )
-
-    def terminate(self, named: str) -> None:
-        """Terminate an instance by somebody else's hand."""
-        self.instances.end(self.instance(named), reason="Client.UserInitiatedShutdown")
 
     def protect(self, named: str, *, protected: bool = True) -> None:
         """Set or clear termination protection (the attribute `disableApiTermination`)."""
@@ -356,25 +274,6 @@ class SimulatedAws:
         )
         return self.instance(answer["Instances"][0].get("InstanceId", "")).provider_id
 
-    def living(self) -> Sequence[SimulatedInstance]:
-        """Return every instance that is not terminated."""
-        with self._application.state:
-            return list(self.instances.living)
-
-    def node(self, named: str) -> Mapping[str, object] | None:
-        """Return the Node that the kubelet of an instance registers; None when it does not join.
-
-        `kubelets.boot_failure` tells why not.
-        """
-        with self._application.state:
-            return self.kubelets.node(self.instance(named))
-
-    def nodes(self) -> Mapping[str, Mapping[str, object]]:
-        """Return every Node that is registered by now, by provider id."""
-        with self._application.state:
-            found = {each.provider_id: self.kubelets.node(each) for each in self.instances.living}
-        return {provider_id: node for provider_id, node in found.items() if node is not None}
-
     def held(self, cluster: str = "") -> ClusterResources:
         """Return what of a cluster's there is, of the ready world's by default."""
         cluster = cluster or self.world.cluster
@@ -394,11 +293,9 @@ class SimulatedAws:
                 fleets=sorted({each.fleet_id for each in living if each.fleet_id}),
             )
 
-    def _announce(
-        self, instance: SimulatedInstance, state: SimulatedInstanceState, seconds: float
-    ) -> None:
+    def _announce(self, instance: SimulatedInstance, phase: InstancePhase, seconds: float) -> None:
         if self.behaviour.announce_states:
-            self.messages.state_change(instance, state, delay_seconds=seconds)
+            self.messages.state_change(instance, STATES[phase], delay_seconds=seconds)
 
     def _send(self, text: str, delay_seconds: int) -> None:
         self._owner_clients.sqs.send_message(

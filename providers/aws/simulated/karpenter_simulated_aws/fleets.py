@@ -9,13 +9,17 @@ its code for such a resource.
 
 from __future__ import annotations
 
-import json
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final, cast, final
 
+from karpenter_core.provider.kit.simulated.launch_calls import LaunchCalls
+from karpenter_core.provider.kit.simulated.pools import InstancePool, PoolFaults
+from karpenter_core.provider.kit.simulated.tokens import ClientTokens
+from karpenter_simulated_aws.capacity import SOLD_OUT
 from karpenter_simulated_aws.pool_choices import choices_of
-from karpenter_simulated_aws.protocol import AwsError, NoAnswerError
+from karpenter_simulated_aws.protocol import AwsError
 from karpenter_simulated_aws.selection import (
     check_tags,
     check_token,
@@ -23,9 +27,10 @@ from karpenter_simulated_aws.selection import (
     tags_for,
 )
 from karpenter_simulated_aws.server import dry_run_success
+from karpenter_simulated_aws.tokens import TOKEN_ERRORS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
     from types_boto3_ec2.type_defs import (
@@ -34,9 +39,9 @@ if TYPE_CHECKING:
         DescribeFleetsRequestTypeDef,
     )
 
+    from karpenter_core.provider.kit.simulated.faults import CloudError
     from karpenter_simulated_aws.account import Account
     from karpenter_simulated_aws.behaviour import CloudBehaviour
-    from karpenter_simulated_aws.capacity import InstancePool
     from karpenter_simulated_aws.instances import Instances
     from karpenter_simulated_aws.networks import Networks
     from karpenter_simulated_aws.plan_launcher import PlanLauncher
@@ -46,9 +51,7 @@ if TYPE_CHECKING:
     from karpenter_simulated_aws.selection import TagSpecification
     from karpenter_simulated_aws.templates import LaunchTemplates
 
-__all__ = ["Fleet", "Fleets", "PoolFault"]
-
-_IN_PROGRESS: Final = "IncorrectState"
+__all__ = ["Fleet", "Fleets"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,18 +66,11 @@ class Fleet:
 
 
 @dataclass(slots=True, kw_only=True)
-class PoolFault:
-    """An error that overrides of a pool get in the `Errors` of fleets."""
-
-    pool: InstancePool
-    error: AwsError
-    times: int | None = None
-
-
-@dataclass(slots=True, kw_only=True)
 class _FleetOutcome:
     instances: list[Mapping[str, object]] = field(default_factory=list["Mapping[str, object]"])
     errors: list[Mapping[str, object]] = field(default_factory=list["Mapping[str, object]"])
+    sold_out: list[InstancePool] = field(default_factory=list["InstancePool"])
+    bought: Counter[InstancePool] = field(default_factory=Counter["InstancePool"])
 
 
 @final
@@ -94,7 +90,6 @@ class Fleets:
         instances: Instances,
     ) -> None:
         self._account: Final = account
-        self._behaviour: Final = behaviour
         self._checks: Final = checks
         self._launcher: Final = launcher
         self._templates: Final = templates
@@ -102,31 +97,23 @@ class Fleets:
         self._prices: Final = prices
         self._instances: Final = instances
         self._fleets: dict[str, Fleet] = {}
-        self._tokens: dict[str, tuple[str, str]] = {}
-        self._answered_at: dict[str, datetime] = {}
-        """When each call is answered, by token."""
-        self._faults: list[PoolFault] = []
+        self._tokens: Final = ClientTokens[Mapping[str, object]](
+            account.clock, TOKEN_ERRORS, working_seconds=lambda: behaviour.fleet_seconds
+        )
+        self.refusals: Final = PoolFaults()
+        """Errors that overrides of a pool get in the `Errors` of fleets."""
+        self.launches: Final = LaunchCalls()
 
     @property
     def all(self) -> Sequence[Fleet]:
         """Every fleet, in the order of creation."""
         return list(self._fleets.values())
 
-    def fault(self, fault: PoolFault) -> PoolFault:
-        """Let overrides of a pool fail."""
-        self._faults.append(fault)
-        return fault
-
-    def clear_faults(self) -> None:
-        """Let overrides fail no more."""
-        self._faults.clear()
-
     def clear(self) -> None:
-        """Forget all fleets and faults."""
+        """Forget all fleets."""
         self._fleets.clear()
         self._tokens.clear()
-        self._answered_at.clear()
-        self._faults.clear()
+        self.launches.clear()
 
     def create(self, request: CreateFleetRequestTypeDef) -> Mapping[str, object]:
         """Answer CreateFleet; the same token with the same parameters gets the same answer.
@@ -141,19 +128,13 @@ class Fleets:
             )
         token = request.get("ClientToken", "")
         check_token(token)
-        digest = json.dumps({**request, "ClientToken": ""}, sort_keys=True, default=str)
-        if token and (before := self._tokens.get(token)) and not request.get("DryRun"):
-            if before[1] != digest:
-                raise AwsError(
-                    "IdempotentParameterMismatch",
-                    "Arguments on this idempotent request are inconsistent with arguments used in"
-                    " previous request(s).",
-                )
-            if self._is_open(token):
-                raise AwsError(
-                    _IN_PROGRESS, "A request with this client token is still in progress."
-                )
-            return self._fleets[before[0]].answer
+        if request.get("DryRun"):
+            return self._create(request)
+        return self._tokens.once(
+            token, {**request, "ClientToken": ""}, lambda: self._create(request)
+        )
+
+    def _create(self, request: CreateFleetRequestTypeDef) -> Mapping[str, object]:
         choices = choices_of(
             request,
             templates=self._templates,
@@ -173,19 +154,7 @@ class Fleets:
             context=request.get("Context", ""),
             answer=answer,
         )
-        if token:
-            self._tokens[token] = (fleet_id, digest)
-            self._answered_at[token] = self._account.clock() + timedelta(
-                seconds=self._behaviour.fleet_seconds
-            )
-        if self._behaviour.fleet_seconds > 0:
-            raise NoAnswerError
         return answer
-
-    def _is_open(self, token: str) -> bool:
-        """Whether a call with this token was carried out and is not answered yet."""
-        until = self._answered_at.get(token)
-        return until is not None and self._account.clock() < until
 
     def _launched(
         self,
@@ -204,6 +173,8 @@ class Fleets:
                 self._launch(request, choice, had, fleet_id, launch_id, outcome)
                 wanted -= had
             if error is not None:
+                if error.code == SOLD_OUT:
+                    outcome.sold_out.append(choice.pool)
                 outcome.errors.append(
                     {
                         "LaunchTemplateAndOverrides": choice.told(),
@@ -212,14 +183,12 @@ class Fleets:
                         "ErrorMessage": error.message,
                     }
                 )
+        self.launches.add("CreateFleet", sold_out=outcome.sold_out, bought=outcome.bought)
         return {"FleetId": fleet_id, "Instances": outcome.instances, "Errors": outcome.errors}
 
-    def _tried(self, choice: PoolChoice, wanted: int) -> tuple[int, AwsError | None]:
-        for fault in self._faults:
-            if fault.times != 0 and fault.pool.holds(choice.pool):
-                if fault.times is not None:
-                    fault.times -= 1
-                return 0, fault.error
+    def _tried(self, choice: PoolChoice, wanted: int) -> tuple[int, CloudError | None]:
+        if fault := self.refusals.strike(choice.pool):
+            return 0, fault.error
         refusal = self._checks.refusal(choice.plan)
         return (0, refusal) if refusal else self._launcher.capacity_left(choice.plan, wanted)
 
@@ -249,6 +218,7 @@ class Fleets:
             fleet_id=fleet_id,
             client_token=request.get("ClientToken", ""),
         )
+        outcome.bought[choice.pool] += len(made)
         outcome.instances.append(
             {
                 "LaunchTemplateAndOverrides": choice.told(),

@@ -80,7 +80,7 @@ class InstanceCalls:
             return _values(instance, name, self._instances.state_of(instance, now))
 
         return filter_items(
-            self._instances.visible(ids),
+            self._instances.named(ids),
             cast("Sequence[RequestFilter]", request.get("Filters", ())),
             values=values,
             tags=lambda instance: instance.tags,
@@ -91,7 +91,7 @@ class InstanceCalls:
 
         A protected instance refuses the call as well, but ends those of other zones.
         """
-        instances = self._instances.visible(request["InstanceIds"])
+        instances = self._instances.named(request["InstanceIds"])
         self._check_permission(instances)
         now = self._account.clock()
         answers: list[Mapping[str, object]] = []
@@ -126,7 +126,7 @@ class InstanceCalls:
         self, request: ModifyInstanceAttributeRequestTypeDef
     ) -> Mapping[str, object]:
         """Answer ModifyInstanceAttribute of termination protection; of others it is not asked."""
-        (instance,) = self._instances.visible([request["InstanceId"]])
+        (instance,) = self._instances.named([request["InstanceId"]])
         wanted = request.get("DisableApiTermination", {}).get("Value")
         if wanted is None:
             raise AwsError("InvalidParameterCombination", "No attributes specified.")
@@ -151,7 +151,7 @@ class InstanceCalls:
         ids: Sequence[str] = request.get("InstanceIds", ())
         candidates = [
             instance
-            for instance in self._instances.visible(ids)
+            for instance in self._instances.named(ids)
             if request.get("IncludeAllInstances")
             or self._instances.state_of(instance, now) is SimulatedInstanceState.RUNNING
         ]

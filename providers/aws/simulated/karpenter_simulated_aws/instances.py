@@ -1,8 +1,4 @@
-"""Instances: attributes, and a state that follows from time.
-
-No thread changes states: an instance knows when it was launched and when its end began, and its
-state follows from the time of the call.
-"""
+"""Instances with the attributes and states of EC2."""
 
 from __future__ import annotations
 
@@ -12,6 +8,8 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.provider.kit.simulated import instances as life
+from karpenter_core.provider.kit.simulated.instances import InstancePhase
 from karpenter_simulated_aws.protocol import AwsError
 
 if TYPE_CHECKING:
@@ -20,11 +18,10 @@ if TYPE_CHECKING:
 
     from types_boto3_ec2.type_defs import RequestLaunchTemplateDataTypeDef
 
-    from karpenter_simulated_aws.account import Account
     from karpenter_simulated_aws.behaviour import CloudBehaviour
 
 __all__ = [
-    "CapacityType",
+    "STATES",
     "InstanceInterface",
     "Instances",
     "SimulatedInstance",
@@ -49,11 +46,6 @@ class SimulatedInstanceState(StrEnum):
         """The number that the API gives it."""
         return _CODES[self]
 
-    @property
-    def holds_capacity(self) -> bool:
-        """Whether stock, addresses and quotas are taken by it."""
-        return self is not SimulatedInstanceState.TERMINATED
-
 
 _CODES: Final = {
     SimulatedInstanceState.PENDING: 0,
@@ -63,14 +55,15 @@ _CODES: Final = {
     SimulatedInstanceState.STOPPING: 64,
     SimulatedInstanceState.STOPPED: 80,
 }
-
-
-class CapacityType(StrEnum):
-    """The stock that an instance came from."""
-
-    ON_DEMAND = "on-demand"
-    SPOT = "spot"
-    RESERVED = "reserved"
+STATES: Final = {
+    InstancePhase.PENDING: SimulatedInstanceState.PENDING,
+    InstancePhase.RUNNING: SimulatedInstanceState.RUNNING,
+    InstancePhase.FAILED: SimulatedInstanceState.TERMINATED,
+    InstancePhase.TERMINATING: SimulatedInstanceState.SHUTTING_DOWN,
+    InstancePhase.GONE: SimulatedInstanceState.TERMINATED,
+}
+"""States by phase; EC2 terminates an instance whose launch fails late."""
+_ALIVE: Final = {InstancePhase.PENDING, InstancePhase.RUNNING}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,21 +93,16 @@ class InstanceInterface:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class SimulatedInstance:
+class SimulatedInstance(life.SimulatedInstance):
     """An instance, as it was launched."""
 
-    id: str
     launch_id: str
     """Of the request that launched it (`r-…`)."""
-    instance_type: str
     architecture: str
-    image_id: str
     windows: bool
     vpc_id: str
     subnet_id: str
-    zone: str
     zone_id: str
-    capacity_type: CapacityType
     market: str
     """The market that it was bought on: empty, `spot`, `capacity-block` or
     `interruptible-capacity-reservation`."""
@@ -131,15 +119,10 @@ class SimulatedInstance:
     partition: int
     fleet_id: str
     client_token: str
-    launched_at: datetime
-    tags: dict[str, str]
     volume_tags: Mapping[str, str]
     volumes: tuple[tuple[str, str], ...]
     """Device names and ids."""
     root_device: str
-    ends_at: datetime | None = None
-    """When its end begins."""
-    end_reason: str = ""
     stopped: SimulatedInstanceState | None = None
     """`stopping` or `stopped`, when a test says so."""
     impaired: dict[str, datetime] = field(default_factory=dict[str, "datetime"])
@@ -169,105 +152,54 @@ class SimulatedInstance:
         return f"aws:///{self.zone}/{self.id}"
 
 
-def _ignore_state_change(
-    _instance: SimulatedInstance, _state: SimulatedInstanceState, _seconds: float
-) -> None:
-    """Ignore a change of state."""
-
-
 @final
-class Instances:
+class Instances(life.SimulatedInstances[SimulatedInstance]):
     """The instances of an account."""
 
-    def __init__(self, account: Account, behaviour: CloudBehaviour) -> None:
-        self._account: Final = account
-        self._behaviour: Final = behaviour
-        self._instances: dict[str, SimulatedInstance] = {}
-        self.state_changed: Callable[[SimulatedInstance, SimulatedInstanceState, float], None] = (
-            _ignore_state_change
-        )
-        """Called with what changes its state, the new state and in how many seconds."""
+    def __init__(self, clock: Callable[[], datetime], behaviour: CloudBehaviour) -> None:
+        super().__init__(clock, behaviour)
+        self._settings: Final = behaviour
 
     def add(self, instance: SimulatedInstance) -> None:
-        """Keep a new instance."""
-        self._instances[instance.id] = instance
-        self.state_changed(instance, SimulatedInstanceState.PENDING, 0)
-        self.state_changed(
-            instance, SimulatedInstanceState.RUNNING, self._behaviour.pending_seconds
-        )
-
-    def clear(self) -> None:
-        """Forget all instances."""
-        self._instances.clear()
+        """Add a new instance; a slow one is described later."""
+        if instance.is_slow:
+            instance.shown_at = instance.launched_at + timedelta(
+                seconds=self._settings.slow_seconds
+            )
+        super().add(instance)
 
     def slow_of(self, count: int) -> int:
         """Return how many instances of a launch of so many are described late."""
-        return round(count * self._behaviour.slow_share)
+        return round(count * self._settings.slow_share)
 
     @property
     def per_page(self) -> int:
         """Maximum number of instances described by one call."""
-        return self._behaviour.instances_per_page
-
-    @property
-    def all(self) -> Sequence[SimulatedInstance]:
-        """Every instance, terminated ones too, by launch time."""
-        return list(self._instances.values())
-
-    @property
-    def living(self) -> Sequence[SimulatedInstance]:
-        """Every instance that holds capacity."""
-        now = self._account.clock()
-        return [each for each in self.all if self.state_of(each, now).holds_capacity]
-
-    def get(self, instance_id: str) -> SimulatedInstance | None:
-        """Return an instance, whatever its state; None when there never was one."""
-        return self._instances.get(instance_id)
+        return self._settings.instances_per_page
 
     def state_of(
         self, instance: SimulatedInstance, now: datetime | None = None
     ) -> SimulatedInstanceState:
         """Return the state at a moment, now by default."""
-        now = now or self._account.clock()
-        behaviour = self._behaviour
-        if instance.ends_at is not None and now >= instance.ends_at:
-            gone = instance.ends_at + timedelta(seconds=behaviour.shutting_down_seconds)
-            return (
-                SimulatedInstanceState.TERMINATED
-                if now >= gone
-                else SimulatedInstanceState.SHUTTING_DOWN
-            )
-        if instance.stopped is not None:
+        phase = self.phase_of(instance, now)
+        if instance.stopped is not None and phase in _ALIVE:
             return instance.stopped
-        running = instance.launched_at + timedelta(seconds=behaviour.pending_seconds)
-        return SimulatedInstanceState.RUNNING if now >= running else SimulatedInstanceState.PENDING
+        return STATES[phase]
 
-    def is_visible(self, instance: SimulatedInstance, now: datetime) -> bool:
-        """Whether it is described: not yet when it is quite new, no more when it is long gone."""
-        behaviour = self._behaviour
-        if now < instance.launched_at + timedelta(seconds=self._hidden_seconds(instance)):
-            return False
-        if instance.ends_at is None:
-            return True
-        seconds = behaviour.shutting_down_seconds + behaviour.terminated_visible_seconds
-        return now < instance.ends_at + timedelta(seconds=seconds)
+    def is_running(self, instance: SimulatedInstance) -> bool:
+        """Whether an instance runs now."""
+        return self.state_of(instance) is SimulatedInstanceState.RUNNING
 
-    def _hidden_seconds(self, instance: SimulatedInstance) -> float:
-        behaviour = self._behaviour
-        seconds = behaviour.slow_seconds if instance.is_slow else 0
-        return max(seconds, behaviour.invisible_seconds)
-
-    def visible(self, ids: Iterable[str] = ()) -> list[SimulatedInstance]:
+    def named(self, ids: Iterable[str] = ()) -> Sequence[SimulatedInstance]:
         """Return what Describe calls see, all or those named; refuse ids that are not there."""
-        now = self._account.clock()
         wanted = list(ids)
         if not wanted:
-            return [each for each in self.all if self.is_visible(each, now)]
+            return self.visible
         for instance_id in wanted:
             if not instance_id.startswith("i-") or len(instance_id) not in _ID_LENGTHS:
                 raise AwsError("InvalidInstanceID.Malformed", f'Invalid id: "{instance_id}"')
-        found = [self._instances.get(instance_id) for instance_id in wanted]
-        seen = [each for each in found if each is not None and self.is_visible(each, now)]
+        found = [self.get(instance_id) for instance_id in wanted]
+        seen = [each for each in found if each is not None and self.is_visible(each)]
         if len(seen) < len(wanted):
             absent = ", ".join(sorted(set(wanted) - {each.id for each in seen}))
             known = "ID" if len(set(wanted) - {each.id for each in seen}) == 1 else "IDs"
@@ -276,22 +208,6 @@ class Instances:
                 f"The instance {known} '{absent}' do{'es' if known == 'ID' else ''} not exist",
             )
         return list({each.id: each for each in seen}.values())
-
-    def end(self, instance: SimulatedInstance, *, reason: str, at: datetime | None = None) -> None:
-        """Let its end begin, now or later; an end that has begun is not put off."""
-        now = self._account.clock()
-        begins = at or now
-        if instance.ends_at is not None and instance.ends_at <= begins:
-            return
-        instance.ends_at = begins
-        instance.end_reason = reason
-        wait = (begins - now).total_seconds()
-        self.state_changed(instance, SimulatedInstanceState.SHUTTING_DOWN, wait)
-        self.state_changed(
-            instance,
-            SimulatedInstanceState.TERMINATED,
-            wait + self._behaviour.shutting_down_seconds,
-        )
 
     def used_addresses(self) -> Mapping[str, int]:
         """Return how many addresses are taken, by subnet."""

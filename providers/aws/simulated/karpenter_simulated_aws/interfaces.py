@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         RequestLaunchTemplateDataTypeDef,
     )
 
-    from karpenter_simulated_aws.account import IdGenerator
+    from karpenter_core.provider.kit.simulated.ids import IdGenerator
     from karpenter_simulated_aws.networks import SecurityGroup, SimulatedSubnet
 
 __all__ = ["addresses_wanted", "interfaces_for"]

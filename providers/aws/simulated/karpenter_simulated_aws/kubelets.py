@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
-from math import ceil
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.api.quantities import format_resources, parse_resources
+from karpenter_core.api.quantities import parse_resources
+from karpenter_core.provider.kit.simulated import kubelets
+from karpenter_core.provider.kit.simulated.kubelets import (
+    BootedNode,
+    BootError,
+    allocatable_amounts,
+)
 from karpenter_simulated_aws.instance_calls import private_dns_name
-from karpenter_simulated_aws.instances import SimulatedInstanceState
-from karpenter_simulated_aws.user_data import BootError, read_user_data
+from karpenter_simulated_aws.instances import SimulatedInstance
+from karpenter_simulated_aws.user_data import read_user_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
     from karpenter_simulated_aws.account import Account
     from karpenter_simulated_aws.behaviour import CloudBehaviour
     from karpenter_simulated_aws.images import Images
-    from karpenter_simulated_aws.instances import Instances, SimulatedInstance
+    from karpenter_simulated_aws.instances import Instances
     from karpenter_simulated_aws.type_catalogue import TypeCatalogue, TypeInfo
     from karpenter_simulated_aws.user_data import KubeletSettings
 
@@ -48,7 +52,7 @@ class _BootContext:
 
 
 @final
-class SimulatedKubelets:
+class SimulatedKubelets(kubelets.SimulatedKubelets[SimulatedInstance]):
     """Boots simulated instances."""
 
     def __init__(
@@ -60,20 +64,17 @@ class SimulatedKubelets:
         catalogue: TypeCatalogue,
         images: Images,
     ) -> None:
+        super().__init__(account.clock, behaviour, instances)
         self._account: Final = account
-        self._behaviour: Final = behaviour
-        self._instances: Final = instances
         self._catalogue: Final = catalogue
         self._images: Final = images
         self.memory_mib: Callable[[TypeInfo], int] = reported_memory_mib
         """Memory that kubelets report."""
-        self.failing: Callable[[SimulatedInstance], bool] = lambda _: False
-        """Instances that do not come up."""
 
     def clear(self) -> None:
         """Let kubelets be as they are by default."""
+        super().clear()
         self.memory_mib = reported_memory_mib
-        self.failing = lambda _: False
 
     def settings(self, instance: SimulatedInstance) -> KubeletSettings:
         """Return with what the kubelet of an instance is started.
@@ -84,30 +85,17 @@ class SimulatedKubelets:
         image = self._images.get(instance.image_id)
         return read_user_data(instance.user_data.decode(), image=image.name if image else "")
 
-    def boot_failure(self, instance: SimulatedInstance) -> str:
-        """Return why no node of an instance joins; empty when one does."""
-        if self._instances.state_of(instance) is not SimulatedInstanceState.RUNNING:
-            return f"the instance is {self._instances.state_of(instance)}"
-        booted = instance.launched_at + timedelta(
-            seconds=self._behaviour.pending_seconds + self._behaviour.boot_seconds
-        )
-        if self._account.clock() < booted:
-            return "the instance is booting"
-        if self.failing(instance):
-            return "the instance does not boot"
-        if not instance.profile_arn:
-            return "without an instance profile the API server does not know the node"
-        try:
-            self.settings(instance)
-        except BootError as error:
-            return str(error)
-        return ""
+    def boot(self, instance: SimulatedInstance) -> BootedNode:
+        """Return what the kubelet of an instance registers.
 
-    def node(self, instance: SimulatedInstance) -> Mapping[str, object] | None:
-        """Return the Node that the instance registers; None when it does not join."""
+        Raises:
+            BootError: none comes up.
+        """
         type_info = self._catalogue.type_info(instance.instance_type)
-        if type_info is None or self.boot_failure(instance):
-            return None
+        if type_info is None:
+            raise BootError(f"there is no instance type {instance.instance_type}")
+        if not instance.profile_arn:
+            raise BootError("without an instance profile the API server does not know the node")
         image = self._images.get(instance.image_id)
         boot = _BootContext(
             instance=instance,
@@ -117,29 +105,20 @@ class SimulatedKubelets:
         )
         name = private_dns_name(self._account.region, instance.private_address)
         capacity = self._capacity(boot)
-        return {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": name, "labels": self._labels(boot, name)},
-            "spec": {
-                "providerID": instance.provider_id,
-                "taints": [
-                    {"key": taint.key, "effect": taint.effect}
-                    | ({"value": taint.value} if taint.value else {})
-                    for taint in boot.settings.taints
-                ],
-            },
-            "status": {
-                "capacity": _written(capacity),
-                "allocatable": _written(_allocatable(capacity, boot.settings)),
-                "addresses": [
-                    {"type": "InternalIP", "address": instance.private_address},
-                    {"type": "Hostname", "address": name},
-                    {"type": "InternalDNS", "address": name},
-                ],
-                "nodeInfo": self._node_info(boot),
-            },
-        }
+        return BootedNode(
+            name=name,
+            provider_id=instance.provider_id,
+            labels=self._labels(boot, name),
+            taints=boot.settings.taints,
+            capacity=capacity,
+            allocatable=_allocatable(capacity, boot.settings),
+            addresses=[
+                ("InternalIP", instance.private_address),
+                ("Hostname", name),
+                ("InternalDNS", name),
+            ],
+            node_info=_node_info(boot),
+        )
 
     def _labels(self, boot: _BootContext, name: str) -> Mapping[str, str]:
         instance = boot.instance
@@ -152,20 +131,6 @@ class SimulatedKubelets:
             "topology.kubernetes.io/region": self._account.region,
             "topology.kubernetes.io/zone": instance.zone,
             "topology.k8s.aws/zone-id": instance.zone_id,
-        }
-
-    def _node_info(self, boot: _BootContext) -> Mapping[str, str]:
-        return {
-            "architecture": "arm64" if boot.instance.architecture == "arm64" else "amd64",
-            "operatingSystem": "windows" if boot.instance.windows else "linux",
-            "osImage": boot.image,
-            "machineID": boot.instance.id,
-            "systemUUID": boot.instance.id,
-            "bootID": boot.instance.id,
-            "kernelVersion": "6.12.0",
-            "containerRuntimeVersion": "containerd://2.1.0",
-            "kubeletVersion": "v1.34.0-eks-simulated",
-            "kubeProxyVersion": "v1.34.0-eks-simulated",
         }
 
     def _capacity(self, boot: _BootContext) -> dict[str, int]:
@@ -212,24 +177,29 @@ def _pods(boot: _BootContext) -> int:
     return min(pods, per_core) if per_core else pods
 
 
-def _allocatable(capacity: Mapping[str, int], settings: KubeletSettings) -> dict[str, int]:
-    left = dict(capacity)
-    for reserved in (settings.kube_reserved, settings.system_reserved):
-        for name, amount in parse_resources(dict(reserved)).items():
-            if name in left:
-                left[name] -= amount
+def _allocatable(capacity: Mapping[str, int], settings: KubeletSettings) -> Mapping[str, int]:
     hard = {"memory.available": "100Mi", "nodefs.available": "10%", **settings.eviction_hard}
-    for signal, name in (("memory.available", "memory"), ("nodefs.available", "ephemeral-storage")):
-        left[name] -= _threshold(hard[signal], capacity[name])
-    return {name: max(0, amount) for name, amount in left.items()}
+    return allocatable_amounts(
+        capacity,
+        parse_resources(dict(settings.kube_reserved)),
+        parse_resources(dict(settings.system_reserved)),
+        thresholds={
+            "memory": hard["memory.available"],
+            "ephemeral-storage": hard["nodefs.available"],
+        },
+    )
 
 
-def _threshold(text: str, capacity: int) -> int:
-    if text.endswith("%"):
-        share = float(text.removesuffix("%")) / 100
-        return 0 if share >= 1 else ceil(capacity * share)
-    return parse_resources({"memory": text})["memory"]
-
-
-def _written(amounts: Mapping[str, int]) -> dict[str, str]:
-    return {name: str(amount) for name, amount in format_resources(amounts).items()}
+def _node_info(boot: _BootContext) -> Mapping[str, str]:
+    return {
+        "architecture": "arm64" if boot.instance.architecture == "arm64" else "amd64",
+        "operatingSystem": "windows" if boot.instance.windows else "linux",
+        "osImage": boot.image,
+        "machineID": boot.instance.id,
+        "systemUUID": boot.instance.id,
+        "bootID": boot.instance.id,
+        "kernelVersion": "6.12.0",
+        "containerRuntimeVersion": "containerd://2.1.0",
+        "kubeletVersion": "v1.34.0-eks-simulated",
+        "kubeProxyVersion": "v1.34.0-eks-simulated",
+    }

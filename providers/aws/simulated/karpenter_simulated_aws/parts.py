@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.provider.kit.simulated.cloud import SharedParts
 from karpenter_simulated_aws.capacity import CapacityLimits
 from karpenter_simulated_aws.clusters import Cluster, Clusters, ZonalShifts
 from karpenter_simulated_aws.fleets import Fleets
@@ -59,7 +60,7 @@ class CloudParts:
         prices: Mapping[str, float] | None,
         send: Callable[[str, int], None],
     ) -> None:
-        self.instances: Final = Instances(account, behaviour)
+        self.instances: Final = Instances(account.clock, behaviour)
         self.catalogue: Final = TypeCatalogue(account, instance_types)
         self.capacity: Final = CapacityLimits(self.instances, self.catalogue)
         self.clusters: Final = Clusters(account)
@@ -94,6 +95,14 @@ class CloudParts:
             calls=self._calls,
         )
         self.tags: Final = self._make_tags(account)
+        self.shared: Final = SharedParts(
+            behaviour=behaviour,
+            instances=self.instances,
+            capacity=self.capacity,
+            kubelets=self.kubelets,
+            prices=self.prices,
+            refusals=self.fleets.refusals,
+        )
         self.handlers: Final[Handlers] = self._reads() | self._changes()
 
     def _make_plan_checks(self) -> InstancePlanChecks:
@@ -191,17 +200,13 @@ class CloudParts:
         self.catalogue.changed = partial(forget, _OFFERINGS, _PRODUCTS)
 
     def clear(self) -> None:
-        """Forget everything."""
-        self.instances.clear()
-        self.capacity.clear()
+        """Forget everything but what `reset_controls` of the cloud does."""
         self.catalogue.clear()
         self.clusters.clear()
         self.fleets.clear()
         self.images.clear()
-        self.kubelets.clear()
         self.parameters.clear()
         self.placement_groups.clear()
-        self.prices.clear()
         self.reservations.clear()
         self.templates.clear()
         self.zonal_shifts.clear()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from base64 import b64decode
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_simulated_aws.capacity import InstancePool
-from karpenter_simulated_aws.instances import CapacityType, SimulatedInstance
+from karpenter_core.api.labels import ON_DEMAND, RESERVED, SPOT
+from karpenter_core.provider.kit.simulated.pools import InstancePool
+from karpenter_simulated_aws.instances import SimulatedInstance
 from karpenter_simulated_aws.interfaces import addresses_wanted, interfaces_for
 from karpenter_simulated_aws.protocol import AwsError
 from karpenter_simulated_aws.selection import check_tags
@@ -15,6 +16,7 @@ from karpenter_simulated_aws.type_catalogue import zone_ids
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from karpenter_core.provider.kit.simulated.faults import CloudError
     from karpenter_simulated_aws.account import Account
     from karpenter_simulated_aws.capacity import CapacityLimits
     from karpenter_simulated_aws.images import Images
@@ -53,11 +55,11 @@ class PlanLauncher:
         self._reservations: Final = reservations
         self._groups: Final = groups
 
-    def capacity_left(self, plan: InstancePlan, wanted: int) -> tuple[int, AwsError | None]:
+    def capacity_left(self, plan: InstancePlan, wanted: int) -> tuple[int, CloudError | None]:
         """Return how many of `wanted` can be had, and why not the rest."""
         subnet = self._networks.subnets()[plan.subnet_id]
         free = subnet.usable - self._instances.used_addresses().get(subnet.id, 0)
-        limits: list[tuple[int | None, AwsError]] = [
+        limits: list[tuple[int | None, CloudError | None]] = [
             (
                 max(0, free) // max(1, addresses_wanted(plan.data)),
                 AwsError(
@@ -73,12 +75,11 @@ class PlanLauncher:
             limits.append((self._reserved_capacity_left(plan, subnet), _exceeded()))
         else:
             pool = self._pool(plan, subnet)
-            open_ones = self._open_reservation(plan, subnet)
             limits.append(self._capacity.allowed(pool))
-            if open_ones is None:
-                limits.append((self._capacity.left(pool), self._capacity.shortage(pool)))
+            if self._open_reservation(plan, subnet) is None:
+                limits.append((self._capacity.left(pool), self._capacity.sold_out(pool)))
         had = wanted
-        why: AwsError | None = None
+        why: CloudError | None = None
         for limit, error in limits:
             if limit is not None and limit < had:
                 had, why = max(0, limit), error
@@ -121,15 +122,17 @@ class PlanLauncher:
             instance = SimulatedInstance(
                 id=self._account.ids.new("i"),
                 launch_id=launch_id,
-                instance_type=plan.instance_type,
+                pool=InstancePool(
+                    capacity_type=_capacity_type(plan, reservation),
+                    instance_type=plan.instance_type,
+                    zone=subnet.zone,
+                ),
                 architecture=image.architecture if image else "x86_64",
                 image_id=plan.image_id,
                 windows=image is not None and image.windows,
                 vpc_id=subnet.vpc_id,
                 subnet_id=subnet.id,
-                zone=subnet.zone,
                 zone_id=zone_ids(self._account)[subnet.zone],
-                capacity_type=_capacity_type(plan, reservation),
                 market="spot" if plan.spot else plan.market,
                 spot_request_id=self._account.ids.new("sir")[:12] if plan.spot else "",
                 capacity_reservation_id=reservation.id if reservation else "",
@@ -175,7 +178,7 @@ class PlanLauncher:
 
     def _pool(self, plan: InstancePlan, subnet: SimulatedSubnet) -> InstancePool:
         return InstancePool(
-            capacity_type=CapacityType.SPOT if plan.spot else CapacityType.ON_DEMAND,
+            capacity_type=SPOT if plan.spot else ON_DEMAND,
             instance_type=plan.instance_type,
             zone=subnet.zone,
         )
@@ -209,10 +212,10 @@ class PlanLauncher:
         return self._reservations.available()[reservation.id]
 
 
-def _capacity_type(plan: InstancePlan, reservation: Reservation | None) -> CapacityType:
+def _capacity_type(plan: InstancePlan, reservation: Reservation | None) -> str:
     if plan.spot:
-        return CapacityType.SPOT
-    return CapacityType.RESERVED if reservation else CapacityType.ON_DEMAND
+        return SPOT
+    return RESERVED if reservation else ON_DEMAND
 
 
 def _exceeded() -> AwsError:

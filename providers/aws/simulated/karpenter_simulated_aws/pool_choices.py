@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from karpenter_simulated_aws.capacity import InstancePool
+from karpenter_core.provider.kit.simulated.pools import InstancePool
 from karpenter_simulated_aws.plans import InstancePlan
 from karpenter_simulated_aws.protocol import AwsError
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, cast, final
 
+from karpenter_core.provider.kit.simulated.prices import SimulatedPrices, stable_fraction
 from karpenter_simulated_aws.selection import filter_items, slice_page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from types_boto3_ec2.type_defs import DescribeSpotPriceHistoryRequestTypeDef
@@ -39,8 +40,6 @@ _PER_GPU: Final = 1.1
 _PER_NEURON_DEVICE: Final = 0.6
 _PER_STORAGE_GB: Final = 0.0001
 _ARM_DISCOUNT: Final = 0.8
-_SPOT_LOW: Final = 0.25
-_SPOT_SPREAD: Final = 0.2
 
 
 def made_up_price(type_info: TypeInfo) -> float:
@@ -55,18 +54,13 @@ def made_up_price(type_info: TypeInfo) -> float:
     )
     if "arm64" in type_info.architectures:
         price *= _ARM_DISCOUNT
-    return round(price * (0.95 + 0.1 * _fraction(family)), 4)
+    return round(price * (0.95 + 0.1 * stable_fraction(family)), 4)
 
 
 def price_table(path: Path) -> Mapping[str, float]:
     """Read prices per hour from a CSV file with the columns `instance_type` and `usd_per_hour`."""
     with path.open(newline="") as file:
         return {row["instance_type"]: float(row["usd_per_hour"]) for row in csv.DictReader(file)}
-
-
-def _fraction(text: str) -> float:
-    """Return a number from 0 to 1 that is the same for the same text in every process."""
-    return int.from_bytes(sha256(text.encode()).digest()[:4]) / 2**32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +81,7 @@ class _SpotPrice:
 
 
 @final
-class Prices:
+class Prices(SimulatedPrices):
     """The prices of a region."""
 
     def __init__(
@@ -96,74 +90,16 @@ class Prices:
         catalogue: TypeCatalogue,
         table: Mapping[str, float] | None = None,
     ) -> None:
+        super().__init__(account.clock, self._listed)
         self._account: Final = account
         self._catalogue: Final = catalogue
         self._table: Final = table
-        self._on_demand: dict[str, float] = {}
-        self._spot: dict[tuple[str, str], float] = {}
-        self._moves: list[tuple[datetime, float]] = []
-        """When prices moved, and by what share at most; the last one counts from then on."""
-        self.changed: Callable[[], None] = lambda: None
-        """Called when a price is set."""
-
-    def set_on_demand(self, instance_type: str, price: float) -> None:
-        """Set a price; 0 takes the type off the price list."""
-        self._on_demand[instance_type] = price
-        self.changed()
-
-    def set_spot(self, instance_type: str, zone: str, price: float) -> None:
-        """Set a spot price; 0 takes it out of the history."""
-        self._spot[instance_type, zone] = price
-        self.changed()
-
-    def move(self, share: float = 0.2) -> None:
-        """Let every price that is not set be another one, by up to a share.
-
-        The spot price history keeps the former ones.
-        """
-        self._moves.append((self._account.clock(), share))
-        self.changed()
-
-    def clear(self) -> None:
-        """Forget the prices that were set, and how prices moved."""
-        if self._on_demand or self._spot or self._moves:
-            self._on_demand.clear()
-            self._spot.clear()
-            self._moves.clear()
-            self.changed()
-
-    def on_demand(self, instance_type: str) -> float:
-        """Return the price per hour; 0 when there is none."""
-        price = self._listed(instance_type)
-        if instance_type in self._on_demand:
-            return price
-        return self._moved(price, instance_type, len(self._moves))
 
     def _listed(self, instance_type: str) -> float:
-        if instance_type in self._on_demand:
-            return self._on_demand[instance_type]
         if self._table is not None:
             return self._table.get(instance_type, 0.0)
         type_info = self._catalogue.type_info(instance_type)
         return 0.0 if type_info is None else made_up_price(type_info)
-
-    def _moved(self, price: float, pool: str, moves: int) -> float:
-        """Return a price after so many moves; each pool moves by a share of its own."""
-        if not moves:
-            return price
-        share = self._moves[moves - 1][1]
-        return round(price * (1 + share * (2 * _fraction(f"{pool}#{moves}") - 1)), 6)
-
-    def spot(self, instance_type: str, zone: str) -> float:
-        """Return the spot price per hour in a zone; 0 when there is none."""
-        return self._spot_after(instance_type, zone, len(self._moves))
-
-    def _spot_after(self, instance_type: str, zone: str, moves: int) -> float:
-        if (instance_type, zone) in self._spot:
-            return self._spot[instance_type, zone]
-        share = _SPOT_LOW + _SPOT_SPREAD * _fraction(f"{instance_type}/{zone}")
-        price = round(self._listed(instance_type) * share, 6)
-        return self._moved(price, f"{instance_type}/{zone}", moves)
 
     def describe_spot_price_history(
         self,
@@ -173,14 +109,15 @@ class Prices:
         types: Sequence[str] = request.get("InstanceTypes", ())
         products: Sequence[str] = request.get("ProductDescriptions", ())
         zone_wanted = request.get("AvailabilityZone")
-        since = request.get("StartTime")
+        since: object = request.get("StartTime")
+        begins = since.replace(tzinfo=UTC) if isinstance(since, datetime) else None
         rows = [
             _SpotPrice(instance_type=name, zone=zone, amount=amount, changed_at=said_at)
             for name, zones in sorted(self._catalogue.zones().items())
             if not types or name in types
             for zone in sorted(zones)
             if zone_wanted in {None, zone} and self._sold_as_spot(name)
-            for said_at, amount in self._history(name, zone, since)
+            for said_at, amount in self.spot_moves(name, zone, begins)
             if amount > 0
         ]
         if products and _LINUX not in products:
@@ -210,22 +147,6 @@ class Prices:
             ],
             "NextToken": token or "",
         }
-
-    def _history(
-        self, instance_type: str, zone: str, since: object
-    ) -> Iterator[tuple[datetime, float]]:
-        """Return the prices of a pool that held since a time, the last one first."""
-        begins = datetime.min.replace(tzinfo=UTC)
-        if isinstance(since, datetime):  # in UTC; the parser drops the zone
-            begins = since.replace(tzinfo=UTC)
-        first = self._account.clock() - timedelta(hours=1)
-        if self._moves:
-            first = min(first, self._moves[0][0] - timedelta(hours=1))
-        changes = [first, *(at for at, _ in self._moves)]
-        for moves in range(len(self._moves), -1, -1):
-            yield changes[moves], self._spot_after(instance_type, zone, moves)
-            if changes[moves] <= begins:
-                return
 
     def _sold_as_spot(self, instance_type: str) -> bool:
         type_info = self._catalogue.type_info(instance_type)

@@ -7,13 +7,15 @@ parameter arrives under its name in the API, and an answer is written from the s
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import TYPE_CHECKING, Final, cast
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote_to_bytes
 from xml.sax.saxutils import escape
 
 from karpenter_core.provider.kit.simulated.faults import CloudError
+from karpenter_core.provider.kit.simulated.server import HttpReply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,15 +23,16 @@ if TYPE_CHECKING:
     from moto.core.model import OperationModel, ServiceModel
     from moto.core.parse import RequestDict
 
+    from karpenter_core.provider.kit.simulated.server import HttpRequest
+
 __all__ = [
     "ApiCall",
     "AwsError",
-    "HttpReply",
-    "NoAnswerError",
     "operation_model",
     "read_call",
     "refuse",
     "reply",
+    "wsgi_environ",
 ]
 
 _REQUEST_ID: Final = "00000000-0000-0000-0000-000000000000"
@@ -40,10 +43,6 @@ _SCOPE_PARTS: Final = 5  # access key, date, region, service, "aws4_request"
 
 class AwsError(CloudError):
     """A refusal in the words of AWS."""
-
-
-class NoAnswerError(Exception):
-    """The call is carried out, and takes longer than its caller waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +56,7 @@ class ApiCall:
     region: str
     access_key: str
     parameters: Mapping[str, object] = field(default_factory=dict[str, object])
-    body: bytes = b""
+    request: HttpRequest
 
     @property
     def name(self) -> str:
@@ -65,30 +64,17 @@ class ApiCall:
         return f"{self.service}:{self.action}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpReply:
-    """One answer."""
-
-    status: int
-    headers: tuple[tuple[str, str], ...]
-    body: bytes
-
-
-def read_call(environ: dict[str, object]) -> ApiCall | None:
-    """Read a request; None when it is not signed, or not one of a service with known actions.
-
-    The body stays readable for whoever comes next.
-    """
-    signature = str(environ.get("HTTP_AUTHORIZATION", ""))
+def read_call(request: HttpRequest) -> ApiCall | None:
+    """Read a request; None when it is not signed, or not one of a service with known actions."""
+    signature = request.headers.get("authorization", "")
     if "Credential=" not in signature:
         return None
     scope = signature.split("Credential=", 1)[1].split(",", 1)[0].strip().split("/")
     if len(scope) != _SCOPE_PARTS:
         return None
     access_key, _, region, service, _ = scope
-    body = _body(environ)
     try:
-        action, parameters = _action(service, environ, body)
+        action, parameters = _action(service, request)
     except (LookupError, ValueError):
         return None
     return ApiCall(
@@ -97,43 +83,57 @@ def read_call(environ: dict[str, object]) -> ApiCall | None:
         region=region,
         access_key=access_key,
         parameters=parameters,
-        body=body,
+        request=request,
     )
 
 
-def _body(environ: dict[str, object]) -> bytes:
-    length = int(str(environ.get("CONTENT_LENGTH") or 0))
-    body = cast("BytesIO", environ["wsgi.input"]).read(length) if length else b""
-    environ["wsgi.input"] = BytesIO(body)
-    return body
+def wsgi_environ(request: HttpRequest) -> dict[str, object]:
+    """Return a request as WSGI has it, for moto."""
+    environ: dict[str, object] = {
+        "REQUEST_METHOD": request.method,
+        "SCRIPT_NAME": "",
+        "PATH_INFO": unquote_to_bytes(request.path).decode("latin-1"),
+        "QUERY_STRING": request.query,
+        "SERVER_NAME": "127.0.0.1",
+        "SERVER_PORT": "80",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "CONTENT_LENGTH": str(len(request.body)),
+        "CONTENT_TYPE": request.headers.get("content-type", ""),
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.input": BytesIO(request.body),
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+    }
+    for name, value in request.headers.items():
+        if name not in {"content-length", "content-type"}:
+            environ[f"HTTP_{name.upper().replace('-', '_')}"] = value
+    return environ
 
 
-def _action(
-    service: str,
-    environ: Mapping[str, object],
-    body: bytes,
-) -> tuple[str, Mapping[str, object]]:
+def _action(service: str, request: HttpRequest) -> tuple[str, Mapping[str, object]]:
     from werkzeug.datastructures import MultiDict
 
-    path = str(environ.get("PATH_INFO", "/"))
     values: MultiDict[str, str] = MultiDict()
     uri_values: Mapping[str, object] = {}
     if service in _REST_SERVICES:
-        action, uri_values = _routed(service, environ)
-    elif target := str(environ.get("HTTP_X_AMZ_TARGET", "")):
+        action, uri_values = _routed(service, wsgi_environ(request))
+    elif target := request.headers.get("x-amz-target", ""):
         action = target.rpartition(".")[2]
     else:
-        values = MultiDict(parse_qsl(body.decode(), keep_blank_values=True))
+        values = MultiDict(parse_qsl(request.body.decode(), keep_blank_values=True))
         action = values["Action"]
     return action, _parsed(
         service,
         action,
         {
-            "method": environ["REQUEST_METHOD"],
+            "method": request.method,
             "values": values,
             "headers": {},
-            "body": body,
-            "url_path": path,
+            "body": request.body,
+            "url_path": unquote_to_bytes(request.path).decode("latin-1"),
             "url_params": uri_values,
         },
     )

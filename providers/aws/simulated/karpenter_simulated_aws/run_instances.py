@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, cast, final
 
+from karpenter_core.provider.kit.simulated.tokens import ClientTokens
 from karpenter_simulated_aws.plans import InstancePlan
 from karpenter_simulated_aws.protocol import AwsError
 from karpenter_simulated_aws.selection import check_tags, check_token, tags_for
 from karpenter_simulated_aws.server import dry_run_success
 from karpenter_simulated_aws.templates import check_user_data
+from karpenter_simulated_aws.tokens import TOKEN_ERRORS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from types_boto3_ec2.type_defs import (
         RequestLaunchTemplateDataTypeDef,
         RunInstancesRequestTypeDef,
@@ -50,7 +50,7 @@ class RunInstancesCalls:
         self._templates: Final = templates
         self._networks: Final = networks
         self._calls: Final = calls
-        self._tokens: dict[str, tuple[str, Sequence[str]]] = {}
+        self._tokens: Final = ClientTokens[Sequence[str]](account.clock, TOKEN_ERRORS)
 
     def clear(self) -> None:
         """Forget the tokens of earlier calls."""
@@ -60,15 +60,14 @@ class RunInstancesCalls:
         """Answer RunInstances."""
         token = request.get("ClientToken", "")
         check_token(token)
-        digest = json.dumps({**request, "ClientToken": ""}, sort_keys=True, default=str)
-        if before := self._tokens.get(token):
-            if before[0] != digest:
-                raise AwsError(
-                    "IdempotentParameterMismatch",
-                    "Arguments on this idempotent request are inconsistent with arguments used in"
-                    " previous request(s).",
-                )
-            return self._reservation(before[1])
+        if request.get("DryRun"):
+            self._launch(request, token)
+        ids = self._tokens.once(
+            token, {**request, "ClientToken": ""}, lambda: self._launch(request, token)
+        )
+        return self._reservation(ids)
+
+    def _launch(self, request: RunInstancesRequestTypeDef, token: str) -> Sequence[str]:
         plan, template_tags = self._plan(request)
         check_user_data(plan.data.get("UserData"))
         if refusal := self._checks.refusal(plan):
@@ -90,10 +89,7 @@ class RunInstancesCalls:
             interface_tags=tags_for("network-interface", from_template, own),
             client_token=token,
         )
-        ids = [instance.id for instance in made]
-        if token:
-            self._tokens[token] = (digest, ids)
-        return self._reservation(ids)
+        return [instance.id for instance in made]
 
     def _reservation(self, ids: Sequence[str]) -> Mapping[str, object]:
         found = cast(

@@ -87,7 +87,7 @@ class ResourceTags:
         """Return tags to be changed in place; None for those of images and of moto."""
         prefix = resource.split("-", 1)[0]
         if prefix == "i":
-            return self._instances.visible([resource])[0].tags
+            return self._instances.named([resource])[0].tags
         if prefix == "ami":
             if self._images.get(resource) is None:
                 raise AwsError(

@@ -6,19 +6,23 @@ so that no state reaches the next test.
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.base import ObjectMeta
+from karpenter_core.testing.simulated_cloud import (
+    changed_environment,
+    cloud_troubles,
+    partial_listing,
+)
 from karpenter_core.testing.subject import CloudTrouble, ConformanceSubject
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.plugin import AwsProvider
 from karpenter_provider_aws.sdk import ClientLimits, CloudClients
-from karpenter_simulated_aws.capacity import InstancePool
 from karpenter_simulated_aws.cloud import SimulatedAws
+from karpenter_simulated_aws.protocol import AwsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Mapping
@@ -37,19 +41,9 @@ _PATIENCE: Final = timedelta(seconds=20)
 """Above what the SDK takes to give up on the calls of one hook, one after the other."""
 
 
-@contextmanager
-def simulated_environment(aws: SimulatedAws) -> Generator[None]:
+def simulated_environment(aws: SimulatedAws) -> AbstractContextManager[None]:
     """Lead boto3 of this process to a simulated AWS while the context is open."""
-    before = {name: os.environ.get(name) for name in aws.environment}
-    os.environ.update(aws.environment)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+    return changed_environment(aws.environment)
 
 
 def node_class_for(aws: SimulatedAws, **spec: object) -> EC2NodeClass:
@@ -98,18 +92,16 @@ class _CloudControls:
         self._troubles: Final[
             Mapping[CloudTrouble, Callable[[], AbstractContextManager[object]]]
         ] = {
-            CloudTrouble.STOCK_OUT: self._sold_out,
-            CloudTrouble.QUOTA: self._quota,
-            CloudTrouble.THROTTLING: lambda: aws.fail(
-                "CreateFleet", code="RequestLimitExceeded", status=503, times=None
+            **cloud_troubles(
+                aws,
+                launches=("CreateFleet",),
+                throttled=AwsError("RequestLimitExceeded", "", status=503),
             ),
-            CloudTrouble.AUTH_FAILURE: lambda: aws.deny("CreateFleet"),
-            CloudTrouble.LOST_REPLY: lambda: aws.lose_replies("CreateFleet"),
+            CloudTrouble.QUOTA: self._quota,
             CloudTrouble.TOKEN_IN_PROGRESS: self._token_in_progress,
-            CloudTrouble.PARTIAL_LISTING: self._cut_short,
-            CloudTrouble.OUTAGE: aws.cut_off,
-            CloudTrouble.NO_BOOT: self._pending,
-            CloudTrouble.SILENCE: aws.fall_silent,
+            CloudTrouble.PARTIAL_LISTING: lambda: partial_listing(
+                aws, "DescribeInstances", has_token=lambda parameters: "NextToken" in parameters
+            ),
         }
 
     def subject(self) -> ConformanceSubject:
@@ -174,14 +166,6 @@ class _CloudControls:
             self._aws.protect(provider_id, protected=False)
 
     @contextmanager
-    def _sold_out(self) -> Generator[None]:
-        self._aws.capacity.stock(InstancePool(), 0)
-        try:
-            yield
-        finally:
-            self._aws.capacity.clear()
-
-    @contextmanager
     def _quota(self) -> Generator[None]:
         self._aws.capacity.limit_vcpus(0)
         self._aws.capacity.limit_spot_instances(0)
@@ -196,30 +180,3 @@ class _CloudControls:
         lost = self._aws.lose_replies("CreateFleet")
         with lost, self._aws.fail("CreateFleet", code="IncorrectState", times=None):
             yield
-
-    @contextmanager
-    def _cut_short(self) -> Generator[None]:
-        """Give an empty page of instances, and fail on the next."""
-        behaviour = self._aws.behaviour
-        before, behaviour.instances_per_page = behaviour.instances_per_page, 0
-        further = self._aws.fail(
-            "DescribeInstances",
-            code="InternalError",
-            status=500,
-            times=None,
-            where=lambda parameters: "NextToken" in parameters,
-        )
-        try:
-            with further:
-                yield
-        finally:
-            behaviour.instances_per_page = before
-
-    @contextmanager
-    def _pending(self) -> Generator[None]:
-        behaviour = self._aws.behaviour
-        before, behaviour.pending_seconds = behaviour.pending_seconds, 3600.0
-        try:
-            yield
-        finally:
-            behaviour.pending_seconds = before

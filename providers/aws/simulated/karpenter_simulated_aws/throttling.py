@@ -6,21 +6,20 @@ calls that read have large buckets, calls that change something small ones.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import TYPE_CHECKING, Final, cast
 
-from karpenter_core.provider.kit.simulated.rates import CallRate, CallRates
+from karpenter_core.provider.kit.simulated.endpoint import CallCharge
+from karpenter_core.provider.kit.simulated.rates import CallRate
 from karpenter_simulated_aws.protocol import AwsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Iterator, Mapping, Sequence
 
     from karpenter_simulated_aws.protocol import ApiCall
 
-__all__ = ["AWS_RATES", "Throttling"]
+__all__ = ["AWS_RATES", "charges", "throttled"]
 
 _UNAVAILABLE: Final = 503
-
 
 AWS_RATES: Final[Mapping[str, CallRate]] = {
     "ec2:CreateFleet": CallRate(bucket=100, refill=5),
@@ -40,28 +39,17 @@ AWS_RATES: Final[Mapping[str, CallRate]] = {
 """By pattern of service and action, first match; with `#instances`, tokens for each instance named."""
 
 
-@final
-class Throttling:
-    """Token buckets; without rates nothing is throttled."""
-
-    def __init__(self, clock: Callable[[], datetime]) -> None:
-        self._rates: Final = CallRates(clock)
-
-    def set(self, rates: Mapping[str, CallRate]) -> None:
-        """Replace the rates; all buckets are full afterwards."""
-        self._rates.set(rates)
-
-    def refusal(self, call: ApiCall) -> AwsError | None:
-        """Take the tokens of a call; the refusal if there are too few."""
-        instances = call.parameters.get("InstanceIds")
-        taken = self._rates.take(call.name)
-        if taken and instances is not None:
-            counted = len(cast("Sequence[str]", instances))
-            taken = self._rates.take(f"{call.name}#instances", counted, by_pattern=False)
-        return None if taken else _refusal(call)
+def charges(call: ApiCall) -> Iterator[CallCharge]:
+    """Return the tokens of a call, and those of the instances that it names."""
+    yield CallCharge(bucket=call.name)
+    instances = call.parameters.get("InstanceIds")
+    if instances is not None:
+        counted = len(cast("Sequence[str]", instances))
+        yield CallCharge(bucket=f"{call.name}#instances", tokens=counted, by_pattern=False)
 
 
-def _refusal(call: ApiCall) -> AwsError:
+def throttled(call: ApiCall) -> AwsError:
+    """Return the refusal of a call whose bucket is empty."""
     if call.service == "ec2":
         return AwsError("RequestLimitExceeded", "Request limit exceeded.", status=_UNAVAILABLE)
     if call.service in {"iam", "sts"}:

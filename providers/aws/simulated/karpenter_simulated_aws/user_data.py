@@ -14,30 +14,19 @@ from dataclasses import dataclass, field
 from email import message_from_string
 from typing import TYPE_CHECKING, Final, cast
 
+from karpenter_core.provider.kit.simulated.kubelets import BootError, NodeTaint
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from email.message import Message
 
-__all__ = ["BootError", "KubeletSettings", "UserDataTaint", "read_user_data"]
+__all__ = ["KubeletSettings", "read_user_data"]
 
 _NODE_CONFIG: Final = "application/node.eks.aws"
 _BOOTSTRAP: Final = "/etc/eks/bootstrap.sh"
 _POWERSHELL_OPTION: Final = re.compile(
     r"""-(?P<name>[A-Za-z0-9]+)\s+(?:'(?P<single>(?:[^']|'')*)'|"(?P<double>[^"]*)"|(?P<bare>[^\s'"-]\S*))"""
 )
-
-
-class BootError(Exception):
-    """The instance starts, and no kubelet comes up on it; the text says why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserDataTaint:
-    """A taint to register with."""
-
-    key: str
-    value: str
-    effect: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +37,7 @@ class KubeletSettings:
     endpoint: str
     certificate: str = ""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    taints: tuple[UserDataTaint, ...] = ()
+    taints: tuple[NodeTaint, ...] = ()
     max_pods: int | None = None
     pods_per_core: int = 0
     kube_reserved: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -236,7 +225,7 @@ def _bottlerocket(text: str) -> KubeletSettings:
         if not kubernetes.get(needed):
             raise BootError(f"Bottlerocket: settings.kubernetes.{needed} is empty")
     taints = [
-        UserDataTaint(key=key, value=value, effect=effect)
+        NodeTaint(key=key, value=value, effect=effect)
         for key, entries in _mapping(kubernetes.get("node-taints")).items()
         for entry in _sequence(entries)
         for value, _, effect in (str(entry).partition(":"),)
@@ -280,19 +269,19 @@ def _flags(words: Iterable[str]) -> Mapping[str, str]:
     return found
 
 
-def _flag_taints(text: str) -> tuple[UserDataTaint, ...]:
-    taints: list[UserDataTaint] = []
+def _flag_taints(text: str) -> tuple[NodeTaint, ...]:
+    taints: list[NodeTaint] = []
     for entry in filter(None, text.split(",")):
         rest, _, effect = entry.rpartition(":")
         key, _, value = rest.partition("=")
         if not key or not effect:
             raise BootError(f"kubelet: --register-with-taints: {entry!r} is no taint")
-        taints.append(UserDataTaint(key=key, value=value, effect=effect))
+        taints.append(NodeTaint(key=key, value=value, effect=effect))
     return tuple(taints)
 
 
-def _config_taint(taint: Mapping[str, object]) -> UserDataTaint:
-    return UserDataTaint(
+def _config_taint(taint: Mapping[str, object]) -> NodeTaint:
+    return NodeTaint(
         key=str(taint["key"]), value=str(taint.get("value") or ""), effect=str(taint["effect"])
     )
 

@@ -8,15 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from karpenter_core.provider.kit.node_class.discovery import QueryTerm, absent_terms, tag_text
 from karpenter_core.provider.kit.ttl_cache import TtlCache
-from karpenter_provider_aws.discovery.queries import (
-    DescribeFilter,
-    DiscoveryQuery,
-    QueryTerm,
-    absent_terms,
-    tag_filters,
-    tag_text,
-)
+from karpenter_provider_aws.discovery.queries import DescribeFilter, DiscoveryQuery, tag_filters
 from providers.aws.tests.discovery.moto_world import HandClock
 from tests.properties import with_examples
 

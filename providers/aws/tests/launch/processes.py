@@ -16,7 +16,7 @@ from karpenter_core.provider.kit.instance_owners import InstanceOwners
 from karpenter_core.provider.kit.launch.instance_claims import TaggedClaims
 from karpenter_core.provider.kit.launch.launcher import ClaimLauncher
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
-from karpenter_core.provider.kit.node_class_registry import NodeClassRegistry
+from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
@@ -120,6 +120,7 @@ class Process:
         )
         self.instances = ClusterInstances(
             clients,
+            clock,
             reader=self.reader,
             recent=self.recent,
             owners=owners,
@@ -131,11 +132,11 @@ class Process:
             clock,
             cluster=cluster,
             reader=self.reader,
-            is_tagged=self.instances.is_tagged,
+            last_listed=self.instances.last_listed,
             candidates=lambda: (*self.recent.all(), *self.nodes),
             shifts=lambda: self.shifted,
         )
-        self.drift = DriftDetector(reader=self.reader, recent=self.recent, types=self.offered)
+        self.drift = DriftDetector(instances=self.instances, types=self.offered)
 
     def types(self, node_class):
         """Return the types by name, as the core last listed them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from karpenter_core.provider.kit.shortages import Shortage
 from karpenter_core.testing.builders import offering
 from karpenter_provider_aws.api.nodeclass import Subnet
 from karpenter_provider_aws.launch.answers import LaunchShortages, TargetFailure, shortages_of
@@ -73,4 +74,4 @@ def test_without_a_role_for_spot_all_of_spot_is_marked():
     """Case 89."""
     found = marks("AuthFailure.ServiceLinkedRoleCreationNotPermitted")
 
-    assert found == LaunchShortages(capacity_types=("spot",))
+    assert found == LaunchShortages(wide=(Shortage(capacity_type="spot"),))

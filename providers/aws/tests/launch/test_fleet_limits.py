@@ -63,7 +63,7 @@ def configs(call):
 
 def test_templates_that_a_fleet_does_not_take_are_tried_after_it(aws, reserved):
     process, node_class = reserved
-    aws.fail_overrides(code=EXHAUSTED, times=MAX_CONFIGS)
+    aws.fail_pools(code=EXHAUSTED, times=MAX_CONFIGS)
 
     outcome = process.launch_one(claim_of("paid", RESERVED), node_class)
 
@@ -84,7 +84,7 @@ def test_a_successful_fleet_is_the_only_one(aws, reserved):
 
 def test_a_shortage_names_what_all_fleets_were_asked_for(aws, reserved):
     process, node_class = reserved
-    aws.fail_overrides(code=EXHAUSTED)
+    aws.fail_pools(code=EXHAUSTED)
 
     outcome = process.launch_one(claim_of("none", RESERVED), node_class)
 
@@ -96,7 +96,7 @@ def test_a_shortage_names_what_all_fleets_were_asked_for(aws, reserved):
 @pytest.mark.parametrize("code", ["MaxFleetCountExceeded", "UnauthorizedOperation"])
 def test_an_error_independent_of_templates_tries_no_further_template(aws, reserved, code):
     process, node_class = reserved
-    aws.fail_overrides(code=code)
+    aws.fail_pools(code=code)
 
     process.launch_one(claim_of("none", RESERVED), node_class)
 

@@ -11,8 +11,8 @@ from karpenter_core.errors import (
     TerminationRefusedError,
 )
 from karpenter_core.provider.contract import LaunchedInstance, TerminationStatus
+from karpenter_core.provider.kit.simulated.pools import InstancePool
 from karpenter_provider_aws.described_instances import parse_provider_id
-from karpenter_simulated_aws.capacity import InstancePool
 from providers.aws.tests.launch.processes import (
     ON_DEMAND,
     SPOT,

@@ -200,7 +200,7 @@ def test_a_token_whose_instance_is_gone_is_refused(aws, process, make_process, n
 
 
 def test_an_instance_that_is_on_its_way_out_serves_its_claim_no_more(aws, process, node_class):
-    aws.behaviour.shutting_down_seconds = 3600
+    aws.behaviour.terminating_seconds = 3600
     claim = claim_of("leaving", ON_DEMAND)
     first = process.launch_one(claim, node_class)
     aws.terminate(first.provider_id)
@@ -304,7 +304,7 @@ def test_surplus_names_the_claims_of_its_launch(process, make_process, node_clas
 def test_a_definite_refusal_gets_a_new_token(aws, process, node_class):
     """PC-086: the token of the first call would bring its answer again."""
     claim = claim_of("later", ON_DEMAND)
-    fault = aws.fail_overrides(code="InternalError")
+    fault = aws.fail_pools(code="InternalError")
     first = process.launch_one(claim, node_class)
     assert isinstance(first, LaunchFailedError)
     fault.times = 0

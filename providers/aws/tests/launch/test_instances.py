@@ -85,7 +85,7 @@ def test_a_failed_query_is_no_absence(aws, process, node_class):
 
 def test_fetching_returns_instances_and_missing_ids(aws, process, node_class):
     """PC-041 and PC-042."""
-    aws.behaviour.shutting_down_seconds = 3600
+    aws.behaviour.terminating_seconds = 3600
     one, two = launch(process, node_class, "one", "two")
     process.instances.terminate([two])
 
@@ -102,7 +102,7 @@ def test_fetching_returns_instances_and_missing_ids(aws, process, node_class):
 
 def test_termination_is_started_once_and_ends_in_gone(aws, process, node_class):
     """PC-050 to PC-052."""
-    aws.behaviour.shutting_down_seconds = 3600
+    aws.behaviour.terminating_seconds = 3600
     (found,) = launch(process, node_class, "ending")
 
     assert process.instances.terminate([found, STRANGER]) == [
@@ -112,7 +112,7 @@ def test_termination_is_started_once_and_ends_in_gone(aws, process, node_class):
     assert process.instances.terminate([found]) == [TerminationStatus.STARTED]
     assert aws.calls.count("TerminateInstances") == 1
 
-    aws.behaviour.shutting_down_seconds = 0
+    aws.behaviour.terminating_seconds = 0
     assert process.instances.terminate([found]) == [TerminationStatus.GONE]
     assert listed(process) == {}
 
@@ -157,6 +157,17 @@ def test_in_a_shifted_zone_no_instance_is_ended_and_the_listing_is_kept(aws, pro
     assert aws.calls.count("DescribeInstances") == 0
     assert listed(process) == before
     process.shifted = ShiftedZones()
+    assert listed(process) == {}
+
+
+def test_an_instance_that_was_reported_gone_is_not_shown_again_by_a_shift(aws, process, node_class):
+    (found,) = launch(process, node_class, "shifted")
+    assert found in listed(process)
+    assert process.instances.terminate([found]) == [TerminationStatus.STARTED]
+    assert process.instances.terminate([found]) == [TerminationStatus.GONE]
+
+    process.shifted = ShiftedZones(names=frozenset({parse_provider_id(found)[0]}))
+
     assert listed(process) == {}
 
 
@@ -286,3 +297,16 @@ def test_in_a_shifted_zone_nothing_is_tagged(aws, process, node_class):
 
     with pytest.raises(CloudProviderError, match=outcome.zone):
         process.tagger.sync(launched_claim(claim, outcome), node_of(outcome))
+
+
+def test_in_a_shifted_zone_an_instance_with_all_its_tags_is_no_error(aws, process, node_class):
+    claim = claim_of("tagged", ON_DEMAND)
+    outcome = process.launch_one(claim, node_class)
+    process.tagger.sync(launched_claim(claim, outcome), node_of(outcome))
+    process.instances.list()
+    process.shifted = ShiftedZones(names=frozenset({outcome.zone}))
+    aws.calls.clear()
+
+    process.tagger.sync(launched_claim(claim, outcome), node_of(outcome))
+
+    assert not aws.calls.all

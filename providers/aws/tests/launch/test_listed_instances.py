@@ -16,7 +16,7 @@ A = "us-east-1a"
 @pytest.fixture(autouse=True)
 def small_pages(aws, monkeypatch):
     monkeypatch.setattr("karpenter_provider_aws.described_instances._PAGE_SIZE", 5)
-    aws.behaviour.shutting_down_seconds = 3600
+    aws.behaviour.terminating_seconds = 3600
 
 
 def launched(process, node_class, count):
@@ -91,6 +91,7 @@ def test_each_termination_that_is_refused_is_counted_where_it_is(aws, process, n
     counted = []
     instances = ClusterInstances(
         process.clients,
+        process.clock,
         reader=process.reader,
         recent=process.recent,
         owners=dict,

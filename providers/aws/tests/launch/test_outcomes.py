@@ -84,7 +84,7 @@ def test_a_stock_out_marks_each_pool(aws, process, node_class):
 
 def test_one_refusal_among_stock_outs_is_a_failure(aws, process, node_class):
     """Case 88."""
-    aws.fail_overrides(code="UnauthorizedOperation", zone="us-east-1b")
+    aws.fail_pools(code="UnauthorizedOperation", zone="us-east-1b")
     aws.capacity.sell_out()
 
     outcome = process.launch_one(claim_of("none", ON_DEMAND, M5), node_class)
@@ -106,7 +106,7 @@ def test_one_refusal_among_stock_outs_is_a_failure(aws, process, node_class):
 )
 def test_a_shortage_says_how_far_it_reaches(aws, process, node_class, code, scope):
     """Case 89."""
-    aws.fail_overrides(code=code)
+    aws.fail_pools(code=code)
 
     outcome = process.launch_one(claim_of("none", SPOT, M5), node_class)
 
@@ -122,7 +122,7 @@ def test_without_a_role_for_spot_there_is_no_spot(aws, process, node_class, whol
     if whole_call:
         aws.fail("CreateFleet", code=code)
     else:
-        aws.fail_overrides(code=code)
+        aws.fail_pools(code=code)
 
     outcome = process.launch_one(claim_of("spot", SPOT, M5), node_class)
 
@@ -139,7 +139,7 @@ def test_throttling_says_nothing_about_capacity(aws, clients, process, whole_cal
     if whole_call:
         aws.fail("CreateFleet", code="RequestLimitExceeded", status=503, times=None)
     else:
-        aws.fail_overrides(code="RequestLimitExceeded")
+        aws.fail_pools(code="RequestLimitExceeded")
 
     outcomes = [
         process.launch_one(claim_of("paid", (CAPACITY_TYPE, "reserved")), node_class),
@@ -155,7 +155,7 @@ def test_throttling_says_nothing_about_capacity(aws, clients, process, whole_cal
 
 def test_a_full_subnet_closes_its_zone_when_it_is_the_only_one(aws, process, node_class):
     """Case 90."""
-    aws.fail_overrides(code="InsufficientFreeAddressesInSubnet")
+    aws.fail_pools(code="InsufficientFreeAddressesInSubnet")
 
     outcome = process.launch_one(claim_of("full", ON_DEMAND, M5, ZONE_A), node_class)
 
@@ -170,7 +170,7 @@ def test_a_full_subnet_masks_nothing_for_other_node_classes(aws, process, node_c
     """Neither where EC2 says so nor where it is known already: the other may have another subnet."""
     wish = (ON_DEMAND, M5, ZONE_A)
     planned_before = process.request(claim_of("again", *wish), node_class)
-    aws.fail_overrides(code="InsufficientFreeAddressesInSubnet")
+    aws.fail_pools(code="InsufficientFreeAddressesInSubnet")
 
     refused = process.launch_one(claim_of("full", *wish), node_class)
     (again,) = process.launcher.launch([planned_before])
@@ -187,7 +187,7 @@ def test_a_full_subnet_is_not_reported_with_a_stock_out(aws, process, node_class
     """A stock-out is one for all; the subnet is marked, and the next launch skips it."""
     wish = (ON_DEMAND, M5, (ZONE, "us-east-1a", "us-east-1b"))
     planned_before = process.request(claim_of("again", *wish), node_class)
-    aws.fail_overrides(code="InsufficientFreeAddressesInSubnet", zone="us-east-1a")
+    aws.fail_pools(code="InsufficientFreeAddressesInSubnet", zone="us-east-1a")
     aws.capacity.sell_out()
 
     refused = process.launch_one(claim_of("none", *wish), node_class)
@@ -208,7 +208,7 @@ def test_a_full_subnet_is_replaced_by_its_sibling(aws, clients, process):
     )["Subnet"]["SubnetId"]
     first = aws.world.subnets["us-east-1a"]
     found = [{"id": i, "zone": "us-east-1a", "zoneID": "use1-az1"} for i in (first, sibling)]
-    aws.fail_overrides(code="InsufficientFreeAddressesInSubnet", times=1)
+    aws.fail_pools(code="InsufficientFreeAddressesInSubnet", times=1)
 
     outcome = process.launch_one(
         claim_of("full", ON_DEMAND, M5), node_class_of(aws, clients, subnets=found)

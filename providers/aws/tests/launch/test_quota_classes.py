@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from karpenter_provider_aws.launch.quotas import quota_class
+from karpenter_provider_aws.quotas import quota_class
 
 
 @pytest.mark.parametrize("name", ["", "7i.large", "M7I.large"])

@@ -50,7 +50,7 @@ def test_addresses_of_an_uncertain_launch_stay_reserved(aws, process, node_class
 
 
 def test_a_subnet_that_ec2_finds_full_has_no_address_left(aws, process, node_class, in_a):
-    aws.fail_overrides(code=FULL, zone=A)
+    aws.fail_pools(code=FULL, zone=A)
 
     process.launch(*wave(1), node_class=node_class)
 
@@ -67,8 +67,8 @@ def test_a_launch_mistake_tries_no_other_subnet(aws, clients, process):
         {"id": sibling, "zone": A, "zoneID": "use1-az1"},
         {"id": aws.world.subnets[B], "zone": B, "zoneID": "use1-az2"},
     ]
-    aws.fail_overrides(code=FULL, zone=A)
-    aws.fail_overrides(code="InvalidAMIID.NotFound", zone=B)
+    aws.fail_pools(code=FULL, zone=A)
+    aws.fail_pools(code="InvalidAMIID.NotFound", zone=B)
 
     outcome = process.launch_one(
         claim_of("wrong", ON_DEMAND, M5), node_class_of(aws, clients, subnets=subnets)

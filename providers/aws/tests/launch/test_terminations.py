@@ -24,7 +24,7 @@ def clients(aws):
 @pytest.fixture(autouse=True)
 def slow_end(aws):
     """Have instances stay `shutting-down`."""
-    aws.behaviour.shutting_down_seconds = 3600
+    aws.behaviour.terminating_seconds = 3600
 
 
 def launched(process, node_class, count):

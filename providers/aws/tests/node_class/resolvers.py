@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.controllers.nodeclass.controller import resolved_status
+from karpenter_core.provider.kit.node_class.finalization import NodeClassFinalizer
 from karpenter_core.testing.builders import instance_type, offering
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass, EC2NodeClassSpec
 from karpenter_provider_aws.discovery.cluster_network import ServiceNetwork
@@ -24,10 +25,9 @@ from karpenter_provider_aws.launch.template_groups import ClusterDetails
 from karpenter_provider_aws.launch.templates import ClusterLaunchTemplates
 from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
 from karpenter_provider_aws.node_class.dry_runs import LaunchDryRuns
-from karpenter_provider_aws.node_class.finalization import NodeClassFinalizer
 from karpenter_provider_aws.node_class.resolution import NodeClassDiscovery, NodeClassResolver
 from karpenter_provider_aws.node_class.static_checks import early_checks, late_checks
-from karpenter_provider_aws.node_class.validation import NodeClassValidator
+from karpenter_provider_aws.node_class.validation import LaunchTrial, node_class_validator
 from karpenter_provider_aws.settings import AwsSettings
 
 
@@ -132,12 +132,9 @@ class Parts:
         self.templates = ClusterLaunchTemplates(
             clients, clock, cluster=cluster, sizes=UserDataSizes(CollectorRegistry())
         )
-        self.validator = NodeClassValidator(
-            clock=clock,
-            network=network,
-            checks=early_checks(read),
-            late_checks=late_checks(read, lambda: infos),
-            catalogue=self.catalogue,
+        self.trial = LaunchTrial(
+            LaunchDryRuns(clients, self.templates),
+            self.catalogue,
             cluster=lambda: ClusterDetails(
                 name=cluster,
                 endpoint="https://cluster",
@@ -145,14 +142,18 @@ class Parts:
                 service_cidr=network.cidr,
             ),
             find_group=lambda nc: groups.find(nc.spec.placement_group_selector),
-            dry_runs=None if read.disable_dry_run else LaunchDryRuns(clients, self.templates),
         )
-        self.resolver = NodeClassResolver(discovery, self.validator, clock)
+        validator = node_class_validator(
+            clock,
+            checks=early_checks(read, network),
+            late_checks=late_checks(read, lambda: infos),
+            trial=None if read.disable_dry_run else self.trial,
+        )
+        self.resolver = NodeClassResolver(discovery, validator, clock)
         self.finalizer = NodeClassFinalizer(
-            profiles=self.profiles,
-            templates=self.templates,
-            resolver=self.resolver,
-            validator=self.validator,
+            self.profiles.remove_all,
+            lambda node_class: self.templates.delete_all(node_class.name),
+            forget=self.resolver.forget,
         )
 
     def node_class(self, *, uid="uid-1", generation=1, annotations=None, **spec):

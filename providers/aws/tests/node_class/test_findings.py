@@ -8,16 +8,14 @@ from hypothesis import strategies as st
 
 from karpenter_core.api.conditions import Condition
 from karpenter_core.errors import AuthError, CloudProviderError
-from karpenter_provider_aws.node_class.conditions import (
+from karpenter_core.provider.kit.node_class.parts import (
     ResolutionPart,
     condition_met,
     condition_unmet,
     current_condition,
     ready_condition,
-    refusal_reason,
-    refused_condition,
-    unanswered_condition,
 )
+from karpenter_provider_aws.node_class.conditions import AWS_ERRORS
 from tests.properties import with_examples
 
 STATUS = st.sampled_from(["True", "False", "Unknown"])
@@ -60,7 +58,7 @@ def test_ready_is_what_the_worst_condition_is(found):
 )
 def test_findings_are_kept_while_aws_does_not_answer(old, stands):
     """If it was about the same spec."""
-    part = unanswered_condition(
+    part = AWS_ERRORS.failed_part(
         "SubnetsReady", "spec.subnetSelectorTerms", CloudProviderError("no route")
     )
 
@@ -110,7 +108,7 @@ def caused(code):
 )
 def test_a_reason_is_a_word_that_the_api_takes(error, reason):
     """The code of AWS where it has one."""
-    assert refusal_reason(error) == reason
+    assert AWS_ERRORS.refusal_reason(error) == reason
 
 
 def test_no_message_is_longer_than_the_api_takes():
@@ -119,7 +117,7 @@ def test_no_message_is_longer_than_the_api_takes():
     parts: list[ResolutionPart] = [
         condition_met("A", text),
         condition_unmet("B", "Gone", text),
-        refused_condition("C", "spec", CloudProviderError(text)),
+        AWS_ERRORS.failed_part("C", "spec", AuthError(text, action="ec2:X")),
     ]
     for part in parts:
         assert len(part.condition.message) == 32_768

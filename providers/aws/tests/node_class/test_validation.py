@@ -420,7 +420,7 @@ class RealTypes:
 def test_the_cheapest_ordinary_type_of_the_catalogue_is_tried_out(parts, aws, alias, name):
     """None with accelerators, and none that the family does not run on."""
     types = RealTypes()
-    parts.validator._catalogue = types
+    parts.trial._catalogue = types
 
     found = parts.resolve(parts.node_class(ami_selector_terms=[{"alias": alias}]))
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from botocore.exceptions import BotoCoreError
 
-from karpenter_simulated_aws.capacity import InstancePool
+from karpenter_core.provider.kit.simulated.pools import InstancePool
 
 A, B = "us-east-1a", "us-east-1b"
 

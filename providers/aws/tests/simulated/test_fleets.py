@@ -52,7 +52,7 @@ def test_a_sold_out_pool_is_an_error_and_the_next_is_used(aws, launch):
 
 
 def test_a_fleet_takes_what_is_left_and_goes_on_to_the_next_pool(aws, launch):
-    from karpenter_simulated_aws.capacity import InstancePool
+    from karpenter_core.provider.kit.simulated.pools import InstancePool
 
     aws.capacity.stock(InstancePool(capacity_type="on-demand", instance_type="m5.large"), 2)
 
@@ -63,7 +63,7 @@ def test_a_fleet_takes_what_is_left_and_goes_on_to_the_next_pool(aws, launch):
 
 
 def test_ended_instances_return_to_stock(aws, launch):
-    from karpenter_simulated_aws.capacity import InstancePool
+    from karpenter_core.provider.kit.simulated.pools import InstancePool
 
     aws.capacity.stock(InstancePool(instance_type="m5.large", zone=A), 1)
     first = launch.fleet("m5.large", zones=[A])
@@ -142,7 +142,7 @@ def test_a_subnet_without_addresses_is_an_error_and_a_sibling_is_taken(aws, laun
 
 
 def test_an_override_can_be_made_to_fail_with_any_code(aws, launch):
-    aws.fail_overrides(code="UnauthorizedOperation", zone=A)
+    aws.fail_pools(code="UnauthorizedOperation", zone=A)
 
     fleet = launch.fleet("m5.large")
 
@@ -301,7 +301,7 @@ def test_more_launch_templates_or_choices_than_a_fleet_takes_are_refused(clients
 def test_fleets_at_the_same_time_never_get_more_than_there_is(aws, launch):
     from concurrent.futures import ThreadPoolExecutor
 
-    from karpenter_simulated_aws.capacity import InstancePool
+    from karpenter_core.provider.kit.simulated.pools import InstancePool
 
     launch.template()
     aws.capacity.stock(InstancePool(instance_type="m5.large", zone=A), 25)

@@ -18,7 +18,7 @@ def test_an_instance_is_pending_then_running_then_shutting_down_then_terminated(
     aws, launch, clients
 ):
     aws.behaviour.pending_seconds = 20
-    aws.behaviour.shutting_down_seconds = 30
+    aws.behaviour.terminating_seconds = 30
     (instance_id,) = launch.fleet("m5.large").ids
     seen = _states(launch, instance_id)
     aws.time.advance(21)
@@ -150,7 +150,7 @@ def _messages(aws, clients):
 
 def test_reclaiming_a_spot_instance_warns_first_and_takes_it_after_the_notice(aws, launch, clients):
     (instance_id,) = launch.fleet("m5.large", target="spot").ids
-    aws.reclaim_spot(instance_id)
+    aws.reclaim(instance_id)
     (message,) = _messages(aws, clients)
     before = _states(launch, instance_id)
     aws.time.advance(121)

@@ -1,0 +1,117 @@
+"""`karpenter rbac`: the roles that the core and providers need, rendered from what they declare."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from karpenter_core.api.json_objects import JsonObject
+    from karpenter_core.cli.doctor_cluster import Permission
+    from karpenter_core.provider.contract import ProviderInfo
+
+__all__ = ["rbac", "render_rbac"]
+
+_GROUP = "rbac.authorization.k8s.io"
+
+
+def rbac(
+    provider: Annotated[
+        list[str] | None,
+        typer.Option(help="Add the permissions of this provider; can be repeated."),
+    ] = None,
+    namespace: Annotated[
+        str, typer.Option(help="The namespace of the controller, its service account and lease.")
+    ] = "kube-system",
+    service_account: Annotated[
+        str, typer.Option(help="The service account that the controller runs under.")
+    ] = "karpenter",
+) -> None:
+    """Print the roles and bindings that this version needs."""
+    import yaml
+
+    from karpenter_core.errors import PluginError
+    from karpenter_core.provider.host.manager import load_plugins
+
+    providers = load_plugins().providers
+    for name in provider or ():
+        if name not in providers:
+            installed_names = ", ".join(sorted(providers)) or "none"
+            raise PluginError(f'no provider "{name}" is installed (installed: {installed_names})')
+    infos = [providers[name].info for name in dict.fromkeys(provider or ())]
+    documents = render_rbac(infos, namespace=namespace, service_account=service_account)
+    print(yaml.safe_dump_all(documents, sort_keys=False), end="")
+
+
+def render_rbac(
+    infos: Iterable[ProviderInfo], *, namespace: str, service_account: str
+) -> list[JsonObject]:
+    """Return roles and bindings for the core and these providers, as JSON values.
+
+    They permit what `karpenter run` needs with every setting, and what `karpenter doctor` reads: one
+    ClusterRole, and a Role in each namespace in which something is needed.
+    """
+    from karpenter_core.cli.doctor_cluster import (
+        FACT_PERMISSIONS,
+        Permission,
+        needed_permissions,
+    )
+    from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+    from karpenter_core.kube.wire.codecs import Codecs
+
+    every_info = tuple(infos)
+    models = [model for info in every_info for model in info.node_classes]
+    needed = needed_permissions(
+        Codecs(models, with_selectors=True).kinds,
+        models,
+        lease_namespace=namespace,
+        reads=[read for info in every_info for read in info.reads],
+    )
+    permissions = (*needed, *FACT_PERMISSIONS, Permission("get", CUSTOM_RESOURCE_DEFINITIONS))
+    documents: list[JsonObject] = []
+    for where in sorted({each.namespace for each in permissions}):
+        kind = "Role" if where else "ClusterRole"
+        metadata: JsonObject = {"name": service_account}
+        if where:
+            metadata["namespace"] = where
+        here = [each for each in permissions if each.namespace == where]
+        documents += [
+            {
+                "apiVersion": f"{_GROUP}/v1",
+                "kind": kind,
+                "metadata": metadata,
+                "rules": _rules(here),
+            },
+            {
+                "apiVersion": f"{_GROUP}/v1",
+                "kind": f"{kind}Binding",
+                "metadata": metadata,
+                "roleRef": {"apiGroup": _GROUP, "kind": kind, "name": service_account},
+                "subjects": [
+                    {"kind": "ServiceAccount", "name": service_account, "namespace": namespace}
+                ],
+            },
+        ]
+    return documents
+
+
+def _rules(permissions: Sequence[Permission]) -> list[JsonObject]:
+    """Return one rule for each resource or named object, in the order of the permissions."""
+    verbs: dict[tuple[str, str, str], list[str]] = {}
+    for each in permissions:
+        resource = "/".join(filter(None, (each.kind.plural, each.subresource)))
+        verbs.setdefault((each.kind.group, resource, each.name), []).append(each.verb)
+    rules: list[JsonObject] = []
+    for (group, resource, name), permitted in verbs.items():
+        rule: JsonObject = {
+            "apiGroups": [group],
+            "resources": [resource],
+            "verbs": list(dict.fromkeys(permitted)),
+        }
+        if name:
+            rule["resourceNames"] = [name]
+        rules.append(rule)
+    return rules

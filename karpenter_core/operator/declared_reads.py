@@ -1,0 +1,106 @@
+"""Keeps the objects up to date that providers have declared to read (`ProviderInfo.reads`).
+
+Providers read what was fetched last, without a request and from any thread. An outage of the API
+server or a refusal keeps the last objects; before the first answer a read raises the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, cast, final
+
+import msgspec
+import structlog
+
+from karpenter_core.errors import ApiError, CloudProviderError, NotFoundError, PluginError
+from karpenter_core.kube.api import error_of
+from karpenter_core.kube.pacing import time_limit
+from karpenter_core.kube.resources import ResourceKind
+from karpenter_core.kube.transport import ApiRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.kube.transport import Transport
+    from karpenter_core.provider.contract import ObjectRead
+
+__all__ = ["REFRESH_SECONDS", "RETRY_SECONDS", "DeclaredReads", "kind_of"]
+
+REQUEST_SECONDS: Final = 10.0
+"""How long one request may take: the start waits for the first."""
+RETRY_SECONDS: Final = 10.0
+REFRESH_SECONDS: Final = 60.0
+_BAD_REQUEST: Final = 400
+
+
+def kind_of(read: ObjectRead) -> ResourceKind:
+    """Return the place of declared objects in the API."""
+    return ResourceKind(
+        read.group, read.version, read.resource, read.resource, namespaced=bool(read.namespace)
+    )
+
+
+@final
+class DeclaredReads:
+    """The declared objects of all providers."""
+
+    def __init__(self, transport: Transport, reads: Iterable[ObjectRead], *, clock: Clock) -> None:
+        self._transport: Final = transport
+        self._clock: Final = clock
+        self._objects: Final[dict[ObjectRead, tuple[Mapping[str, object], ...]]] = {}
+        self._problems: Final = dict.fromkeys(reads, "not requested yet")
+        """Why the last request of each declared read failed; empty after a success."""
+        self._log: FilteringBoundLogger = structlog.get_logger("operator")
+
+    def objects(self, read: ObjectRead) -> tuple[Mapping[str, object], ...]:
+        """Return the objects of a declared read as JSON values; callable from any thread.
+
+        Raises:
+            CloudProviderError: they were never read; has the reason.
+            PluginError: the provider has not declared the read.
+        """
+        objects = self._objects.get(read)
+        if objects is not None:
+            return objects
+        if read not in self._problems:
+            raise PluginError(f"{read} is not declared in ProviderInfo.reads")
+        raise CloudProviderError(f"{read} could not be read: {self._problems[read]}")
+
+    async def fetch(self) -> None:
+        """Request all declared objects once, and store them."""
+        await asyncio.gather(*map(self._fetch, tuple(self._problems)))
+
+    async def run(self) -> None:
+        """Request them again and again, until cancelled."""
+        while self._problems:
+            failed = any(self._problems.values())
+            await self._clock.sleep(RETRY_SECONDS if failed else REFRESH_SECONDS)
+            await self.fetch()
+
+    async def _fetch(self, read: ObjectRead) -> None:
+        try:
+            async with time_limit(self._clock, REQUEST_SECONDS):
+                self._objects[read] = await self._request(read)
+        except (ApiError, msgspec.DecodeError, TimeoutError) as error:
+            problem = str(error) or f"no answer within {REQUEST_SECONDS:g} s"
+            if self._problems[read] != problem:
+                self._log.warning("declared objects not read, trying again", error=problem)
+            self._problems[read] = problem
+        else:
+            self._problems[read] = ""
+
+    async def _request(self, read: ObjectRead) -> tuple[Mapping[str, object], ...]:
+        path = kind_of(read).path(namespace=read.namespace, name=read.name)
+        response = await self._transport.request(ApiRequest(method="GET", path=path))
+        try:
+            if response.status >= _BAD_REQUEST:
+                raise error_of(response, f"get {path}")
+        except NotFoundError:
+            return ()
+        body = cast("Mapping[str, object]", msgspec.json.decode(response.body))
+        if read.name:
+            return (body,)
+        return tuple(cast("list[Mapping[str, object]]", body.get("items") or []))

@@ -1,0 +1,93 @@
+"""Limits and pauses calls by operation class, from any thread.
+
+A cloud counts calls by class: reads and writes of a subscription, or each action of an account. Once it
+refuses one call of a class until some time, it would refuse the others too, and often counts them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.provider.kit.token_bucket import TokenBucket
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from karpenter_core.provider.kit.calls.failures import AttemptFailure
+
+__all__ = ["CallRate", "OperationLimits", "OperationPause"]
+
+_LONGEST_PAUSE_SECONDS: Final = 300
+"""As the core's for hooks. A cloud that asks for hours is asked again before: one wrong header must not
+stop every call of a class for a day."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRate:
+    """The rate of calls that a cloud permits in one operation class."""
+
+    per_second: float
+    burst: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationPause:
+    """A time until which no call of an operation class is sent."""
+
+    ends_at: float
+    """By the monotonic clock."""
+    failure: AttemptFailure
+    """The refusal that began it."""
+
+
+@final
+class OperationLimits:
+    """The rates and pauses of the operation classes of one cloud; callable from any thread."""
+
+    def __init__(
+        self, *, monotonic: Callable[[], float], rates: Mapping[str, CallRate] | None = None
+    ) -> None:
+        """`rates` are by operation class; a class without one is limited by its pauses alone."""
+        self._monotonic: Final = monotonic
+        self._buckets: Final = {
+            name: TokenBucket(
+                rate_per_second=rate.per_second, burst=rate.burst, monotonic=monotonic
+            )
+            for name, rate in (rates or {}).items()
+        }
+        self._lock: Final = Lock()
+        self._pauses: Final[dict[str, OperationPause]] = {}
+
+    def reserve(self, operation_class: str, *, longest_seconds: float) -> float:
+        """Reserve one call within the rate of a class; return the seconds to wait for it.
+
+        Nothing is reserved if the wait would be longer than `longest_seconds`.
+        """
+        bucket = self._buckets.get(operation_class)
+        return 0.0 if bucket is None else bucket.reserve(longest_seconds=longest_seconds)
+
+    def pause(self, operation_class: str, failure: AttemptFailure) -> float:
+        """Pause a class for the `retry_after` of a refusal, five minutes at most.
+
+        A longer pause that is open stays. Return until when this refusal asks to wait, by the monotonic clock.
+        """
+        now = self._monotonic()
+        if failure.retry_after is None:
+            return now
+        ends_at = now + min(failure.retry_after.total_seconds(), _LONGEST_PAUSE_SECONDS)
+        with self._lock:
+            pause = self._pauses.get(operation_class)
+            if pause is None or pause.ends_at < ends_at:
+                self._pauses[operation_class] = OperationPause(ends_at=ends_at, failure=failure)
+        return ends_at
+
+    def open_pause(self, operation_class: str) -> OperationPause | None:
+        """Return the pause of a class; None if its calls may be sent."""
+        with self._lock:
+            pause = self._pauses.get(operation_class)
+            if pause is not None and pause.ends_at <= self._monotonic():
+                del self._pauses[operation_class]
+                return None
+            return pause

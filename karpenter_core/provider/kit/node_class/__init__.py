@@ -1,0 +1,1 @@
+"""The NodeClass resolution and validation that cloud providers share."""

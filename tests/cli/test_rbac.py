@@ -1,0 +1,84 @@
+"""`karpenter rbac` renders what the core and providers need."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from karpenter_core.cli.main import main
+from karpenter_core.cli.rbac import render_rbac
+from karpenter_core.provider.contract import ObjectRead
+from karpenter_provider_kwok.plugin import KwokProvider
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def rights(documents) -> set[tuple[str, ...]]:
+    """Return namespace, group, resource, object and verb of each right in roles."""
+    return {
+        (document["metadata"].get("namespace", ""), group, resource, name, verb)
+        for document in documents
+        if document["kind"] in {"Role", "ClusterRole"}
+        for rule in document["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for name in rule.get("resourceNames", [""])
+        for verb in rule["verbs"]
+    }
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["rbac", *arguments])
+    return ended.value.code or 0
+
+
+def test_rendered_roles_grant_exactly_what_the_examples_grant(capsys):
+    assert run("--provider", "aws") == 0
+
+    rendered = list(yaml.safe_load_all(capsys.readouterr().out))
+    written = [
+        document
+        for name in ("deploy/controller.yaml", "aws/settings.yaml")
+        for document in yaml.safe_load_all((EXAMPLES / name).read_text())
+    ]
+    assert rights(rendered) == rights(written)
+
+
+def test_every_role_is_bound_to_the_service_account():
+    documents = render_rbac([], namespace="system", service_account="scaler")
+
+    roles = [each for each in documents if each["kind"] in {"Role", "ClusterRole"}]
+    bindings = [each for each in documents if each["kind"].endswith("Binding")]
+    assert [(each["kind"], each["metadata"]) for each in roles] == [
+        (each["roleRef"]["kind"], each["metadata"]) for each in bindings
+    ]
+    subject = {"kind": "ServiceAccount", "name": "scaler", "namespace": "system"}
+    assert all(each["subjects"] == [subject] for each in bindings)
+
+
+def test_declared_reads_are_granted_where_they_are():
+    info = replace(
+        KwokProvider().karpenter_provider_info(),
+        reads=(
+            ObjectRead(resource="secrets", namespace="vault", name="bootstrap"),
+            ObjectRead(resource="networkpolicies", group="networking.k8s.io"),
+        ),
+    )
+    before = render_rbac(
+        [replace(info, reads=())], namespace="kube-system", service_account="karpenter"
+    )
+    after = render_rbac([info], namespace="kube-system", service_account="karpenter")
+
+    assert rights(after) - rights(before) == {
+        ("vault", "", "secrets", "bootstrap", "get"),
+        ("", "networking.k8s.io", "networkpolicies", "", "list"),
+    }
+
+
+def test_an_unknown_provider_is_named(capsys):
+    assert run("--provider", "moon") != 0
+    assert 'no provider "moon" is installed (installed: ' in capsys.readouterr().err

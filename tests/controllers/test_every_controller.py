@@ -1,0 +1,160 @@
+"""Every controller of a process has its name, and passes over objects that are gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_core.controllers.reconciling.reconciler import DONE
+from karpenter_core.kube.resources import NODES
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS
+from karpenter_core.operator import process
+from tests.controllers.whole_controller import GROUP, NODE_CLASS, node_pool, run_controller
+
+NAMES = {
+    "CatalogueController": "catalogue",
+    "ClusterMetricsController": "metrics",
+    "ConditionObserver": "status",
+    "DisruptionController": "disruption",
+    "CommandQueue": "disruption.queue",
+    "DriftController": "nodeclaim.disruption",
+    "EvictionQueue": "eviction-queue",
+    "GarbageCollectionController": "nodeclaim.garbagecollection",
+    "InstanceSyncController": "nodeclaim.sync",
+    "InterruptionController": "interruption",
+    "NodeClaimLifecycleController": "nodeclaim.lifecycle",
+    "NodeClassController": "nodeclass",
+    "NodeHealthController": "node.health",
+    "NodePoolController": "nodepool",
+    "NodeTerminationController": "node.termination",
+    "Provisioner": "provisioner",
+}
+"""Users' dashboards select logs and metrics by these names."""
+
+
+@pytest.fixture(name="controllers")
+def captured_controllers(monkeypatch):
+    """The controllers of the process that a test starts, by the names of their classes."""
+    found = {}
+    build = process.build_controllers
+
+    def building(dependencies):
+        controllers = build(dependencies)
+        found.update({type(each).__name__: each for each in controllers})
+        return controllers
+
+    monkeypatch.setattr(process, "build_controllers", building)
+    return found
+
+
+def test_every_controller_has_the_name_that_users_know(tmp_path, controllers):
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool()])
+        scene.start("--feature-gates=NodeRepair=true")
+        await scene.settle(lambda: bool(controllers))
+        assert {each: controllers[each].name for each in controllers} == NAMES
+
+    run_controller(tmp_path, scenario)
+
+
+NODE_CLASS_KEYS = {"CatalogueController", "DriftController", "NodeClassController"}
+"""Controllers that reconcile a NodeClass, by group, kind and name; the others by one text."""
+RECONCILING = sorted(
+    NODE_CLASS_KEYS
+    | {
+        "EvictionQueue",
+        "InstanceSyncController",
+        "NodeClaimLifecycleController",
+        "NodeHealthController",
+        "NodePoolController",
+        "NodeTerminationController",
+    }
+)
+
+
+def test_an_object_that_is_gone_needs_nothing_more(tmp_path, controllers):
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool()])
+        scene.start("--feature-gates=NodeRepair=true")
+        await scene.settle(lambda: scene.pool("general").get("status", {}).get("conditions"))
+        with_keys = {each for each in controllers if hasattr(controllers[each], "reconcile")}
+        assert sorted(with_keys) == RECONCILING
+        for each in RECONCILING:
+            key = (GROUP, "KWOKNodeClass", "gone") if each in NODE_CLASS_KEYS else "gone"
+            assert await controllers[each].reconcile(key) == DONE, each
+
+    run_controller(tmp_path, scenario)
+
+
+FOREIGN = {"group": "other.example.com", "kind": "OtherNodeClass", "name": "default"}
+SOON = "2000-01-01T00:00:00Z"
+FOREIGN_CLAIM = {
+    "apiVersion": "karpenter.sh/v1",
+    "kind": "NodeClaim",
+    "metadata": {
+        "name": "foreign",
+        "labels": {"karpenter.sh/nodepool": "foreign"},
+        "finalizers": ["karpenter.sh/termination"],
+    },
+    "spec": {"nodeClassRef": FOREIGN, "requirements": [], "expireAfter": "1s"},
+}
+FOREIGN_STATUS = {
+    "providerID": "other://foreign",
+    "nodeName": "foreign",
+    "conditions": [
+        {
+            "type": kind,
+            "status": "True",
+            "reason": kind,
+            "message": "",
+            "lastTransitionTime": SOON,
+        }
+        for kind in ("Launched", "Registered", "Initialized", "Ready")
+    ],
+}
+FOREIGN_NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {
+        "name": "foreign",
+        "labels": {"karpenter.sh/nodepool": "foreign", "karpenter.sh/registered": "true"},
+        "finalizers": ["karpenter.sh/termination"],
+    },
+    "spec": {"providerID": "other://foreign"},
+    "status": {"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": SOON}]},
+}
+
+
+def owned(scene):
+    """The claims, and of the nodes what the cluster itself does not change."""
+    metadata = [{**each["metadata"], "resourceVersion": ""} for each in scene.nodes()]
+    taints = [taint["key"] for each in scene.nodes() for taint in each["spec"].get("taints", ())]
+    return scene.claims(), metadata, [each for each in taints if "karpenter" in each]
+
+
+@pytest.mark.parametrize("deleted", [(), (NODES,), (NODE_CLAIMS,)], ids=["alive", "node", "claim"])
+def test_objects_of_a_node_class_that_no_provider_serves_are_left_alone(
+    tmp_path, controllers, deleted
+):
+    """Another controller of the same API owns them, also while they are deleted."""
+    pool = node_pool("foreign")
+    pool["spec"]["template"]["spec"]["nodeClassRef"] = FOREIGN
+
+    async def scenario(scene):
+        registry = scene.cluster.server.registry
+        scene.cluster.apply([NODE_CLASS, node_pool(), pool, FOREIGN_CLAIM, FOREIGN_NODE])
+        registry.patch(NODE_CLAIMS, {"status": FOREIGN_STATUS}, "foreign", part="status")
+        for kind in deleted:
+            scene.cluster.delete(kind, "foreign")
+        before = owned(scene)
+        assert scene.claims()[0]["status"]["providerID"]
+        scene.start("--feature-gates=NodeRepair=true")
+        await scene.settle(lambda: scene.pool("general").get("status", {}).get("conditions"))
+
+        for each in RECONCILING:
+            key = tuple(FOREIGN.values()) if each in NODE_CLASS_KEYS else "foreign"
+            assert await controllers[each].reconcile(key) == DONE, each
+        await scene.cluster.clock.sleep(150)
+
+        assert owned(scene) == before
+
+    run_controller(tmp_path, scenario)

@@ -1,0 +1,160 @@
+"""Shortages that are wider than one offering: quotas of groups, zones, capacity types."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from karpenter_core.provider.kit.shortages import Shortage, quota_groups
+from karpenter_core.provider.kit.unavailable_offerings import (
+    UnavailableOffering,
+    UnavailableOfferings,
+)
+from karpenter_core.scheduling.problem import Catalogue
+from karpenter_core.state.unavailable_offerings import without_unavailable
+from karpenter_core.testing.builders import instance_type
+from tests.properties import with_examples
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+D8 = UnavailableOffering("d8", "a", "on-demand")
+QUOTA = Shortage(group="d", capacity_type="on-demand", least_cpu_milli=8000)
+
+fields = {
+    "capacity_type": st.sampled_from(["", "spot", "on-demand"]),
+    "zone": st.sampled_from(["", "a", "b"]),
+    "group": st.sampled_from(["", "d", "e"]),
+    "least_cpu_milli": st.sampled_from([0, 4000, 8000]),
+}
+shortages = st.builds(Shortage, **fields)
+SIZES = {"d4": ("d", 4000), "d8": ("d", 8000), "D4": ("d", 4000), "e4": ("e", 4000)}
+
+
+def minutes(count):
+    return NOW + timedelta(minutes=count)
+
+
+def is_marked(marks, offering, *, group="d", cpu_milli=8000, now=NOW):
+    return marks.view(now=now).is_unavailable(offering, group=group, cpu_milli=cpu_milli)
+
+
+def test_a_quota_covers_its_group_from_a_size_on_in_every_zone():
+    marks = UnavailableOfferings()
+    marks.mark_shortages(QUOTA, now=NOW)
+
+    assert is_marked(marks, D8)
+    assert is_marked(marks, D8._replace(zone="b"), cpu_milli=16000)
+    assert not is_marked(marks, D8, cpu_milli=4000)
+    assert not is_marked(marks, D8, group="e")
+    assert not is_marked(marks, D8._replace(capacity_type="spot"))
+    assert not marks.view(now=NOW).is_empty
+
+
+def test_a_failed_allocation_may_cover_both_capacity_types_of_a_zone():
+    marks = UnavailableOfferings()
+    marks.mark_shortages(Shortage(zone="a"), now=NOW)
+
+    for capacity_type, group in product(("spot", "on-demand"), ("d", "")):
+        mine = D8._replace(capacity_type=capacity_type)
+        assert is_marked(marks, mine, group=group)
+        assert not is_marked(marks, mine._replace(zone="b"), group=group)
+
+
+def test_a_quota_that_is_met_again_holds_from_the_smallest_size_on_and_anew():
+    marks = UnavailableOfferings()
+    marks.mark_shortages(QUOTA, now=NOW, life=timedelta(minutes=10))
+    marks.mark_shortages(
+        QUOTA._replace(least_cpu_milli=4000), now=minutes(5), life=timedelta(minutes=10)
+    )
+    marks.mark_shortages(QUOTA, now=minutes(8), life=timedelta(minutes=10))
+
+    assert is_marked(marks, D8, cpu_milli=4000, now=minutes(17))
+    assert not is_marked(marks, D8, cpu_milli=2000, now=minutes(17))
+    assert not is_marked(marks, D8, now=minutes(18))
+
+
+def test_a_mark_and_its_end_are_changes_of_every_type():
+    marks = UnavailableOfferings()
+    before = marks.view(now=NOW).sequence("d8")
+    marks.mark_shortages(QUOTA, now=NOW)
+    during = marks.view(now=NOW).sequence("d8")
+
+    assert before < during < marks.view(now=minutes(3)).sequence("d8")
+    marks.mark_shortages(QUOTA, now=minutes(4))
+    marks.flush()
+    assert not is_marked(marks, D8, now=minutes(4))
+
+
+def test_a_longer_time_alone_is_no_change():
+    marks = UnavailableOfferings()
+    marks.mark_shortages(QUOTA, now=NOW)
+    before = marks.view(now=NOW)
+    marks.mark_shortages(QUOTA, now=minutes(1))
+
+    assert marks.view(now=minutes(1)) is before
+    assert is_marked(marks, D8, now=minutes(3.9))
+    assert not is_marked(marks, D8, now=minutes(4))
+
+
+@with_examples(200)
+@given(st.lists(shortages, max_size=5))
+def test_marks_cover_what_their_shortages_cover_and_no_other_offering(found):
+    """Also when marks of one quota with several sizes are merged."""
+    marks = UnavailableOfferings()
+    marks.mark_shortages(*found, now=NOW)
+    for (name, (group, cpu_milli)), zone, capacity_type in product(
+        SIZES.items(), ("a", "b"), ("spot", "on-demand")
+    ):
+        expected = any(
+            each.covers(capacity_type=capacity_type, zone=zone, group=group, cpu_milli=cpu_milli)
+            for each in found
+        )
+        offering = UnavailableOffering(name, zone, capacity_type)
+        assert is_marked(marks, offering, group=group, cpu_milli=cpu_milli) is expected
+
+
+@with_examples(200)
+@given(st.lists(shortages, max_size=3))
+def test_quota_groups_cover_the_offerings_that_the_marks_make_unavailable(found):
+    """The core masks by groups what the provider marks, in families that are finer than the quota."""
+    marks = UnavailableOfferings()
+    marks.mark_shortages(*found, now=NOW)
+    types = [
+        instance_type(name, cpu=f"{cpu_milli}m", zones=("a", "b"), labels={"family": name[0]})
+        for name, (_, cpu_milli) in SIZES.items()
+    ]
+    groups = frozenset(
+        quota_groups(found, types, label="family", group_of=lambda name: SIZES[name][0])
+    )
+
+    masked = without_unavailable(Catalogue(version="v1", instance_types=tuple(types)), groups)
+
+    for it in masked.instance_types:
+        group, cpu_milli = SIZES[it.name]
+        for each in it.offerings:
+            offering = UnavailableOffering(it.name, each.zone, each.capacity_type)
+            assert each.available is not is_marked(
+                marks, offering, group=group, cpu_milli=cpu_milli
+            )
+
+
+def test_a_quota_group_covers_types_of_its_families_that_were_not_offered():
+    small, large = (
+        instance_type(name, cpu=cpu, labels={"family": "d"})
+        for name, cpu in (("d4", "4"), ("d8", "8"))
+    )
+
+    (group,) = quota_groups([QUOTA], [small], label="family", group_of=lambda _: "d")
+    masked = without_unavailable(
+        Catalogue(version="v1", instance_types=(small, large)), frozenset({group})
+    )
+
+    closed = {
+        (it.name, o.capacity_type)
+        for it in masked.instance_types
+        for o in it.offerings
+        if not o.available
+    }
+    assert closed == {("d8", "on-demand")}
