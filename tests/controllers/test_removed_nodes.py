@@ -8,7 +8,13 @@ from karpenter_core.controllers.nodeclaim.admission import NodeAdmission
 from karpenter_core.kube.resources import NODES
 from karpenter_core.sim.faults import RequestFault
 from karpenter_core.sim.kubelets import KubeletTimes
-from tests.controllers.scenes import NODE_CLASS, cloud, deployment, node_pool, play
+from tests.controllers.whole_controller import (
+    NODE_CLASS,
+    cloud,
+    deployment,
+    node_pool,
+    run_controller,
+)
 
 WITHOUT_ELECTION = "--disable-leader-election"
 KEEP = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
@@ -74,7 +80,7 @@ def test_a_node_removed_during_its_admission_ends_its_claim(tmp_path, during_adm
         await scene.settle(lambda: bool(removed), seconds=30)
         await assert_replaced(scene, tmp_path, running, removed[0])
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
 
 
 def test_a_node_removed_before_it_is_ready_ends_its_claim(tmp_path):
@@ -91,7 +97,7 @@ def test_a_node_removed_before_it_is_ready_ends_its_claim(tmp_path):
         assert not scene.nodes()
         await assert_replaced(scene, tmp_path, running, claim["metadata"]["name"])
 
-    play(tmp_path, scenario, times=KubeletTimes(node_boot_seconds=10))
+    run_controller(tmp_path, scenario, times=KubeletTimes(node_boot_seconds=10))
 
 
 def test_a_claim_is_kept_while_a_stale_state_shows_no_node_of_it(tmp_path, during_admission):
@@ -120,4 +126,4 @@ def test_a_claim_is_kept_while_a_stale_state_shows_no_node_of_it(tmp_path, durin
         scene.cluster.frontend.faults.clear()
         await assert_replaced(scene, tmp_path, running, removed[0])
 
-    play(tmp_path, scenario)
+    run_controller(tmp_path, scenario)
