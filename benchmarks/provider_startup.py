@@ -63,18 +63,19 @@ class SdkVariant:
 SDKS: Final = {
     "alibabacloud": SdkVariant(
         "from karpenter_provider_alibabacloud.credentials import find_credential\n"
-        "from karpenter_provider_alibabacloud.sdk_caller import Caller, Endpoint\n"
+        "from karpenter_provider_alibabacloud.sdk_caller import SdkCaller, ServiceEndpoint\n"
         "names = ('ALIBABA_CLOUD_ACCESS_KEY_ID', 'ALIBABA_CLOUD_ACCESS_KEY_SECRET')\n"
         "keys = find_credential(dict.fromkeys(names, 'any'))\n"
-        "limits = {'connect_seconds': 1, 'read_seconds': 1, 'connections': 1}\n"
+        "seconds = dict.fromkeys(('connect_seconds', 'read_seconds', 'launch_read_seconds'), 1)\n"
         "for service in ('ecs', 'vpc', 'cs'):\n"
-        "    Caller(service, Endpoint(region='cn-hangzhou'), credential=keys, **limits)\n",
+        "    endpoint = ServiceEndpoint(region='cn-hangzhou')\n"
+        "    SdkCaller(service, endpoint, credential=keys, connections=1, **seconds)\n",
         ("alibabacloud_", "darabonba", "Tea"),
     ),
     "aws": SdkVariant(
         # boto3 reads what a service is like when its client is made.
-        "from karpenter_provider_aws.sdk import Clients\n"
-        "clients = Clients(region='us-east-1')\n"
+        "from karpenter_provider_aws.sdk import CloudClients\n"
+        "clients = CloudClients(region='us-east-1')\n"
         "clients.ec2, clients.iam, clients.eks, clients.sqs, clients.ssm, clients.pricing\n",
         ("boto3", "botocore", "s3transfer", "jmespath"),
     ),
