@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import provider_types
 import yaml
 
 from karpenter_core.api.schema import SchemaValidator
@@ -36,6 +37,7 @@ def main() -> int:
     if "--write" in sys.argv[1:]:
         for name, render in TABLES.items():
             write_table(ROOT / name, render())
+        provider_types.PAGE.write_text(provider_types.page(), encoding="utf-8")
     problems = [problem for page in pages() for problem in check(page)]
     for problem in problems:
         print(problem, file=sys.stderr)

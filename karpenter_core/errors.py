@@ -110,6 +110,8 @@ class QuotaGroup:
     """Offerings that share a quota, named without a list of instance types.
 
     An offering is in the group if all fields match it; an empty field matches every offering.
+
+    TypeError: a field has another type. ValueError: a label has no value, or a value no label.
     """
 
     label: str = ""
@@ -120,6 +122,17 @@ class QuotaGroup:
     """Only instance types whose capacity has at least this CPU, in milli-cores."""
     zone: str = ""
     capacity_type: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse fields that would mask everything, or fail when they are compared."""
+        for name in ("label", "value", "zone", "capacity_type"):
+            _check_type(f"QuotaGroup.{name}", getattr(self, name), str)
+        _check_type("QuotaGroup.least_cpu_milli", self.least_cpu_milli, int)
+        if bool(self.label) != bool(self.value):
+            raise ValueError(
+                "QuotaGroup.label and QuotaGroup.value must be given together, not "
+                f"{self.label!r} and {self.value!r}"
+            )
 
 
 OfferingMask: TypeAlias = OfferingKey | QuotaGroup
@@ -134,7 +147,11 @@ class InsufficientCapacityError(CloudProviderError):
     one NodeClass. For a placement it makes the same instance types in the same zones unavailable,
     as spot and on demand; for a zone or a region all offerings of their capacity types there. The
     offerings of `quota_groups` become unavailable too, whatever the scope. Without `offerings` and
-    `quota_groups`, all offerings that the claim allows become unavailable.
+    `quota_groups`, or if the groups match no requested offering, all offerings that the claim allows
+    become unavailable.
+
+    TypeError: an offering is no `OfferingKey`, or a quota group no `QuotaGroup`. ValueError: there is
+    no such scope.
     """
 
     def __init__(
@@ -147,8 +164,17 @@ class InsufficientCapacityError(CloudProviderError):
     ) -> None:
         super().__init__(message)
         self.offerings: Final = tuple(offerings)
-        self.scope: Final = scope
+        self.scope: Final = ExhaustedScope(scope)
         self.quota_groups: Final = tuple(quota_groups)
+        for key in self.offerings:
+            _check_type("InsufficientCapacityError.offerings", key, OfferingKey)
+        for group in self.quota_groups:
+            _check_type("InsufficientCapacityError.quota_groups", group, QuotaGroup)
+
+
+def _check_type(field: str, value: object, wanted: type) -> None:
+    if not isinstance(value, wanted):
+        raise TypeError(f"{field} must have the type {wanted.__name__}, not {value!r}")
 
 
 class NodeClassNotReadyError(CloudProviderError):

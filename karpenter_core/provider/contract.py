@@ -391,7 +391,7 @@ class Interruption:
     provider_id: str = ""
     """The instance; empty if the message names none."""
     token: str = ""
-    """UID of the NodeClaim, if the message names no instance."""
+    """UID of the NodeClaim: it finds the claim if no claim has the instance yet, or none is named."""
     error: CloudProviderError | None = None
     """With `LAUNCH_FAILED`: the error that the launch would have returned, a shortage with its scope."""
     deadline: datetime | None = None

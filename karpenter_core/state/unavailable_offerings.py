@@ -18,15 +18,21 @@ from karpenter_core.state.ledger import UNAVAILABLE_TTL
 from karpenter_core.state.tables import SnapshotTable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.errors import OfferingMask
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
+    from karpenter_core.scheduling.requirements import Requirements
     from karpenter_core.state.ledger_view import LedgerView, OfferingShortage
 
-__all__ = ["MAX_SPOT_UNAVAILABILITY", "AvailableCatalogues", "without_unavailable"]
+__all__ = [
+    "MAX_SPOT_UNAVAILABILITY",
+    "AvailableCatalogues",
+    "contain_offerings",
+    "without_unavailable",
+]
 
 MAX_SPOT_UNAVAILABILITY: Final = UNAVAILABLE_TTL
 """While a spot offering is masked, on-demand is launched instead, at two to four times the price
@@ -194,16 +200,13 @@ def _available_again_at(offering: OfferingMask, entry: OfferingShortage) -> date
 
 def without_unavailable(catalogue: Catalogue, exhausted: frozenset[OfferingMask]) -> Catalogue:
     """Return the catalogue with these offerings unavailable; itself when none of them is in it."""
-    groups = tuple(key for key in exhausted if isinstance(key, QuotaGroup))
+    groups = _QuotaGroups(key for key in exhausted if isinstance(key, QuotaGroup))
     names = {key.instance_type for key in exhausted if isinstance(key, OfferingKey)}
     hidden: list[str] = []
     types: list[InstanceType] = []
     for instance_type in catalogue.instance_types:
-        large = tuple(
-            group for group in groups if _cpu_milli(instance_type) >= group.least_cpu_milli
-        )
-        if large or instance_type.name in names:
-            types.append(_without_unavailable(instance_type, exhausted, large, hidden))
+        if groups or instance_type.name in names:
+            types.append(_without_unavailable(instance_type, exhausted, groups, hidden))
         else:
             types.append(instance_type)
     if not hidden:
@@ -215,35 +218,89 @@ def without_unavailable(catalogue: Catalogue, exhausted: frozenset[OfferingMask]
 def _without_unavailable(
     instance_type: InstanceType,
     exhausted: frozenset[OfferingMask],
-    groups: tuple[QuotaGroup, ...],
+    groups: _QuotaGroups,
     hidden: list[str],
 ) -> InstanceType:
-    offerings = list(instance_type.offerings)
-    for index, offering in enumerate(offerings):
+    of_type = groups.of_type(instance_type)
+    out: dict[int, Offering] = {}
+    for index, offering in enumerate(instance_type.offerings):
         key = OfferingKey(
             instance_type=instance_type.name,
             zone=offering.zone,
             capacity_type=offering.capacity_type,
         )
         if offering.available and (
-            key in exhausted or any(_is_in_group(instance_type, offering, each) for each in groups)
+            key in exhausted
+            or _is_offered_in(offering, (*of_type, *groups.of_offering(instance_type, offering)))
         ):
-            offerings[index] = replace(offering, available=False)
+            out[index] = replace(offering, available=False)
             hidden.append(f"{key.instance_type}/{key.zone}/{key.capacity_type}")
+    if not out:
+        return instance_type
+    offerings = (out.get(index, each) for index, each in enumerate(instance_type.offerings))
     return replace(instance_type, offerings=tuple(offerings))
+
+
+@final
+class _QuotaGroups:
+    """Quota groups by label and value: a quota of many families is a group for each of them."""
+
+    __slots__ = ("_by_label", "_everywhere")
+
+    def __init__(self, groups: Iterable[QuotaGroup]) -> None:
+        self._everywhere: list[QuotaGroup] = []
+        self._by_label: dict[str, dict[str, list[QuotaGroup]]] = {}
+        for group in groups:
+            if group.label:
+                by_value = self._by_label.setdefault(group.label, {})
+                by_value.setdefault(group.value, []).append(group)
+            else:
+                self._everywhere.append(group)
+
+    def __bool__(self) -> bool:
+        """Return whether there are any."""
+        return bool(self._everywhere or self._by_label)
+
+    def of_type(self, instance_type: InstanceType) -> tuple[QuotaGroup, ...]:
+        """Return the groups that an instance type is in by its size and its own labels."""
+        found = (*self._everywhere, *self._of(instance_type.requirements))
+        return tuple(each for each in found if _cpu_milli(instance_type) >= each.least_cpu_milli)
+
+    def of_offering(
+        self, instance_type: InstanceType, offering: Offering
+    ) -> tuple[QuotaGroup, ...]:
+        """Return the groups that an offering is in by the type's size and its own labels."""
+        found = self._of(offering.requirements)
+        return tuple(each for each in found if _cpu_milli(instance_type) >= each.least_cpu_milli)
+
+    def _of(self, requirements: Requirements) -> Iterator[QuotaGroup]:
+        for label, by_value in self._by_label.items():
+            if label not in requirements:
+                continue
+            requirement = requirements.get(label)
+            for value in by_value if requirement.complement else requirement.values:
+                if requirement.has(value):
+                    yield from by_value.get(value, ())
 
 
 def _cpu_milli(instance_type: InstanceType) -> int:
     return instance_type.capacity.get("cpu", 0)
 
 
-def _is_in_group(instance_type: InstanceType, offering: Offering, group: QuotaGroup) -> bool:
-    """Tell whether an offering is in a group; the type's CPU is checked already."""
-    if group.zone not in {"", offering.zone}:
-        return False
-    if group.capacity_type not in {"", offering.capacity_type}:
-        return False
-    return not group.label or any(
-        group.label in requirements and requirements.get(group.label).has(group.value)
-        for requirements in (offering.requirements, instance_type.requirements)
+def contain_offerings(groups: Iterable[QuotaGroup], instance_types: Iterable[InstanceType]) -> bool:
+    """Tell whether an offering of these instance types, available or not, is in one of the groups."""
+    found = _QuotaGroups(groups)
+    return any(
+        _is_offered_in(offering, (*of_type, *found.of_offering(instance_type, offering)))
+        for instance_type in instance_types
+        for of_type in (found.of_type(instance_type),)
+        for offering in instance_type.offerings
+    )
+
+
+def _is_offered_in(offering: Offering, groups: Iterable[QuotaGroup]) -> bool:
+    """Tell whether one of the groups has the offering's zone and capacity type."""
+    return any(
+        each.zone in {"", offering.zone} and each.capacity_type in {"", offering.capacity_type}
+        for each in groups
     )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint, EntryPoints
+from types import SimpleNamespace
 from typing import Final
 
 import pytest
 
 from karpenter_core.cli.demo import demo_kubelets
+from karpenter_core.cli.demo.cloud_scenario import controller_environment
 from karpenter_core.errors import SettingsError
 from karpenter_core.provider.markers import PROJECT
 
@@ -62,3 +64,14 @@ def test_installed_simulated_cloud_is_called(install):
 def test_simulated_cloud_of_each_shipped_provider_is_found(provider: str):
     with demo_kubelets.find_simulated_cloud(provider) as cloud:
         assert cloud.nodes() == {}
+
+
+def test_controller_of_a_demo_gets_cluster_name_and_currency_unless_the_cloud_sets_them():
+    cloud = SimpleNamespace(currency="EUR", environment={"MY_ENDPOINT": "http://127.0.0.1"})
+    assert controller_environment(cloud) == {
+        "CLUSTER_NAME": "karpenter-demo",
+        "CURRENCY": "EUR",
+        "MY_ENDPOINT": "http://127.0.0.1",
+    }
+    cloud.environment = {"CLUSTER_NAME": "own"}
+    assert controller_environment(cloud)["CLUSTER_NAME"] == "own"

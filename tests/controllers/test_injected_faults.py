@@ -193,8 +193,17 @@ def test_a_launch_is_deleted_while_its_reply_is_lost(tmp_path):
     run_controller(tmp_path, scenario, arguments=[f"--kwok-faults-file={tmp_path / 'faults.json'}"])
 
 
-@pytest.mark.parametrize("by_whom", ["nobody", "a user", "the controller"])
-def test_only_users_may_end_a_claim_that_boots_by_its_node(staged, by_whom):
+@pytest.mark.parametrize(
+    ("by_whom", "is_gone"),
+    [
+        ("nobody", False),
+        ("a user", False),
+        ("a user", True),
+        ("the controller", False),
+        ("the controller", True),
+    ],
+)
+def test_only_users_may_end_a_claim_that_boots_by_its_node(staged, by_whom, is_gone):
     """A Node is admitted before its claim shows that: its deletion then ends the claim too."""
 
     async def scenario(scene, injected_faults, _running):
@@ -221,9 +230,15 @@ def test_only_users_may_end_a_claim_that_boots_by_its_node(staged, by_whom):
         if by_whom == "the controller":
             await watch.note_write(WriteAttempt(verb="delete", kind=NODES, name=name))
         if by_whom != "nobody":
+            if is_gone:
+                cluster.server.registry.patch(NODES, {"metadata": {"finalizers": None}}, name)
             cluster.delete(NODES, name)
+            assert (cluster.find(NODES, name) is None) is is_gone
         await watch.note_write(WriteAttempt(verb="delete", kind=NODE_CLAIMS, name=name))
         record_rejected = [each for each in watch.breaches if f"claim {name} given up" in each]
-        assert len(record_rejected) == len(watch.breaches) == (by_whom != "a user")
+        assert len(record_rejected) == (by_whom != "a user")
+        lost_pods = [each for each in watch.breaches if f"Node removed: {name}" in each]
+        assert len(watch.breaches) == len(record_rejected) + len(lost_pods)
+        assert len(lost_pods) == (is_gone and by_whom != "nobody")
 
     staged(scenario)

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from karpenter_core.api.base import OwnerReference
 from karpenter_core.api.nodeclaim import NodeClassRef
 from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.interruption.controller import (
@@ -16,9 +17,19 @@ from karpenter_core.controllers.interruption.controller import (
 )
 from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
-from karpenter_core.errors import ApiError, ConflictError, NotFoundError
+from karpenter_core.errors import (
+    ApiError,
+    ConflictError,
+    ExhaustedScope,
+    InsufficientCapacityError,
+    LaunchFailedError,
+    NotFoundError,
+    OfferingKey,
+    QuotaGroup,
+)
 from karpenter_core.provider.contract import Interruption, InterruptionKind, PollingPeriods
-from karpenter_core.state.events import ObjectObserved, ObjectRemoved
+from karpenter_core.state.events import ObjectObserved, ObjectRemoved, TimePassed
+from karpenter_core.testing.builders import EPOCH
 from karpenter_core.testing.harness import SequentialIds
 from karpenter_core.testing.state_builders import node, node_claim, synced_state
 from tests.controllers.clocks import TwoClocks
@@ -41,7 +52,7 @@ class Interruptions:
         self.clock = TwoClocks()
         self.cluster_state = ClusterState(synced_state(*objects), self.clock)
         self.messages, self.failures = list(messages), list(failures)
-        self.acknowledged, self.deleted, self.read = [], [], []
+        self.acknowledged, self.deleted, self.read, self.recorded = [], [], [], []
         self.metrics = Metrics()
         self.controller = InterruptionController(
             writer=self,
@@ -87,13 +98,14 @@ class Interruptions:
 
     async def delete_claim(self, claim):
         self.deleted.append(claim.name)
+        await asyncio.sleep(0)  # others work while the API server answers
         return True
 
     def publish_all(self, _notices):
         pass
 
-    def record_metrics(self, _updates):
-        pass
+    def record_metrics(self, updates):
+        self.recorded += updates
 
     # what a test does
 
@@ -102,6 +114,17 @@ class Interruptions:
 
     def read_node(self, name="web"):
         asyncio.run(self.controller.read_node(name))
+
+    def passes(self, seconds):
+        self.clock.passes(seconds)
+        self.cluster_state.fold(TimePassed(self.clock.now()))
+
+    def shortages(self):
+        return dict(self.cluster_state.snapshot().ledger.unavailable_offerings)
+
+    def claims_disrupted(self, reason):
+        updates = [each for each in self.recorded if each.labels.get("reason") == reason]
+        return sum(each.metric == "nodeclaims_disrupted" for each in updates)
 
     def counted(self, name, **labels):
         labels = {"provider": "kwok", **labels}
@@ -183,6 +206,94 @@ class TestPoll:
         ]  # fmt: skip
         world.poll()
         assert world.counted("message_queue_duration_seconds_sum") == 40
+
+
+def failed_launch(number=1, *, provider_id=WEB.status.provider_id, **fields):
+    return Interruption(
+        id=f"message-{number}",
+        kind=InterruptionKind.LAUNCH_FAILED,
+        provider_id=provider_id,
+        **fields,
+    )
+
+
+def starting_claim(**options):
+    """Return a claim of a NodePool that has an instance and no node."""
+    claim = node_claim("web", stage="Launched", **options)
+    pool = OwnerReference(
+        api_version="karpenter.sh/v1", kind="NodePool", name="default", uid="uid-of-pool"
+    )
+    metadata = claim.metadata.model_copy(update={"owner_references": (pool,)})
+    return claim.model_copy(update={"metadata": metadata})
+
+
+class TestLaunchesThatFailLate:
+    def test_several_messages_about_one_failure_count_once(self):
+        """Two failures in a row would pause the NodePool."""
+        world = Interruptions(starting_claim(), messages=[failed_launch(1), failed_launch(2)])
+        world.poll()
+        world.poll()
+        ledger = world.cluster_state.snapshot().ledger
+        assert ledger.launch_pauses["uid-of-pool"].failures == 1
+        assert world.claims_disrupted("launch_failed") == 1
+
+    def test_repeated_message_does_not_prolong_the_shortage(self):
+        """The claim may take minutes to end, and the provider may repeat itself meanwhile."""
+        world = Interruptions(starting_claim(), messages=[failed_launch()])
+        world.poll()
+        (before,) = world.shortages().values()
+        world.passes(60)
+        world.poll()
+        assert list(world.shortages().values()) == [before]
+
+    def test_a_leader_learns_the_shortage_of_a_claim_that_its_predecessor_deleted(self):
+        """The predecessor ended before it acknowledged the message, and its masks ended with it."""
+        world = Interruptions(starting_claim(deleted=EPOCH), messages=[failed_launch()])
+        world.poll()
+        assert (world.deleted, world.acknowledged) == ([], ["message-1"])
+        assert len(world.shortages()) == 1
+
+    def test_shortage_of_a_claim_that_is_gone_is_learned_once(self):
+        """The launch may fail after its NodeClaim was given up; the next one would fail as late."""
+        key = OfferingKey(instance_type="m-4x", zone="zone-a", capacity_type="on-demand")
+        group = QuotaGroup(label="family", value="m", capacity_type="spot")
+        error = InsufficientCapacityError("full", offerings=(key,), quota_groups=(group,))
+        world = Interruptions(messages=[failed_launch(error=error)])
+        world.poll()
+        assert {each.offering for each in world.shortages()} == {key, group}
+        before = world.shortages()
+        world.passes(30)
+        world.poll()
+        assert world.shortages() == before
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            None,
+            LaunchFailedError("no boot"),
+            InsufficientCapacityError("sold out"),
+            InsufficientCapacityError(
+                "no addresses",
+                offerings=(OfferingKey(instance_type="m", zone="a", capacity_type="spot"),),
+                scope=ExhaustedScope.NODE_CLASS,
+            ),
+        ],
+    )
+    def test_failure_of_a_claim_that_is_gone_and_names_no_offering_for_all_masks_nothing(
+        self, error
+    ):
+        """Its offering and its NodeClass went with the claim."""
+        world = Interruptions(messages=[failed_launch(error=error)])
+        world.poll()
+        assert world.shortages() == {}
+
+    @pytest.mark.parametrize("provider_id", ["", "kwok://not-recorded-yet"])
+    def test_claim_whose_instance_is_not_recorded_yet_is_found_by_its_token(self, provider_id):
+        claim = starting_claim()
+        message = failed_launch(provider_id=provider_id, token=claim.uid)
+        world = Interruptions(claim, messages=[message])
+        world.poll()
+        assert (world.deleted, world.acknowledged) == (["web"], ["message-1"])
 
 
 class TestWrites:

@@ -541,6 +541,15 @@ class TestInstancesThatMayNotBeTerminated:
 class RarelyPolled(KwokProvider):
     """A cloud that permits a call for an ending instance every minute."""
 
+    def __init__(self):
+        super().__init__()
+        self.fetches = 0
+
+    @hookimpl
+    def karpenter_fetch_instances(self, provider_ids):
+        self.fetches += 1
+        return KwokProvider.karpenter_fetch_instances(self, provider_ids)
+
     @hookimpl
     def karpenter_provider_info(self):
         periods = PollingPeriods(termination=timedelta(minutes=1))
@@ -570,3 +579,36 @@ def test_provider_sets_how_often_an_ending_instance_is_polled(tmp_path):
         arguments=["--kwok-termination-delay=3m"],
         plugins={"kwok": RarelyPolled()},
     )
+
+
+def test_rare_polls_of_a_silent_node_delay_no_deadline(tmp_path):
+    """Its pods are deleted in time, and its provider is asked no more often than it permits."""
+    provider = RarelyPolled()
+
+    async def scenario(scene):
+        protected = deployment("web", 1, terminationGracePeriodSeconds=30)
+        metadata = protected["spec"]["template"]["metadata"]
+        metadata["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
+        _, name = await one_node(scene, pool(template={"terminationGracePeriod": "2m"}), protected)
+        scene.cluster.apply([attachment("va-1", name)])
+        (pod,) = names(scene.pods())
+        scene.cluster.kubelets.fail(name)
+        await scene.cluster.clock.sleep(60)
+        begun = scene.cluster.clock.monotonic()
+        scene.cluster.delete(NODES, name)
+
+        def is_deleted():
+            return any(
+                "deletionTimestamp" in each["metadata"]
+                for each in scene.pods()
+                if each["metadata"]["name"] == pod
+            )
+
+        await scene.settle(is_deleted, seconds=200)
+        assert 89 <= scene.cluster.clock.monotonic() - begun <= 95
+        assert provider.fetches == 2
+        await scene.settle(lambda: name not in names(scene.nodes()), seconds=200)
+        # The volume is given up at the deadline, and the ending instance is polled a minute later.
+        assert 175 <= scene.cluster.clock.monotonic() - begun <= 190
+
+    run_controller(tmp_path, scenario, plugins={"kwok": provider})

@@ -8,6 +8,7 @@ deadline, nodes replaced within the budget, nothing left in the cloud's own dump
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from karpenter_core.cli.demo.demo_manifests import NAME
 from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES
 from karpenter_core.testing.cluster import ClusterClient
+from tests.e2e.plugins import sample_provider
 from tests.support.processes import wait_until
 
 DEMO = (sys.executable, "-c", "from karpenter_core.cli.main import main; main()", "demo")
@@ -56,6 +58,35 @@ async def test_a_demo_fills_disturbs_and_drains_a_cloud(local_cluster, provider,
             return NAME not in namespaces and kinds == before
 
         await wait_until(all_is_gone, seconds=60)
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(500)
+async def test_the_demo_of_a_cloud_without_spot_says_so_and_ends(tmp_path):
+    """The sample provider of a REST cloud, on an embedded cluster, as its author would run it."""
+    path = os.pathsep.join(map(str, sample_provider(tmp_path / "sample")))
+    demo = await asyncio.create_subprocess_exec(
+        *DEMO,
+        "--provider=sample",
+        f"--log-folder={tmp_path}",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    async with asyncio.timeout(480):
+        output, _ = await demo.communicate()
+
+    text = output.decode()
+    assert demo.returncode == 0, text
+    for told in (
+        "50/50 pods running",
+        "EUR/h",
+        "bought ",
+        "the simulated cloud has no spot instances",
+        "at the same time; image debian-2",
+        "the cloud has no resource of this cluster any more",
+    ):
+        assert told in text
 
 
 async def definitions(client):

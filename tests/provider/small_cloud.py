@@ -72,6 +72,8 @@ class SmallCloud:
         self.others: set[str] = set()
         """Ids of instances of other clusters."""
         self.problem = ""
+        self.cached: DescribedInstances[Machine] | None = None
+        """The answer to listings, if they are cached."""
         self.is_down = False
         self.reads: list[str] = []
         self.terminated: list[str] = []
@@ -138,7 +140,14 @@ class SmallCloud:
     def of_cluster(self):
         self._read("of_cluster")
         shown = [m for n, m in self._shown().items() if n not in self.others]
+        if self.cached is not None:
+            return self.cached
         return DescribedInstances(instances=tuple(shown), problem=self.problem)
+
+    def cache_listing(self):
+        """Answer listings with the instances of this moment from now on."""
+        listing = self.of_cluster()
+        self.cached = replace(listing, as_of=self.clock.now())
 
     def is_ours(self, instance):
         return instance.id not in self.others

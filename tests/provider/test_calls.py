@@ -209,6 +209,30 @@ def test_a_call_is_not_sent_while_a_pause_would_outlast_it(clock):
     assert clock.slept == []
 
 
+@pytest.mark.parametrize("asked_seconds", [3600, 24 * 3600])
+def test_a_pause_holds_a_class_for_five_minutes_at_most(clock, asked_seconds):
+    """A senseless Retry-After of one call must not stop all calls for a day."""
+    caller = caller_of(clock)
+    with pytest.raises(ThrottledError):
+        caller.call(Attempts(clock, HttpError(429, retry_after=asked_seconds)), action="vm:list")
+    clock.now += 270
+    with pytest.raises(ThrottledError, match="not sent"):
+        caller.call(Attempts(clock), action="vm:list")
+    clock.now += 30
+
+    assert caller.call(Attempts(clock), action="vm:list") == "answer"
+
+
+@pytest.mark.parametrize("asked_seconds", [-3600, 0])
+def test_a_time_in_the_past_pauses_nothing(clock, asked_seconds):
+    caller = caller_of(clock)
+    attempts = Attempts(clock, HttpError(429, retry_after=asked_seconds))
+
+    assert caller.call(attempts, action="vm:list") == "answer"
+    assert caller.call(attempts, action="vm:list") == "answer"
+    assert clock.now == 1000
+
+
 def test_a_pause_that_grew_during_a_wait_is_waited_for_to_its_end(clock):
     limits = OperationLimits(monotonic=clock.monotonic)
     caller = caller_of(clock, limits=limits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -30,9 +31,13 @@ class Cloud:
         self.refused: set[str] = set()
         self.denied: set[str] = set()
         """Instances that exist, and that changes do not find."""
+        self.unanswered: set[str] = set()
+        """Instances whose changes the cloud never answers."""
         self.ending: set[str] = set()
         """Instances that end when they are about to be changed."""
         self.error: CloudProviderError | None = None
+        self.during_change = None
+        """Called before each change."""
         self.reads: list[list[str]] = []
         self.calls: list[list[str]] = []
 
@@ -45,8 +50,12 @@ class Cloud:
 
     def make(self, change, instance_ids):
         self.calls.append(list(instance_ids))
+        if self.during_change is not None:
+            self.during_change()
         if self.error is not None:
             raise self.error
+        if self.unanswered & set(instance_ids):
+            raise CloudProviderError("no answer")
         for name in self.ending & set(instance_ids):
             self.colours.pop(name, None)
         if set(instance_ids) - self.colours.keys() or self.denied & set(instance_ids):
@@ -189,6 +198,41 @@ def test_a_refused_instance_holds_up_no_other_and_is_tried_again_after_a_minute(
     setattr(stage.cloud, kind, set())
     stage.clock.seconds += 61
     assert stage.queue.sync("c", "red") == "red"
+
+
+def test_what_is_desired_during_a_change_is_not_forgotten_with_it():
+    stage = Stage()
+
+    def ask_again():
+        stage.cloud.during_change = None
+        with pytest.raises(ThrottledError):
+            stage.queue.sync("a", "blue")
+
+    stage.cloud.during_change = ask_again
+    with pytest.raises(ThrottledError):
+        stage.queue.sync("a", "red")
+    stage.clock.seconds = 1
+    with pytest.raises(ThrottledError):
+        stage.queue.sync("b", "green")
+
+    assert stage.cloud.colours["a"] == "blue"
+
+
+def test_an_instance_whose_change_is_never_answered_holds_up_no_other():
+    stage = Stage()
+    stage.cloud.unanswered = {"a"}
+    stage.clock.seconds = 1
+    done = set()
+    for _ in range(8):
+        for name in "abcd":
+            with suppress(CloudProviderError):
+                stage.queue.sync(name, f"blue-{name}")
+                done.add(name)
+        stage.clock.seconds += 1
+
+    assert done == set("bcd")
+    stage.cloud.unanswered.clear()
+    assert stage.sync_all({"a": "blue-a"}) == {}
 
 
 def test_a_failure_that_says_nothing_of_an_instance_leaves_it_waiting():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -133,6 +135,52 @@ def test_an_existing_instance_is_not_found_only_after_a_minute_or_after_it_was_s
                 assert isinstance(outcome, Instance) == (not cloud.unseen)
                 if is_not_found(outcome):
                     assert was_shown or cloud.clock.seconds >= 60
+
+
+def test_a_cached_listing_says_the_time_that_it_shows(cloud):
+    old = cloud.launch("i-1")
+    assert cloud.instances.list().as_of is None
+    cloud.clock.seconds = 10
+    cloud.cache_listing()
+    cloud.clock.seconds = 50
+
+    listing = cloud.instances.list()
+
+    assert listing.as_of == START + timedelta(seconds=10)
+    assert [each.provider_id for each in listing.instances] == [old]
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_a_listing_from_before_a_launch_is_no_end_of_the_instance(cloud, is_shown):
+    """The instance was launched, and perhaps described, later than the listing."""
+    cloud.cache_listing()
+    cloud.clock.seconds = 1
+    new = cloud.launch("i-1", is_recent=True)
+    if is_shown:
+        cloud.instances.fetch([new])
+    cloud.clock.seconds = 62
+
+    assert owners(cloud) == {new: ""}
+    assert isinstance(cloud.instances.fetch([new])[0], Instance)
+    assert cloud.recent.get("i-1") is not None
+
+
+def test_a_cached_listing_ends_an_instance_that_it_should_show(cloud):
+    cloud.launch("i-1", is_recent=True)
+    cloud.unseen.add("i-1")
+    cloud.clock.seconds = 60
+    cloud.cache_listing()
+    cloud.clock.seconds = 100
+
+    assert owners(cloud) == {}
+
+
+def test_a_cached_listing_keeps_what_is_known_of_terminations(cloud):
+    cloud.cache_listing()
+    cloud.launch("i-1")
+    cloud.instances.list()
+
+    assert cloud.kept == []
 
 
 def test_a_partial_listing_forgets_nothing(cloud):

@@ -428,7 +428,7 @@ FAULTS = [
     ("PC-055", finds_drift_everywhere, "nodes would be replaced for ever"),
     ("PC-056", finds_no_drift, "the instance was changed, and karpenter_detect_drift returns None"),
     ("PC-060", acknowledges_while_polling, "and a second poll returned []"),
-    ("PC-061", renames_instances, "deadline has no time zone"),
+    ("PC-061", renames_instances, "deadline must be a time with a time zone"),
     ("PC-070", forgets_with_the_process, "a new process does not list"),
     ("PC-080", with_its_own_error(InsufficientCapacityError), "without offerings"),
     ("PC-081", with_its_own_error(InsufficientCapacityError), "a quota reaches further"),

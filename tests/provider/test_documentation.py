@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from karpenter_core.provider import hookspecs
+from karpenter_core.provider import contract, hookspecs
 from karpenter_core.provider.contract import CONTRACT_VERSION, POLLING_BOUNDS, PollingPeriods
 from karpenter_core.provider.host.manager import MANDATORY_HOOKS
 from karpenter_core.provider.host.metrics import ProviderMetrics
 from karpenter_core.testing import conformance
 from karpenter_core.testing.conformance.test_loading import PUBLIC_MODULES
 
+DOCS = Path(__file__).parents[2] / "docs"
+TYPES_PAGE = DOCS / "reference" / "provider-types.md"
 PAGE = (Path(__file__).parents[2] / "docs" / "provider-contract.md").read_text()
 HOOKS = [name for name in vars(hookspecs) if name.startswith("karpenter_")]
 
@@ -102,3 +104,18 @@ def parse(text: str) -> timedelta:
         int(number)
         * {"s": timedelta(seconds=1), "min": timedelta(minutes=1), "h": timedelta(hours=1)}[unit]
     )
+
+
+def test_page_of_types_is_that_of_the_code(monkeypatch):
+    """`python docs/check.py --write` writes it anew."""
+    monkeypatch.syspath_prepend(str(DOCS))
+    import provider_types
+
+    assert provider_types.PAGE.read_text() == provider_types.page()
+
+
+@pytest.mark.parametrize("name", contract.__all__)
+def test_page_of_types_has_each_type_of_the_contract(name):
+    if inspect.isclass(value := getattr(contract, name)) and value.__module__ == contract.__name__:
+        heading = rf"^### `{name}(\([\w\[\], ]+\))?`$"
+        assert re.search(heading, TYPES_PAGE.read_text(), re.MULTILINE)

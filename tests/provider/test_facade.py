@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
@@ -26,6 +27,7 @@ from karpenter_core.provider.contract import (
     DriftFinding,
     Finding,
     Instance,
+    InstanceListing,
     Interruption,
     InterruptionKind,
     LabelClasses,
@@ -711,3 +713,101 @@ def test_drift_is_queried_in_batches_and_a_failed_one_affects_no_other(virtual):
 
     virtual(scenario, web=web)
     assert web.looks == [["web-1", "failing"], ["web-2", "web-3"], ["web-4"]]
+
+
+# -- invalid values
+
+NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001 - what a plug-in must not return
+AWARE = NAIVE.replace(tzinfo=UTC)
+
+
+class Announces(FakeProvider):
+    def __init__(self, *messages):
+        super().__init__()
+        self.messages = messages
+
+    @hookimpl
+    def karpenter_poll_interruptions(self):
+        return self.messages
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "wanted"),
+    [
+        ("deadline", NAIVE, "a time with a time zone"),
+        ("announced_at", "2026-01-01T00:00:00Z", "a time with a time zone"),
+        ("error", "sold out", "a CloudProviderError"),
+    ],
+)
+def test_invalid_value_of_an_announcement_is_ignored_and_logged_once(virtual, field, value, wanted):
+    """The instance is interrupted all the same, and other announcements are not delayed."""
+    valid = Interruption(id="2", kind=InterruptionKind.LAUNCH_FAILED, deadline=AWARE)
+    web = Announces(replace(valid, id="1", **{field: value}), valid)
+
+    async def scenario(world):
+        with structlog.testing.capture_logs() as logs:
+            for _ in range(2):
+                first, second = await world.providers.poll_interruptions("web")
+                assert (first.kind, getattr(first, field)) == (valid.kind, None)
+                assert second == valid
+        (problem,) = [entry["problem"] for entry in logs if "problem" in entry]
+        assert problem == f'Interruption "1": {field} must be {wanted}, not {value!r}'
+
+    virtual(scenario, web=web)
+
+
+@pytest.mark.parametrize(
+    ("kind", "read_as"),
+    [("SpotInterruption", InterruptionKind.SPOT_RECLAIM), ("Meteor", InterruptionKind.UNKNOWN)],
+)
+def test_kind_of_an_announcement_that_is_a_text_is_read(virtual, kind, read_as):
+    async def scenario(world):
+        (message,) = await world.providers.poll_interruptions("web")
+        assert message.kind is read_as
+
+    virtual(scenario, web=Announces(Interruption(id="1", kind=kind)))
+
+
+@pytest.mark.parametrize("value", [NAIVE, 5.0])
+def test_listing_with_an_invalid_time_is_refused(virtual, value):
+    web = FakeProvider()
+    listing = InstanceListing(instances=(), as_of=value)
+    web.karpenter_list_instances = hookimpl(lambda: listing)
+
+    async def scenario(world):
+        with pytest.raises(CloudProviderError) as refused:
+            await world.providers.list_instances("web")
+        assert str(refused.value) == (
+            'plug-in "web": karpenter_list_instances: InstanceListing: as_of must be a time with a '
+            f"time zone, not {value!r}"
+        )
+
+    virtual(scenario, web=web)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_launched_instance_with_invalid_shortages_is_kept_without_them(virtual, late):
+    shortage = InsufficientCapacityError("sold out")
+    limits = BatchLimits(timeout=timedelta(seconds=30))
+    web = FakeProvider(batch_limits={"karpenter_launch_instances": limits})
+
+    async def answer(requests):
+        await asyncio.sleep(60 if late else 0)
+        return [replace(launched(each), shortages=shortage) for each in requests]
+
+    web.answer = answer
+
+    async def scenario(world):
+        late_outcomes = []
+        world.providers.subscribe_late_launches(lambda _, each: late_outcomes.append(each))
+        with structlog.testing.capture_logs() as logs:
+            outcome = await world.launch(await world.request("web-1", node_class()))
+            if late:
+                assert isinstance(outcome, CallPendingError)
+                await asyncio.sleep(60)
+                (outcome,) = late_outcomes
+        assert (outcome.provider_id, outcome.shortages) == ("fake://web-1", ())
+        (problem,) = [entry["problem"] for entry in logs if "problem" in entry]
+        assert problem.startswith('LaunchedInstance "fake://web-1": shortages must be a tuple')
+
+    virtual(scenario, web=web)

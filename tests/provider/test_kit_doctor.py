@@ -130,3 +130,32 @@ def test_checks_run_concurrently(doctor):
     found = examine(doctor, permissions={"a": meet}, checks=[check_of(meet), check_of(meet)])
 
     assert [it.message for it in found[2:]] == ["met", "met"]
+
+
+def test_a_fault_in_the_lists_of_checks_is_a_finding_and_the_others_are_made(doctor):
+    def no_checks():
+        yield check_of(lambda: GRANTED)
+        raise CloudProviderError("no endpoint of the queue")
+
+    found = doctor.examine(
+        check_of(lambda: KNOWN),
+        permissions=raising(CloudProviderError("no client")),
+        checks=no_checks,
+    )
+
+    assert found[0] == KNOWN
+    assert GRANTED in found
+    assert [it.message for it in found if it.severity is Severity.ERROR] == [
+        "no client",
+        "no endpoint of the queue",
+    ]
+
+
+def test_findings_before_the_failure_of_their_check_are_shown(doctor):
+    def run():
+        yield KNOWN
+        raise AuthError("denied", action="read")
+
+    found = examine(doctor, checks=[check_of(run)])
+
+    assert [it.message for it in found] == [KNOWN.message, GRANTED.message, KNOWN.message, "denied"]

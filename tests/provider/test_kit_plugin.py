@@ -102,6 +102,19 @@ def test_hooks_say_that_the_provider_is_not_started(plugin):
     plugin.karpenter_stop()
 
 
+def test_a_second_start_closes_what_the_first_one_started(plugin):
+    first = plugin.running
+
+    plugin.karpenter_start(context="again")
+
+    assert first.is_closed
+    assert not plugin.running.is_closed
+    with pytest.raises(SettingsError):
+        plugin.karpenter_start(context=None)
+    with pytest.raises(CloudProviderError, match="not started"):
+        _ = plugin.running
+
+
 def test_a_provider_that_cannot_start_is_not_started():
     plugin = MyCloud()
     with pytest.raises(SettingsError):

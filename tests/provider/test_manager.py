@@ -100,9 +100,20 @@ class PollsTooOften(FakeProvider):
         return replace(super().karpenter_provider_info(), polling_periods=periods)
 
 
+class PollsByNumber(FakeProvider):
+    @hookimpl
+    def karpenter_provider_info(self):
+        periods = PollingPeriods(drift=600)
+        return replace(super().karpenter_provider_info(), polling_periods=periods)
+
+
 @pytest.mark.parametrize(
     ("plugin", "words"),
     [
+        (
+            PollsByNumber(),
+            ['plug-in "web"', "polling_periods.drift must be a timedelta, not 600"],
+        ),
         (
             PollsTooOften(),
             ['plug-in "web"', "polling_periods.instances is 5s", "must be from 30s to 30m"],

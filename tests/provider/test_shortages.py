@@ -8,12 +8,13 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.errors import OfferingKey
-from karpenter_core.provider.kit.shortages import Shortage, covered_offerings
+from karpenter_core.provider.kit.shortages import Shortage, quota_groups
 from karpenter_core.provider.kit.unavailable_offerings import (
     UnavailableOffering,
     UnavailableOfferings,
 )
+from karpenter_core.scheduling.problem import Catalogue
+from karpenter_core.state.unavailable_offerings import without_unavailable
 from karpenter_core.testing.builders import instance_type
 from tests.properties import with_examples
 
@@ -28,7 +29,7 @@ fields = {
     "least_cpu_milli": st.sampled_from([0, 4000, 8000]),
 }
 shortages = st.builds(Shortage, **fields)
-SIZES = {"d4": ("d", 4000), "d8": ("d", 8000), "e4": ("e", 4000)}
+SIZES = {"d4": ("d", 4000), "d8": ("d", 8000), "D4": ("d", 4000), "e4": ("e", 4000)}
 
 
 def minutes(count):
@@ -114,26 +115,46 @@ def test_marks_cover_what_their_shortages_cover_and_no_other_offering(found):
         assert is_marked(marks, offering, group=group, cpu_milli=cpu_milli) is expected
 
 
-@with_examples(100)
+@with_examples(200)
 @given(st.lists(shortages, max_size=3))
-def test_covered_offerings_are_those_that_the_marks_make_unavailable(found):
+def test_quota_groups_cover_the_offerings_that_the_marks_make_unavailable(found):
+    """The core masks by groups what the provider marks, in families that are finer than the quota."""
     marks = UnavailableOfferings()
     marks.mark_shortages(*found, now=NOW)
     types = [
-        instance_type(name, cpu=f"{cpu_milli}m", zones=("a", "b"))
+        instance_type(name, cpu=f"{cpu_milli}m", zones=("a", "b"), labels={"family": name[0]})
         for name, (_, cpu_milli) in SIZES.items()
     ]
+    groups = frozenset(
+        quota_groups(found, types, label="family", group_of=lambda name: SIZES[name][0])
+    )
 
-    covered = set(covered_offerings(found, types, group_of=lambda name: SIZES[name][0]))
+    masked = without_unavailable(Catalogue(version="v1", instance_types=tuple(types)), groups)
 
-    assert covered == {
-        OfferingKey(instance_type=it.name, zone=each.zone, capacity_type=each.capacity_type)
-        for it in types
-        for each in it.offerings
-        if is_marked(
-            marks,
-            UnavailableOffering(it.name, each.zone, each.capacity_type),
-            group=SIZES[it.name][0],
-            cpu_milli=SIZES[it.name][1],
-        )
+    for it in masked.instance_types:
+        group, cpu_milli = SIZES[it.name]
+        for each in it.offerings:
+            offering = UnavailableOffering(it.name, each.zone, each.capacity_type)
+            assert each.available is not is_marked(
+                marks, offering, group=group, cpu_milli=cpu_milli
+            )
+
+
+def test_a_quota_group_covers_types_of_its_families_that_were_not_offered():
+    small, large = (
+        instance_type(name, cpu=cpu, labels={"family": "d"})
+        for name, cpu in (("d4", "4"), ("d8", "8"))
+    )
+
+    (group,) = quota_groups([QUOTA], [small], label="family", group_of=lambda _: "d")
+    masked = without_unavailable(
+        Catalogue(version="v1", instance_types=(small, large)), frozenset({group})
+    )
+
+    closed = {
+        (it.name, o.capacity_type)
+        for it in masked.instance_types
+        for o in it.offerings
+        if not o.available
     }
+    assert closed == {("d8", "on-demand")}

@@ -68,6 +68,6 @@ def subject(tutorial):
         )
 
 
-def test_the_tutorial_is_about_three_hundred_lines():
+def test_the_tutorial_is_less_than_two_hundred_and_fifty_lines():
     lines = [line for line in module_text().splitlines() if line.strip()]
-    assert 250 < len(lines) < 380
+    assert 150 < len(lines) < 250

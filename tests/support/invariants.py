@@ -87,6 +87,8 @@ class Invariants:
         self._taken: Final[set[str]] = set()
         self._nodes_deleted_by_us: Final[set[str]] = set()
         """Names of the Nodes that the controller has deleted."""
+        self._removed_by_others: Final[set[str]] = set()
+        """Provider ids of the Nodes that others have deleted and that are gone."""
         for kind, listener in (
             (NODE_POOLS, self._note_pool),
             (NODE_CLAIMS, self._note_claim),
@@ -168,8 +170,13 @@ class Invariants:
             self._check_limits(claim)
 
     def _note_node(self, change: ObjectChange) -> None:
-        if change.type == DELETED and NODE_POOL in (_labels(change.stored.obj)):
-            self._note_loss(change.stored.obj, "Node removed")
+        node = change.stored.obj
+        if change.type != DELETED:
+            return
+        if _name(node) not in self._nodes_deleted_by_us:
+            self._removed_by_others.add(node["spec"].get("providerID", ""))
+        if NODE_POOL in _labels(node):
+            self._note_loss(node, "Node removed")
 
     # -- rules -------------------------------------------------------------------------------------
 
@@ -207,11 +214,12 @@ class Invariants:
             )
 
     def _is_node_deleted_by_others(self, provider_id: str) -> bool:
+        nodes = [n for n in self._harness.nodes() if n["spec"].get("providerID") == provider_id]
+        if not nodes:
+            return provider_id in self._removed_by_others
         return any(
-            node["spec"].get("providerID") == provider_id
-            and "deletionTimestamp" in node["metadata"]
-            and _name(node) not in self._nodes_deleted_by_us
-            for node in self._harness.nodes()
+            "deletionTimestamp" in node["metadata"] and _name(node) not in self._nodes_deleted_by_us
+            for node in nodes
         )
 
     def _is_forced(self, node: Json, pod: Json) -> bool:

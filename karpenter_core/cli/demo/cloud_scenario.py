@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import ON_DEMAND, SPOT
+from karpenter_core.cli.demo.demo_manifests import NAME
 from karpenter_core.cli.demo.demo_scenario import DemoStep
 from karpenter_core.cli.demo.processes import DemoFailedError
 from karpenter_core.provider.kit.demo_cloud import DemoFeature
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from karpenter_core.errors import OfferingKey
     from karpenter_core.provider.kit.demo_cloud import DemoCloud, LaunchCall
 
-__all__ = ["BUDGET", "CloudScenario", "capacity_types_of"]
+__all__ = ["BUDGET", "CloudScenario", "capacity_types_of", "controller_environment"]
 
 BUDGET: Final = 2
 """Disruption budget: nodes that may be disrupted at the same time."""
@@ -31,6 +32,11 @@ _MANY: Final = 75
 def capacity_types_of(cloud: DemoCloud) -> tuple[str, ...]:
     """Return the capacity types that a cloud has."""
     return (ON_DEMAND,) if DemoFeature.SPOT in cloud.lacks else (SPOT, ON_DEMAND)
+
+
+def controller_environment(cloud: DemoCloud) -> dict[str, str]:
+    """Return the settings of the controller: cluster name and currency, and those of the cloud."""
+    return {"CLUSTER_NAME": NAME, "CURRENCY": cloud.currency, **cloud.environment}
 
 
 class CloudScenario:

@@ -119,6 +119,7 @@ async def _run_demo(
     timeout_seconds: float | None,
     log_folder: Path | None,
 ) -> int:
+    from karpenter_core.cli.demo.cloud_scenario import controller_environment
     from karpenter_core.cli.demo.cluster_statistics import ClusterStatistics
     from karpenter_core.cli.demo.demo_cluster import DemoCluster
     from karpenter_core.cli.demo.processes import (
@@ -148,7 +149,7 @@ async def _run_demo(
         stack.push_async_callback(demo_cluster.clear)
         await demo_cluster.set_up()
         view.say(f"starting karpenter run --providers={provider}")
-        environment = None if cloud is None else cloud.environment
+        environment = None if cloud is None else controller_environment(cloud)
         log = await stack.enter_async_context(
             controller(kubeconfig, folder, provider=provider, environment=environment)
         )

@@ -26,7 +26,11 @@ from karpenter_core.controllers.reconciling.reconciler import (
     ReconcileResult,
 )
 from karpenter_core.errors import ConflictError, NotFoundError
-from karpenter_core.lifecycle.node.interruption import MESSAGE_TYPES, interruption_step
+from karpenter_core.lifecycle.node.interruption import (
+    MESSAGE_TYPES,
+    interruption_step,
+    unclaimed_shortage,
+)
 from karpenter_core.state.events import OfferingsUnavailable
 from karpenter_core.state.object_kinds import ObjectKind
 
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.controllers.object_writer import ObjectWriter
     from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
+    from karpenter_core.errors import OfferingMask
     from karpenter_core.lifecycle.node.interruption import InterruptionStep
     from karpenter_core.provider.contract import Interruption
     from karpenter_core.provider.host.facade import Providers
@@ -76,6 +81,10 @@ class InterruptionController:
         self._steady = SteadyClock(runtime.clock)
         self._first_seen: OrderedDict[str, datetime] = OrderedDict()
         self._handled: OrderedDict[str, None] = OrderedDict()
+        self._masked: OrderedDict[str, None] = OrderedDict()
+        """Messages whose offerings were made unavailable: a repetition must not prolong that."""
+        self._deleted: OrderedDict[str, None] = OrderedDict()
+        """UIDs of claims that were deleted here: of several messages about a claim one is counted."""
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._nodes: Reconciler[str] = Reconciler(
             self.name, self.read_node, runtime=runtime, log_field="Node"
@@ -169,16 +178,21 @@ class InterruptionController:
             return True
         names = self._claims_of(message)
         if not names:
+            self._mask(provider, message, unclaimed_shortage(message))
             return self._is_unclaimed(provider, message)
         for name in names:
             await self._interrupt(provider, name, message)
         return True
 
     def _claims_of(self, message: Interruption) -> tuple[str, ...]:
-        """Return the names of the claims that a message is about."""
+        """Return the names of the claims that a message is about.
+
+        A message may precede the record of its instance in the claim; the token finds that claim.
+        """
         snapshot = self._cluster_state.snapshot()
-        if message.provider_id or not message.token:
-            return tuple(snapshot.claims_by_provider_id.get(message.provider_id, ()))
+        names = snapshot.claims_by_provider_id.get(message.provider_id, ())
+        if names or not message.token:
+            return tuple(names)
         claims = snapshot.node_claims.values()
         return tuple(claim.name for claim in claims if claim.uid == message.token)
 
@@ -212,19 +226,11 @@ class InterruptionController:
         self, provider: str, claim: NodeClaim, step: InterruptionStep, message: Interruption
     ) -> bool:
         """Apply a step; tell whether the claim was deleted."""
-        if step.exhausted:
-            self._cluster_state.fold(
-                OfferingsUnavailable(
-                    offerings=step.exhausted,
-                    provider=provider,
-                    node_class=step.exhausted_for,
-                    at=self._cluster_state.now,
-                )
-            )
+        self._mask(provider, message, step.exhausted, node_class=step.exhausted_for, uid=claim.uid)
         stored = await self._writer.write_claim(claim, step.claim)
         is_deleted = step.delete and await self._writer.delete_claim(stored)
         self._writer.publish_all(step.notices)
-        if not is_deleted:
+        if not is_deleted or not _add_new(self._deleted, claim.uid):
             return False
         self._writer.publish_all(step.on_delete)
         self._writer.record_metrics(step.metric_updates)
@@ -238,6 +244,26 @@ class InterruptionController:
             **{"provider-id": message.provider_id},
         )
         return True
+
+    def _mask(
+        self,
+        provider: str,
+        message: Interruption,
+        exhausted: tuple[OfferingMask, ...],
+        *,
+        node_class: str = "",
+        uid: str = "",
+    ) -> None:
+        """Make offerings unavailable, once for each message and claim."""
+        if exhausted and _add_new(self._masked, f"{_key(provider, message)}/{uid}"):
+            self._cluster_state.fold(
+                OfferingsUnavailable(
+                    offerings=exhausted,
+                    provider=provider,
+                    node_class=node_class,
+                    at=self._cluster_state.now,
+                )
+            )
 
     async def _journal(
         self, snapshot: Snapshot, provider: str, claim: NodeClaim, message: Interruption
@@ -289,3 +315,10 @@ def _remember_first(memory: OrderedDict[str, V], key: str, value: V) -> V:
     while len(memory) > _REMEMBERED:
         memory.popitem(last=False)
     return kept
+
+
+def _add_new(memory: OrderedDict[str, None], key: str) -> bool:
+    """Add a key; return whether it was not there."""
+    is_new = key not in memory
+    _remember_first(memory, key, None)
+    return is_new

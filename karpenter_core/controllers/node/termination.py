@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 import structlog
 
@@ -56,6 +56,13 @@ __all__ = ["NodeTerminationController"]
 CONCURRENCY: Final = (100, 5000)  # upstream's bounds
 
 
+class _FetchedState(NamedTuple):
+    """The state of an instance, and when it was fetched, by the monotonic clock."""
+
+    state: InstanceState
+    at: float
+
+
 @final
 class NodeTerminationController:
     """The controller `node.termination`."""
@@ -80,6 +87,8 @@ class NodeTerminationController:
         self._evictions = evictions
         self._runtime = runtime
         self._out_of_service = out_of_service
+        self._fetched: dict[str, _FetchedState] = {}
+        """The states of the instances of silent nodes that are being terminated, by node."""
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._reconciler: Reconciler[str] = Reconciler(
             self.name,
@@ -113,6 +122,7 @@ class NodeTerminationController:
             node = snapshot.nodes.get(name)
             ref = None if node is None or not node.is_deleting else _node_class_of(snapshot, node)
             if node is None or ref is None:
+                self._fetched.pop(name, None)
                 return DONE
             if stale := self._freshness.stale_or_wake(
                 FreshnessConsumer.DRAIN, name, partial(self._reconciler.wake, name)
@@ -139,14 +149,23 @@ class NodeTerminationController:
                     is_confirmed = True
                 case _:
                     result = await self._act(snapshot, node, termination)
-                    return result if instance is InstanceState.UNKNOWN else self._paced(ref, result)
+                    is_ending = instance is InstanceState.TERMINATING
+                    return self._paced(ref, result) if is_ending else result
 
     def _paced(self, ref: NodeClassRef, result: ReconcileResult) -> ReconcileResult:
-        """Return a result that calls the provider again no sooner than it permits."""
-        period = self._providers.polling_periods(self._providers.provider_of(ref)).termination
-        if period <= INSTANCE_POLL or result.requeue_after is None:
+        """Return a result that calls the provider again no sooner than it permits.
+
+        Only for nodes that wait for nothing else: others have deadlines to keep.
+        """
+        seconds = self._rare_poll_seconds(ref)
+        if not seconds or result.requeue_after is None:
             return result
-        return ReconcileResult(requeue_after=max(result.requeue_after, period.total_seconds()))
+        return ReconcileResult(requeue_after=max(result.requeue_after, seconds))
+
+    def _rare_poll_seconds(self, ref: NodeClassRef) -> float:
+        """Return how often the provider permits a call for an instance; 0 if it is often enough."""
+        period = self._providers.polling_periods(self._providers.provider_of(ref)).termination
+        return 0.0 if period <= INSTANCE_POLL else period.total_seconds()
 
     async def _taint_and_wait(
         self, node: NodeView, stale: tuple[StaleKind, ...]
@@ -214,15 +233,25 @@ class NodeTerminationController:
         return DONE
 
     async def _fetch(self, ref: NodeClassRef, node: NodeView) -> InstanceState:
-        """Fetch the state of a silent node's instance from the provider."""
+        """Fetch the state of a silent node's instance, or return what was fetched just now.
+
+        The node's pods and volumes are looked after meanwhile, however rarely the provider permits a
+        call.
+        """
+        now = self._runtime.clock.monotonic()
+        earlier = self._fetched.get(node.name)
+        if earlier is not None and now - earlier.at < self._rare_poll_seconds(ref):
+            return earlier.state
         outcome = await self._providers.fetch(ref, node.provider_id)
         match outcome:
             case NodeClaimNotFoundError():
-                return InstanceState.GONE
+                state = InstanceState.GONE
             case CloudProviderError():
                 raise outcome
             case _:
-                return InstanceState.ENDING if outcome.terminating else InstanceState.PRESENT
+                state = InstanceState.ENDING if outcome.terminating else InstanceState.PRESENT
+        self._fetched[node.name] = _FetchedState(state, now)
+        return state
 
     async def _terminate(
         self, ref: NodeClassRef, node: NodeView, snapshot: Snapshot

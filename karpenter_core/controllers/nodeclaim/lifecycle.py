@@ -48,8 +48,10 @@ from karpenter_core.lifecycle.nodeclaim.launch import (
 )
 from karpenter_core.lifecycle.nodeclaim.liveness import (
     LAUNCH_TIMED_OUT,
+    NODE_REMOVED,
     REGISTRATION_TIMED_OUT,
     liveness_step,
+    node_removed_step,
 )
 from karpenter_core.lifecycle.nodeclaim.pod_event_time import pod_event_step
 from karpenter_core.lifecycle.nodeclaim.progress import progress_step
@@ -93,11 +95,13 @@ _ENDS: Final = {
     EXPIRED: ("expiration", "Expired", "its expireAfter has passed"),
     LAUNCH_TIMED_OUT: ("liveness", "LaunchTimeout", "it was not launched in time"),
     REGISTRATION_TIMED_OUT: ("liveness", "RegistrationTimeout", "it did not register in time"),
+    NODE_REMOVED: ("liveness", "NodeRemoved", "its Node was removed before it registered"),
     INSUFFICIENT_CAPACITY: ("launch", "InsufficientCapacity", "its offerings are out of stock"),
     NODE_CLASS_NOT_READY: ("launch", "NodeClassNotReady", "its NodeClass is not usable"),
 }
 """Journal entries of deleted claims by the step's reason: method, reason, cause."""
-_TIMED_OUT: Final = frozenset({LAUNCH_TIMED_OUT, REGISTRATION_TIMED_OUT})
+_WITHOUT_NODE: Final = frozenset({LAUNCH_TIMED_OUT, REGISTRATION_TIMED_OUT, NODE_REMOVED})
+"""Reasons that rest on the absence of a Node or condition: a stale state does not prove it."""
 CONFLICT_PAUSES: Final = (0.05, 0.2)
 """The waits, in seconds, for the watch to show another writer's change of a Node."""
 
@@ -141,6 +145,7 @@ class NodeClaimLifecycleController:
         self._freshness = freshness
         self._terminator = self._make_terminator(nodes)
         self._node_seen: dict[str, datetime] = {}
+        """By the UID of a claim that awaits registration, since when it has a Node."""
         self._pod_events: set[str] = set()
         self._steady = SteadyClock(runtime.clock)
         self._quiet: dict[str, tuple[datetime | None, datetime]] = {}
@@ -245,6 +250,8 @@ class NodeClaimLifecycleController:
         pending: tuple[RegistrationGate, ...] = ()
         gate_error: Exception | None = None
         held: timedelta | None = None
+        if nodes and awaits_registration(claim):
+            self._node_seen.setdefault(claim.uid, now)
         if awaits_registration(claim) and (node := node_to_register(nodes)) is not None:
             held = self._remaining_hold(claim, node, now)
             if held is not None:
@@ -253,10 +260,11 @@ class NodeClaimLifecycleController:
                 pending, gate_error = await self._pending_gate(claim, synced_node(claim, node))
                 if not pending and gate_error is None:
                     await self._admission.admit(claim, node)
-                # Most nodes become Ready during gates and admission. A node that vanishes meanwhile is
-                # registered all the same: garbage collection then finds its claim without a Node.
+                # Most nodes become Ready during gates and admission, and some are removed.
                 now, snapshot = self._runtime.clock.now(), self._cluster_state.snapshot()
-                nodes = snapshot.nodes_of(claim) or nodes
+                nodes = snapshot.nodes_of(claim)
+        if self._is_node_removed(claim, snapshot):
+            return merge_steps(step, node_removed_step(claim))
         step = merge_steps(
             step,
             progress_step(
@@ -312,12 +320,20 @@ class NodeClaimLifecycleController:
             return (), error
         return (() if gate is None else (gate,)), None
 
+    def _is_node_removed(self, claim: NodeClaim, snapshot: Snapshot) -> bool:
+        """Tell whether a claim that awaits registration had a Node and has none any more.
+
+        Without our finalizer the Node is gone at once. If the claim were registered all the same, it
+        would keep an instance without a Node for ever.
+        """
+        had_node = awaits_registration(claim) and claim.uid in self._node_seen
+        return had_node and not snapshot.nodes_of(claim)
+
     def _remaining_hold(self, claim: NodeClaim, node: NodeView, now: datetime) -> timedelta | None:
         """Return how much longer the registration of a node that is not ready is delayed."""
         if _is_ready_to_register(claim, node):
             return None
-        since = self._node_seen.setdefault(claim.uid, now)
-        left = since + self._hold - now
+        left = self._node_seen[claim.uid] + self._hold - now
         return left if left > timedelta() else None
 
     async def _write(self, claim: NodeClaim, step: LifecycleStep) -> ReconcileResult:
@@ -333,7 +349,7 @@ class NodeClaimLifecycleController:
 
     async def _apply_step(self, claim: NodeClaim, step: LifecycleStep) -> ReconcileResult:
         provider = self._providers.provider_of(claim.spec.node_class_ref)
-        if step.delete in _TIMED_OUT and self._is_state_stale(FreshnessConsumer.LIVENESS, claim):
+        if step.delete in _WITHOUT_NODE and self._is_state_stale(FreshnessConsumer.LIVENESS, claim):
             return DONE
         if step.delete:
             return await self._delete(claim, step, provider)

@@ -53,7 +53,7 @@ class FreshnessConsumer(StrEnum):
     DRIFT = "drift"
     EXPIRATION = "expiration"
     LIVENESS = "liveness"
-    """Deleting claims that were not launched or did not register in time."""
+    """Deleting claims that were not launched or did not register in time, or lost their Node before."""
     LEADERSHIP = "leadership"
     """Taking the lease. A leader keeps it."""
 

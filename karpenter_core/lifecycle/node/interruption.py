@@ -9,7 +9,7 @@ between delivers it again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
@@ -18,7 +18,12 @@ from karpenter_core.api.interruptions import INTERRUPTION_REASONS, InterruptionK
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, RESERVED, SPOT, ZONE
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON, REGISTERED
 from karpenter_core.api.notices import Notice
-from karpenter_core.errors import BadInputError, InsufficientCapacityError, OfferingKey
+from karpenter_core.errors import (
+    BadInputError,
+    ExhaustedScope,
+    InsufficientCapacityError,
+    OfferingKey,
+)
 from karpenter_core.lifecycle.changes import MetricUpdate
 from karpenter_core.lifecycle.claim_status import (
     condition_of,
@@ -42,7 +47,13 @@ if TYPE_CHECKING:
     from karpenter_core.state.events import StateEvent
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["MESSAGE_TYPES", "InterruptionAnnouncement", "InterruptionStep", "interruption_step"]
+__all__ = [
+    "MESSAGE_TYPES",
+    "InterruptionAnnouncement",
+    "InterruptionStep",
+    "interruption_step",
+    "unclaimed_shortage",
+]
 
 MESSAGE_TYPES: Final[Mapping[InterruptionKind, str]] = {
     InterruptionKind.SPOT_RECLAIM: "spot_interrupted",
@@ -131,6 +142,8 @@ def interruption_step(
     """Return the effects of an announcement on a claim.
 
     A claim that is already deleted keeps its reason, and its deadline unless the cloud's is earlier.
+    If its launch failed, its offering is unavailable all the same: the process that deleted it may
+    have ended before it could remember that.
     """
     kind = announcement.kind
     if kind in {InterruptionKind.IRRELEVANT, InterruptionKind.UNKNOWN}:
@@ -140,7 +153,10 @@ def interruption_step(
         return InterruptionStep(claim=claim, notices=notices)
     dated = _with_earlier_deadline(claim, announcement, now)
     if claim.is_deleting:
-        return InterruptionStep(claim=dated, notices=notices)
+        step = InterruptionStep(claim=dated, notices=notices)
+        if kind is not InterruptionKind.LAUNCH_FAILED:
+            return step
+        return _with_shortage(step, snapshot, announcement.error)
     reason = str(kind)
     earlier = condition_of(dated, DISRUPTION_REASON)
     if earlier is not None and earlier.reason not in INTERRUPTION_REASONS:
@@ -178,19 +194,9 @@ def _failed_launch_step(
 ) -> InterruptionStep:
     """Return the effects of a launch that failed after the cloud had accepted it.
 
-    The claim's own offering becomes unavailable whatever the error is, and the failure counts as a
-    failed registration of its NodePool: otherwise the same offering would be launched again at once.
+    Something becomes unavailable whatever the error is, and the failure counts as a failed
+    registration of its NodePool: otherwise the same offering would be launched again at once.
     """
-    own = _own_offering(claim)
-    exhausted: tuple[OfferingMask, ...] = own
-    of_class = exhausted_for(claim, error) if isinstance(error, InsufficientCapacityError) else ""
-    if isinstance(error, InsufficientCapacityError) and (error.offerings or error.quota_groups):
-        catalogue = snapshot.catalogues.get(claim.metadata.labels.get(NODE_POOL, ""))
-        exhausted = exhausted_offerings(
-            error,
-            () if catalogue is None else catalogue.instance_types,
-            Requirements.from_specs(claim.spec.requirements),
-        )
     pool = "" if is_true(claim.status.conditions, REGISTERED) else pool_uid_of(claim)
     settled = RegistrationSettled(
         pool_uid=pool,
@@ -198,15 +204,52 @@ def _failed_launch_step(
         reason=str(InterruptionKind.LAUNCH_FAILED),
         message="" if error is None else truncate_message(str(error)),
     )
-    return InterruptionStep(
+    step = InterruptionStep(
         claim=claim,
         delete=True,
-        exhausted=exhausted,
-        exhausted_for=of_class,
         notices=notices,
         metric_updates=metric_updates,
         events=(settled,) if pool else (),
     )
+    return _with_shortage(step, snapshot, error)
+
+
+def _with_shortage(
+    step: InterruptionStep, snapshot: Snapshot, error: CloudProviderError | None
+) -> InterruptionStep:
+    """Make unavailable what the error of a failed launch names, or else the claim's own offering.
+
+    A shortage of a claim that has no labels of an offering yet covers all that the claim allows, as
+    that of a refused launch does.
+    """
+    claim = step.claim
+    own = _own_offering(claim)
+    if not isinstance(error, InsufficientCapacityError):
+        return replace(step, exhausted=own)
+    exhausted: tuple[OfferingMask, ...] = own
+    if error.offerings or error.quota_groups or not own:
+        catalogue = snapshot.catalogues.get(claim.metadata.labels.get(NODE_POOL, ""))
+        exhausted = exhausted_offerings(
+            error,
+            () if catalogue is None else catalogue.instance_types,
+            Requirements.from_specs(claim.spec.requirements),
+        )
+    return replace(step, exhausted=exhausted, exhausted_for=exhausted_for(claim, error))
+
+
+def unclaimed_shortage(announcement: InterruptionAnnouncement) -> tuple[OfferingMask, ...]:
+    """Return what a failed launch makes unavailable although its claim is gone.
+
+    That is what its error names, unless it is about the NodeClass, which only the claim named.
+    """
+    error = announcement.error
+    if (
+        announcement.kind is not InterruptionKind.LAUNCH_FAILED
+        or not isinstance(error, InsufficientCapacityError)
+        or error.scope is ExhaustedScope.NODE_CLASS
+    ):
+        return ()
+    return exhausted_offerings(error, (), Requirements())
 
 
 def _with_earlier_deadline(

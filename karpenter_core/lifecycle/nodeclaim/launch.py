@@ -43,6 +43,7 @@ from karpenter_core.lifecycle.claim_status import (
     with_metadata,
 )
 from karpenter_core.scheduling.requirements import Requirements
+from karpenter_core.state.unavailable_offerings import contain_offerings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -239,17 +240,18 @@ def exhausted_offerings(
 
     A zone or region without capacity has none for any requested type of the same capacity type. Only
     the provider knows which types share a quota, so it names their offerings or their group. An error
-    that names nothing covers every offering that the claim could have used: otherwise the next plan
-    would choose the same ones again and again.
+    that names nothing, or groups without a requested offering, covers every offering that the claim
+    could have used: otherwise the next plan would choose the same ones again and again.
     """
     groups = tuple(
         replace(group, capacity_type=capacity_type)
         for group in error.quota_groups
         for capacity_type in ([group.capacity_type] if group.capacity_type else CAPACITY_TYPES)
     )
-    if groups and not error.offerings:
+    types = tuple(instance_types)
+    if not error.offerings and contain_offerings(groups, types):
         return groups
-    return (*_exhausted_keys(error, instance_types, requirements), *groups)
+    return (*_exhausted_keys(error, types, requirements), *groups)
 
 
 def exhausted_for(claim: NodeClaim, error: InsufficientCapacityError) -> str:

@@ -1,4 +1,4 @@
-"""Gives up claims that do not launch or register in time."""
+"""Gives up claims that do not launch or register in time, or lose their Node before."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 __all__ = [
     "LAUNCH_TIMED_OUT",
     "LAUNCH_TIMEOUT",
+    "NODE_REMOVED",
     "REGISTRATION_TIMED_OUT",
     "REGISTRATION_TIMEOUT",
     "liveness_step",
+    "node_removed_step",
 ]
 
 LAUNCH_TIMED_OUT: Final = "launch_timeout"
 REGISTRATION_TIMED_OUT: Final = "registration_timeout"
+NODE_REMOVED: Final = "node_removed"
 
 LAUNCH_TIMEOUT: Final = timedelta(minutes=5)  # upstream default
 REGISTRATION_TIMEOUT: Final = timedelta(minutes=15)  # upstream default
@@ -74,13 +77,27 @@ def liveness_step(
         failure = {"reason": condition.reason, "message": condition.message}
     return LifecycleStep(
         claim=claim,
-        metric_updates=(
-            MetricUpdate(
-                metric=LifecycleMetric.NODECLAIMS_DISRUPTED, labels=disrupted_labels(claim, reason)
-            ),
-        ),
+        metric_updates=(_disrupted(claim, reason),),
         events=(RegistrationSettled(pool_uid=owner, succeeded=False, **failure),) if owner else (),
         delete=reason,
+    )
+
+
+def node_removed_step(claim: NodeClaim) -> LifecycleStep:
+    """Delete a claim whose Node was removed before it registered.
+
+    The kubelet does not create the Node again, so the claim would only wait for its timeout. As for a
+    registered node, the deletion of the Node ends the instance. The NodePool did not fail: nothing is
+    counted against the health of its registrations.
+    """
+    return LifecycleStep(
+        claim=claim, metric_updates=(_disrupted(claim, NODE_REMOVED),), delete=NODE_REMOVED
+    )
+
+
+def _disrupted(claim: NodeClaim, reason: str) -> MetricUpdate:
+    return MetricUpdate(
+        metric=LifecycleMetric.NODECLAIMS_DISRUPTED, labels=disrupted_labels(claim, reason)
     )
 
 

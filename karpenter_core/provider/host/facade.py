@@ -22,6 +22,7 @@ from karpenter_core.provider.contract import (
 )
 from karpenter_core.provider.host import hooks
 from karpenter_core.provider.host.adjustments import adjust_catalogue
+from karpenter_core.provider.host.answer_check import check_interruption, listing_problem
 from karpenter_core.provider.host.catalogue_check import CatalogueValidator
 from karpenter_core.provider.host.dispatch import Dispatcher
 from karpenter_core.provider.host.instances import BatchedInstanceCalls
@@ -57,9 +58,11 @@ if TYPE_CHECKING:
         SettingSpec,
         TerminateOutcome,
     )
+    from karpenter_core.provider.host.answer_check import AnswerProblem
     from karpenter_core.provider.host.executor import Executor
     from karpenter_core.provider.host.hooks import Hook
     from karpenter_core.provider.host.manager import Plugins
+    from karpenter_core.provider.host.status_check import StatusProblem
     from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.state.snapshot import StateNode
 
@@ -68,8 +71,9 @@ __all__ = ["PluginTask", "Providers"]
 Request = TypeVar("Request", bound="Mapping[str, object]")
 Result = TypeVar("Result")
 
+_INTERRUPTION: Final = "Interruption"
 MAX_REPORTED_PROBLEMS: Final = 1000
-"""Number of logged status fields that are remembered, so that each is logged once."""
+"""Number of logged fields that are remembered, so that each is logged once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +113,8 @@ class Providers:
         self._tasks: tuple[PluginTask, ...] = ()
         self._labels = LabelClasses()
         self._catalogues: Final = CatalogueValidator()
-        self._reported: Final[dict[tuple[str, str, str], None]] = {}
-        """Plug-in, kind and field of logged status errors, oldest first."""
+        self._reported: Final[dict[tuple[str, str, str], str]] = {}
+        """Logged problems by plug-in, kind and field, oldest first."""
         self._instances: Final = {
             name: BatchedInstanceCalls(name, self._dispatcher) for name in plugins.providers
         }
@@ -302,7 +306,7 @@ class Providers:
             return NodeClassResolution()
         kind = type(node_class).resource.kind
         for problem in status_problems(node_class, resolution.status):
-            if self._is_new(name, kind, problem.path):
+            if self._is_new(name, kind, problem):
                 _log().error(
                     "plug-in sets status fields that its NodeClass does not have",
                     plugin=name,
@@ -311,11 +315,12 @@ class Providers:
                 )
         return resolution
 
-    def _is_new(self, plugin: str, kind: str, path: str) -> bool:
-        """Return whether this status field was not logged yet; record it."""
-        if (plugin, kind, path) in self._reported:
+    def _is_new(self, plugin: str, kind: str, problem: StatusProblem | AnswerProblem) -> bool:
+        """Return whether a problem in this field was not logged yet; record it."""
+        key = plugin, kind, problem.path
+        if key in self._reported:
             return False
-        self._reported[plugin, kind, path] = None
+        self._reported[key] = problem.message
         if len(self._reported) > MAX_REPORTED_PROBLEMS:
             del self._reported[next(iter(self._reported))]
         return True
@@ -388,9 +393,18 @@ class Providers:
             return measured.note(await self._instances[provider].terminate(provider_id))
 
     async def list_instances(self, provider: str) -> InstanceListing:
-        """List a provider's instances; check `complete` before concluding that one is missing."""
-        with self._dispatcher.measure(hooks.LIST_INSTANCES, provider):
-            return await self._dispatcher.call(hooks.LIST_INSTANCES, provider, hooks.NoArguments())
+        """List a provider's instances; check `complete` before concluding that one is missing.
+
+        Raises:
+            CloudProviderError: they could not be listed, or the listing has an invalid time.
+        """
+        hook = hooks.LIST_INSTANCES
+        with self._dispatcher.measure(hook, provider):
+            listing = await self._dispatcher.call(hook, provider, hooks.NoArguments())
+            problem = listing_problem(listing)
+            if problem:
+                raise CloudProviderError(f'plug-in "{provider}": {hook.name}: {problem}')
+            return listing
 
     async def gate_registration(
         self, node_claim: NodeClaim, node: NodeView
@@ -461,10 +475,10 @@ class Providers:
         """Fetch a provider's interruptions that are not acknowledged."""
         if not self._dispatcher.implements(hooks.POLL_INTERRUPTIONS, provider):
             return ()
-        return (
-            await self._dispatcher.call(hooks.POLL_INTERRUPTIONS, provider, hooks.NoArguments())
-            or ()
+        messages = await self._dispatcher.call(
+            hooks.POLL_INTERRUPTIONS, provider, hooks.NoArguments()
         )
+        return self._checked_interruptions(provider, messages or ())
 
     async def acknowledge_interruptions(self, provider: str, ids: Sequence[str]) -> None:
         """Acknowledge interruptions.
@@ -485,10 +499,35 @@ class Providers:
         hook, name = hooks.READ_INTERRUPTIONS, self.provider_of(ref)
         if not self._dispatcher.implements(hook, name):
             return ()
-        return (
-            await self._dispatcher.ask(hook, name, hooks.NodeArguments(node=node), inline=True)
-            or ()
+        messages = await self._dispatcher.ask(
+            hook, name, hooks.NodeArguments(node=node), inline=True
         )
+        return self._checked_interruptions(name, messages or ())
+
+    def invalid_announcements(self, provider: str) -> tuple[str, ...]:
+        """Return what was logged about invalid values in a provider's interruptions."""
+        return tuple(
+            problem
+            for (plugin, kind, _), problem in self._reported.items()
+            if (plugin, kind) == (provider, _INTERRUPTION)
+        )
+
+    def _checked_interruptions(
+        self, provider: str, messages: tuple[Interruption, ...]
+    ) -> tuple[Interruption, ...]:
+        """Return announcements without invalid values; each of these is logged once."""
+        checked: list[Interruption] = []
+        for message in messages:
+            valid, problems = check_interruption(message)
+            checked.append(valid)
+            for problem in problems:
+                if self._is_new(provider, _INTERRUPTION, problem):
+                    _log().error(
+                        "plug-in announces an invalid value, it is ignored",
+                        plugin=provider,
+                        problem=problem.message,
+                    )
+        return tuple(checked)
 
     # -- open to any plug-in -------------------------------------------------------------------
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
+import structlog
+
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import LaunchedInstance, LaunchRequest
+from karpenter_core.provider.host.answer_check import check_launch
 from karpenter_core.provider.host.batching import HookBatcher
 from karpenter_core.provider.host.hooks import (
     FETCH_INSTANCES,
@@ -17,6 +20,8 @@ from karpenter_core.provider.host.hooks import (
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Mapping
+
+    from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.provider.contract import FetchOutcome, LaunchOutcome, TerminateOutcome
     from karpenter_core.provider.host.dispatch import Dispatcher
@@ -64,7 +69,7 @@ class BatchedInstanceCalls:
 
     async def launch(self, request: LaunchRequest) -> LaunchOutcome:
         """Launch one instance; FencedError is raised."""
-        return await _as_outcome(self._launches.add(request))
+        return self._checked(await _as_outcome(self._launches.add(request)))
 
     async def fetch(self, provider_id: str) -> FetchOutcome:
         """Fetch one instance."""
@@ -87,7 +92,19 @@ class BatchedInstanceCalls:
             return
         if not isinstance(outcome, LaunchedInstance | CloudProviderError):
             outcome = CloudProviderError(f"the launch failed: {outcome!r}")
-        self.on_late_launch(request, outcome)
+        self.on_late_launch(request, self._checked(outcome))
+
+    def _checked(self, outcome: LaunchOutcome) -> LaunchOutcome:
+        """Return the outcome of a launch without invalid shortages, which are logged."""
+        valid, problems = check_launch(outcome)
+        for problem in problems:
+            log: FilteringBoundLogger = structlog.get_logger("provider")
+            log.error(
+                "plug-in reports invalid shortages, they are ignored",
+                plugin=self._provider,
+                problem=problem.message,
+            )
+        return valid
 
     def _batcher(
         self,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib.metadata
 import inspect
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
@@ -35,7 +36,6 @@ from karpenter_core.provider.markers import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import timedelta
 
     import typer
 
@@ -331,7 +331,11 @@ def _check_info(source: _PluginSource, info: ProviderInfo) -> None:
     if not info.node_classes:
         raise PluginError(f"{source} serves no NodeClass kind")
     for name, (shortest, longest) in POLLING_BOUNDS.items():
-        period: timedelta = getattr(info.polling_periods, name)
+        period: object = getattr(info.polling_periods, name, None)
+        if not isinstance(period, timedelta):
+            raise PluginError(
+                f"{source}: polling_periods.{name} must be a timedelta, not {period!r}"
+            )
         if not shortest <= period <= longest:
             raise PluginError(
                 f"{source}: polling_periods.{name} is {format_duration(period)}; it must be from "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from karpenter_core.errors import (
     AuthError,
@@ -23,9 +23,18 @@ from karpenter_core.provider.contract import Finding, Severity
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["AccessDoctor", "DoctorCheck", "error_finding", "ok_finding", "warning_finding"]
+__all__ = [
+    "AccessDoctor",
+    "DoctorCheck",
+    "error_finding",
+    "ok_finding",
+    "run_checks",
+    "warning_finding",
+]
 
 _AT_ONCE: Final = 8
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,19 +77,32 @@ class AccessDoctor:
         """Return all findings: of `first`, of permissions, and of `checks` in their order; raise nothing.
 
         `permissions` returns calls that try them out and change nothing, by action. `permissions` and
-        `checks` are called after `first` was successful.
+        `checks` are called after `first` was successful; if one of them fails, that is a finding too.
         """
-        found = self._run(first)
+        found = self.run_check(first)
         if any(it.severity is Severity.ERROR for it in found):
             return found
-        actions = permissions()
+        actions, unlisted_actions = self._listed(lambda: permissions().items())
+        listed_checks, unlisted_checks = self._listed(checks)
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="provider-doctor") as pool:
-            tried = [pool.submit(self._try, action, call) for action, call in actions.items()]
-            checked = [pool.submit(self._run, check) for check in checks()]
-            missing = tuple(finding for each in tried for finding in each.result())
-            rest = tuple(finding for each in checked for finding in each.result())
-        granted = ok_finding(f"all of {len(actions)} permissions that can be tested are granted")
+            tried = [pool.submit(self._try, action, call) for action, call in actions]
+            checked = [pool.submit(self.run_check, check) for check in listed_checks]
+            missing = [finding for each in tried for finding in each.result()]
+            rest = [finding for each in checked for finding in each.result()]
+        missing += unlisted_actions
+        rest += unlisted_checks
+        granted = ok_finding(f"all of {len(tried)} permissions that can be tested are granted")
         return (*found, *(missing or (granted,)), *rest)
+
+    def _listed(self, items: Callable[[], Iterable[T]]) -> tuple[list[T], list[Finding]]:
+        """Return what could be listed, and the finding if that failed."""
+        listed: list[T] = []
+        try:
+            for item in items():
+                listed.append(item)  # noqa: PERF402 - a failure keeps the earlier ones
+        except Exception as error:
+            return listed, [self._failure(error, remedy=self._reach)]
+        return listed, []
 
     def _try(self, action: str, call: Callable[[], object]) -> tuple[Finding, ...]:
         check = DoctorCheck(
@@ -88,7 +110,7 @@ class AccessDoctor:
             remedy=self._reach,
             denied=f"{action} is not permitted: {self._policy}",
         )
-        return self._run(check)
+        return self.run_check(check)
 
     def _try_call(self, call: Callable[[], object]) -> tuple[Finding, ...]:
         try:
@@ -100,22 +122,50 @@ class AccessDoctor:
                 raise
         return ()
 
-    def _run(self, check: DoctorCheck) -> tuple[Finding, ...]:
+    def run_check(self, check: DoctorCheck) -> tuple[Finding, ...]:
+        """Return the findings of one check, with the finding for what it raised."""
+        found: list[Finding] = []
         try:
-            found = check.run()
-            return (found,) if isinstance(found, Finding) else tuple(found)
-        except AuthError as error:
-            return (error_finding(str(error), check.denied or self._policy),)
-        except ThrottledError as error:
-            return (warning_finding(str(error), "try again later"),)
-        except SettingsError as error:
-            return (error_finding(str(error), check.setting or "correct this setting"),)
-        except KarpenterError as error:
-            return (error_finding(str(error), check.remedy),)
+            result = check.run()
+            for finding in (result,) if isinstance(result, Finding) else result:
+                found.append(finding)  # noqa: PERF402 - a failure keeps the earlier ones
         except Exception as error:
-            return (
-                error_finding(f"a check failed: {error!r}", "report this fault of the plug-in"),
+            found.append(
+                self._failure(
+                    error, remedy=check.remedy, denied=check.denied, setting=check.setting
+                )
             )
+        return tuple(found)
+
+    def _failure(
+        self, error: Exception, *, remedy: str, denied: str = "", setting: str = ""
+    ) -> Finding:
+        """Return the finding for a check that raised."""
+        match error:
+            case AuthError():
+                return error_finding(str(error), denied or self._policy)
+            case ThrottledError():
+                return warning_finding(str(error), "try again later")
+            case SettingsError():
+                return error_finding(str(error), setting or "correct this setting")
+            case KarpenterError():
+                return error_finding(str(error), remedy)
+            case _:
+                message = f"a check failed: {error!r}"
+                return error_finding(message, "report this fault of the plug-in")
+
+
+def run_checks(
+    *checks: DoctorCheck, policy: str = "grant the permission in the policy of the account"
+) -> tuple[Finding, ...]:
+    """Return the findings of checks, in their order; raise nothing. For a cloud with few checks.
+
+        run_checks(DoctorCheck(run=self.try_to_list, remedy="check --mycloud-endpoint"))
+
+    `policy` is the remedy for a missing permission, for a check without its own.
+    """
+    doctor = AccessDoctor(policy=policy, reach="", is_granted=lambda _: False)
+    return tuple(finding for check in checks for finding in doctor.run_check(check))
 
 
 def ok_finding(message: str) -> Finding:

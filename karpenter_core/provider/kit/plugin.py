@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, cast
 
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.contract import LabelClasses, RepairPolicy
+from karpenter_core.provider.contract import (
+    CONTRACT_VERSION,
+    LabelClasses,
+    ProviderInfo,
+    RepairPolicy,
+    SettingSpec,
+)
 from karpenter_core.provider.markers import hookimpl
 
 if TYPE_CHECKING:
@@ -35,13 +41,19 @@ if TYPE_CHECKING:
         NodeClassResolution,
         PeriodicTask,
         ProviderContext,
-        ProviderInfo,
-        SettingSpec,
         TerminateOutcome,
     )
     from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
 
-__all__ = ["CloudHooks", "CloudPlugin", "ProviderPlugin", "StartedCloud", "repair_policies"]
+__all__ = [
+    "CloudHooks",
+    "CloudPlugin",
+    "ProviderPlugin",
+    "StartedCloud",
+    "provider_info",
+    "repair_policies",
+    "setting_specs",
+]
 
 
 class Closable(Protocol):
@@ -61,6 +73,29 @@ def repair_policies(rows: Iterable[tuple[str, str, timedelta]]) -> tuple[RepairP
     return tuple(
         RepairPolicy(condition_type=kind, condition_status=status, toleration=toleration)
         for kind, status, toleration in rows
+    )
+
+
+def provider_info(name: str, *node_classes: type[NodeClass]) -> ProviderInfo:
+    """Return the info of a provider of this contract version, with default limits."""
+    return ProviderInfo(name=name, contract_version=CONTRACT_VERSION, node_classes=node_classes)
+
+
+def setting_specs(
+    *rows: tuple[str, str | float | bool | timedelta, str],
+) -> tuple[SettingSpec, ...]:
+    """Return the settings of rows of flag, default and help text.
+
+    The environment variable of `--mycloud-endpoint` is `MYCLOUD_ENDPOINT`.
+    """
+    return tuple(
+        SettingSpec(
+            flag=flag,
+            env=flag.removeprefix("--").replace("-", "_").upper(),
+            default=default,
+            help=text,
+        )
+        for flag, default, text in rows
     )
 
 
@@ -113,7 +148,8 @@ class ProviderPlugin(ABC, Generic[S]):
 
     @hookimpl
     def karpenter_start(self, context: ProviderContext) -> None:
-        """Start the provider."""
+        """Start the provider; one that was started before is closed first."""
+        self.stop_provider()
         self._running = self.start_provider(context)
 
     @hookimpl

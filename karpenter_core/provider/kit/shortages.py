@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from karpenter_core.provider.kit.launch_candidates import offering_key
+from karpenter_core.errors import QuotaGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from karpenter_core.errors import OfferingKey
     from karpenter_core.provider.catalogue import InstanceType
 
-__all__ = ["Shortage", "covered_offerings"]
+__all__ = ["Shortage", "quota_groups"]
 
 
 class Shortage(NamedTuple):
@@ -44,29 +43,34 @@ class Shortage(NamedTuple):
         return self._replace(least_cpu_milli=0)
 
 
-def covered_offerings(
+def quota_groups(
     shortages: Iterable[Shortage],
     instance_types: Iterable[InstanceType],
     *,
+    label: str,
     group_of: Callable[[str], str] = lambda _name: "",
-) -> Iterator[OfferingKey]:
-    """Yield the offerings that shortages cover, for `InsufficientCapacityError.offerings`.
+) -> Iterator[QuotaGroup]:
+    """Yield what shortages cover, for `InsufficientCapacityError.quota_groups`.
 
-    `group_of` returns the quota group of an instance type by its name.
+    `group_of` returns the quota group of an instance type by its name. `label` is one that all instance
+    types have, and whose values are finer than the groups: the family, or the name of the type. A shortage
+    of a group becomes a quota group for each value that instance types of the group have. Of shortages that
+    differ in the least size alone the smallest counts.
     """
-    found = frozenset(shortages)
-    if not found:
-        return
-    for it in instance_types:
-        group, cpu_milli = group_of(it.name), it.capacity.get("cpu", 0)
-        for offering in it.offerings:
-            if any(
-                shortage.covers(
-                    capacity_type=offering.capacity_type,
-                    zone=offering.zone,
-                    group=group,
-                    cpu_milli=cpu_milli,
-                )
-                for shortage in found
-            ):
-                yield offering_key(it.name, offering)
+    smallest: dict[Shortage, Shortage] = {}
+    for shortage in sorted(shortages):
+        smallest.setdefault(shortage.without_size(), shortage)
+    values: dict[str, set[str]] = {}
+    for it in instance_types if smallest else ():
+        if label in it.requirements:
+            of_group = values.setdefault(group_of(it.name), set())
+            of_group.update(it.requirements.get(label).values)
+    for shortage in smallest.values():
+        for value in sorted(values.get(shortage.group, ())) if shortage.group else ("",):
+            yield QuotaGroup(
+                label=label if value else "",
+                value=value,
+                least_cpu_milli=shortage.least_cpu_milli,
+                zone=shortage.zone,
+                capacity_type=shortage.capacity_type,
+            )

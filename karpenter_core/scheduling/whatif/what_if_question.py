@@ -41,6 +41,9 @@ class WhatIfOutcome(StrEnum):
     """New claims would cost as much as the limit, or more."""
 
 
+MAX_PLANNED_PAIRS: Final = 1000
+"""Pods times nodes of the largest question for which, before a refusal, all plans are made."""
+
 _POSSIBLE: Final = frozenset({WhatIfOutcome.FITS, WhatIfOutcome.CLAIMS})
 
 
@@ -173,7 +176,9 @@ class WhatIfQuestion:
         if verdict.fits or not self._has_plans:
             return verdict
         overlay.undo(mark)
-        return self._constrained_first(placement) or verdict
+        if not self._may_fit(placement):
+            return verdict
+        return self._constrained_first(placement) or self._planned_fit(mark) or verdict
 
     def _solver_run(
         self, placement: FirstFitPlacement, class_pods: Sequence[ClassPods], most: int | None
@@ -193,19 +198,13 @@ class WhatIfQuestion:
 
         By first-fit, large pods may take the only nodes that smaller ones are allowed on. Within a
         tier of constraints the order of first-fit stays; the solver's other plans go by cost there.
-        Not tried where the other order comes to the same end, or where the room on nodes is too
-        little even if those that first-fit left had all of it.
+        Not tried where the other order comes to the same end.
         """
         plans = self._base.plans
         class_pods = sorted(self._class_pods, key=lambda work: plans[work[0]].tier)
         if self._ends_alike(class_pods, first_fit):
             return None
         placement = FirstFitPlacement(self._base, self._overlay)
-        if any(
-            placement.count_unplaceable(work)
-            for work in (*first_fit.left, *first_fit.unprocessed[:1])
-        ):
-            return None
         placement.place(class_pods)
         if placement.left or placement.is_short:
             return None
@@ -214,6 +213,31 @@ class WhatIfQuestion:
             return None
         self._moves, self._kept_run = placement.moves, solver_run
         return self._verdict(WhatIfOutcome.FITS, placement.moves, solver_run)
+
+    def _may_fit(self, first_fit: FirstFitPlacement) -> bool:
+        """Whether the room on nodes is enough for those that first-fit left, if they had all of it."""
+        placement = FirstFitPlacement(self._base, self._overlay)
+        return not any(
+            placement.count_unplaceable(work)
+            for work in (*first_fit.left, *first_fit.unprocessed[:1])
+        )
+
+    def _planned_fit(self, mark: int) -> WhatIfVerdict | None:
+        """Place pods on nodes as the best of the solver's plans does; None if it takes claims.
+
+        For small questions only: on large clusters the plans would cost more than all that first-fit
+        does, and room on many nodes seldom depends on the order of the pods.
+        """
+        pods = sum(len(members) for _, members in self._class_pods)
+        if pods * len(self._base.base_nodes) > MAX_PLANNED_PAIRS:
+            return None
+        self._overlay.undo(mark)
+        moves, kept = self._moves, self._kept_run
+        verdict = self._planned(mark)
+        if verdict.fits:
+            return verdict
+        self._moves, self._kept_run = moves, kept
+        return None
 
     def _ends_alike(self, class_pods: Sequence[ClassPods], first_fit: FirstFitPlacement) -> bool:
         """Whether another order is the same as far as the first pods without room, or all of it."""

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from karpenter_core.errors import NodeClaimNotFoundError, TerminationRefusedError
+from karpenter_core.errors import (
+    CloudProviderError,
+    NodeClaimNotFoundError,
+    TerminationRefusedError,
+)
 from karpenter_core.provider.contract import Instance, TerminationStatus
 from karpenter_core.testing.conformance import rule_steps
 from karpenter_core.testing.subject import CloudTrouble
@@ -97,17 +101,21 @@ def test_pc_042_a_launched_instance_is_found(subject: ConformanceSubject, tmp_pa
 
 
 def test_pc_043_a_partial_listing_says_so(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """MUST: a listing has complete=False and a problem if any part could not be read."""
+    """MUST: a listing has complete=False and a problem, or raises, if any part could not be read."""
 
     async def scenario(world: ProviderWorld) -> None:
         request, outcome = await rule_steps.launch_new_claim(world, subject, "unseen")
         with rule_steps.trouble(subject, world, CloudTrouble.PARTIAL_LISTING):
-            listing = await world.providers.list_instances(subject.name)
-            assert not listing.complete, (
-                "part of the listing could not be read, and it calls itself complete: "
-                "the core would take what is missing for gone"
-            )
-            assert listing.problem, "the listing does not say why it is not complete"
+            try:
+                listing = await world.providers.list_instances(subject.name)
+            except CloudProviderError:
+                pass
+            else:
+                assert not listing.complete, (
+                    "part of the listing could not be read, and it calls itself complete: "
+                    "the core would take what is missing for gone"
+                )
+                assert listing.problem, "the listing does not say why it is not complete"
         await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
     rule_steps.run_rule(subject, tmp_path, scenario)
@@ -219,7 +227,6 @@ def test_pc_048_a_listing_that_is_behind_says_since_when(
                 pytest.skip(
                     "does not apply: listings are not behind (InstanceListing.as_of is None)"
                 )
-            assert listing.as_of.tzinfo is not None, "as_of has no time zone"
             assert listing.as_of <= world.clock.now(), f"as_of {listing.as_of} is in the future"
             shown = outcome.provider_id in {each.provider_id for each in listing.instances}
             assert shown or listing.as_of <= launched_at, (

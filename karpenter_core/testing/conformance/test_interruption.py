@@ -107,9 +107,9 @@ def test_pc_061_an_announcement_says_what_befalls_whom(
             assert one.kind is not InterruptionKind.UNKNOWN, (
                 f"the interruption {one.id} could not be parsed: {one.detail}"
             )
-            for name, instant in (("deadline", one.deadline), ("announced_at", one.announced_at)):
-                assert instant is None or instant.tzinfo is not None, f"{name} has no time zone"
             await world.providers.acknowledge_interruptions(subject.name, [one.id])
+        problems = world.providers.invalid_announcements(subject.name)
+        assert not problems, "; ".join(problems)
         await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
     rule_steps.run_rule(subject, tmp_path, scenario)

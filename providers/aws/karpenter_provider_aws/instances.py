@@ -10,7 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.contract import Instance, InstanceListing
+from karpenter_core.provider.contract import Instance, InstanceListing, TerminationStatus
 from karpenter_core.provider.kit.instances.cluster_instances import (
     ClusterInstances as OpenClusterInstances,
 )
@@ -107,6 +107,7 @@ class ClusterInstances:
             instances=tuple(shown[key] for key in sorted(shown)),
             complete=listing.complete,
             problem=listing.problem,
+            as_of=listing.as_of,
         )
 
     def terminate(self, provider_ids: Sequence[str]) -> list[TerminateOutcome]:
@@ -123,6 +124,10 @@ class ClusterInstances:
                 outcomes[text] = ZoneShiftedError("termination", what=name, zone=zone)
         asked = [text for text in dict.fromkeys(provider_ids) if text not in outcomes]
         outcomes |= zip(asked, self._instances.terminate(asked), strict=True)
+        with self._lock:
+            for text in asked:
+                if outcomes[text] is TerminationStatus.GONE:
+                    self._seen.pop(text, None)
         return [outcomes[text] for text in provider_ids]
 
     def _seen_in_shifted_zones(self) -> dict[str, Instance]:

@@ -9,8 +9,8 @@ import pytest
 from karpenter_core.api.base import OwnerReference
 from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.interruptions import INTERRUPTING, InterruptionKind
-from karpenter_core.api.labels import TERMINATION_TIMESTAMP
-from karpenter_core.api.nodeclaim import DISRUPTION_REASON
+from karpenter_core.api.labels import TERMINATION_TIMESTAMP, ZONE
+from karpenter_core.api.nodeclaim import DISRUPTION_REASON, RequirementSpec
 from karpenter_core.errors import (
     ExhaustedScope,
     InsufficientCapacityError,
@@ -21,8 +21,10 @@ from karpenter_core.errors import (
 from karpenter_core.lifecycle.claim_status import with_condition
 from karpenter_core.lifecycle.node.interruption import MESSAGE_TYPES, interruption_step
 from karpenter_core.provider.contract import Interruption
+from karpenter_core.scheduling.problem import Catalogue
+from karpenter_core.state.events import CataloguePublished
 from karpenter_core.state.interruption import is_interrupted_soon
-from karpenter_core.testing.builders import EPOCH, pod
+from karpenter_core.testing.builders import EPOCH, instance_type, pod
 from karpenter_core.testing.state_builders import node, node_claim, synced_state
 
 SPOT_RECLAIM, REBALANCE = InterruptionKind.SPOT_RECLAIM, InterruptionKind.REBALANCE
@@ -230,8 +232,8 @@ def test_other_nodes_are_not_being_interrupted(claim):
     assert not is_interrupted_soon(claim, EPOCH)
 
 
-def failed_launch(error, *, stage="Launched"):
-    claim = node_claim("web", stage=stage, capacity_type="spot")
+def failed_launch(error, *, stage="Launched", **options):
+    claim = node_claim("web", stage=stage, capacity_type="spot", **options)
     claim = claim.model_copy(
         update={
             "metadata": claim.metadata.model_copy(
@@ -294,3 +296,30 @@ def test_launch_that_fails_late_counts_as_a_failed_registration(stage, counted):
 
     assert len(step.events) == counted
     assert all((event.pool_uid, event.succeeded) == ("uid-of-pool", False) for event in step.events)
+
+
+def test_launch_of_a_deleted_claim_that_fails_late_masks_its_offering_alone():
+    """Its deletion has another reason, and its end is counted already."""
+    claim, step = failed_launch(LaunchFailedError("no boot"), deleted=EPOCH)
+
+    assert (step.claim, step.delete, step.exhausted) == (claim, False, (own_offering(claim),))
+    assert (step.events, step.metric_updates) == ((), ())
+
+
+def test_shortage_of_a_claim_without_an_offering_masks_all_that_it_allows():
+    """The cloud named the NodeClaim, and the launch has not been recorded yet."""
+    only_a = RequirementSpec(key=ZONE, operator="In", values=("zone-a",))
+    claim = node_claim("web", requirements=[only_a])
+    state = synced_state(claim)
+    catalogue = Catalogue(version="1", instance_types=(instance_type("small", cpu="4"),))
+    state.apply_event(CataloguePublished("default", catalogue))
+    message = Interruption(
+        id="1",
+        kind=InterruptionKind.LAUNCH_FAILED,
+        token=claim.uid,
+        error=InsufficientCapacityError("sold out"),
+    )
+
+    step = interruption_step(state.snapshot(), claim, message, now=EPOCH, act_on_rebalance=False)
+
+    assert {(key.instance_type, key.zone) for key in step.exhausted} == {("small", "zone-a")}

@@ -36,7 +36,9 @@ from karpenter_core.lifecycle.nodeclaim.launch import (
     launched_claim,
     launched_step,
 )
+from karpenter_core.scheduling.problem import Catalogue
 from karpenter_core.state.events import LaunchCallFinished, LaunchCallStarted
+from karpenter_core.state.unavailable_offerings import without_unavailable
 from karpenter_core.testing.builders import EPOCH, instance_type, requirement_spec
 from karpenter_core.testing.state_builders import node_claim, synced_state
 
@@ -189,11 +191,40 @@ def test_quota_group_replaces_the_offerings_of_the_claim():
     """Each capacity type has a mask of its own: spot is tried again sooner."""
     group = QuotaGroup(label="family", value="m", least_cpu_milli=8000)
     error = InsufficientCapacityError("no", quota_groups=(group,))
-    step = launch_failed(node_claim(), error, now=LATER, instance_types=(instance_type("m-4x"),))
+    types = (instance_type("m-8x", cpu="8", labels={"family": "m"}),)
+    step = launch_failed(node_claim(), error, now=LATER, instance_types=types)
     assert set(step.exhausted) == {
         QuotaGroup(label="family", value="m", least_cpu_milli=8000, capacity_type=each)
         for each in ("reserved", "spot", "on-demand")
     }
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        {"label": "family", "value": "M"},
+        {"least_cpu_milli": 8001},
+        {"capacity_type": "ondemand"},
+        {"zone": "nowhere"},
+    ],
+)
+def test_quota_group_without_a_requested_offering_masks_those_of_the_claim(group):
+    """It is a mistake of the provider; the next plan would ask for the same at once."""
+    error = InsufficientCapacityError("no", quota_groups=(QuotaGroup(**group),))
+    types = (instance_type("m-8x", cpu="8", labels={"family": "m"}),)
+    step = launch_failed(node_claim(), error, now=LATER, instance_types=types)
+    masked = {key.zone for key in step.exhausted if isinstance(key, OfferingKey)}
+    assert masked == {offering.zone for offering in types[0].offerings}
+
+
+def test_quota_group_that_is_masked_already_masks_nothing_else():
+    """Claims of one batch meet the same quota one after the other."""
+    group = QuotaGroup(label="family", value="m", capacity_type="spot")
+    error = InsufficientCapacityError("no", quota_groups=(group,))
+    types = (instance_type("m-8x", cpu="8", labels={"family": "m"}),)
+    masked = without_unavailable(Catalogue(version="1", instance_types=types), frozenset({group}))
+    step = launch_failed(node_claim(), error, now=LATER, instance_types=masked.instance_types)
+    assert step.exhausted == (group,)
 
 
 def test_quota_group_is_added_to_named_offerings():

@@ -25,7 +25,7 @@ from karpenter_core.api.nodeclaim import INITIALIZED, LAUNCHED, REGISTERED
 from karpenter_core.api.records import OwnerView, Taint
 from karpenter_core.lifecycle.claim_status import with_condition
 from karpenter_core.lifecycle.nodeclaim.initialization import initialization_step
-from karpenter_core.lifecycle.nodeclaim.liveness import liveness_step
+from karpenter_core.lifecycle.nodeclaim.liveness import liveness_step, node_removed_step
 from karpenter_core.lifecycle.nodeclaim.progress import progress_step
 from karpenter_core.lifecycle.nodeclaim.registration import (
     pool_uid_of,
@@ -342,6 +342,12 @@ class TestLiveness:
         assert liveness_step(claim, now=after(minutes=20)).delete == "registration_timeout"
         registered = node_claim("web", stage="Registered")
         assert not liveness_step(registered, now=after(minutes=20)).delete
+
+    def test_a_removed_node_ends_its_claim_and_does_not_count_as_a_failed_registration(self):
+        step = node_removed_step(launched())
+        assert step.delete == "node_removed"
+        assert [update.labels["reason"] for update in step.metric_updates] == ["node_removed"]
+        assert step.events == ()
 
     def test_limits_run_from_the_condition(self):
         """Case 59: transition moved by 10 min; at +16 min neither timeout has passed."""

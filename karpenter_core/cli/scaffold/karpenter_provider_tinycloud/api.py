@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
@@ -11,6 +9,8 @@ from pydantic import Field
 from karpenter_core.api.base import CustomResource, Model
 from karpenter_core.api.facets import Facets
 from karpenter_core.api.nodeclass import NodeClass, NodeClassStatus
+from karpenter_core.provider.contract import NodeClassHash
+from karpenter_core.provider.kit.node_class.hashing import hash_fields
 
 __all__ = ["GROUP", "HASH_VERSION", "TinyCloudNodeClass", "TinyCloudNodeClassSpec", "static_hash"]
 
@@ -52,7 +52,6 @@ class TinyCloudNodeClass(NodeClass):
     )
 
 
-def static_hash(spec: TinyCloudNodeClassSpec) -> str:
+def static_hash(spec: TinyCloudNodeClassSpec) -> NodeClassHash:
     """Hash the fields whose change is drift; the image of each VM is compared instead."""
-    text = json.dumps({"diskGib": spec.disk_gib}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hash_fields({"diskGib": spec.disk_gib}, version=HASH_VERSION)

@@ -4,25 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.labels import (
-    ARCH,
-    CAPACITY_TYPE,
-    INSTANCE_TYPE,
-    ON_DEMAND,
-    OS,
-    REGION,
-    SPOT,
-    WINDOWS_BUILD,
-    ZONE,
-)
-from karpenter_core.provider.catalogue import (
-    InstanceType,
-    Offering,
-    Overhead,
-    Price,
-    Requirement,
-    Requirements,
-)
+from karpenter_core.api.labels import ON_DEMAND, SPOT
+from karpenter_core.provider.catalogue import InstanceType, Price
+from karpenter_core.provider.kit.instance_types import MIB, build_instance_type, zone_offering
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["instance_types"]
 
 PODS_PER_NODE: Final = 110
-MIB: Final = 2**20
-EVICTION_BYTES: Final = 100 * MIB  # the kubelet's default
 KERNEL_SHARE: Final = 0.04
 """Share of a VM's memory that kernel and firmware reserve; the kubelet does not report it."""
 
@@ -44,32 +26,22 @@ def instance_types(sizes: Sequence[Json]) -> tuple[InstanceType, ...]:
 
 
 def _instance_type(size: Json) -> InstanceType:
-    offerings = tuple(
-        Offering(
-            requirements=Requirements.from_labels({ZONE: zone, CAPACITY_TYPE: capacity_type}),
-            price=Price(size[price]),
-            available=zone not in size["sold_out_in"],
-        )
-        for zone in sorted(size["zones"])
-        for capacity_type, price in ((ON_DEMAND, "price"), (SPOT, "spot_price"))
-    )
-    labels = {INSTANCE_TYPE: size["name"], ARCH: size["architecture"], OS: "linux"}
-    return InstanceType(
-        name=size["name"],
-        requirements=Requirements.from_labels(labels).add(
-            Requirement.of(ZONE, "In", sorted(size["zones"])),
-            Requirement.of(CAPACITY_TYPE, "In", [ON_DEMAND, SPOT]),
-            Requirement.of(REGION, "DoesNotExist"),
-            Requirement.of(WINDOWS_BUILD, "DoesNotExist"),
-        ),
-        offerings=offerings,
+    return build_instance_type(
+        size["name"],
+        arch=size["architecture"],
+        offerings=[
+            zone_offering(
+                zone,
+                Price(size[price]),
+                capacity_type=capacity_type,
+                available=zone not in size["sold_out_in"],
+            )
+            for zone in size["zones"]
+            for capacity_type, price in ((ON_DEMAND, "price"), (SPOT, "spot_price"))
+        ],
         capacity={
             "cpu": size["cpus"] * 1000,
             "memory": int(size["memory_mib"] * MIB * (1 - KERNEL_SHARE)),
             "pods": PODS_PER_NODE,
         },
-        overhead=Overhead(
-            kube_reserved={"cpu": 60 + 10 * size["cpus"], "memory": 255 * MIB},
-            eviction_threshold={"memory": EVICTION_BYTES},
-        ),
     )

@@ -11,22 +11,15 @@ from karpenter_core.api.labels import (
     INSTANCE_TYPE,
     ON_DEMAND,
     SPOT,
-    UNREGISTERED_TAINT,
     ZONE,
 )
 from karpenter_core.errors import (
-    AuthError,
-    CloudProviderError,
-    ExhaustedScope,
-    InsufficientCapacityError,
     NodeClaimNotFoundError,
     NodeClassNotReadyError,
     OfferingKey,
     SettingsError,
 )
-from karpenter_core.provider.catalogue import Requirements, compatible_offerings
 from karpenter_core.provider.contract import (
-    CONTRACT_VERSION,
     DriftFinding,
     Finding,
     Instance,
@@ -39,12 +32,15 @@ from karpenter_core.provider.contract import (
     PeriodicTask,
     ProviderInfo,
     SettingSpec,
-    Severity,
     TerminationStatus,
 )
+from karpenter_core.provider.kit.doctor import DoctorCheck, ok_finding, run_checks
+from karpenter_core.provider.kit.launch.cheapest import launch_cheapest
+from karpenter_core.provider.kit.node_registration import registration_labels, registration_taints
 from karpenter_core.provider.kit.one_by_one import one_by_one
+from karpenter_core.provider.kit.plugin import provider_info, setting_specs
 from karpenter_core.provider.markers import hookimpl
-from karpenter_provider_tinycloud.api import HASH_VERSION, TinyCloudNodeClass, static_hash
+from karpenter_provider_tinycloud.api import TinyCloudNodeClass, static_hash
 from karpenter_provider_tinycloud.catalogue import instance_types
 
 if TYPE_CHECKING:
@@ -52,32 +48,17 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
-    from karpenter_core.provider.catalogue import InstanceType, Offering
+    from karpenter_core.provider.catalogue import InstanceType
     from karpenter_core.provider.contract import LaunchRequest, ProviderContext
     from karpenter_provider_tinycloud.client import Json, TinyCloudClient
 
 __all__ = ["PREFIX", "TinyCloud"]
 
 PREFIX: Final = "tinycloud://"
-SETTINGS: Final = (
-    SettingSpec(
-        flag="--tinycloud-endpoint",
-        env="TINYCLOUD_ENDPOINT",
-        default="https://api.tinycloud.example.com",
-        help="URL of the tinycloud API.",
-    ),
-    SettingSpec(
-        flag="--tinycloud-token",
-        env="TINYCLOUD_TOKEN",
-        default="",
-        help="Token of the account; prefer the variable to the flag.",
-    ),
-    SettingSpec(
-        flag="--tinycloud-timeout",
-        env="TINYCLOUD_TIMEOUT",
-        default=timedelta(seconds=30),
-        help="Time limit of one call to tinycloud.",
-    ),
+SETTINGS: Final = setting_specs(
+    ("--tinycloud-endpoint", "https://api.tinycloud.example.com", "URL of the tinycloud API."),
+    ("--tinycloud-token", "", "Token of the account; prefer the variable to the flag."),
+    ("--tinycloud-timeout", timedelta(seconds=30), "Time limit of one call to tinycloud."),
 )
 
 
@@ -92,9 +73,7 @@ class TinyCloud:
     @hookimpl
     def karpenter_provider_info(self) -> ProviderInfo:
         """Serve TinyCloudNodeClass."""
-        return ProviderInfo(
-            name="tinycloud", contract_version=CONTRACT_VERSION, node_classes=(TinyCloudNodeClass,)
-        )
+        return provider_info("tinycloud", TinyCloudNodeClass)
 
     @hookimpl
     def karpenter_add_settings(self) -> Sequence[SettingSpec]:
@@ -134,7 +113,7 @@ class TinyCloud:
     @hookimpl
     def karpenter_hash_node_class(self, node_class: TinyCloudNodeClass) -> NodeClassHash:
         """Hash the fields that cannot be compared with a VM."""
-        return NodeClassHash(value=static_hash(node_class.spec), version=HASH_VERSION)
+        return static_hash(node_class.spec)
 
     @hookimpl
     def karpenter_list_instance_types(self) -> Sequence[InstanceType]:
@@ -150,40 +129,21 @@ class TinyCloud:
     @one_by_one
     def karpenter_launch_instances(self, request: LaunchRequest) -> LaunchedInstance:
         """Try the offerings that the claim allows, the cheapest first."""
+        return launch_cheapest(request, lambda offering: self._create(request, offering))
+
+    def _create(self, request: LaunchRequest, offering: OfferingKey) -> Instance:
         claim = request.node_claim
-        version = self._image_version(request)
-        tried: list[OfferingKey] = []
-        for it, offering in _offers(request):
-            tried.append(
-                OfferingKey(
-                    instance_type=it.name,
-                    zone=offering.zone,
-                    capacity_type=offering.capacity_type,
-                )
-            )
-            wish = {
-                "token": request.token,
-                "cluster": self._cluster,
-                "claim": claim.name,
-                "size": it.name,
-                "zone": offering.zone,
-                "spot": offering.capacity_type == SPOT,
-                "image": version,
-                "user_data": _user_data(claim, it, offering),
-            }
-            try:
-                vm = self._client.create_vm(wish)
-            except InsufficientCapacityError as error:
-                if error.scope is ExhaustedScope.OFFERING:
-                    continue
-                raise InsufficientCapacityError(
-                    str(error), offerings=tried, scope=error.scope
-                ) from error
-            return _launched(vm, request)
-        raise InsufficientCapacityError(
-            f"none of {len(tried)} offerings can be had for NodeClaim {claim.name}",
-            offerings=tried,
-        )
+        wish = {
+            "token": request.token,
+            "cluster": self._cluster,
+            "claim": claim.name,
+            "size": offering.instance_type,
+            "zone": offering.zone,
+            "spot": offering.capacity_type == SPOT,
+            "image": self._image_version(request),
+            "user_data": _user_data(claim, offering),
+        }
+        return _instance(self._client.create_vm(wish))
 
     def _image_version(self, request: LaunchRequest) -> str:
         node_class = request.node_class
@@ -277,66 +237,24 @@ class TinyCloud:
     @hookimpl
     def karpenter_check(self) -> Sequence[Finding]:
         """Check that the cloud answers and accepts the token."""
-        try:
-            sold = len(self._client.sizes())
-        except AuthError as error:
-            return [_error(error, "set TINYCLOUD_TOKEN to a token of the account")]
-        except CloudProviderError as error:
-            return [_error(error, "check that --tinycloud-endpoint can be reached from this host")]
-        return [Finding(severity=Severity.OK, message=f"tinycloud has {sold} sizes")]
+        return run_checks(
+            DoctorCheck(
+                run=lambda: ok_finding(f"tinycloud has {len(self._client.sizes())} sizes"),
+                remedy="check that --tinycloud-endpoint can be reached from this host",
+                denied="set TINYCLOUD_TOKEN to a token of the account",
+            )
+        )
 
 
-def _error(error: CloudProviderError, remedy: str) -> Finding:
-    return Finding(severity=Severity.ERROR, message=str(error), remedy=remedy)
-
-
-def _offers(request: LaunchRequest) -> list[tuple[InstanceType, Offering]]:
-    """Return the available offerings that the claim allows, the cheapest first."""
-    allowed = Requirements.from_specs(request.node_claim.spec.requirements)
-    offers = [
-        (it, offering)
-        for it in request.instance_types
-        for offering in compatible_offerings(it, allowed)
-    ]
-    return sorted(offers, key=lambda o: (o[1].price.amount, o[0].name, o[1].zone))
-
-
-def _user_data(claim: NodeClaim, it: InstanceType, offering: Offering) -> str:
+def _user_data(claim: NodeClaim, offering: OfferingKey) -> str:
     """Return labels and taints of the Node; a real image reads them at its first boot."""
-    taints = [
-        {"key": taint.key, "value": taint.value, "effect": taint.effect}
-        for taint in (*claim.spec.taints, *claim.spec.startup_taints)
-    ]
-    return json.dumps(
-        {
-            "labels": {**claim.metadata.labels, **_labels(it.name, offering)},
-            "taints": [*taints, {"key": UNREGISTERED_TAINT, "effect": "NoExecute"}],
-        }
-    )
-
-
-def _labels(size: str, offering: Offering) -> dict[str, str]:
-    return {INSTANCE_TYPE: size, ZONE: offering.zone, CAPACITY_TYPE: offering.capacity_type}
-
-
-def _launched(vm: Json, request: LaunchRequest) -> LaunchedInstance:
-    """Describe the VM; for a repeated token it may differ from the VM just requested."""
-    found = _instance(vm)
-    it = next(it for it in request.instance_types if it.name == found.instance_type)
-    return LaunchedInstance(
-        provider_id=found.provider_id,
-        instance_type=found.instance_type,
-        zone=found.zone,
-        capacity_type=found.capacity_type,
-        capacity=it.capacity,
-        allocatable=it.allocatable(),
-        image_id=found.image_id,
-        labels={
-            INSTANCE_TYPE: found.instance_type,
-            ZONE: found.zone,
-            CAPACITY_TYPE: found.capacity_type,
-        },
-    )
+    labels = {
+        **registration_labels(claim),
+        INSTANCE_TYPE: offering.instance_type,
+        ZONE: offering.zone,
+        CAPACITY_TYPE: offering.capacity_type,
+    }
+    return json.dumps({"labels": labels, "taints": registration_taints(claim)})
 
 
 def _instance(vm: Json) -> Instance:

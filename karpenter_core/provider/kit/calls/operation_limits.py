@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CallRate", "OperationLimits", "OperationPause"]
 
+_LONGEST_PAUSE_SECONDS: Final = 300
+"""As the core's for hooks. A cloud that asks for hours is asked again before: one wrong header must not
+stop every call of a class for a day."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRate:
@@ -65,14 +69,14 @@ class OperationLimits:
         return 0.0 if bucket is None else bucket.reserve(longest_seconds=longest_seconds)
 
     def pause(self, operation_class: str, failure: AttemptFailure) -> float:
-        """Pause a class for the `retry_after` of a refusal; a longer pause that is open stays.
+        """Pause a class for the `retry_after` of a refusal, five minutes at most.
 
-        Return until when this refusal asks to wait, by the monotonic clock.
+        A longer pause that is open stays. Return until when this refusal asks to wait, by the monotonic clock.
         """
         now = self._monotonic()
         if failure.retry_after is None:
             return now
-        ends_at = now + failure.retry_after.total_seconds()
+        ends_at = now + min(failure.retry_after.total_seconds(), _LONGEST_PAUSE_SECONDS)
         with self._lock:
             pause = self._pauses.get(operation_class)
             if pause is None or pause.ends_at < ends_at:

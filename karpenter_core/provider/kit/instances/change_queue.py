@@ -3,7 +3,7 @@
 Nothing waits for these changes: there are few calls a second, and a request whose turn has not come gets
 the time at which to come again. Instances that need the same change share a call. A refused change of
 several instances is split until each refused instance stands alone; it is tried again later, and holds up
-no other.
+no other. A change that failed otherwise is tried again after those of all others that wait.
 """
 
 from __future__ import annotations
@@ -159,17 +159,18 @@ class ChangeQueue(Generic[State, Desired, Change]):
             for name, desired in desired_by_id.items()
             if (state := self._read.get(name)) is not None
         }
-        self._drop(name for name, change in changes.items() if not change)
+        self._done({k: desired_by_id[k] for k, change in changes.items() if not change})
         first = next((name for name, change in changes.items() if change), None)
         if first is None:
             return
         change, part = changes[first], self._parts.get(first)
         alike = (n for n, it in changes.items() if it == change and self._parts.get(n) == part)
-        names = tuple(islice(alike, self._changed_at_once))
+        planned = {name: desired_by_id[name] for name in islice(alike, self._changed_at_once)}
+        names = tuple(planned)
         with self._lock:
             self._busy.update(names)
         try:
-            self._make(change, names)
+            self._make(change, planned)
         finally:
             with self._lock:
                 self._busy.difference_update(names)
@@ -185,13 +186,16 @@ class ChangeQueue(Generic[State, Desired, Change]):
         later = (name for name in others if self._read.get(name) is None)
         self._read_again([*unread, *islice(later, self._read_at_once - len(unread))])
 
-    def _make(self, change: Change, names: Sequence[str]) -> None:
+    def _make(self, change: Change, planned: Mapping[str, Desired]) -> None:
+        names = tuple(planned)
         before = {name: self._read.get(name) for name in names}
         try:
             self._changes.make(change, names)
         except CloudProviderError as error:
             is_gone = self._changes.is_gone(error)
             if not is_gone and not self._changes.is_refusal(error):
+                if not isinstance(error, ThrottledError):
+                    self._put_last(names)
                 raise
             # What the cloud does not know and shows all the same must not stay first in the queue.
             if not is_gone or self._read_again(names) == len(names):
@@ -200,7 +204,7 @@ class ChangeQueue(Generic[State, Desired, Change]):
         for name, state in before.items():
             if state is not None:
                 self._read.put(name, self._changes.changed(state, change))
-        self._drop(names)
+        self._done(planned)
 
     def _read_again(self, names: Sequence[str]) -> int:
         """Read instances, and return how many exist; the others wait no more."""
@@ -224,6 +228,19 @@ class ChangeQueue(Generic[State, Desired, Change]):
             for name in half:
                 self._parts.put(name, part)
                 self._read.drop(name)  # some of the change may have been made
+
+    def _put_last(self, names: Iterable[str]) -> None:
+        with self._lock:
+            for name in names:
+                if name in self._waiting:
+                    self._waiting[name] = self._waiting.pop(name)
+
+    def _done(self, planned: Mapping[str, Desired]) -> None:
+        """Let instances wait no more, unless something else is desired by now."""
+        with self._lock:
+            for name, desired in planned.items():
+                if name in self._waiting and self._waiting[name] == desired:
+                    del self._waiting[name]
 
     def _drop(self, names: Iterable[str]) -> None:
         names = list(names)

@@ -171,6 +171,9 @@ class ClusterInstances(Generic[Described]):
         """
         asked_at = self._clock.monotonic()
         listing = self._reader.of_cluster()
+        if listing.as_of is not None:
+            age = self._clock.now() - listing.as_of
+            asked_at = min(asked_at, self._clock.monotonic() - age.total_seconds())
         is_complete = not listing.problem
         described = {instance.id: instance for instance in listing.instances}
         self._note_seen(described)
@@ -190,11 +193,15 @@ class ClusterInstances(Generic[Described]):
             self._owners = owners if is_complete else {**self._owners, **owners}
             self._has_listed = True
         if is_complete:
-            self._terminator.keep_only(shown)
+            if listing.as_of is None:
+                self._terminator.keep_only(shown)
             self._on_listed(tuple(present.values()))
         instances = sorted(shown.values(), key=lambda instance: instance.provider_id)
         return InstanceListing(
-            instances=tuple(instances), complete=is_complete, problem=listing.problem
+            instances=tuple(instances),
+            complete=is_complete,
+            problem=listing.problem,
+            as_of=listing.as_of,
         )
 
     def last_listed(self) -> Mapping[str, Described]:
@@ -214,7 +221,10 @@ class ClusterInstances(Generic[Described]):
         if seen_at is not None:
             return seen_at > asked_at
         launched_at = launch.instance.created
-        return launched_at is None or self._clock.now() - launched_at < self._shown_within
+        if launched_at is None:
+            return True
+        since = timedelta(seconds=self._clock.monotonic() - asked_at)
+        return self._clock.now() - since - launched_at < self._shown_within
 
     def _note_seen(self, instance_ids: Iterable[str]) -> None:
         now = self._clock.monotonic()

@@ -9,6 +9,7 @@ from karpenter_core.provider.kit.launch.cloud import DescribedInstance
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
+    from datetime import datetime
 
     from karpenter_core.provider.kit.recent_launches import ClaimRef
 
@@ -65,6 +66,12 @@ class DescribedInstances(Generic[Described]):
     instances: tuple[Described, ...]
     problem: str = ""
     """Reason why the listing is incomplete; empty when it is complete."""
+    as_of: datetime | None = None
+    """The time that a cached listing shows (`InstanceListing.as_of`); None: when it was read.
+
+    The delay of new instances is no reason to set it: `shown_within` of `ClusterInstances` says it, and the
+    launches of this process are remembered.
+    """
 
 
 class InstanceReader(Protocol[Described]):

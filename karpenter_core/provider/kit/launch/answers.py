@@ -20,7 +20,7 @@ from karpenter_core.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from karpenter_core.errors import OfferingKey
+    from karpenter_core.errors import OfferingKey, QuotaGroup
 
 __all__ = [
     "CallAnswer",
@@ -112,13 +112,14 @@ def unserved_error(
     launched: int,
     targets: Callable[[], Iterable[OfferingKey]],
     exhausted: Callable[[Sequence[Failure]], Iterable[OfferingKey]],
+    quota_groups: Callable[[Sequence[Failure]], Iterable[QuotaGroup]] = lambda _failures: (),
     references: str = "",
 ) -> CloudProviderError:
     """Return the outcome of claims that calls brought no instance.
 
     It is a lack of capacity when every failure is one, or when nothing was launched and the cloud
-    gave no reason. `targets` returns all that was asked for, `exhausted` what shortages are about;
-    `references` name the requests in the cloud's records.
+    gave no reason. `targets` returns all that was asked for, `exhausted` what shortages are about,
+    `quota_groups` what used-up quotas cover besides; `references` name the requests in the cloud's records.
     """
     if not failures:
         if launched:
@@ -140,6 +141,7 @@ def unserved_error(
             text,
             offerings=tuple(dict.fromkeys(exhausted(shortages))),
             scope=_widest(failure.scope for failure in shortages),
+            quota_groups=tuple(dict.fromkeys(quota_groups(shortages))),
         )
     first = next((failure for failure in mistakes if not failure.is_throttled), None)
     if first is None:

@@ -33,6 +33,7 @@ from karpenter_core.provider.kit.simulated.launch_calls import LaunchCalls
 from karpenter_core.provider.kit.simulated.pools import PoolFaults
 from karpenter_core.provider.kit.simulated.prices import SimulatedPrices
 from karpenter_core.provider.kit.simulated.server import HttpReply, HttpServer
+from karpenter_core.provider.kit.simulated.tokens import NoAnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,6 +47,7 @@ __all__ = ["Announcement", "RestCall", "RestCloud", "RestInstance", "RestInstanc
 
 _MEBIBYTE: Final = 2**20
 _PODS: Final = 110
+_SERVER_ERROR: Final = 500
 _REPORTED_SHARE: Final = 0.95
 """Of the memory that an instance is sold with; the rest is the kernel's."""
 _RESERVED: Final = {"cpu": 100}
@@ -284,9 +286,14 @@ class RestCloud(SimulatedCloud[RestInstance]):
         return CloudError("forbidden", f"{call.action} is not permitted", status=403)
 
     def carry_out(self, call: RestCall) -> tuple[HttpReply, str]:
-        """Answer a call."""
-        with self._endpoint.state:
-            status, body = call.route.answer(call)
+        """Answer a call; a mistake of the simulation is the client's error, with its text."""
+        try:
+            with self._endpoint.state:
+                status, body = call.route.answer(call)
+        except (CloudError, NoAnswerError):
+            raise
+        except Exception as error:
+            raise CloudError("simulation-failed", repr(error), status=_SERVER_ERROR) from error
         return _reply(status, body), "ok"
 
     def refuse(self, _call: RestCall | None, error: CloudError, /) -> HttpReply:

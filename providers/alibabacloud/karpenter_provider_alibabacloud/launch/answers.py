@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.labels import RESERVED
+from karpenter_core.api.labels import INSTANCE_TYPE, RESERVED
 from karpenter_core.errors import (
     CloudProviderError,
     ExhaustedScope,
@@ -19,7 +19,7 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.kit.launch.answers import CallAnswer, NewInstance, unserved_error
 from karpenter_core.provider.kit.launch_candidates import offering_key
-from karpenter_core.provider.kit.shortages import Shortage, covered_offerings
+from karpenter_core.provider.kit.shortages import Shortage, quota_groups
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_alibabacloud.catalogue.instance_type_info import list_at
 from karpenter_provider_alibabacloud.catalogue.system_disks import DiskShortage
@@ -34,6 +34,7 @@ from karpenter_provider_alibabacloud.codes import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from karpenter_core.errors import QuotaGroup
     from karpenter_provider_alibabacloud.api_answers import ApiAnswer
     from karpenter_provider_alibabacloud.codes import ApiError
     from karpenter_provider_alibabacloud.launch.targets import LaunchTarget
@@ -257,12 +258,17 @@ def unserved_outcome(
 
     def exhausted(failures: Sequence[TargetFailure]) -> Iterator[OfferingKey]:
         about = {id(target) for failure in failures for target in failure.targets}
-        yield from _keys(target for target in tried if id(target) in about)
-        for failure in failures:
-            if failure.error_class is ErrorClass.QUOTA:
-                quotas = _used_up_quotas(failure, failure.targets[0].offering.capacity_type)
-                types = {it.name: it for it in (t.instance_type for t in failure.targets)}
-                yield from covered_offerings(quotas, types.values(), group_of=str)
+        return _keys(target for target in tried if id(target) in about)
+
+    def groups(failures: Sequence[TargetFailure]) -> Iterator[QuotaGroup]:
+        quotas = (
+            shortage
+            for failure in failures
+            if failure.error_class is ErrorClass.QUOTA
+            for shortage in _used_up_quotas(failure, failure.targets[0].offering.capacity_type)
+        )
+        types = (target.instance_type for failure in failures for target in failure.targets)
+        return quota_groups(quotas, types, label=INSTANCE_TYPE, group_of=str)
 
     failures = [failure for answer in answers for failure in answer.failures]
     failed = [answer for answer in answers if answer.failures]
@@ -272,6 +278,7 @@ def unserved_outcome(
         launched=sum(len(answer.instances) for answer in answers),
         targets=lambda: _keys(tried),
         exhausted=exhausted,
+        quota_groups=groups,
         references=_requests(failed or answers),
     )
 

@@ -15,6 +15,7 @@ from karpenter_core.errors import (
     InsufficientCapacityError,
     LaunchFailedError,
     OfferingKey,
+    QuotaGroup,
     ThrottledError,
 )
 from karpenter_core.provider.contract import LaunchedInstance
@@ -180,6 +181,11 @@ def test_the_quota_of_a_type_ends_launches_of_that_type_for_ten_minutes(process,
     assert {(key.instance_type, key.capacity_type) for key in refused.offerings} == {
         (LARGE, "on-demand")
     }
+    assert refused.quota_groups == (
+        QuotaGroup(
+            label="node.kubernetes.io/instance-type", value=LARGE, capacity_type="on-demand"
+        ),
+    )
     assert isinstance(second, InsufficientCapacityError)
     assert spot.capacity_type == "spot"
     assert other.instance_type == XLARGE
@@ -224,6 +230,9 @@ def test_the_vcpu_quota_of_a_zone_closes_what_is_as_large_there(process, node_cl
     )
 
     assert isinstance(large, InsufficientCapacityError)
+    assert large.quota_groups == (
+        QuotaGroup(least_cpu_milli=4000, zone=ZONE_B, capacity_type="on-demand"),
+    )
     assert isinstance(again, InsufficientCapacityError)
     assert small.zone == ZONE_B
     assert elsewhere.zone != ZONE_B

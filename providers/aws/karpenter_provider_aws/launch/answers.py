@@ -18,7 +18,7 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.kit.launch.answers import CallAnswer, NewInstance, unserved_error
 from karpenter_core.provider.kit.launch_candidates import offering_key
-from karpenter_core.provider.kit.shortages import Shortage, covered_offerings
+from karpenter_core.provider.kit.shortages import Shortage, quota_groups
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_aws.codes import (
     INSUFFICIENT_ADDRESSES,
@@ -30,6 +30,7 @@ from karpenter_provider_aws.codes import (
     is_unfulfillable,
     launch_failure,
 )
+from karpenter_provider_aws.labels import INSTANCE_FAMILY
 from karpenter_provider_aws.quotas import quota_class
 
 if TYPE_CHECKING:
@@ -196,8 +197,8 @@ def unserved_outcome(
 ) -> CloudProviderError:
     """Return the outcome of a claim that a fleet brought no instance.
 
-    A quota covers all types of its class that are as large: those of `offered` that the fleet did not
-    ask for, too.
+    A quota covers all types of its class that are as large, also those that the fleet did not ask for: the
+    families of `offered`.
     """
     offered = tuple(offered)
     return unserved_error(
@@ -205,9 +206,12 @@ def unserved_outcome(
         service="EC2",
         launched=len(answer.instances),
         targets=lambda: _keys(targets),
-        exhausted=lambda failures: (
-            *_keys(_exhausted(failures, targets)),
-            *covered_offerings(_used_up_quotas(failures, offered), offered, group_of=quota_class),
+        exhausted=lambda failures: _keys(_exhausted(failures, targets)),
+        quota_groups=lambda failures: quota_groups(
+            _used_up_quotas(failures, offered),
+            offered,
+            label=INSTANCE_FAMILY,
+            group_of=quota_class,
         ),
     )
 

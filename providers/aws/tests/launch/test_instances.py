@@ -160,6 +160,17 @@ def test_in_a_shifted_zone_no_instance_is_ended_and_the_listing_is_kept(aws, pro
     assert listed(process) == {}
 
 
+def test_an_instance_that_was_reported_gone_is_not_shown_again_by_a_shift(aws, process, node_class):
+    (found,) = launch(process, node_class, "shifted")
+    assert found in listed(process)
+    assert process.instances.terminate([found]) == [TerminationStatus.STARTED]
+    assert process.instances.terminate([found]) == [TerminationStatus.GONE]
+
+    process.shifted = ShiftedZones(names=frozenset({parse_provider_id(found)[0]}))
+
+    assert listed(process) == {}
+
+
 def tags_of(aws, provider_id):
     return aws.instance(provider_id).tags
 

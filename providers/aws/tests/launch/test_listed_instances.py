@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from karpenter_core.errors import TerminationRefusedError
@@ -84,6 +86,19 @@ def test_a_partial_listing_keeps_listed_instances(aws, process, node_class):
 
     assert kept == {each for each in found if f"/{A}/" in each}
     assert kept
+
+
+def test_a_cached_listing_says_the_time_that_it_shows(process, node_class, monkeypatch):
+    (found,) = launched(process, node_class, 1)
+    described = replace(process.reader.of_cluster(), as_of=process.clock.now())
+    monkeypatch.setattr(process.reader, "of_cluster", lambda: described)
+    assert process.instances.list().as_of == described.as_of
+
+    process.shifted = ShiftedZones(names=frozenset({A}))
+    listing = process.instances.list()
+
+    assert listing.as_of == described.as_of
+    assert [each.provider_id for each in listing.instances] == [found]
 
 
 def test_each_termination_that_is_refused_is_counted_where_it_is(aws, process, node_class):

@@ -10,6 +10,8 @@ from karpenter_core.api.labels import INSTANCE_TYPE
 from karpenter_core.errors import InsufficientCapacityError
 from karpenter_core.lifecycle.nodeclaim.launch import exhausted_offerings
 from karpenter_core.provider.catalogue import Requirements
+from karpenter_core.scheduling.problem import Catalogue
+from karpenter_core.state.unavailable_offerings import without_unavailable
 from karpenter_provider_aws.quotas import quota_class
 from providers.aws.tests.launch.processes import ON_DEMAND, SPOT, claim_of
 
@@ -21,6 +23,21 @@ def process(make_process):
     return make_process(types=TYPES)
 
 
+def masked_by(outcome, claim, types):
+    """Return type and capacity type of the offerings that the core makes unavailable."""
+    requirements = Requirements.from_specs(claim.spec.requirements)
+    out = frozenset(exhausted_offerings(outcome, types, requirements))
+    before = Catalogue(version="v1", instance_types=tuple(types))
+    return {
+        (it.name, now.capacity_type)
+        for it, open_type in zip(
+            without_unavailable(before, out).instance_types, types, strict=True
+        )
+        for now, then in zip(it.offerings, open_type.offerings, strict=True)
+        if then.available and not now.available
+    }
+
+
 def test_the_spot_quota_of_a_class_leaves_the_spot_of_others(aws, process, node_class):
     """The claim may only be an m5.large; what is masked are all standard types that it names."""
     aws.capacity.limit_spot_instances(0, group="standard")
@@ -30,13 +47,9 @@ def test_the_spot_quota_of_a_class_leaves_the_spot_of_others(aws, process, node_
     (outcome,) = process.launcher.launch([request])
 
     assert isinstance(outcome, InsufficientCapacityError)
-    masked = exhausted_offerings(
-        outcome,
-        tuple(process.types(node_class).values()),
-        Requirements.from_specs(claim.spec.requirements),
-    )
-    assert {key.instance_type for key in masked} == {"m5.large", "c5.large"}
-    assert {key.capacity_type for key in masked} == {"spot"}
+    masked = masked_by(outcome, claim, request.instance_types)
+    assert {name for name, _ in masked} == {"m5.large", "c5.large"}
+    assert {capacity_type for _, capacity_type in masked} == {"spot"}
     other = process.launch_one(claim_of("other", SPOT, (INSTANCE_TYPE, "x1e.xlarge")), node_class)
     assert other.capacity_type == "spot"
 
@@ -46,11 +59,13 @@ def test_a_spot_quota_masks_unrequested_types_of_its_class(aws, process, node_cl
     monkeypatch.setattr("karpenter_provider_aws.launch.filters.MAX_INSTANCE_TYPES", 1)
     aws.capacity.limit_spot_instances(0, group="standard")
 
-    outcome = process.launch_one(claim_of("any", SPOT), node_class)
+    claim = claim_of("any", SPOT)
+    request = process.request(claim, node_class)
+    (outcome,) = process.launcher.launch([request])
 
     assert isinstance(outcome, InsufficientCapacityError)
     assert len({o["InstanceType"] for o in overrides(aws)}) == 1
-    named = {key.instance_type for key in outcome.offerings}
+    named = {name for name, _ in masked_by(outcome, claim, request.instance_types)}
     assert named == {"m5.large", "c5.large", "t3.large"}
 
 

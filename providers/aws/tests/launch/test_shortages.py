@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from karpenter_core.errors import (
     CloudProviderError,
@@ -14,8 +16,11 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.kit.launch.answers import CallAnswer, NewInstance
+from karpenter_core.scheduling.problem import Catalogue
+from karpenter_core.state.unavailable_offerings import without_unavailable
 from karpenter_core.testing.builders import instance_type, offering
 from karpenter_provider_aws.api.nodeclass import Subnet
+from karpenter_provider_aws.labels import INSTANCE_FAMILY
 from karpenter_provider_aws.launch.answers import (
     TargetFailure,
     read_answer,
@@ -23,6 +28,8 @@ from karpenter_provider_aws.launch.answers import (
     unserved_outcome,
 )
 from karpenter_provider_aws.launch.fleet import LaunchTarget
+from karpenter_provider_aws.quotas import quota_class
+from tests.properties import with_examples
 
 ICE = "InsufficientInstanceCapacity"
 ADDRESSES = "InsufficientFreeAddressesInSubnet"
@@ -57,6 +64,30 @@ def places(error):
     assert isinstance(error, InsufficientCapacityError)
     assert {key.capacity_type for key in error.offerings} <= {"spot"}
     return {(key.instance_type, key.zone) for key in error.offerings}
+
+
+def offered_types(*names):
+    """Return instance types whose families are labels and whose sizes are CPUs."""
+    return [
+        instance_type(
+            name,
+            cpu="2" if name.endswith(".large") else "4",
+            zones=ZONES,
+            labels={INSTANCE_FAMILY: name.partition(".")[0]},
+        )
+        for name in names
+    ]
+
+
+def masked_places(groups, offered):
+    """Return type, zone and capacity type of what quota groups make unavailable."""
+    whole = Catalogue(version="v1", instance_types=tuple(offered))
+    return {
+        (it.name, each.zone, each.capacity_type)
+        for it in without_unavailable(whole, frozenset(groups)).instance_types
+        for each in it.offerings
+        if not each.available
+    }
 
 
 @pytest.mark.parametrize(("name", "zone"), sorted(ALL))
@@ -102,13 +133,52 @@ def test_a_full_spread_group_is_about_all_types_of_its_zone_and_about_no_other_z
 
 @pytest.mark.parametrize("code", ["VcpuLimitExceeded", "MaxSpotInstanceCountExceeded"])
 def test_a_quota_is_about_its_class_of_types_in_every_zone_and_about_its_capacity_type(code):
-    offered = [instance_type(name, zones=ZONES) for name in (*TYPES, "c5.large", "p5.48xlarge")]
+    offered = offered_types(*TYPES, "c5.large", "p5.48xlarge")
     failure = TargetFailure(code=code, message="quota", target=found("m5.large", "a"))
 
     error = claim_error(failure, offered=offered)
 
-    assert places(error) == set(product(("m5.large", "m5.xlarge", "c5.large"), ZONES))
+    assert places(error) == {("m5.large", "a")}
+    assert masked_places(error.quota_groups, offered) == set(
+        product(("m5.large", "m5.xlarge", "c5.large"), ZONES, ["spot"])
+    )
     assert error.scope is ExhaustedScope.FAMILY_QUOTA
+
+
+quota_targets = st.builds(
+    target,
+    st.sampled_from(["m5.large", "c5.xlarge", "p4d.24xlarge", "p5.48xlarge", "g5.xlarge"]),
+    st.sampled_from(ZONES),
+    st.sampled_from(["spot", "on-demand"]),
+)
+
+
+@with_examples(100)
+@given(st.lists(quota_targets, min_size=1, max_size=3))
+def test_the_core_masks_for_a_quota_what_the_provider_marks(targets):
+    offered = offered_types(
+        "m5.large", "m5.xlarge", "c5.large", "c5.xlarge", "p4d.24xlarge", "p5.48xlarge",
+        "p5en.48xlarge", "g5.xlarge", "gr6.4xlarge",
+    )  # fmt: skip
+    failures = [TargetFailure(code="VcpuLimitExceeded", message="", target=t) for t in targets]
+
+    error = claim_error(*failures, offered=offered)
+
+    wide = shortages_of(failures, targets, "spot", offered=offered).wide
+    assert masked_places(error.quota_groups, offered) == {
+        (it.name, each.zone, each.capacity_type)
+        for it in offered
+        for each in it.offerings
+        if any(
+            shortage.covers(
+                capacity_type=each.capacity_type,
+                zone=each.zone,
+                group=quota_class(it.name),
+                cpu_milli=it.capacity["cpu"],
+            )
+            for shortage in wide
+        )
+    }
 
 
 def test_a_shortage_of_the_whole_call_is_about_all_that_was_asked_for():

@@ -1,0 +1,1 @@
+"""A karpenter-core provider for an imaginary REST cloud."""

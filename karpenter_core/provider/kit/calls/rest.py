@@ -1,0 +1,242 @@
+"""Calls a REST API that speaks JSON, with the standard library and the policy of `CloudCaller`.
+
+    class Server(msgspec.Struct):
+        id: str
+        state: str
+
+    client = RestClient(endpoint, headers={"Authorization": f"Bearer {token}"}, timeout=timeout)
+    server = client.find("get server", f"/v1/servers/{server_id}", Server)  # None for 404
+
+Answers are decoded by msgspec: a number that the cloud sends as text is a `str` field.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from time import monotonic
+from typing import TYPE_CHECKING, Final, TypeVar, cast, final
+from urllib.parse import urlencode
+
+import msgspec
+
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.kit.calls.caller import CloudCaller
+from karpenter_core.provider.kit.calls.failures import (
+    AttemptFailure,
+    AttemptFailureKind,
+    FailedCall,
+    core_error,
+)
+from karpenter_core.provider.kit.calls.operation_limits import OperationLimits
+from karpenter_core.provider.kit.calls.pages import token_pages
+from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from email.message import Message
+
+    from karpenter_core.provider.kit.calls.caller import AttemptObserver
+    from karpenter_core.provider.kit.calls.operation_limits import CallRate
+
+__all__ = ["FEW_RETRIES", "RestClient", "RestRefusedError"]
+
+T = TypeVar("T")
+
+FEW_RETRIES: Final = RetryPolicy(
+    throttled_attempts=2, transient_attempts=2, longest_backoff_seconds=2
+)
+"""For calls in hooks: the core retries too, and a longer wait between its attempts holds no thread."""
+
+_NOT_FOUND: Final = 404
+_THROTTLED: Final = 429
+_DENIED: Final = frozenset({401, 403})
+_FAULTS: Final = 500
+"""The first status of the cloud's own faults, after which a call may have been carried out."""
+
+
+class RestRefusedError(CloudProviderError):
+    """The cloud refused a call, and did not carry it out; of other statuses than 401, 403 and 429."""
+
+    def __init__(
+        self, call: str, status: int, body: Mapping[str, object], headers: Message | None = None
+    ) -> None:
+        """`call` names action and path."""
+        self.code: Final = str(body.get("code", ""))
+        """The field `code` of the answer."""
+        text = str(body.get("message", "")) or "no message"
+        parts = (f"{call} was refused with status {status}", self.code, text)
+        super().__init__(": ".join(part for part in parts if part))
+        self.status: Final = status
+        self.body: Final = body
+        """The answer; empty if it is no JSON object."""
+        self.headers: Final = headers
+
+
+@final
+class RestClient:
+    """Calls one API; callable from any thread.
+
+    GET, PUT and DELETE are repeated after a failure, POST and PATCH only after throttling: a request
+    without an answer may have been carried out (`UncertainCallError`). GET is the operation class
+    `read`, the rest is `write`. Every method raises `ThrottledError` for 429, `AuthError` for 401 and
+    403, `RestRefusedError` for other refusals, and `CloudProviderError` if there is no answer.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        headers: Mapping[str, str],
+        timeout: timedelta,
+        error_of: Callable[[str, str], CloudProviderError | None] = lambda _code, _message: None,
+        rates: Mapping[str, CallRate] | None = None,
+        policy: RetryPolicy = FEW_RETRIES,
+        observe: AttemptObserver | None = None,
+    ) -> None:
+        """`timeout` is for each attempt.
+
+        `error_of` returns the core's error for the code and message of a refusal; None leaves it a
+        `RestRefusedError`. `rates` are those of the operation classes `read` and `write`.
+        """
+        self._error_of: Final = error_of
+        self._endpoint: Final = endpoint.rstrip("/")
+        self._headers: Final = {"Content-Type": "application/json", **headers}
+        self._timeout_seconds: Final = timeout.total_seconds()
+        self._caller: Final = CloudCaller(
+            _attempt_failure,
+            policy=policy,
+            limits=OperationLimits(monotonic=monotonic, rates=rates),
+            make_error=self._error,
+            observe=observe,
+        )
+
+    def get(self, action: str, path: str, answer: type[T], **query: str) -> T:
+        """Return the decoded answer to a GET."""
+        return self.call(action, "GET", path, answer, query=query)
+
+    def find(
+        self, action: str, path: str, answer: type[T], *, method: str = "GET", body: object = None
+    ) -> T | None:
+        """Return the decoded answer, or None for 404."""
+        try:
+            return self.call(action, method, path, answer, body=body)
+        except RestRefusedError as error:
+            if error.status == _NOT_FOUND:
+                return None
+            raise
+
+    def pages(
+        self,
+        action: str,
+        path: str,
+        key: str,
+        item: type[T],
+        *,
+        page_query: str = "page_token",
+        **query: str,
+    ) -> list[T]:
+        """Return the items of a listing: those under `key` of each page.
+
+        A page names the next one in the field `next`, which is sent as the query parameter `page_query`.
+        """
+        found: list[T] = []
+        for page in token_pages(
+            lambda at: self.get(
+                action, path, dict[str, msgspec.Raw], **query, **({page_query: at} if at else {})
+            ),
+            lambda page: msgspec.json.decode(page.get("next", b"null"), type=str | None),
+            listing=action,
+        ):
+            found += msgspec.json.decode(page[key], type=list[item])
+        return found
+
+    def call(
+        self,
+        action: str,
+        method: str,
+        path: str,
+        answer: type[T],
+        *,
+        query: Mapping[str, str] | None = None,
+        body: object = None,
+    ) -> T:
+        """Make a call, and decode its answer; an empty answer is decoded as `{}`.
+
+        `action` names the call in errors and metrics, without ids. Ids in `path` are quoted by the caller.
+        """
+        path += f"?{urlencode(query)}" if query else ""
+        data = None if body is None else msgspec.json.encode(body)
+        return self._caller.call(
+            lambda: msgspec.json.decode(
+                self._send(action, method, path, data) or b"{}", type=answer
+            ),
+            action=action,
+            operation_class="read" if method == "GET" else "write",
+            repeatable=method in {"GET", "PUT", "DELETE"},
+        )
+
+    def _send(self, action: str, method: str, path: str, data: bytes | None) -> bytes:
+        from urllib.error import HTTPError
+        from urllib.request import Request, urlopen
+
+        request = Request(  # noqa: S310 - the endpoint is the operator's setting
+            self._endpoint + path, data=data, headers=dict(self._headers), method=method
+        )
+        try:
+            with urlopen(request, timeout=self._timeout_seconds) as answer:  # noqa: S310
+                return cast("bytes", answer.read())
+        except HTTPError as error:
+            with error:
+                body = _object(error.read())
+                raise RestRefusedError(
+                    f"{action} ({path})", error.code, body, error.headers
+                ) from error
+
+    def _error(self, call: FailedCall) -> Exception:
+        if call.failure.kind is not AttemptFailureKind.REFUSED or call.cause is None:
+            return core_error(call)
+        return self._error_of(call.failure.code, str(call.cause)) or call.cause
+
+
+def _object(text: bytes) -> Mapping[str, object]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, object])
+    except msgspec.MsgspecError:
+        return {}
+
+
+def _attempt_failure(error: Exception) -> AttemptFailure | None:
+    from http.client import HTTPException
+
+    if not isinstance(error, RestRefusedError):
+        is_unanswered = isinstance(error, OSError | HTTPException | msgspec.MsgspecError)
+        kind = AttemptFailureKind.UNANSWERED
+        return AttemptFailure(kind=kind, message=str(error)) if is_unanswered else None
+    if error.status == _THROTTLED:
+        kind = AttemptFailureKind.THROTTLED
+    elif error.status in _DENIED:
+        kind = AttemptFailureKind.DENIED
+    elif error.status >= _FAULTS:
+        kind = AttemptFailureKind.UNANSWERED
+    else:
+        kind = AttemptFailureKind.REFUSED
+    return AttemptFailure(
+        kind=kind,
+        message=str(error),
+        code=error.code or str(error.status),
+        retry_after=_retry_after(error.headers),
+    )
+
+
+def _retry_after(headers: Message | None) -> timedelta | None:
+    """Read `Retry-After`: seconds, or a date."""
+    text = "" if headers is None else headers.get("Retry-After", "")
+    try:
+        return timedelta(seconds=float(text))
+    except (ValueError, OverflowError):
+        pass
+    try:
+        return max(timedelta(0), parsedate_to_datetime(text) - datetime.now(UTC))
+    except (ValueError, TypeError):
+        return None

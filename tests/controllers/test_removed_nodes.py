@@ -1,0 +1,129 @@
+"""A Node that is removed before it registers ends its claim and its instance."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_core.controllers.nodeclaim.admission import NodeAdmission
+from karpenter_core.kube.resources import NODES
+from karpenter_core.sim.faults import RequestFault
+from karpenter_core.sim.kubelets import KubeletTimes
+from tests.controllers.whole_controller import (
+    NODE_CLASS,
+    cloud,
+    deployment,
+    node_pool,
+    run_controller,
+)
+
+WITHOUT_ELECTION = "--disable-leader-election"
+KEEP = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
+OUTAGE_SECONDS = 300
+
+
+def claim_reads(request):
+    return request.method == "GET" and request.path == "/apis/karpenter.sh/v1/nodeclaims"
+
+
+@pytest.fixture
+def during_admission(monkeypatch):
+    """Return a function that sets what happens once, while the first node is admitted."""
+
+    def interpose(action):
+        admitted = []
+
+        async def admit(_admission, claim, node):
+            if not admitted:
+                admitted.append(claim.name)
+                await action(node)
+
+        monkeypatch.setattr(NodeAdmission, "admit", admit)
+        return admitted
+
+    return interpose
+
+
+def claim_names(scene):
+    return {claim["metadata"]["name"] for claim in scene.claims()}
+
+
+def start(scene):
+    scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), deployment("web", 1)])
+    return scene.start(WITHOUT_ELECTION)
+
+
+async def assert_replaced(scene, folder, running, name):
+    """Check that a claim ends with its instance soon, and that its pod runs elsewhere."""
+    await scene.settle(lambda: name not in claim_names(scene), seconds=60)
+    await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+    (claim,) = scene.claims()
+    (instance,) = cloud(scene, folder)["instances"]
+    assert instance["providerID"] == claim["status"]["providerID"]
+    ended = [
+        (decision.method, decision.reason, [each.node_claim for each in decision.candidates])
+        for decision in running.process.runtime.journal.latest()
+        if decision.kind == "disrupt"
+    ]
+    assert ended == [("liveness", "NodeRemoved", [name])]
+
+
+def test_a_node_removed_during_its_admission_ends_its_claim(tmp_path, during_admission):
+    """Registered all the same, the claim would keep an instance without a Node for ever."""
+
+    async def scenario(scene):
+        async def remove(node):
+            scene.cluster.delete(NODES, node.name)
+            await scene.cluster.clock.sleep(1)
+
+        removed = during_admission(remove)
+        running = start(scene)
+        await scene.settle(lambda: bool(removed), seconds=30)
+        await assert_replaced(scene, tmp_path, running, removed[0])
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_node_removed_before_it_is_ready_ends_its_claim(tmp_path):
+    """Its registration is held for a moment, until it becomes Ready."""
+
+    async def scenario(scene):
+        running = start(scene)
+        await scene.settle(lambda: bool(scene.nodes()), seconds=30)
+        (node,) = scene.nodes()
+        await scene.cluster.clock.sleep(1)
+        (claim,) = scene.claims()
+        assert not node["metadata"].get("finalizers")
+        scene.cluster.delete(NODES, node["metadata"]["name"])
+        assert not scene.nodes()
+        await assert_replaced(scene, tmp_path, running, claim["metadata"]["name"])
+
+    run_controller(tmp_path, scenario, times=KubeletTimes(node_boot_seconds=10))
+
+
+def test_a_claim_is_kept_while_a_stale_state_shows_no_node_of_it(tmp_path, during_admission):
+    """A kind without contact may hide a newer Node; the claim ends once all kinds are fresh."""
+
+    async def scenario(scene):
+        async def remove_unseen(node):
+            scene.cluster.frontend.stop()
+            scene.cluster.frontend.start()
+            scene.cluster.frontend.faults.add(
+                RequestFault(matches=claim_reads, status=403, times=None)
+            )
+            await scene.cluster.clock.sleep(OUTAGE_SECONDS)
+            scene.cluster.delete(NODES, node.name)
+            await scene.cluster.clock.sleep(1)
+
+        removed = during_admission(remove_unseen)
+        running = start(scene)
+        await scene.settle(lambda: bool(removed), seconds=30)
+        await scene.cluster.clock.sleep(2 * OUTAGE_SECONDS)
+        assert not scene.nodes()
+        assert removed[0] in claim_names(scene)
+        waiting = running.metric('karpenter_core_waiting_for_freshness{consumer="liveness"}')
+        assert waiting == 1
+
+        scene.cluster.frontend.faults.clear()
+        await assert_replaced(scene, tmp_path, running, removed[0])
+
+    run_controller(tmp_path, scenario)
