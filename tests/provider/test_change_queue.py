@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import timedelta
+from heapq import heappop, heappush
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -124,6 +126,38 @@ def test_one_change_a_second_is_made_and_the_others_get_their_turn():
     with pytest.raises(ThrottledError):
         stage.queue.sync("d", "blue-d")
     assert stage.cloud.calls == [["a"], ["b"]], "b has waited longest"
+
+
+@with_examples(50)
+@given(st.integers(0, 10**6))
+def test_nearly_all_of_the_rate_is_used_although_those_who_wait_come_late(seed):
+    """The core comes again after the time it was given and up to as much again."""
+    random = Random(seed)
+    names = [f"i-{number}" for number in range(40)]
+    stage = Stage(names)
+    arrivals = [(0.0, name) for name in names]
+    made = []
+    while arrivals:
+        at, name = heappop(arrivals)
+        stage.clock.seconds = at
+        calls = len(stage.cloud.calls)
+        try:
+            stage.queue.sync(name, f"blue-{name}")
+        except ThrottledError as error:
+            seconds = error.retry_after.total_seconds()
+            heappush(arrivals, (at + seconds * (1 + random.random()), name))
+        made += [at] * (len(stage.cloud.calls) - calls)
+    assert made[-1] <= 40 * 1.25
+    assert all(later - made[n] >= 4 for n, later in enumerate(made[8:])), "at most 4 too early"
+
+
+def test_turns_of_a_time_in_which_nobody_waited_are_not_made_up():
+    stage = Stage()
+    stage.queue.sync("a", "red")
+    stage.clock.seconds = 100
+    stage.queue.sync("b", "red")
+    with pytest.raises(ThrottledError):
+        stage.queue.sync("c", "red")
 
 
 def test_instances_that_need_the_same_share_a_call():

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 from itertools import islice
+from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, final
 
 from karpenter_core.errors import CloudProviderError, ThrottledError
-from karpenter_core.provider.kit.token_bucket import TokenBucket
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ _REFUSED_LIFE: Final = timedelta(minutes=1)
 """How long an instance whose change was refused is left alone."""
 _READ_LIFE: Final = timedelta(minutes=5)
 """How long a state that was read or written counts more than the last listing, which may be older."""
+
+_MADE_UP_TURNS: Final = 3
 
 State = TypeVar("State")
 Desired = TypeVar("Desired")
@@ -96,9 +98,9 @@ class ChangeQueue(Generic[State, Desired, Change]):
         self._read_at_once: Final = read_at_once
         self._listed_state: Final = listed_state
         self._candidates: Final = candidates
-        self._bucket: Final = TokenBucket(
-            rate_per_second=changes_per_second, burst=1, monotonic=clock.monotonic
-        )
+        self._clock: Final = clock
+        self._next_turn = -inf
+        """When the next change may be made, by the monotonic clock."""
         self._lock: Final = Lock()
         self._waiting: Final[dict[str, Desired]] = {}
         """By instance id, in the order in which they came."""
@@ -123,8 +125,9 @@ class ChangeQueue(Generic[State, Desired, Change]):
             self._drop([instance_id])
             return state
         with self._lock:
+            self._forget_turns()
             self._waiting[instance_id] = desired
-        if self._bucket.try_take():
+        while self._take_turn():
             self._run_round()
         with self._lock:
             position = next(
@@ -137,6 +140,24 @@ class ChangeQueue(Generic[State, Desired, Change]):
             )
         self._raise_refusal(instance_id)
         return self._state_of(instance_id)
+
+    def _forget_turns(self) -> None:
+        """Make up no turns of a time in which nobody waited."""
+        if not self._waiting:
+            self._next_turn = max(self._next_turn, self._clock.monotonic())
+
+    def _take_turn(self) -> bool:
+        """Tell whether a change may be made now, for somebody who waits.
+
+        Those who wait come late: a few turns that nobody came for are made up by the next who comes.
+        """
+        now = self._clock.monotonic()
+        with self._lock:
+            if not self._waiting or now < self._next_turn:
+                return False
+            earliest = now - _MADE_UP_TURNS / self._per_second
+            self._next_turn = max(self._next_turn, earliest) + 1 / self._per_second
+        return True
 
     def _raise_refusal(self, instance_id: str) -> None:
         refused = self._refused.get(instance_id)
