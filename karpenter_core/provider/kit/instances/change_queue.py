@@ -30,6 +30,8 @@ _READ_LIFE: Final = timedelta(minutes=5)
 """How long a state that was read or written counts more than the last listing, which may be older."""
 
 _MADE_UP_TURNS: Final = 3
+_LONGEST_WAIT: Final = timedelta(seconds=5)
+"""Requests come back a while after the time that they were given; turns wait for the next that comes."""
 
 State = TypeVar("State")
 Desired = TypeVar("Desired")
@@ -136,7 +138,9 @@ class ChangeQueue(Generic[State, Desired, Change]):
         if position is not None:
             raise ThrottledError(
                 f"{self._action}: {instance_id} waits for the rate limit",
-                retry_after=timedelta(seconds=(position + 1) / self._per_second),
+                retry_after=min(
+                    timedelta(seconds=(position + 1) / self._per_second), _LONGEST_WAIT
+                ),
             )
         self._raise_refusal(instance_id)
         return self._state_of(instance_id)
