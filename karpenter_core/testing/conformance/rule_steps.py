@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from karpenter_core.errors import CloudProviderError, KarpenterError
+from karpenter_core.errors import CloudProviderError, KarpenterError, ThrottledError
 from karpenter_core.provider.contract import LaunchedInstance, TerminationStatus
 from karpenter_core.testing.conformance.prerequisites import (
     START,
@@ -29,7 +29,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from karpenter_core.api.records import NodeView
-    from karpenter_core.provider.contract import Instance, InstanceListing, LaunchRequest
+    from karpenter_core.provider.contract import (
+        Instance,
+        InstanceListing,
+        LaunchOutcome,
+        LaunchRequest,
+    )
     from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.testing.subject import CloudTrouble, ConformanceSubject
 
@@ -40,6 +45,7 @@ __all__ = [
     "current_listing",
     "direct_call",
     "launch",
+    "launch_after_pause",
     "launch_new_claim",
     "list_by_provider_id",
     "network_forbidden",
@@ -55,6 +61,7 @@ __all__ = [
 
 GONE_WITHIN_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 0.02
+_UNKNOWN_WAIT_SECONDS: Final = 1.0
 _FORBIDDEN_EVENTS: Final = frozenset(
     {"socket.connect", "socket.getaddrinfo", "socket.sendto", "subprocess.Popen", "os.system"}
 )
@@ -132,9 +139,20 @@ def trouble(
         yield
 
 
+async def launch_after_pause(world: ProviderWorld, request: LaunchRequest) -> LaunchOutcome:
+    """Launch, and wait as the core does while the provider keeps to the pause of a throttled call."""
+    deadline = world.clock.monotonic() + GONE_WITHIN_SECONDS
+    outcome = await world.launch(request)
+    while isinstance(outcome, ThrottledError) and world.clock.monotonic() < deadline:
+        wait = outcome.retry_after
+        await asyncio.sleep(_UNKNOWN_WAIT_SECONDS if wait is None else wait.total_seconds())
+        outcome = await world.launch(request)
+    return outcome
+
+
 async def launch(world: ProviderWorld, request: LaunchRequest) -> LaunchedInstance:
     """Launch an instance; the launch must succeed."""
-    outcome = await world.launch(request)
+    outcome = await launch_after_pause(world, request)
     if not isinstance(outcome, LaunchedInstance):
         raise LaunchRefusedError(f"without any fault a launch returned {outcome!r}")
     return outcome

@@ -257,7 +257,7 @@ async def _answered_once(
 ) -> None:
     """Launch for the claim again, with other types first; expect one instance for it."""
     others = replace(request, instance_types=tuple(reversed(request.instance_types)))
-    outcome = await world.launch(others)
+    outcome = await rule_steps.launch_after_pause(world, others)
     assert isinstance(outcome, LaunchedInstance), (
         f"{what}; launched again, the token returned {outcome!r}"
     )
