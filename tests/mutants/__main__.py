@@ -4,7 +4,7 @@
     .venv/bin/python -m tests.mutants --seed 7 --count 150   draw mutants and judge them
     .venv/bin/python -m tests.mutants --seed 7 --count 150 --draw-only
 
-`--with-lives` adds tests of whole lives, which take minutes: record with it once, then judge survivors.
+`--with-cluster-runs` adds tests that run whole clusters, which take minutes: record with it once, then judge survivors.
 
 The first takes as long as the unit tests, and afterwards only what changed test files take. Exit code
 1: fewer are killed than `--goal` per cent of those that are not explained as equivalent, or none was
@@ -26,7 +26,7 @@ from typing import Final
 
 import pytest
 
-from tests.mutants.areas import AREAS, LIVES, NOT_JUDGES, ROOT, TESTS
+from tests.mutants.areas import AREAS, CLUSTER_RUNS, NOT_JUDGES, ROOT, TESTS
 from tests.mutants.draw import Mutant, draw
 from tests.mutants.equivalent import reason_for
 from tests.mutants.judge import Recorder, Verdict, judge, passes, tests_reaching
@@ -96,9 +96,9 @@ class Session:
             del record[test]
 
 
-def skipped_lives(options: argparse.Namespace) -> tuple[str, ...]:
-    """Return the files of whole lives that are not asked for."""
-    return () if options.with_lives else LIVES
+def skipped_cluster_runs(options: argparse.Namespace) -> tuple[str, ...]:
+    """Return the files of cluster runs that are not asked for."""
+    return () if options.with_cluster_runs else CLUSTER_RUNS
 
 
 def drawn(options: argparse.Namespace) -> list[Mutant]:
@@ -150,7 +150,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--only", default="", help="judge those whose PATH:LINE contains this")
     parser.add_argument("--record", action="store_true", help="record what the tests reach")
     parser.add_argument(
-        "--with-lives", action="store_true", help="record and judge with whole lives too"
+        "--with-cluster-runs", action="store_true", help="record and judge with cluster runs too"
     )
     parser.add_argument("--draw-only", action="store_true", help="print the sample")
     parser.add_argument("tests", nargs="*", help="test files or folders (all)")
@@ -183,8 +183,8 @@ def collect_and_run(options: argparse.Namespace) -> tuple[Session, int]:
     hook.install()
     os.environ["KARPENTER_PROPERTY_EXAMPLES"] = _QUICK_EXAMPLES
     session = Session(blocks, options)
-    left_out = [f"--ignore={path}" for path in (*NOT_JUDGES, *skipped_lives(options))]
-    if options.with_lives:
+    left_out = [f"--ignore={path}" for path in (*NOT_JUDGES, *skipped_cluster_runs(options))]
+    if options.with_cluster_runs:
         left_out += ["-m", "not e2e and not upstream"]
     # A busy machine is no mutant; one that hangs in a loop ends at its limit of CPU.
     limits = ["-o", "timeout=300"]

@@ -10,7 +10,7 @@ from textwrap import dedent
 
 import pytest
 
-from tests.mutants.areas import AREAS, LIVES, ROOT, sources
+from tests.mutants.areas import AREAS, CLUSTER_RUNS, ROOT, sources
 from tests.mutants.draw import Mutant, draw, enum_members, mutants_of
 from tests.mutants.equivalent import EQUIVALENT, fragment, reason_for
 from tests.mutants.order import most_telling_first, nearness
@@ -247,7 +247,7 @@ def tiny(tmp_path):
     (tmp_path / "providers").mkdir()
     (tmp_path / "pyproject.toml").write_text(
         '[tool.pytest.ini_options]\npythonpath = ["."]\n'
-        'addopts = ["-m", "not lives"]\nmarkers = ["lives"]\n'
+        'addopts = ["-m", "not cluster_runs"]\nmarkers = ["cluster_runs"]\n'
     )
     return tmp_path
 
@@ -271,14 +271,14 @@ def tool(folder, *arguments):
 
 class TestJudge:
     @pytest.mark.parametrize(
-        ("options", "files"), [((), 1), (("--with-lives",), 2)], ids=["usual", "with lives"]
+        ("options", "files"),
+        [((), 1), (("--with-cluster-runs",), 2)],
+        ids=["usual", "with cluster runs"],
     )
-    def test_tests_of_whole_lives_are_recorded_only_if_they_are_asked_for(
-        self, tiny, options, files
-    ):
-        lives = tiny / LIVES[0]
-        lives.parent.mkdir()
-        lives.write_text("import pytest\n\n\n@pytest.mark.lives\ndef test_life():\n    pass\n")
+    def test_cluster_runs_are_recorded_only_if_they_are_asked_for(self, tiny, options, files):
+        runs = tiny / CLUSTER_RUNS[0]
+        runs.parent.mkdir()
+        runs.write_text("import pytest\n\n\n@pytest.mark.cluster_runs\ndef test_run():\n    pass\n")
         recorded = tool(tiny, "--record", *options)
         asked_for = f"; {files} files to record"
         assert asked_for in recorded.stdout, recorded.stdout + recorded.stderr
