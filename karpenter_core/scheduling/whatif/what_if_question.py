@@ -231,13 +231,8 @@ class WhatIfQuestion:
         pods = sum(len(members) for _, members in self._class_pods)
         if pods * len(self._base.base_nodes) > MAX_PLANNED_PAIRS:
             return None
-        self._overlay.undo(mark)
-        moves, kept = self._moves, self._kept_run
-        verdict = self._planned(mark)
-        if verdict.fits:
-            return verdict
-        self._moves, self._kept_run = moves, kept
-        return None
+        best_run = self._best_run(mark)
+        return self._answer_of(best_run) if self._judge(best_run) is WhatIfOutcome.FITS else None
 
     def _ends_alike(self, class_pods: Sequence[ClassPods], first_fit: FirstFitPlacement) -> bool:
         """Whether another order is the same as far as the first pods without room, or all of it."""
@@ -254,11 +249,17 @@ class WhatIfQuestion:
 
         Not for a single claim: it is open to every type, so its cost cannot be lower.
         """
+        return self._answer_of(self._best_run(mark))
+
+    def _best_run(self, mark: int) -> SolverRun:
         self._overlay.undo(mark)
         solver_runs = run_plans(self._base, self._overlay, self._class_pods)
-        best_run = min(solver_runs, key=self._rank)
-        self._moves, self._kept_run = (), best_run
-        return self._verdict(self._judge(best_run), (), best_run)
+        return min(solver_runs, key=self._rank)
+
+    def _answer_of(self, solver_run: SolverRun) -> WhatIfVerdict:
+        """Return the verdict of a run that places all pods, and keep the run for `commit`."""
+        self._moves, self._kept_run = (), solver_run
+        return self._verdict(self._judge(solver_run), (), solver_run)
 
     def _verdict(
         self,
