@@ -136,7 +136,7 @@ class QuotaGroup:
 
 
 OfferingMask: TypeAlias = OfferingKey | QuotaGroup
-"""What a shortage makes unavailable."""
+"""The offerings that a shortage makes unavailable."""
 
 
 class InsufficientCapacityError(CloudProviderError):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["REFRESH_SECONDS", "RETRY_SECONDS", "DeclaredReads", "kind_of"]
 
 REQUEST_SECONDS: Final = 10.0
-"""How long one request may take: the start waits for the first."""
+"""The time limit of one request: the start waits for the first."""
 RETRY_SECONDS: Final = 10.0
 REFRESH_SECONDS: Final = 60.0
 _BAD_REQUEST: Final = 400

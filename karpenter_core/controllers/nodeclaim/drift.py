@@ -56,7 +56,7 @@ __all__ = ["DriftController"]
 BATCH_SECONDS: Final = 0.5
 """The time for which changes are gathered, so that the claims of a scale-up need one call."""
 RETRY_SECONDS: Final = 30.0
-"""When claims are checked again for which the provider failed."""
+"""The time after which claims are checked again for which the provider failed."""
 WRITE_RETRY_SECONDS: Final = 5.0
 CONFLICT_RETRY_SECONDS: Final = 0.05
 TIMER_TOLERANCE_SECONDS: Final = 0.001
