@@ -1,0 +1,1 @@
+"""Azure for karpenter-core: AKSNodeClass, virtual machines, spot instances."""

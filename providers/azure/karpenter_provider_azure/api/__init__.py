@@ -1,0 +1,1 @@
+"""The AKSNodeClass API."""

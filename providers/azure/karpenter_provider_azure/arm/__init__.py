@@ -1,0 +1,1 @@
+"""Calls of Azure Resource Manager."""

@@ -1,0 +1,1 @@
+"""What a node runs at its first boot."""

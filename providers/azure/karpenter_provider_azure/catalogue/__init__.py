@@ -1,0 +1,1 @@
+"""Instance types of the region: VM sizes, offerings, quotas."""

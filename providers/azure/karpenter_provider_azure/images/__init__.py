@@ -1,0 +1,1 @@
+"""Node images: families, galleries, versions."""

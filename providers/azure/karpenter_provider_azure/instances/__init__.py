@@ -1,0 +1,1 @@
+"""Virtual machines of the cluster: listing, termination, drift, tags."""

@@ -1,0 +1,1 @@
+"""Evictions and other announced events."""

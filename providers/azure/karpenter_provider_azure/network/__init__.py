@@ -1,0 +1,1 @@
+"""Subnets, security groups and load balancers that nodes are attached to."""

@@ -1,0 +1,1 @@
+"""Resolution and validation of an AKSNodeClass."""
