@@ -39,7 +39,7 @@ LIST: Final = "LIST"
 
 
 @final
-class ArmFault(CloudError):
+class ArmFault(CloudError):  # noqa: N818 - a refusal that the cloud sends
     """An error in the form of Azure Resource Manager, for an answer or a long-running operation."""
 
     def __init__(
@@ -258,7 +258,7 @@ class ArmRoutes:
         resource_type: str,
         handler: Handler,
         *,
-        api_versions: ApiVersions = ApiVersions(),  # noqa: B008 - frozen
+        api_versions: ApiVersions = ApiVersions(),
         operation_class: str = "",
         action: str = "",
     ) -> None:
