@@ -163,8 +163,6 @@ class NetworkInterfaces:
         self._clock: Final = clock
         self._ids: Final = ids
         self._table: Final[ResourceTable[NetworkInterface]] = ResourceTable()
-        self._ending: Final[ResourceTable[NetworkInterface]] = ResourceTable()
-        """Those with an end, gone or not."""
         self.creation_seconds = 0.0
         """From the creation of an interface until it has succeeded."""
         self.deletion_seconds = 0.0
@@ -173,14 +171,12 @@ class NetworkInterfaces:
     def clear(self) -> None:
         """Remove all interfaces and delays."""
         self._table.clear()
-        self._ending.clear()
         self.creation_seconds = self.deletion_seconds = 0.0
 
     # -- state -----------------------------------------------------------------------------------
 
     def get(self, interface_id: str) -> NetworkInterface | None:
         """Return an interface; None if there is none with this id."""
-        self._forget_gone()
         found = self._table.get(interface_id)
         return found if found is not None and found.exists(self._clock()) else None
 
@@ -212,6 +208,7 @@ class NetworkInterfaces:
                 `SubnetIsFull`; nothing is changed then.
         """
         check_tags(tags)
+        self._forget_gone()
         now = self._clock()
         before = self.get(interface_id)
         nic_id = interface_id if before is None else before.id
@@ -284,7 +281,6 @@ class NetworkInterfaces:
         found = self.get(interface_id)
         if found is not None:
             found.gone_at = at or self._clock()
-            self._ending.put(found.id, found)
 
     def _existing(self, interface_id: str) -> NetworkInterface:
         found = self.get(interface_id)
@@ -293,19 +289,18 @@ class NetworkInterfaces:
         return found
 
     def _forget_gone(self) -> None:
+        """Take the addresses of deleted interfaces back; forget those that are long gone."""
         now = self._clock()
-        for each in self._ending:
+        for each in self._table:
             if each.gone_at is None or now < each.gone_at:
                 continue
             for configuration in each.configurations:
                 subnet = self._networks.subnet(configuration.subnet_id)
-                owner = f"{each.id}/ipConfigurations/{configuration.name}"
-                if subnet is not None and subnet.addresses.get(configuration.address) == owner:
+                if subnet is not None:
                     subnet.release([configuration.address])
+            each.configurations = ()
             if now >= each.gone_at + _KEPT:
-                self._ending.remove(each.id)
-                if self._table.get(each.id) is each:
-                    self._table.remove(each.id)
+                self._table.remove(each.id)
 
 
 def check_tags(tags: Mapping[str, str]) -> None:

@@ -60,7 +60,7 @@ class Subnet:
 
     @property
     def free(self) -> int:
-        """The number of free addresses."""
+        """The number of free addresses; the next creation frees those of deleted interfaces."""
         return self.size - len(self.addresses)
 
     def allocate(self, owners: Sequence[str]) -> Sequence[str]:
