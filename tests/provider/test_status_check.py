@@ -74,7 +74,8 @@ def logged_of(statuses, folder, *, limit=None):
             for status in statuses:
                 plugin.status = status
                 await world.providers.resolve_node_class(node_class)
-                assert len(world.providers._reported) <= (limit or len(statuses))
+                remembered = world.providers._problems.messages("shop", "ShopNodeClass")
+                assert len(remembered) <= (limit or len(statuses))
 
     with structlog.testing.capture_logs() as logs:
         run_virtual(scenario())
