@@ -76,16 +76,18 @@ class SharedAnswer(Generic[T]):
             if held is not None and (seen is None or held.revision > seen.revision):
                 return held
             read = self._open = self._open or SharedRead(self._fetch)
-        try:
-            return read()
-        finally:
-            with self._lock:
-                if self._open is read:
-                    self._open = None
+        return read()
 
     def _fetch(self) -> AnswerRevision[T]:
-        value = self._read()
+        try:
+            value = self._read()
+        except BaseException:
+            with self._lock:
+                self._open = None
+            raise
         with self._lock:
+            # Both at once: a caller that finds this answer wrong must not wait for the same read.
+            self._open = None
             revision = 1 if self._held is None else self._held.revision + 1
             self._held = AnswerRevision(value, revision)
             self._read_at = self._clock.monotonic()

@@ -95,7 +95,7 @@ class SubnetReader:
 
     def __init__(self, arm: ArmReads, clock: Clock) -> None:
         self._arm: Final = arm
-        self._cache: Final[TtlCache[str, bool]] = TtlCache(clock, TTL)
+        self._existing: Final[TtlCache[str, str]] = TtlCache(clock, TTL)
 
     def require(self, subnet_id: str) -> None:
         """Return if a subnet exists.
@@ -105,9 +105,9 @@ class SubnetReader:
             CloudProviderError: Azure refused or did not answer.
         """
         key = subnet_id.lower()
-        if self._cache.get(key):
+        if self._existing.get(key):
             return
         self._arm.get(
             subnet_id, api_version=NETWORK_API_VERSION, action="virtualNetworks/subnets:get"
         )
-        self._cache.put(key, True)
+        self._existing.put(key, subnet_id)
