@@ -198,7 +198,9 @@ class LabelClasses:
     well_known: frozenset[str] = frozenset()
     """Labels that instance types of this provider define, possibly as DoesNotExist."""
     restricted_domains: frozenset[str] = frozenset()
-    """Domains under which users may set only the well-known labels."""
+    """Domains under which users may set only the well-known and the settable labels."""
+    settable: frozenset[str] = frozenset()
+    """Labels of restricted domains that users may set though no instance type defines them."""
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     """Maps another spelling of a key to the canonical key."""
     value_aliases: Mapping[str, Mapping[str, str]] = field(
