@@ -8,30 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from karpenter_provider_azure.labels import (
+    AKS_MACHINE_NODE_CLAIM_TAG,
+    BILLING_TAG,
+    BILLING_TAG_VALUE,
+    CLUSTER_TAG,
+    GROUP,
+    NODE_POOL_TAG,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "AKS_MACHINE_TAG",
-    "BILLING_TAG",
-    "CLAIM_UID_TAG",
-    "CLUSTER_TAG",
-    "NODE_POOL_TAG",
-    "foreign_owner",
-    "instance_tags",
-    "tag_key",
-]
+__all__ = ["CLAIM_UID_TAG", "foreign_owner", "instance_tags", "tag_key"]
 
-CLUSTER_TAG: Final = "karpenter.azure.com_cluster"
-"""The name of the cluster (`CLUSTER_NAME`)."""
-NODE_POOL_TAG: Final = "karpenter.sh_nodepool"
-"""The NodePool of the claim; missing for a claim without one."""
-CLAIM_UID_TAG: Final = "karpenter.azure.com_nodeclaim-uid"
+CLAIM_UID_TAG: Final = f"{GROUP}_nodeclaim-uid"
 """The UID of the claim. Virtual machines that Karpenter's own provider has made do not have it."""
-BILLING_TAG: Final = "compute.aks.billing"
-AKS_MACHINE_TAG: Final = "karpenter.azure.com_aksmachine_nodeclaim"
-"""The claim of a machine of an AKS agent pool: such machines are not this provider's."""
-_BILLED_AS: Final = "linux"
 
 
 def tag_key(key: str) -> str:
@@ -52,7 +44,7 @@ def instance_tags(
     The tags of the NodeClass (`spec.tags`) replace additional ones (`ADDITIONAL_TAGS`), and the managed
     tags replace both. Keys are compared as Azure does: ignoring case.
     """
-    managed = {CLUSTER_TAG: cluster, CLAIM_UID_TAG: claim_uid, BILLING_TAG: _BILLED_AS}
+    managed = {CLUSTER_TAG: cluster, CLAIM_UID_TAG: claim_uid, BILLING_TAG: BILLING_TAG_VALUE}
     if node_pool:
         managed[NODE_POOL_TAG] = node_pool
     merged: dict[str, tuple[str, str]] = {}
@@ -73,6 +65,6 @@ def foreign_owner(tags: Mapping[str, str], *, cluster: str, claim_uid: str) -> s
         return f"{CLUSTER_TAG}={own.get(CLUSTER_TAG, '')}"
     if own.get(CLAIM_UID_TAG, claim_uid) != claim_uid:
         return f"{CLAIM_UID_TAG}={own[CLAIM_UID_TAG]}"
-    if AKS_MACHINE_TAG in own:
-        return f"{AKS_MACHINE_TAG}={own[AKS_MACHINE_TAG]}"
+    if AKS_MACHINE_NODE_CLAIM_TAG in own:
+        return f"{AKS_MACHINE_NODE_CLAIM_TAG}={own[AKS_MACHINE_NODE_CLAIM_TAG]}"
     return ""

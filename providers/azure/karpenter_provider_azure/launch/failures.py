@@ -78,7 +78,10 @@ _RULES: Final = (
         LaunchFailureKind.SPOT_QUOTA, _QUOTA_REACHED, *_QUOTA_CODES, text=r"low\s*priority\s*cores"
     ),
     _rule(
-        LaunchFailureKind.FAMILY_QUOTA, _QUOTA_REACHED, *_QUOTA_CODES, text=r"family\s+cores\s+quota"
+        LaunchFailureKind.FAMILY_QUOTA,
+        _QUOTA_REACHED,
+        *_QUOTA_CODES,
+        text=r"family\s+cores\s+quota",
     ),
     _rule(LaunchFailureKind.SIZE_NOT_AVAILABLE, "SKUNotAvailable", "SkuNotAvailable"),
     _rule(LaunchFailureKind.ZONE_FULL, "ZonalAllocationFailure", "ZonalAllocationFailed"),

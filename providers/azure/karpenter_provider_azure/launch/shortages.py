@@ -20,6 +20,7 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.kit.shortages import Shortage, quota_groups
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
+from karpenter_provider_azure.labels import REGIONAL_ZONE
 from karpenter_provider_azure.launch.failures import LaunchFailureKind
 
 if TYPE_CHECKING:
@@ -28,10 +29,8 @@ if TYPE_CHECKING:
     from karpenter_core.provider.catalogue import InstanceType
     from karpenter_provider_azure.launch.failures import LaunchFailure
 
-__all__ = ["REGIONAL_ZONE", "FailedMarks", "LaunchAttempt", "failed_marks", "launch_error"]
+__all__ = ["FailedMarks", "LaunchAttempt", "failed_marks", "launch_error"]
 
-REGIONAL_ZONE: Final = "0"
-"""The zone label of virtual machines without a zone."""
 _ALL: Final = ""
 
 

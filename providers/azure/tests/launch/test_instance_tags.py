@@ -5,14 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_provider_azure.instance_tags import (
-    AKS_MACHINE_TAG,
+from karpenter_provider_azure.instance_tags import CLAIM_UID_TAG, foreign_owner, instance_tags
+from karpenter_provider_azure.labels import (
+    AKS_MACHINE_NODE_CLAIM_TAG,
     BILLING_TAG,
-    CLAIM_UID_TAG,
     CLUSTER_TAG,
     NODE_POOL_TAG,
-    foreign_owner,
-    instance_tags,
 )
 
 TAGS = st.dictionaries(
@@ -71,8 +69,10 @@ def test_a_virtual_machine_of_another_cluster_or_claim_is_foreign():
     assert foreign_owner(made, cluster="other", claim_uid="uid-1") == f"{CLUSTER_TAG}=tidal"
     assert foreign_owner(made, cluster="tidal", claim_uid="uid-2") == f"{CLAIM_UID_TAG}=uid-1"
     assert foreign_owner({}, cluster="tidal", claim_uid="uid-1") == f"{CLUSTER_TAG}="
-    machine = {**made, AKS_MACHINE_TAG: "web-1"}
-    assert foreign_owner(machine, cluster="tidal", claim_uid="uid-1").startswith(AKS_MACHINE_TAG)
+    machine = {**made, AKS_MACHINE_NODE_CLAIM_TAG: "web-1"}
+    assert foreign_owner(machine, cluster="tidal", claim_uid="uid-1").startswith(
+        AKS_MACHINE_NODE_CLAIM_TAG
+    )
 
 
 def test_a_virtual_machine_without_the_uid_is_that_of_the_claim_it_is_named_after():
