@@ -25,8 +25,8 @@ from karpenter_provider_azure.labels import SKU_HYPERV_GENERATION
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.clock import Clock
+    from karpenter_provider_azure.arm.reads import ArmReads
     from karpenter_provider_azure.images.families import ImageDefinition
 
 __all__ = [
@@ -43,26 +43,6 @@ COMMUNITY_API_VERSION: Final = "2024-03-03"
 NODE_IMAGE_API_VERSION: Final = "2024-04-02-preview"
 """Only preview versions of the API list node images."""
 TTL: Final = timedelta(days=3)
-
-
-class ImageArm(Protocol):
-    """The reads of Azure Resource Manager that are needed here."""
-
-    @property
-    def subscription_id(self) -> str:
-        """The subscription of the cluster."""
-        ...
-
-    @property
-    def location(self) -> str:
-        """The region of the cluster."""
-        ...
-
-    def list_all(
-        self, path: str, *, api_version: str, action: str, query: Mapping[str, str] | None = None
-    ) -> list[JsonObject]:
-        """Return the items of all pages."""
-        ...
 
 
 class GallerySource(Protocol):
@@ -86,7 +66,7 @@ class GallerySource(Protocol):
 class CommunityGalleries:
     """AKS's community galleries, which everyone can read; callable from any thread."""
 
-    def __init__(self, arm: ImageArm) -> None:
+    def __init__(self, arm: ArmReads) -> None:
         self._arm: Final = arm
 
     @property
@@ -124,7 +104,7 @@ class CommunityGalleries:
 class SharedGalleries:
     """AKS's own galleries, for clusters that AKS manages; callable from any thread."""
 
-    def __init__(self, arm: ImageArm, *, gallery_subscription_id: str) -> None:
+    def __init__(self, arm: ArmReads, *, gallery_subscription_id: str) -> None:
         """`gallery_subscription_id` is the subscription of the galleries (`SIG_SUBSCRIPTION_ID`)."""
         self._arm: Final = arm
         self._gallery_subscription_id: Final = gallery_subscription_id
