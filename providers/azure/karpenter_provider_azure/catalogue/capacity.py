@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.labels import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from karpenter_core.provider.catalogue import Overhead
 from karpenter_core.provider.kit.kubelet_reserved import reserved_by_brackets
-from karpenter_provider_azure.catalogue.gpu_sizes import AMD, NVIDIA, gpu_size
+from karpenter_provider_azure.catalogue.gpu_sizes import gpu_size
+from karpenter_provider_azure.labels import AMD, AMD_GPU, NVIDIA, NVIDIA_GPU
 
 if TYPE_CHECKING:
     from karpenter_provider_azure.catalogue.vm_sizes import VmSize
 
 __all__ = [
-    "AMD_GPU",
     "EVICTION_MEMORY_MIB",
-    "NVIDIA_GPU",
     "capacity_of",
     "default_max_pods",
     "estimated_memory_bytes",
@@ -26,8 +25,6 @@ __all__ = [
     "reserved_memory_mib",
 ]
 
-NVIDIA_GPU: Final = "nvidia.com/gpu"
-AMD_GPU: Final = "amd.com/gpu"
 _GPU_RESOURCES: Final = {NVIDIA: NVIDIA_GPU, AMD: AMD_GPU}
 
 MIB: Final = 2**20

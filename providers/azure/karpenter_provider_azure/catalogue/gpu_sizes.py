@@ -9,16 +9,15 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from karpenter_provider_azure.labels import AMD, NVIDIA, OS_SKU_AZURE_LINUX, OS_SKU_UBUNTU
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["AMD", "NVIDIA", "GpuSize", "gpu_size"]
+__all__ = ["GpuSize", "gpu_size"]
 
-NVIDIA: Final = "nvidia"
-AMD: Final = "amd"
-
-_UBUNTU: Final = frozenset({"Ubuntu"})
-_BOTH: Final = frozenset({"Ubuntu", "AzureLinux"})
+_UBUNTU: Final = frozenset({OS_SKU_UBUNTU})
+_BOTH: Final = frozenset({OS_SKU_UBUNTU, OS_SKU_AZURE_LINUX})
 
 _NVIDIA_UBUNTU: Final = """
 nc8ads_a10_v4 nc16ads_a10_v4 nc32ads_a10_v4

@@ -6,14 +6,9 @@ node controller labels nodes without an availability zone with the zone "0".
 
 from __future__ import annotations
 
-from typing import Final
+from karpenter_provider_azure.labels import REGIONAL, REGIONAL_ZONE, ZONAL
 
-__all__ = ["REGIONAL", "REGIONAL_ZONE", "ZONAL", "placement_scope", "zone_label", "zone_number"]
-
-REGIONAL_ZONE: Final = "0"
-"""Zone label of nodes that are in no availability zone."""
-REGIONAL: Final = "regional"
-ZONAL: Final = "zonal"
+__all__ = ["placement_scope", "zone_label", "zone_number"]
 
 
 def zone_label(location: str, number: str) -> str:
