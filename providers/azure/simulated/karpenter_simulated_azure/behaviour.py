@@ -22,8 +22,6 @@ class AzureBehaviour(behaviour.CloudBehaviour):
     """0 makes the first page empty, with a link to the next."""
     graceful_seconds: float = 0
     """How much longer a DELETE without `forceDeletion` takes."""
-    retry_after_seconds: int = 0
-    """`Retry-After` of answers that start an operation; 0 leaves the interval to the client."""
     interface_reserved_seconds: float = 180
     """For how long a network interface stays reserved for a virtual machine that failed."""
     orphans_interfaces: bool = False

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LaunchDelay", "ProvisioningState", "VirtualMachine", "VirtualMachines", "machine_key"]
 
-_NEVER: Final = timedelta(days=36500)
-
 
 class ProvisioningState(StrEnum):
     """The provisioning state, as Azure writes it."""
@@ -76,11 +74,9 @@ class VirtualMachine(life.SimulatedInstance):
     extensions: dict[str, JsonObject] = field(default_factory=dict[str, "JsonObject"])
     """By name in lower case."""
     runs_at: datetime
-    """When its creation succeeds, if it does."""
+    """When its creation succeeds, if it does; `datetime.max` for never."""
     operation: OperationRecord | None = None
     """That of its creation."""
-    is_canceled: bool = False
-    """Whether its creation ends as `Canceled` instead of `Failed`."""
     is_graceful: bool = False
     """Whether it was deleted without `forceDeletion`."""
     preempted_at: datetime | None = None
@@ -111,8 +107,7 @@ class LaunchDelay:
     """Extra time that launches from matching pools take; as a context manager, as long as it."""
 
     pool: InstancePool
-    seconds: float | None
-    """None for ever: the operation stays `InProgress`."""
+    seconds: float
     delays: list[LaunchDelay] = field(repr=False)
 
     def end(self) -> None:
@@ -138,8 +133,6 @@ class VirtualMachines(life.SimulatedInstances[VirtualMachine]):
         self._past: Final[list[VirtualMachine]] = []
         """Those whose name was taken again."""
         self._delays: Final[list[LaunchDelay]] = []
-        self.ended: Callable[[VirtualMachine], None] = lambda _: None
-        """Called when it becomes known when a virtual machine ends; `gone_at` says when."""
 
     def add(self, instance: VirtualMachine) -> None:
         """Add a new virtual machine; a late failure or a delay may strike it."""
@@ -165,22 +158,16 @@ class VirtualMachines(life.SimulatedInstances[VirtualMachine]):
         """Return every virtual machine that there was, those of the same name too."""
         return [*self._past, *self.all]
 
-    def delay(self, pool: InstancePool, seconds: float | None) -> LaunchDelay:
-        """Let launches from matching pools take longer; None for ever."""
+    def delay(self, pool: InstancePool, seconds: float) -> LaunchDelay:
+        """Let launches from matching pools take longer."""
         delay = LaunchDelay(pool=pool, seconds=seconds, delays=self._delays)
         self._delays.append(delay)
         return delay
 
     def ready_at(self, pool: InstancePool) -> datetime:
         """Return when a launch from a pool that begins now succeeds."""
-        now = self._now()
-        seconds = self._settings.pending_seconds
-        for each in self._delays:
-            if each.pool.holds(pool):
-                if each.seconds is None:
-                    return now + _NEVER
-                seconds += each.seconds
-        return now + timedelta(seconds=seconds)
+        delays = sum(each.seconds for each in self._delays if each.pool.holds(pool))
+        return self._now() + timedelta(seconds=self._settings.pending_seconds + delays)
 
     def running_since(self, instance: VirtualMachine) -> datetime:
         """Return when its creation succeeds, or succeeded."""
@@ -200,6 +187,10 @@ class VirtualMachines(life.SimulatedInstances[VirtualMachine]):
     def end(
         self, instance: VirtualMachine, *, at: datetime | None = None, reason: str = ""
     ) -> None:
-        """Start its deletion, now or later; its creation ends with it."""
+        """Start its deletion, now or later; a creation that is not finished then is canceled."""
         super().end(instance, at=at, reason=reason)
-        self.ended(instance)
+        operation, ends_at = instance.operation, instance.ends_at
+        if operation is None or ends_at is None:
+            return
+        if operation.done_at is None or operation.done_at > ends_at:
+            operation.done_at, operation.canceled = ends_at, True
