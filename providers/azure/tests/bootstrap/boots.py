@@ -21,7 +21,7 @@ SUBNET = (
     f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{GROUP}"
     "/providers/Microsoft.Network/virtualNetworks/aks-vnet-12345678/subnets/aks-subnet"
 )
-TOKEN = "abcdef.0123456789abcdef"  # noqa: S105 - the form of one
+TOKEN = "abcdef.0123456789abcdef"
 
 
 def vm_size(name: str = "Standard_D2s_v5", **fields: Any) -> VmSize:
