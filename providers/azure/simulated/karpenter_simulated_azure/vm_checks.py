@@ -81,14 +81,22 @@ class VmChecks:
         _check_disk(request, size, image)
         _check_features(request, size)
         for each in request.identity_ids:
-            if not self._region.has_identity(each):
-                raise ArmFault(
-                    "FailedIdentityOperation",
-                    f"Identity operation for resource '{request.name}' failed with error 'Failed to"
-                    " perform resource identity operation. Status: 'BadRequest'. Response:"
-                    f" 'Resource '{each}' was not found.''.",
-                )
+            self.check_identity(request.name, each)
         return size
+
+    def check_identity(self, name: str, identity_id: str) -> None:
+        """Check that a user-assigned identity exists; `name` is that of the virtual machine.
+
+        Raises:
+            ArmFault: it does not.
+        """
+        if not self._region.has_identity(identity_id):
+            raise ArmFault(
+                "FailedIdentityOperation",
+                f"Identity operation for resource '{name}' failed with error 'Failed to perform"
+                " resource identity operation. Status: 'BadRequest'. Response: 'Resource"
+                f" '{identity_id}' was not found.''.",
+            )
 
     def _check_place(self, request: VmRequest) -> None:
         wanted = request.location.lower().replace(" ", "")
