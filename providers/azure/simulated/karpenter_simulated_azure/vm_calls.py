@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.provider.kit.simulated.instances import InstancePhase
 from karpenter_simulated_azure.arm_api import ApiVersions, ArmFault, ArmReply
+from karpenter_simulated_azure.network_interfaces import INTERFACE_TYPE
 from karpenter_simulated_azure.resources import check_etag, not_found, page
 from karpenter_simulated_azure.virtual_machines import machine_key
 from karpenter_simulated_azure.vm_answers import VM_TYPE
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from karpenter_simulated_azure.arm_api import ArmCall, ArmRoutes
     from karpenter_simulated_azure.behaviour import AzureBehaviour
     from karpenter_simulated_azure.operations import Operations
+    from karpenter_simulated_azure.permissions import Permissions
     from karpenter_simulated_azure.virtual_machines import VirtualMachine, VirtualMachines
     from karpenter_simulated_azure.vm_answers import VmAnswers
     from karpenter_simulated_azure.vm_checks import VmChecks
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["COMPUTE_VERSIONS", "VmCalls"]
 
 COMPUTE_VERSIONS: Final = ApiVersions(earliest="2023-03-01", previews=False)
+_ASSIGN: Final = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
 _CONFLICT: Final = 409
 _UNCHANGEABLE: Final = (
     "zones",
@@ -59,6 +62,7 @@ class VmCalls:
         interfaces: VmInterfaces,
         launches: VmLaunches,
         answers: VmAnswers,
+        permissions: Permissions,
     ) -> None:
         self._clock: Final = clock
         self._behaviour: Final = behaviour
@@ -68,6 +72,7 @@ class VmCalls:
         self._interfaces: Final = interfaces
         self._launches: Final = launches
         self._answers: Final = answers
+        self._permissions: Final = permissions
         self.evict: Callable[[VirtualMachine], object] = lambda _: None
         """Announces an eviction."""
 
@@ -96,6 +101,7 @@ class VmCalls:
         request = read_vm_request(call.resource_name, call.body)
         size = self._checks.check(request)
         self._interfaces.check(request, size, call.path)
+        self._check_linked(call, request)
         if existing is not None:
             return self._write(call, existing, request)
         machine, operation = self._launches.launch(call, request, size)
@@ -201,6 +207,13 @@ class VmCalls:
         if found is None:
             raise not_found(call)
         return found
+
+    def _check_linked(self, call: ArmCall, request: VmRequest) -> None:
+        """Check that the caller may use what the virtual machine refers to."""
+        for each in request.references:
+            self._permissions.check_linked(call, f"{INTERFACE_TYPE}/join/action", each.id)
+        for each in request.identity_ids:
+            self._permissions.check_linked(call, _ASSIGN, each)
 
     def _check_lives(self, machine: VirtualMachine) -> None:
         if self._machines.phase_of(machine) is InstancePhase.TERMINATING:

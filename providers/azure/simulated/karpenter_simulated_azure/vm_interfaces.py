@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from karpenter_simulated_azure.behaviour import AzureBehaviour
     from karpenter_simulated_azure.network_interfaces import NetworkInterfaces
     from karpenter_simulated_azure.permissions import Permissions
-    from karpenter_simulated_azure.size_facts import SizeFacts
+    from karpenter_simulated_azure.sizes import SimulatedSize
     from karpenter_simulated_azure.virtual_machines import VirtualMachine, VirtualMachines
     from karpenter_simulated_azure.vm_requests import VmRequest
 
@@ -44,7 +44,7 @@ class VmInterfaces:
         self._behaviour: Final = behaviour
         machines.ended = self._free
 
-    def check(self, request: VmRequest, size: SizeFacts, vm_id: str) -> None:
+    def check(self, request: VmRequest, size: SimulatedSize, vm_id: str) -> None:
         """Check the network interfaces of a request, as far as they exist.
 
         Raises:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from karpenter_simulated_azure.behaviour import AzureBehaviour
     from karpenter_simulated_azure.core_quotas import CoreQuotas
     from karpenter_simulated_azure.operations import OperationRecord, Operations
-    from karpenter_simulated_azure.size_facts import SizeFacts
+    from karpenter_simulated_azure.sizes import SimulatedSize
     from karpenter_simulated_azure.virtual_machines import VirtualMachines
     from karpenter_simulated_azure.vm_interfaces import VmInterfaces
     from karpenter_simulated_azure.vm_requests import VmRequest
@@ -72,7 +72,7 @@ class VmLaunches:
         self.calls.clear()
 
     def launch(
-        self, call: ArmCall, request: VmRequest, size: SizeFacts
+        self, call: ArmCall, request: VmRequest, size: SimulatedSize
     ) -> tuple[VirtualMachine, OperationRecord]:
         """Launch a virtual machine; its creation may still fail.
 
@@ -114,7 +114,7 @@ class VmLaunches:
         return error, parts.time() + timedelta(seconds=seconds)
 
     def _made(
-        self, call: ArmCall, request: VmRequest, size: SizeFacts, pool: InstancePool
+        self, call: ArmCall, request: VmRequest, size: SimulatedSize, pool: InstancePool
     ) -> VirtualMachine:
         parts = self._parts
         inline_ids = parts.interfaces.inline_ids(request, call.path)
