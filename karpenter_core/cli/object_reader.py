@@ -191,6 +191,7 @@ class ObjectReader:
         rules = LabelRules(
             well_known=WELL_KNOWN | self._labels.well_known,
             restricted_domains=self._labels.restricted_domains | {RESTRICTED_DOMAIN},
+            settable=self._labels.settable,
             aliases={**ALIASES, **self._labels.aliases},
             known_values=self._labels.known_values,
         )

@@ -165,6 +165,7 @@ def _node_pool_controller(
         label_rules=LabelRules(
             well_known=WELL_KNOWN | labels.well_known,
             restricted_domains=labels.restricted_domains | {RESTRICTED_DOMAIN},
+            settable=labels.settable,
             aliases={**ALIASES, **labels.aliases},
             known_values=labels.known_values,
         ),

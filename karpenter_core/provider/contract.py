@@ -166,6 +166,8 @@ class ObjectRead:
     """Empty for objects without a namespace, and for those of all namespaces."""
     name: str = ""
     """The only object; empty for all."""
+    limit: int = 0
+    """How many objects are read at most, if it only matters whether there are some; 0 for all."""
 
     def __str__(self) -> str:
         """Return the resource as `kubectl auth can-i` names it."""
@@ -198,7 +200,9 @@ class LabelClasses:
     well_known: frozenset[str] = frozenset()
     """Labels that instance types of this provider define, possibly as DoesNotExist."""
     restricted_domains: frozenset[str] = frozenset()
-    """Domains under which users may set only the well-known labels."""
+    """Domains under which users may set only the well-known and the settable labels."""
+    settable: frozenset[str] = frozenset()
+    """Labels of restricted domains that users may set though no instance type defines them."""
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     """Maps another spelling of a key to the canonical key."""
     value_aliases: Mapping[str, Mapping[str, str]] = field(

@@ -51,11 +51,12 @@ _LONGEST_MESSAGE: Final = 4096
 class LabelRules:
     """The rules on labels of the core and the loaded providers.
 
-    In a restricted domain and its subdomains, users may only set well-known labels.
+    In a restricted domain and its subdomains, users may only set well-known and settable labels.
     """
 
     well_known: AbstractSet[str] = WELL_KNOWN
     restricted_domains: AbstractSet[str] = frozenset({RESTRICTED_DOMAIN})
+    settable: AbstractSet[str] = frozenset()
     aliases: Mapping[str, str] = field(default_factory=lambda: dict(ALIASES))
     known_values: Mapping[str, AbstractSet[str]] = field(
         default_factory=dict[str, "AbstractSet[str]"]
@@ -64,7 +65,7 @@ class LabelRules:
 
     def restriction(self, key: str) -> str:
         """Return why users may not set a label; empty if they may."""
-        if key in self.well_known:
+        if key in self.well_known or key in self.settable:
             return ""
         domain = key.partition("/")[0] if "/" in key else ""
         restricted = key == HOSTNAME or any(
@@ -75,7 +76,8 @@ class LabelRules:
         return (
             f"using label {key} is not allowed as it might interfere with the internal "
             f"provisioning logic; specify a well known label: "
-            f"[{' '.join(sorted(self.well_known))}], or a custom label that does not use a "
+            f"[{' '.join(sorted({*self.well_known, *self.settable}))}], "
+            f"or a custom label that does not use a "
             f"restricted domain: [{' '.join(sorted(self.restricted_domains))}]"
         )
 

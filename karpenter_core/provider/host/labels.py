@@ -21,6 +21,7 @@ def merge_label_classes(classes: Mapping[str, LabelClasses]) -> LabelClasses:
     """
     well_known: set[str] = set()
     restricted: set[str] = set()
+    settable: set[str] = set()
     aliases: dict[str, str] = {}
     values: dict[str, dict[str, str]] = {}
     values_by_key: dict[str, frozenset[str]] = {}
@@ -30,6 +31,7 @@ def merge_label_classes(classes: Mapping[str, LabelClasses]) -> LabelClasses:
     for name, labels in classes.items():
         well_known |= labels.well_known
         restricted |= labels.restricted_domains
+        settable |= labels.settable
         topology_keys |= labels.unsupported_topology_keys
         provisioners |= labels.unsupported_provisioners
         for key, possible in labels.known_values.items():
@@ -42,6 +44,7 @@ def merge_label_classes(classes: Mapping[str, LabelClasses]) -> LabelClasses:
     return LabelClasses(
         well_known=frozenset(well_known),
         restricted_domains=frozenset(restricted),
+        settable=frozenset(settable),
         aliases=aliases,
         value_aliases=values,
         known_values=values_by_key,
