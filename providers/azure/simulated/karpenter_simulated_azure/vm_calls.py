@@ -75,6 +75,12 @@ class VmCalls:
         self._permissions: Final = permissions
         self.evict: Callable[[VirtualMachine], object] = lambda _: None
         """Announces an eviction."""
+        self.rewritten: Final[list[str]] = []
+        """The ids of virtual machines that existed when a PUT came."""
+
+    def clear(self) -> None:
+        """Forget the virtual machines that were written again."""
+        self.rewritten.clear()
 
     def add_routes(self, routes: ArmRoutes) -> None:
         """Add the routes."""
@@ -114,6 +120,7 @@ class VmCalls:
         A failed one stays failed, and its operation fails with the same error.
         """
         self._check_lives(existing)
+        self.rewritten.append(existing.resource_id)
         for path in _UNCHANGEABLE:
             wanted = _member(request.body, path)
             if wanted is None and path.endswith("osDisk.name"):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_simulated_azure.arm_api import ArmFault
 
 if TYPE_CHECKING:
+    from karpenter_simulated_azure.cluster import ClusterResources
     from karpenter_simulated_azure.galleries import Galleries, GalleryImage
     from karpenter_simulated_azure.sizes import SimulatedSize, Sizes
     from karpenter_simulated_azure.vm_requests import VmRequest
@@ -28,8 +29,11 @@ _GB: Final = 10**9
 class VmChecks:
     """The checks of one region."""
 
-    def __init__(self, world: AzureWorld, sizes: Sizes, galleries: Galleries) -> None:
+    def __init__(
+        self, world: AzureWorld, sizes: Sizes, galleries: Galleries, cluster: ClusterResources
+    ) -> None:
         self._world: Final = world
+        self._cluster: Final = cluster
         self._sizes: Final = sizes
         self._galleries: Final = galleries
 
@@ -45,6 +49,12 @@ class VmChecks:
         _check_image(request, size, image)
         _check_disk(request, size)
         _check_features(request, size)
+        encryption_set = request.encryption_set_id
+        if encryption_set and not self._cluster.has_disk_encryption_set(encryption_set):
+            raise ArmFault(  # unverified: the code
+                "InvalidResourceReference",
+                f"Resource {encryption_set} referenced by resource {request.name} was not found.",
+            )
         for each in request.identity_ids:
             self.check_identity(request.name, each)
         return size
