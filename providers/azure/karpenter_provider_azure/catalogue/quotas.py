@@ -1,0 +1,212 @@
+"""Reads the quotas of the region, and reserves vCPUs for launches that no reading counts yet.
+
+A virtual machine counts against the quota of its family and the region's quota (`cores`), or as spot
+against the region's quota for spot alone (`lowPriorityCores`). A quota that nobody knows restricts
+nothing: Azure refuses the launch if need be. That also holds once readings have failed for 15 minutes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from threading import Lock
+from typing import TYPE_CHECKING, Final, NamedTuple, cast, final
+
+import structlog
+
+from karpenter_core.api.labels import SPOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.api.json_objects import JsonMapping
+    from karpenter_core.clock import Clock
+    from karpenter_provider_azure.catalogue.vm_sizes import VmSize
+
+__all__ = [
+    "QUOTA_LIFE",
+    "QUOTA_PERIOD",
+    "Quota",
+    "QuotaSnapshot",
+    "RegionQuotas",
+    "parse_usages",
+]
+
+QUOTA_PERIOD: Final = timedelta(minutes=10)
+QUOTA_LIFE: Final = timedelta(minutes=15)
+"""How long a reading counts when later ones fail."""
+RESERVATION_LIFE: Final = timedelta(minutes=10)
+"""How long a launch is counted that never ends."""
+
+REGIONAL_QUOTA: Final = "cores"
+SPOT_QUOTA: Final = "lowprioritycores"
+
+_log: Final[FilteringBoundLogger] = structlog.get_logger(__name__)
+
+
+class Quota(NamedTuple):
+    """A limit of vCPUs, and how many of them are in use."""
+
+    limit: int
+    used: int
+
+
+def parse_usages(items: Iterable[JsonMapping]) -> dict[str, Quota]:
+    """Return quotas by name in lower case; entries without a limit or usage are left out."""
+    quotas: dict[str, Quota] = {}
+    for item in items:
+        name, limit, used = _name(item), item.get("limit"), item.get("currentValue")
+        if name and isinstance(limit, int) and isinstance(used, int):
+            quotas[name.lower()] = Quota(limit, used)
+    return {name: quotas[name] for name in sorted(quotas)}
+
+
+def quota_names(size: VmSize, capacity_type: str) -> tuple[str, ...]:
+    """Return the quotas that a virtual machine counts against, in lower case."""
+    if capacity_type == SPOT:
+        return (SPOT_QUOTA,)
+    return (REGIONAL_QUOTA, size.quota_group) if size.family else (REGIONAL_QUOTA,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaSnapshot:
+    """The quotas at one moment; two with the same `revision` are equal."""
+
+    revision: int = 0
+    quotas: Mapping[str, Quota] = field(default_factory=dict[str, Quota])
+    """By name in lower case."""
+    reserved: Mapping[str, int] = field(default_factory=dict[str, int])
+    """vCPUs of launches that `quotas` does not count yet, by name."""
+
+    def remaining(self, name: str) -> int | None:
+        """Return the vCPUs left of a quota; None if it is unknown."""
+        quota = self.quotas.get(name.lower())
+        if quota is None:
+            return None
+        return quota.limit - quota.used - self.reserved.get(name.lower(), 0)
+
+    def has_room(self, size: VmSize, capacity_type: str) -> bool:
+        """Whether the known quotas allow one more virtual machine."""
+        return not self.short_quota(size, capacity_type)
+
+    def short_quota(self, size: VmSize, capacity_type: str) -> str:
+        """Return the first quota that is too small for one more; empty if there is room."""
+        for name in quota_names(size, capacity_type):
+            left = self.remaining(name)
+            if left is not None and left < size.cpus:
+                return name
+        return ""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reservation:
+    """The vCPUs of one launch."""
+
+    names: tuple[str, ...]
+    cpus: int
+    expires_at: float
+    answered_at: float | None = None
+    """Time of Azure's answer, which counts from then on; None while the launch is open."""
+
+
+@final
+class RegionQuotas:
+    """The quotas as last read; callable from any thread."""
+
+    def __init__(self, clock: Clock, *, fetch: Callable[[], Sequence[JsonMapping]]) -> None:
+        """`fetch` returns the usages of the region and raises CloudProviderError."""
+        self._clock: Final = clock
+        self._fetch: Final = fetch
+        self._lock: Final = Lock()
+        self._snapshot = QuotaSnapshot()
+        self._read_at: float | None = None
+        self._reservations: Final[dict[str, _Reservation]] = {}
+
+    def view(self) -> QuotaSnapshot:
+        """Return the quotas; empty ones if none was read within `QUOTA_LIFE`."""
+        with self._lock:
+            now = self._clock.monotonic()
+            if self._read_at is not None and now - self._read_at > QUOTA_LIFE.total_seconds():
+                _log.warning("quotas are out of date and restrict no launches", age=str(QUOTA_LIFE))
+                self._read_at = None
+                self._replace(quotas={})
+            self._drop_expired(now)
+            return self._snapshot
+
+    def refresh(self) -> bool:
+        """Read the quotas; return True if they are different.
+
+        Raises:
+            CloudProviderError: Azure refused or did not answer; the last reading stays for a while.
+        """
+        begun = self._clock.monotonic()
+        quotas = parse_usages(self._fetch())
+        with self._lock:
+            before = self._snapshot.revision
+            self._read_at = begun
+            for key in [key for key, it in self._reservations.items() if _is_counted(it, begun)]:
+                del self._reservations[key]
+            self._replace(quotas=quotas)
+            return self._snapshot.revision != before
+
+    def reserve(self, key: str, size: VmSize, capacity_type: str) -> None:
+        """Count the vCPUs of a launch, under a key of the launch; the same key counts once."""
+        with self._lock:
+            self._reservations[key] = _Reservation(
+                names=quota_names(size, capacity_type),
+                cpus=size.cpus,
+                expires_at=self._clock.monotonic() + RESERVATION_LIFE.total_seconds(),
+            )
+            self._replace()
+
+    def note_launched(self, key: str) -> None:
+        """Count a launch that Azure has accepted until a later reading counts it."""
+        with self._lock:
+            reservation = self._reservations.get(key)
+            if reservation is not None:
+                reservation.answered_at = self._clock.monotonic()
+
+    def release(self, key: str) -> None:
+        """Stop counting a launch: Azure has refused it, or the virtual machine is gone."""
+        with self._lock:
+            if self._reservations.pop(key, None) is not None:
+                self._replace()
+
+    def _drop_expired(self, now: float) -> None:
+        expired = [key for key, it in self._reservations.items() if it.expires_at <= now]
+        for key in expired:
+            del self._reservations[key]
+        if expired:
+            self._replace()
+
+    def _replace(self, *, quotas: Mapping[str, Quota] | None = None) -> None:
+        """Replace the snapshot if it changes; call under the lock."""
+        reserved: dict[str, int] = {}
+        for name, cpus in self._reserved():
+            reserved[name] = reserved.get(name, 0) + cpus
+        snapshot = self._snapshot
+        changed = replace(
+            snapshot, quotas=snapshot.quotas if quotas is None else quotas, reserved=reserved
+        )
+        if changed != snapshot:
+            self._snapshot = replace(changed, revision=snapshot.revision + 1)
+
+    def _reserved(self) -> Iterator[tuple[str, int]]:
+        for reservation in self._reservations.values():
+            for name in reservation.names:
+                yield name, reservation.cpus
+
+
+def _is_counted(reservation: _Reservation, read_at: float) -> bool:
+    """Whether a reading that began then counts the launch."""
+    return reservation.answered_at is not None and reservation.answered_at <= read_at
+
+
+def _name(item: JsonMapping) -> str:
+    name: object = item.get("name")
+    if not isinstance(name, dict):
+        return ""
+    value = cast("JsonMapping", name).get("value")
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,110 @@
+"""Reads the VM sizes of a region, with a cache on disk.
+
+The answer has several megabytes. A new process uses the cache of an earlier one and reads again in the
+background; without a cache its first reading must succeed before any controller starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+import structlog
+
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.kit.cached_response import CachedResponse, decode_as
+from karpenter_core.provider.kit.disk_cache import DiskCache
+from karpenter_provider_azure.catalogue.filters import general_exclusion
+from karpenter_provider_azure.catalogue.vm_sizes import VmSize, parse_skus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.api.json_objects import JsonMapping
+    from karpenter_core.clock import Clock
+
+__all__ = ["REFRESH_PERIOD", "RegionSizeReader", "SizesByName", "refresh_period"]
+
+REFRESH_PERIOD: Final = timedelta(hours=12)
+DISK_LIFE: Final = timedelta(days=7)
+"""Maximum age of stored sizes that are better than waiting: restrictions change."""
+
+_SPREAD: Final = 0.1
+_DISK_VERSION: Final = "1"
+
+_log: Final[FilteringBoundLogger] = structlog.get_logger(__name__)
+
+SizesByName: TypeAlias = Mapping[str, VmSize]
+"""VM sizes that nodes can use, by name, sorted."""
+
+
+def refresh_period(draw: float) -> timedelta:
+    """Return the time between two readings, by a number from 0 to 1 that is drawn once.
+
+    Processes that start together read up to a tenth earlier or later, so that they do not go on
+    calling together.
+    """
+    return REFRESH_PERIOD * (1 + _SPREAD * (2 * draw - 1))
+
+
+@final
+class RegionSizeReader:
+    """The sizes as last read; callable from any thread."""
+
+    def __init__(
+        self,
+        location: str,
+        clock: Clock,
+        cache_folder: Path,
+        *,
+        fetch: Callable[[], Sequence[JsonMapping]],
+        cache_key: str = "",
+    ) -> None:
+        """`fetch` returns the items of Microsoft.Compute/skus and raises CloudProviderError.
+
+        `cache_key` distinguishes stored answers besides the region: the subscription.
+        """
+        self._location: Final = location
+        self._fetch: Final = fetch
+        self._reported: Final[set[str]] = set()
+        name = "-".join(part for part in ("azure-sizes", location.lower(), cache_key) if part)
+        self._answer: Final = CachedResponse[SizesByName](
+            clock,
+            DiskCache(cache_folder, name, version=_DISK_VERSION),
+            fetch=lambda _: self._read(),
+            decode=decode_as(dict[str, VmSize], is_usable=bool),
+            life=DISK_LIFE,
+        )
+
+    def current(self) -> tuple[SizesByName, int]:
+        """Return the sizes and a number that grows when they change.
+
+        Raises:
+            CloudProviderError: nothing is known yet, and Azure refused or did not answer.
+        """
+        return self._answer.current()
+
+    def refresh(self, *, at_once: bool = False) -> bool:
+        """Read again, unless the last reading is recent; return True if the sizes have changed.
+
+        With `at_once`, read in any case.
+
+        Raises:
+            CloudProviderError: Azure refused, did not answer, or knows no sizes; the old ones stay.
+        """
+        return self._answer.refresh(unless_within=timedelta() if at_once else REFRESH_PERIOD / 2)
+
+    def _read(self) -> SizesByName:
+        parsed = parse_skus(self._fetch(), self._location)
+        sizes = {name: it for name, it in parsed.sizes.items() if not general_exclusion(it)}
+        if not sizes:
+            raise CloudProviderError(f"skus:list: no VM sizes found in region {self._location}")
+        unreported = {n: why for n, why in parsed.skipped.items() if n not in self._reported}
+        if unreported:
+            self._reported.update(unreported)
+            _log.warning("VM sizes cannot be read and are left out", reasons=unreported)
+        return sizes
