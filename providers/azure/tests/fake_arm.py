@@ -62,7 +62,7 @@ class FakeArm:
 
 
 class FakeObjects:
-    """Objects of a cluster by declared read; what is not in the table does not exist."""
+    """Objects of a cluster by `resource.group`; what is not in the table does not exist."""
 
     def __init__(self):
         self.objects = {}
@@ -73,7 +73,7 @@ class FakeObjects:
         self.reads.append(read)
         if self.problem is not None:
             raise CloudProviderError(f"{read} could not be read: {self.problem}")
-        return tuple(self.objects.get(read.resource, ()))
+        return tuple(self.objects.get(f"{read.resource}.{read.group}".rstrip("."), ()))
 
 
 def not_found():
