@@ -335,6 +335,16 @@ def test_a_call_succeeds_after_the_wait_and_not_before(bucket, refill, calls, to
         assert rates.take("write", tokens)
 
 
+def test_what_is_left_in_a_bucket_is_told_only_where_calls_are_limited():
+    rates = CallRates(CloudTime(lambda: NOON))
+    assert rates.left("write") is None
+
+    rates.set({"wri*": CallRate(bucket=3, refill=1)})
+    rates.take("write")
+
+    assert rates.left("write") == 2
+
+
 # -- kubelets and server -----------------------------------------------------------------------------
 
 
