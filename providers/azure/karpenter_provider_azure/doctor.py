@@ -51,10 +51,10 @@ _FAMILY: Final = "family"
 """Names of quotas of VM families end so."""
 _SHOWN: Final = 5
 
-_POLICY: Final = "add it to the roles of the controller's identity; docs/azure.md has a complete role"
-_REACH: Final = (
-    "check that this host reaches Azure Resource Manager (proxy, DNS, --arm-cloud, --azure-ca-bundle)"
+_POLICY: Final = (
+    "add it to the roles of the controller's identity; docs/azure.md has a complete role"
 )
+_REACH: Final = "check that this host reaches Azure Resource Manager (proxy, DNS, --arm-cloud, --azure-ca-bundle)"
 _CREDENTIALS: Final = (
     "give the controller credentials: workload identity (annotation azure.workload.identity/client-id "
     "of its service account and a federated credential), or AZURE_TENANT_ID, AZURE_CLIENT_ID and "
@@ -122,9 +122,7 @@ class ProviderDoctor:
         except ArmNotFoundError as error:
             is_group = "Group" in error_code(error)
             setting = "node-resource-group" if is_group else "azure-subscription-id"
-            value = (
-                settings.node_resource_group if is_group else settings.azure_subscription_id
-            )
+            value = settings.node_resource_group if is_group else settings.azure_subscription_id
             return error_finding(f'--{setting} "{value}": {error}', f"correct --{setting}")
         except AuthError as error:
             if error_code(error) not in _NOT_PERMITTED:

@@ -71,9 +71,7 @@ def needed_actions(settings: AzureSettings) -> tuple[ScopedActions, ...]:
 def missing_actions(needed: Iterable[str], permissions: Iterable[JsonMapping]) -> tuple[str, ...]:
     """Return the needed actions that no permission grants; each permission is one role assignment."""
     granted = tuple(permissions)
-    return tuple(
-        action for action in needed if not any(_grants(it, action) for it in granted)
-    )
+    return tuple(action for action in needed if not any(_grants(it, action) for it in granted))
 
 
 def _grants(permission: JsonMapping, action: str) -> bool:
