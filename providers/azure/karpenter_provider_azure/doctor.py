@@ -19,11 +19,11 @@ from karpenter_core.provider.kit.doctor import (
 )
 from karpenter_provider_azure.arm.errors import ArmNotFoundError
 from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION, ArmReads
-from karpenter_provider_azure.arm.resource_ids import resource_group_path
 from karpenter_provider_azure.catalogue.quotas import REGIONAL_QUOTA, SPOT_QUOTA, parse_usages
 from karpenter_provider_azure.images.galleries import UBUNTU_GALLERY
 from karpenter_provider_azure.network.subnets import ClusterNetwork, subnet_problem
 from karpenter_provider_azure.node_class.conditions import error_code, is_refusal
+from karpenter_provider_azure.resource_ids import resource_group_path
 from karpenter_provider_azure.role_actions import missing_actions, needed_actions
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, cast, final
 
-from karpenter_provider_azure.arm.resource_ids import resource_group_path
+from karpenter_provider_azure.resource_ids import resource_group_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

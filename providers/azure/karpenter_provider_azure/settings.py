@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from karpenter_core.provider.kit.setting_values import SettingReader
-from karpenter_provider_azure.arm.cloud_environment import (
+from karpenter_provider_azure.cloud_environment import (
     CloudEnvironment,
     named_environment,
     read_environment_file,
 )
-from karpenter_provider_azure.arm.resource_ids import ResourceId
+from karpenter_provider_azure.resource_ids import ResourceId
 from karpenter_provider_azure.setting_specs import (
     MACHINE_MODES,
     NETWORK_DATAPLANES,

@@ -9,8 +9,8 @@ import pytest
 
 from karpenter_core.errors import AuthError
 from karpenter_provider_azure.arm.client import ArmClient
+from karpenter_provider_azure.arm.credentials import CappedCredential, find_credential
 from karpenter_provider_azure.arm.errors import NoTokenError
-from karpenter_provider_azure.credentials import CappedCredential, find_credential
 
 from .arm.conftest import _server, server  # noqa: F401 - fixtures
 from .arm.values import settings_for

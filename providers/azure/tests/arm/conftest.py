@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from karpenter_provider_azure.arm.client import ArmClient
-from karpenter_provider_azure.credentials import CappedCredential
+from karpenter_provider_azure.arm.credentials import CappedCredential
 
 from .tls_server import ScriptedServer
 from .values import settings_for

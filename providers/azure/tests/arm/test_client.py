@@ -276,7 +276,7 @@ def test_an_authentication_policy_permits_an_endpoint_without_tls():
 
 
 def test_a_server_with_an_unknown_certificate_is_not_trusted(server, tokens):
-    from karpenter_provider_azure.credentials import CappedCredential
+    from karpenter_provider_azure.arm.credentials import CappedCredential
 
     client = ArmClient(
         settings_for(server.url),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_provider_azure.arm.resource_ids import (
+from karpenter_provider_azure.resource_ids import (
     ResourceId,
     claim_name,
     parse_provider_id,

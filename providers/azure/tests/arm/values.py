@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from karpenter_provider_azure.arm.cloud_environment import CloudEnvironment
+from karpenter_provider_azure.cloud_environment import CloudEnvironment
 from karpenter_provider_azure.settings import AzureSettings
 
 SUBSCRIPTION = "12345678-1234-1234-1234-123456789012"
