@@ -71,12 +71,14 @@ def node_class_of(*, generation=1, status=None, **spec):
 class Process:
     """Resolves NodeClasses, and writes the answers into them as the core does."""
 
-    def __init__(self, *, version="v1.33.2", since=(1, 99), **settings):
-        self.arm, self.clock, self.objects = FakeArm(), HandClock(), FakeObjects()
+    def __init__(self, *, version="v1.33.2", since=(1, 99), arm=None, settings=None, **changes):
+        """Without `arm` and `settings` Azure is a table of answers."""
+        self.arm, self.clock, self.objects = arm or FakeArm(), HandClock(), FakeObjects()
         self.facts = ClusterFacts(version=version)
-        self.settings = settings_for(**{"vnet_guid": "guid", **settings})
-        self.arm.put(SUBNET, {"name": "nodes"})
-        self.publish("1.0.0")
+        self.settings = settings or settings_for(**{"vnet_guid": "guid", **changes})
+        if arm is None:
+            self.arm.put(SUBNET, {"name": "nodes"})
+            self.publish("1.0.0")
         self.refused_launches = RefusedLaunches(self.clock, launch_refusal)
         self.restart(since=since)
 
