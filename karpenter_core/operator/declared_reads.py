@@ -94,7 +94,8 @@ class DeclaredReads:
 
     async def _request(self, read: ObjectRead) -> tuple[Mapping[str, object], ...]:
         path = kind_of(read).path(namespace=read.namespace, name=read.name)
-        response = await self._transport.request(ApiRequest(method="GET", path=path))
+        query = {"limit": str(read.limit)} if read.limit and not read.name else {}
+        response = await self._transport.request(ApiRequest(method="GET", path=path, query=query))
         try:
             if response.status >= _BAD_REQUEST:
                 raise error_of(response, f"get {path}")

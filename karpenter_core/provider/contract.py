@@ -166,6 +166,8 @@ class ObjectRead:
     """Empty for objects without a namespace, and for those of all namespaces."""
     name: str = ""
     """The only object; empty for all."""
+    limit: int = 0
+    """How many objects are read at most, if it only matters whether there are some; 0 for all."""
 
     def __str__(self) -> str:
         """Return the resource as `kubectl auth can-i` names it."""

@@ -26,10 +26,11 @@ class Server:
     """Answers requests by path; what is not there is not found."""
 
     def __init__(self, **_):
-        self.objects, self.outage, self.requests = {}, None, []
+        self.objects, self.outage, self.requests, self.queries = {}, None, [], []
 
     async def request(self, request):
         self.requests.append(request.path)
+        self.queries.append(dict(request.query))
         if self.outage is not None:
             raise self.outage
         found = self.objects.get(request.path)
@@ -51,6 +52,16 @@ def test_named_object_and_collection_are_read():
         await reads.fetch()
         assert reads.objects(SECRET) == ({"data": {"token": "x"}},)
         assert reads.objects(DAEMONS) == ({"kind": "DaemonSet"},)
+
+    run_virtual(story())
+
+
+def test_no_more_objects_are_read_than_the_limit():
+    server = Server()
+
+    async def story():
+        await reads_of(server, DAEMONS, replace(DAEMONS, limit=2)).fetch()
+        assert sorted(server.queries, key=len) == [{}, {"limit": "2"}]
 
     run_virtual(story())
 

@@ -100,6 +100,15 @@ def test_late_checks_and_dry_runs_wait_for_the_parts_of_a_launch(statuses, expec
     assert reason == "DependenciesNotReady"
 
 
+def test_without_late_checks_and_dry_runs_no_part_is_waited_for():
+    part = validator(checks=[lambda _nc: None], recheck_after=timedelta(hours=1))
+
+    found = part.validate(cloud_node_class(), [READY[0].model_copy(update={"status": "False"})])
+
+    assert said(found)[0] == "True"
+    assert found.retry_after == timedelta(hours=1)
+
+
 def test_nothing_is_tried_out_while_a_late_check_finds_a_mistake():
     part = validator(late_checks=[lambda _nc: FINDING], dry_run=never)
 

@@ -75,11 +75,13 @@ class NodeClassValidator(Generic[C]):
         remembered: Collection[DryRunVerdict] = frozenset({DryRunVerdict.PASSED}),
         refused_launches: RefusedLaunches | None = None,
         remark: Callable[[C], str] = _no_remark,
+        recheck_after: timedelta = RECHECK_INTERVAL,
     ) -> None:
         """Take `checks`, which need the spec alone, and `late_checks`, which need resolved parts.
 
         `dry_run` needs them too; it raises CloudProviderError if it cannot be made now. Outcomes with
-        a verdict in `remembered` are not tried out again. `remark` is the message of a condition that is True.
+        a verdict in `remembered` are not tried out again. `remark` is the message of a condition that is
+        True, which is validated again `recheck_after`.
         """
         self._errors: Final = errors
         self._checks: Final = tuple(checks)
@@ -88,6 +90,7 @@ class NodeClassValidator(Generic[C]):
         self._remembered: Final = frozenset(remembered)
         self._refused_launches: Final = refused_launches
         self._remark: Final = remark
+        self._recheck_after: Final = recheck_after
         self._outcomes: Final[TtlCache[tuple[str, str], DryRunOutcome]]
         self._outcomes = TtlCache(clock, RESULT_TTL)
 
@@ -99,11 +102,13 @@ class NodeClassValidator(Generic[C]):
         try:
             return (
                 _first_problem(self._checks, node_class)
-                or _waiting_part(tuple(dependencies))
+                or self._waiting_part(dependencies)
                 or _first_problem(self._late_checks, node_class)
                 or self._launch_problem(node_class)
                 or condition_met(
-                    VALIDATION_SUCCEEDED, self._remark(node_class), retry_after=RECHECK_INTERVAL
+                    VALIDATION_SUCCEEDED,
+                    self._remark(node_class),
+                    retry_after=self._recheck_after,
                 )
             )
         except CloudProviderError as error:
@@ -116,6 +121,11 @@ class NodeClassValidator(Generic[C]):
                 self._outcomes.drop(key)
         if self._refused_launches is not None:
             self._refused_launches.forget(node_class.name)
+
+    def _waiting_part(self, dependencies: Iterable[Condition]) -> ResolutionPart | None:
+        if not self._late_checks and self._dry_run is None:
+            return None  # nothing needs the parts
+        return _waiting_part(tuple(dependencies))
 
     def _launch_problem(self, node_class: C) -> ResolutionPart | None:
         if self._dry_run is not None:

@@ -1,0 +1,229 @@
+"""Makes all calls of Azure Resource Manager.
+
+Requests go through `send_request` of the SDK's compute client, whose pipeline adds tokens and request
+ids. Bodies and answers are JSON under the names of the API. The SDK's own retries are off.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final, cast, final
+from urllib.parse import urlsplit
+
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.kit.calls.caller import CloudCaller
+from karpenter_core.provider.kit.calls.operation_limits import OperationLimits
+from karpenter_core.provider.kit.calls.pages import token_pages
+from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
+from karpenter_provider_azure.arm.errors import arm_failure, call_error
+from karpenter_provider_azure.arm.rate_headers import remaining_requests
+from karpenter_provider_azure.arm.sdk_sender import ArmAnswer, SdkSender
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from karpenter_core.api.json_objects import JsonMapping, JsonObject
+    from karpenter_core.provider.kit.calls.caller import AttemptObserver
+    from karpenter_provider_azure.arm.credentials import CappedCredential
+    from karpenter_provider_azure.settings import AzureSettings
+
+__all__ = ["ArmAnswer", "ArmClient", "operation_class"]
+
+RETRIES: Final = RetryPolicy(
+    throttled_attempts=3, transient_attempts=3, longest_backoff_seconds=10, longest_call_seconds=60
+)
+"""A call that is throttled for longer raises `ThrottledError`, and holds no thread meanwhile."""
+
+_NAMESPACES: Final = {"microsoft.compute": "compute", "microsoft.network": "network"}
+_GRAPH: Final = "microsoft.resourcegraph"
+_READS: Final = frozenset({"GET", "HEAD"})
+
+
+def operation_class(method: str, path: str) -> str:
+    """Return the class that Azure counts a call in: `compute-writes`, `network-reads`, `graph`, `reads`.
+
+    Compute and Network count by resource provider, the rest is counted by Azure Resource Manager.
+    """
+    segments = path.lower().split("?")[0].split("/")
+    namespace = segments[segments.index("providers") + 1] if "providers" in segments[:-1] else ""
+    if namespace == _GRAPH:
+        return "graph"
+    kind = "reads" if method.upper() in _READS else "writes"
+    service = _NAMESPACES.get(namespace)
+    return f"{service}-{kind}" if service else kind
+
+
+@final
+class ArmClient:
+    """Calls Azure Resource Manager for one subscription; callable from any thread.
+
+    All methods raise `ArmNotFoundError` for status 404, `ArmError` for other refusals, `ThrottledError`
+    for 429, `AuthError` for 401, 403 and without a token, and `UncertainCallError` without an answer.
+    """
+
+    def __init__(
+        self,
+        settings: AzureSettings,
+        *,
+        credential: CappedCredential | None = None,
+        authentication_policy: object = None,
+        observe: AttemptObserver | None = None,
+        observe_remaining: Callable[[Mapping[str, int]], None] | None = None,
+        retries: RetryPolicy = RETRIES,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Nothing is imported or asked before the first call.
+
+        `authentication_policy` is one of the SDK's policies and replaces tokens of `credential`, for an
+        endpoint without TLS. `observe_remaining` receives the remaining requests by limit.
+
+        Raises:
+            SettingsError: the endpoint has no TLS; tokens are not sent over it.
+        """
+        self.subscription_id: Final = settings.azure_subscription_id
+        self.location: Final = settings.location
+        self._sender: Final = SdkSender(
+            settings, credential=credential, authentication_policy=authentication_policy
+        )
+        self._observe_remaining: Final = observe_remaining
+        self._caller: Final = CloudCaller(
+            arm_failure,
+            policy=retries,
+            limits=OperationLimits(monotonic=time.monotonic),
+            make_error=call_error,
+            observe=observe,
+            sleep=sleep,
+        )
+
+    def get(
+        self,
+        path: str,
+        *,
+        api_version: str,
+        action: str,
+        query: Mapping[str, str] | None = None,
+    ) -> JsonObject:
+        """Return the body of a GET."""
+        answer = self.send(
+            "GET", path, api_version=api_version, action=action, query=query, repeatable=True
+        )
+        return answer.body
+
+    def list_all(
+        self,
+        path: str,
+        *,
+        api_version: str,
+        action: str,
+        query: Mapping[str, str] | None = None,
+    ) -> list[JsonObject]:
+        """Return the items of all pages of a listing.
+
+        Raises:
+            CloudProviderError: a page is missing, has no items, or the pages go in a circle: a part of a
+                listing is never returned.
+        """
+        found: list[JsonObject] = []
+        pages = token_pages(
+            lambda link: (
+                self.get(path, api_version=api_version, action=action, query=query)
+                if link is None
+                else self.follow(link, action=action).body
+            ),
+            lambda page: cast("str | None", page.get("nextLink")),
+            listing=action,
+            token_name="nextLink",  # noqa: S106 - no password
+        )
+        try:
+            for page in pages:
+                found += _items(page, action)
+        except RuntimeError as error:
+            raise CloudProviderError(str(error)) from error
+        return found
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        api_version: str,
+        action: str,
+        body: JsonMapping | None = None,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        repeatable: bool,
+    ) -> ArmAnswer:
+        """Return the answer to one request; a long-running operation is not waited for.
+
+        `path` begins with a slash; ids in it are quoted by the caller. `repeatable` says that the request
+        can be made again after it may have been carried out: a PUT of the same body, a DELETE.
+        """
+        parameters = {"api-version": api_version, **(query or {})}
+        return self._call(
+            method,
+            path,
+            action=action,
+            parameters=parameters,
+            body=body,
+            headers=headers,
+            repeatable=repeatable,
+        )
+
+    def follow(self, url: str, *, action: str) -> ArmAnswer:
+        """Return the answer to a GET of a URL that an answer named: a page, or an operation.
+
+        Raises:
+            CloudProviderError: the URL is not of this endpoint, so that no token is sent to it.
+        """
+        if not self._sender.is_own(url):
+            host = urlsplit(url).hostname or url
+            raise CloudProviderError(
+                f"{action}: the answer refers to {host}, which is not the endpoint "
+                f"{self._sender.endpoint}; no token is sent to it"
+            )
+        return self._call("GET", url, action=action, repeatable=True)
+
+    def check_token(self) -> None:
+        """Return if a token can be had.
+
+        Raises:
+            AuthError: no credential gives one.
+        """
+        self._caller.call(self._sender.check_token, action="tokens:get")
+
+    def close(self) -> None:
+        """Close the connections; a call afterwards opens new ones."""
+        self._sender.close()
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        action: str,
+        repeatable: bool,
+        parameters: Mapping[str, str] | None = None,
+        body: JsonMapping | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> ArmAnswer:
+        answer = self._caller.call(
+            lambda: self._sender.send(
+                method, path, parameters=parameters, body=body, headers=headers
+            ),
+            action=action,
+            operation_class=operation_class(method, path),
+            repeatable=repeatable,
+        )
+        if self._observe_remaining is not None and (left := remaining_requests(answer.headers)):
+            self._observe_remaining(left)
+        return answer
+
+
+def _items(page: JsonObject, action: str) -> list[JsonObject]:
+    items: object = page.get("value")
+    if not isinstance(items, list):
+        raise CloudProviderError(f"{action}: a page of the listing has no list `value`")
+    for item in cast("list[object]", items):
+        if not isinstance(item, dict):
+            raise CloudProviderError(f"{action}: an item of the listing is no object: {item!r}")
+    return cast("list[JsonObject]", items)

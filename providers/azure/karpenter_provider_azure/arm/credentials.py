@@ -1,0 +1,136 @@
+"""Gets tokens for Azure Resource Manager from the default chain of credentials.
+
+In a cluster the chain ends at workload identity: the variables `AZURE_CLIENT_ID`, `AZURE_TENANT_ID` and
+`AZURE_FEDERATED_TOKEN_FILE` are set by its webhook.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from importlib import import_module
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
+
+from karpenter_provider_azure.arm.errors import NoTokenError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from karpenter_provider_azure.cloud_environment import CloudEnvironment
+
+__all__ = ["CappedCredential", "TokenCredential", "find_credential"]
+
+LONGEST_SECONDS: Final = 2 * 3600
+"""A token is used for two hours at most, so that changed permissions of an identity take effect."""
+
+_RENEWED_SECONDS: Final = 300
+"""A token is renewed this long before it expires, as by the SDK."""
+_AUTHORITY_HOST: Final = "AZURE_AUTHORITY_HOST"
+_TOKEN_FILE: Final = "AZURE_FEDERATED_TOKEN_FILE"  # noqa: S105 - the name of a variable
+
+
+class TokenCredential(Protocol):
+    """A credential of the SDK."""
+
+    def get_token(self, *scopes: str) -> Any:
+        """Return a token with the fields `token` and `expires_on`."""
+        ...
+
+    def close(self) -> None:
+        """Close its connections."""
+        ...
+
+
+def find_credential(
+    cloud: CloudEnvironment, *, ca_bundle: str = "", environment: Mapping[str, str] | None = None
+) -> CappedCredential:
+    """Return the default chain of credentials; nothing is imported or asked before a token is due.
+
+    `ca_bundle` is a file with the certificates that the token endpoint is verified by.
+    """
+    given = os.environ if environment is None else environment
+    return CappedCredential(lambda: _chain(cloud, ca_bundle, given))
+
+
+def _chain(cloud: CloudEnvironment, ca_bundle: str, given: Mapping[str, str]) -> TokenCredential:
+    identity: Any = import_module("azure.identity")
+    options: dict[str, object] = {"authority": cloud.authority}
+    if ca_bundle:
+        options["connection_verify"] = ca_bundle
+    if not cloud.is_named:  # its authority is unknown to the service that lists authorities
+        options["disable_instance_discovery"] = True
+    excluded = ("shared_token_cache", "visual_studio_code", "powershell", "broker")
+    default_options = options | {f"exclude_{name}_credential": True for name in excluded}
+    if given.get(_AUTHORITY_HOST) or not given.get(_TOKEN_FILE):
+        return identity.DefaultAzureCredential(**default_options)
+    # The default chain does not pass its authority on to workload identity.
+    return identity.ChainedTokenCredential(
+        identity.WorkloadIdentityCredential(**options),
+        identity.DefaultAzureCredential(
+            **default_options, exclude_workload_identity_credential=True
+        ),
+    )
+
+
+@final
+class CappedCredential:
+    """Keeps one token for each scope, for two hours at most; callable from any thread."""
+
+    def __init__(
+        self,
+        make: Callable[[], TokenCredential],
+        *,
+        now: Callable[[], float] = time.time,
+        longest_seconds: float = LONGEST_SECONDS,
+    ) -> None:
+        """`make` is called when the first token is due; `now` is in seconds since 1970."""
+        self._make: Final = make
+        self._now: Final = now
+        self._longest_seconds: Final = longest_seconds
+        self._lock: Final = Lock()
+        self._credential: TokenCredential | None = None
+        self._tokens: Final[dict[tuple[str, ...], Any]] = {}
+
+    def get_token(self, *scopes: str, **options: object) -> Any:
+        """Return a token; a token with `claims` is always a new one.
+
+        Raises:
+            NoTokenError: no credential gave one.
+        """
+        access_token: Any = import_module("azure.core.credentials").AccessToken
+        claims = {"claims": options["claims"]} if options.get("claims") else {}
+        with self._lock:  # threads that need a token at once wait for one request
+            token = None if claims else self._tokens.get(scopes)
+            if token is not None and token.expires_on - self._now() > _RENEWED_SECONDS:
+                return token
+            given: Any = self._request(scopes, claims)
+            latest = int(self._now() + self._longest_seconds)
+            token = access_token(given.token, min(given.expires_on, latest))
+            self._tokens[scopes] = token
+            return token
+
+    def forget_tokens(self) -> None:
+        """Get new tokens for the next calls."""
+        with self._lock:
+            self._tokens.clear()
+
+    def close(self) -> None:
+        """Close the connections of the credential."""
+        with self._lock:
+            credential, self._credential = self._credential, None
+            self._tokens.clear()
+        if credential is not None:
+            credential.close()
+
+    def _request(self, scopes: tuple[str, ...], claims: Mapping[str, Any]) -> object:
+        errors: Any = import_module("azure.core.exceptions")
+        try:
+            if self._credential is None:
+                self._credential = self._make()
+            return self._credential.get_token(*scopes, **claims)
+        except (errors.AzureError, OSError, ValueError) as error:
+            # The SDK's text has one line for each credential, and a link.
+            text = str(getattr(error, "message", "") or error)
+            lines = [line.strip() for line in text.splitlines() if line.strip()]
+            raise NoTokenError(f"no token for {scopes[0]}: {'; '.join(lines)}") from error

@@ -1,0 +1,50 @@
+"""Declares the reads of Azure Resource Manager that lookups make."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from karpenter_core.api.json_objects import JsonObject
+
+__all__ = ["NETWORK_API_VERSION", "ArmReads"]
+
+NETWORK_API_VERSION: Final = "2024-05-01"
+"""Of reads of Microsoft.Network."""
+
+
+class ArmReads(Protocol):
+    """The reading methods of `ArmClient`."""
+
+    @property
+    def subscription_id(self) -> str:
+        """The subscription of the cluster."""
+        ...
+
+    @property
+    def location(self) -> str:
+        """The region of the cluster."""
+        ...
+
+    def get(
+        self, path: str, *, api_version: str, action: str, query: Mapping[str, str] | None = None
+    ) -> JsonObject:
+        """Return one resource.
+
+        Raises:
+            ArmNotFoundError: it does not exist.
+            CloudProviderError: Azure refused or did not answer.
+        """
+        ...
+
+    def list_all(
+        self, path: str, *, api_version: str, action: str, query: Mapping[str, str] | None = None
+    ) -> list[JsonObject]:
+        """Return the items of all pages.
+
+        Raises:
+            CloudProviderError: Azure refused or did not answer.
+        """
+        ...

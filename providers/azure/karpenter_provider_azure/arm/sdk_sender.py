@@ -1,0 +1,207 @@
+"""Sends single requests through the pipeline of the SDK's compute client."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from importlib import import_module
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, cast, final
+from urllib.parse import urlsplit
+
+from karpenter_core.errors import SettingsError
+from karpenter_provider_azure.arm.credentials import find_credential
+from karpenter_provider_azure.arm.errors import ArmError, error_of_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from karpenter_core.api.json_objects import JsonMapping, JsonObject
+    from karpenter_provider_azure.arm.credentials import CappedCredential
+    from karpenter_provider_azure.settings import AzureSettings
+
+__all__ = ["ArmAnswer", "SdkSender"]
+
+CONNECT_SECONDS: Final = 5
+READ_SECONDS: Final = 20
+"""Azure answers writes before it carries them out; three attempts fit into the time of a hook."""
+
+_CONNECTIONS: Final = 64
+_REFUSED: Final = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmAnswer:
+    """An answer that is no error."""
+
+    status: int
+    body: JsonObject
+    """Empty if the answer has no body."""
+    headers: Mapping[str, str]
+    """By name in lower case."""
+
+
+@final
+class SdkSender:
+    """Sends requests to one endpoint; callable from any thread. Each request is one attempt."""
+
+    def __init__(
+        self,
+        settings: AzureSettings,
+        *,
+        credential: CappedCredential | None = None,
+        authentication_policy: object = None,
+    ) -> None:
+        """Raise `SettingsError` for an endpoint without TLS, unless there is an authentication policy."""
+        cloud = settings.cloud
+        self.endpoint: Final = cloud.resource_manager
+        """The URL of Azure Resource Manager."""
+        if authentication_policy is None and urlsplit(self.endpoint).scheme != "https":
+            raise SettingsError(
+                f"the endpoint of Azure Resource Manager must be an https URL, not {self.endpoint}: "
+                "tokens are not sent without TLS"
+            )
+        self._settings: Final = settings
+        self._scope: Final = cloud.scope
+        self._credential: Final = credential or find_credential(cloud, ca_bundle=settings.ca_bundle)
+        self._authentication_policy: Final = authentication_policy
+        self._lock: Final = Lock()
+        self._client: Any = None
+
+    def is_own(self, url: str) -> bool:
+        """Whether a URL is of this endpoint or a region of it: `eastus.management.azure.com`."""
+        own, other = urlsplit(self.endpoint), urlsplit(url)
+        try:
+            is_same_port = own.port == other.port
+        except ValueError:
+            return False
+        host, own_host = other.hostname or "", own.hostname or ""
+        return (
+            other.scheme == own.scheme
+            and is_same_port
+            and not other.username
+            and (host == own_host or host.endswith(f".{own_host}"))
+        )
+
+    def check_token(self) -> None:
+        """Get a token.
+
+        Raises:
+            NoTokenError: no credential gives one.
+        """
+        self._credential.get_token(self._scope)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        parameters: Mapping[str, str] | None = None,
+        body: JsonMapping | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> ArmAnswer:
+        """Send one request; `path` may be a URL of this endpoint.
+
+        Raises:
+            ArmError: it was refused, or not answered (status 0).
+            NoTokenError: no credential gave a token, and nothing was sent.
+        """
+        client = self._open_client()
+        request: Any = import_module("azure.core.rest").HttpRequest(
+            method, path, params=parameters, json=body, headers=dict(headers or {})
+        )
+        sdk_error: Any = import_module("azure.core.exceptions").AzureError
+        try:
+            response = client.send_request(request)
+        except sdk_error as error:
+            raise ArmError(f"no answer: {error}", status=0) from error
+        return _answer(response)
+
+    def close(self) -> None:
+        """Close the connections; a request afterwards opens new ones."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+        self._credential.close()
+
+    def _open_client(self) -> Any:
+        with self._lock:
+            if self._client is None:
+                self._client = self._make_client()
+            return self._client
+
+    def _make_client(self) -> Any:
+        settings = self._settings
+        options: dict[str, object] = {
+            "base_url": self.endpoint,
+            "credential_scopes": [self._scope],
+            "retry_total": 0,
+            "transport": _transport(settings.ca_bundle),
+            "user_agent": "karpenter-core",
+        }
+        if self._authentication_policy is not None:
+            options["authentication_policy"] = self._authentication_policy
+        _limit_logs(is_on=settings.enable_azure_sdk_logging)
+        compute: Any = import_module("azure.mgmt.compute")
+        return compute.ComputeManagementClient(
+            self._credential, settings.azure_subscription_id, **options
+        )
+
+
+def _transport(ca_bundle: str) -> object:
+    """Return the SDK's transport, with as many connections as threads that call."""
+    transport: Any = import_module("azure.core.pipeline.transport").RequestsTransport
+    requests: Any = import_module("requests")
+    session: Any = requests.Session()
+    adapter = import_module("requests.adapters").HTTPAdapter(
+        pool_maxsize=_CONNECTIONS, max_retries=0
+    )
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, adapter)
+    return transport(
+        session=session,
+        connection_timeout=CONNECT_SECONDS,
+        read_timeout=READ_SECONDS,
+        connection_verify=ca_bundle or True,
+    )
+
+
+def _answer(response: Any) -> ArmAnswer:
+    """Return an answer.
+
+    Raises:
+        ArmError: the answer is an error; or it cannot be read, which is as no answer (status 0).
+    """
+    status: int = response.status_code
+    headers = {name.lower(): str(value) for name, value in response.headers.items()}
+    content: bytes = response.content
+    if status >= _REFUSED:
+        raise error_of_answer(status, _error_body(content), headers)
+    if not content.strip():
+        return ArmAnswer(status=status, body={}, headers=headers)
+    try:
+        body: object = json.loads(content)
+    except ValueError as error:
+        raise ArmError(f"the answer of status {status} is not JSON", status=0) from error
+    if not isinstance(body, dict):
+        raise ArmError(f"the answer of status {status} is no JSON object", status=0)
+    return ArmAnswer(status=status, body=cast("JsonObject", body), headers=headers)
+
+
+def _error_body(content: bytes) -> JsonObject:
+    """Return the body of an error; text that is no JSON, as of a proxy, becomes the message."""
+    try:
+        body: object = json.loads(content)
+    except ValueError:
+        body = None
+    if isinstance(body, dict):
+        return cast("JsonObject", body)
+    return {"message": content[:200].decode(errors="replace").strip()}
+
+
+def _limit_logs(*, is_on: bool) -> None:
+    """Show the SDK's lines only with the level DEBUG: it writes several at INFO for each request."""
+    is_shown = is_on and logging.getLogger().isEnabledFor(logging.DEBUG)
+    logging.getLogger("azure").setLevel(logging.NOTSET if is_shown else logging.ERROR)

@@ -1,0 +1,104 @@
+"""Validates AKSNodeClasses: the disk encryption set, and refusals of earlier launches."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.errors import AuthError, CloudProviderError
+from karpenter_core.provider.kit.node_class.findings import NodeClassFinding
+from karpenter_core.provider.kit.node_class.validation import (
+    VALIDATION_SUCCEEDED,
+    NodeClassValidator,
+)
+from karpenter_provider_azure.arm.errors import ArmNotFoundError
+from karpenter_provider_azure.node_class.conditions import AZURE_ERRORS, error_code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.provider.kit.node_class.parts import ResolutionPart
+    from karpenter_core.provider.kit.node_class.refused_launches import RefusedLaunches
+    from karpenter_provider_azure.api.nodeclass import AKSNodeClass
+    from karpenter_provider_azure.arm.reads import ArmReads
+
+__all__ = [
+    "DISK_ENCRYPTION_SET_MISSING_ROLE",
+    "DiskEncryptionSetCheck",
+    "launch_refusal",
+    "node_class_validator",
+]
+
+RECHECK_INTERVAL: Final = timedelta(hours=1)
+DISK_ENCRYPTION_SET_MISSING_ROLE: Final = "DiskEncryptionSetRBACMissing"
+DISK_ENCRYPTION_SET_NOT_FOUND: Final = "DiskEncryptionSetNotFound"
+LAUNCH_NOT_PERMITTED: Final = "LaunchNotPermitted"
+API_VERSION: Final = "2024-03-02"
+"""Of disk encryption sets."""
+
+
+@final
+class DiskEncryptionSetCheck:
+    """Checks the disk encryption set of the settings; callable from any thread."""
+
+    def __init__(self, arm: ArmReads, disk_encryption_set_id: str) -> None:
+        """`disk_encryption_set_id` is empty if none is set."""
+        self._arm: Final = arm
+        self._id: Final = disk_encryption_set_id
+
+    def check(self, _node_class: AKSNodeClass) -> NodeClassFinding | ResolutionPart | None:
+        """Return the finding if launches would fail for lack of the disk encryption set.
+
+        Another failure of the call leaves the condition as it is.
+        """
+        if not self._id:
+            return None
+        field = f'setting node-osdisk-diskencryptionset-id "{self._id}"'
+        try:
+            self._arm.get(self._id, api_version=API_VERSION, action="diskEncryptionSets:get")
+        except AuthError as error:
+            return NodeClassFinding(
+                reason=DISK_ENCRYPTION_SET_MISSING_ROLE,
+                message=f"{field}: {AZURE_ERRORS.stable_text(error)}; grant the controller's "
+                "identity the role Reader on it",
+            )
+        except ArmNotFoundError as error:
+            return NodeClassFinding(
+                reason=DISK_ENCRYPTION_SET_NOT_FOUND,
+                message=f"{field}: {AZURE_ERRORS.stable_text(error)}",
+            )
+        except CloudProviderError as error:
+            return AZURE_ERRORS.failed_part(VALIDATION_SUCCEEDED, field, error)
+        return None
+
+
+def launch_refusal(error: CloudProviderError) -> NodeClassFinding | None:
+    """Return the refusal that every launch of a NodeClass would meet: a missing permission.
+
+    `RefusedLaunches` keeps it, and nothing is launched from the NodeClass meanwhile.
+    """
+    if not isinstance(error, AuthError):
+        return None
+    return NodeClassFinding(
+        reason=AZURE_ERRORS.refusal_reason(error) if error_code(error) else LAUNCH_NOT_PERMITTED,
+        message=f"launches were refused: {AZURE_ERRORS.stable_text(error)}",
+    )
+
+
+def node_class_validator(
+    clock: Clock,
+    disk_encryption_set: DiskEncryptionSetCheck,
+    *,
+    refused_launches: RefusedLaunches,
+    remark: Callable[[AKSNodeClass], str] = lambda _node_class: "",
+) -> NodeClassValidator[AKSNodeClass]:
+    """Return the validator; `remark` is the message of a condition that is True."""
+    return NodeClassValidator(
+        clock,
+        AZURE_ERRORS,
+        checks=[disk_encryption_set.check],
+        refused_launches=refused_launches,
+        remark=remark,
+        recheck_after=RECHECK_INTERVAL,
+    )

@@ -1,0 +1,129 @@
+"""Declares the provider's settings: flags, environment variables, defaults and help texts.
+
+Names and defaults are those of Karpenter's Azure provider. `--cluster-name` is the core's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from karpenter_core.provider.contract import SettingSpec
+from karpenter_core.provider.kit.plugin import setting_specs
+
+__all__ = [
+    "MACHINE_MODES",
+    "NETWORK_DATAPLANES",
+    "NETWORK_PLUGINS",
+    "NETWORK_PLUGIN_MODES",
+    "PRICING_URL",
+    "PROVISION_MODES",
+    "SETTINGS",
+    "VM_MODES",
+]
+
+VM_MODES: Final = ("aksscriptless", "bootstrappingclient")
+MACHINE_MODES: Final = ("aksmachineapi", "aksmachineapiheaderbatch")
+PROVISION_MODES: Final = (*VM_MODES, *MACHINE_MODES)
+NETWORK_PLUGINS: Final = ("azure", "none")
+NETWORK_PLUGIN_MODES: Final = ("", "overlay")
+NETWORK_DATAPLANES: Final = ("", "azure", "cilium")
+PRICING_URL: Final = "https://prices.azure.com/api/retail/prices"
+
+SETTINGS: Final = (
+    SettingSpec(
+        flag="--node-resource-group",
+        env="AZURE_NODE_RESOURCE_GROUP",
+        default="",
+        help="Resource group of nodes, MC_... in AKS; required.",
+    ),
+    SettingSpec(
+        flag="--vm-memory-overhead-percent",
+        env="VM_MEMORY_OVERHEAD_PERCENT",
+        default=0.075,
+        help="Share of a VM size's memory that its nodes are assumed to lack; 0.075 = 7.5 %.",
+        falls_back=True,
+    ),
+    *setting_specs(
+        ("--cluster-endpoint", "", "URL of the API server for nodes; required."),
+        (
+            "--kubelet-bootstrap-token",
+            "",
+            "Token that kubelets of new nodes register with; required; a secret.",
+        ),
+        ("--ssh-public-key", "", "Public SSH key of the nodes' administrator; required."),
+        ("--vnet-subnet-id", "", "Id of the subnet of nodes; required."),
+        ("--location", "", "Region of the cluster, such as westus2; required."),
+        ("--azure-subscription-id", "", "Subscription of the node resource group; required."),
+        ("--arm-subscription-id", "", "Another name of --azure-subscription-id."),
+        ("--azure-tenant-id", "", "Tenant of the subscription."),
+        ("--arm-tenant-id", "", "Another name of --azure-tenant-id."),
+        ("--arm-resource-group", "", "Resource group of the managed cluster."),
+        (
+            "--arm-cloud",
+            "",
+            "AzurePublicCloud, AzureChinaCloud or AzureUSGovernmentCloud; empty = the first.",
+        ),
+        (
+            "--azure-environment-filepath",
+            "",
+            "JSON file with the endpoints of another cloud, instead of --arm-cloud.",
+        ),
+        (
+            "--azure-ca-bundle",
+            "",
+            "File with certificates to verify Azure's endpoints by; empty = the usual ones.",
+        ),
+        (
+            "--azure-pricing-url",
+            PRICING_URL,
+            "URL of the retail prices; empty = the shipped prices.",
+        ),
+        ("--linux-admin-username", "azureuser", "Administrator of nodes."),
+        ("--network-plugin", "azure", "Network plugin of the cluster: azure or none."),
+        ("--network-plugin-mode", "overlay", "Mode of the network plugin: overlay or empty."),
+        ("--network-policy", "", "Network policy engine of the cluster."),
+        ("--network-dataplane", "cilium", "Network dataplane: cilium, azure or empty."),
+        (
+            "--dns-service-ip",
+            "",
+            "IP address of the cluster's DNS; empty = that of the Service kube-dns.",
+        ),
+        ("--vnet-guid", "", "GUID of the virtual network; empty = read from Azure if needed."),
+        ("--kubelet-identity-client-id", "", "Client id of the kubelets' identity."),
+        ("--node-identities", "", "Resource ids of identities of nodes, separated by commas."),
+        (
+            "--provision-mode",
+            "aksscriptless",
+            "Bootstrap of nodes: aksscriptless or bootstrappingclient.",
+        ),
+        (
+            "--nodebootstrapping-server-url",
+            "",
+            "URL of the bootstrapping service; required for bootstrappingclient.",
+        ),
+        ("--use-sig", False, "Use images of the shared gallery of AKS, not community images."),
+        ("--sig-subscription-id", "", "Subscription of the shared gallery."),
+        (
+            "--sig-access-token-server-url",
+            "",
+            "URL that gives tokens for the shared gallery.",
+        ),
+        ("--additional-tags", "", "Tags of all resources: k=v,k2=v2; those of a class go first."),
+        (
+            "--enable-azure-sdk-logging",
+            True,
+            "Log the SDK's requests when the log level is debug.",
+        ),
+        (
+            "--node-osdisk-diskencryptionset-id",
+            "",
+            "Resource id of the disk encryption set of OS disks.",
+        ),
+        (
+            "--manage-existing-aks-machines",
+            False,
+            "Accepted for existing charts; AKS machines are not managed.",
+        ),
+        ("--aks-machines-pool-name", "", "Agent pool of AKS machines; for machine modes alone."),
+    ),
+)
