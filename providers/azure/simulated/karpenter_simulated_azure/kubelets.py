@@ -16,6 +16,7 @@ from karpenter_core.provider.kit.simulated.kubelets import (
     allocatable_amounts,
 )
 from karpenter_simulated_azure.custom_data import read_kubelet_settings
+from karpenter_simulated_azure.json_values import object_in
 from karpenter_simulated_azure.virtual_machines import VirtualMachine
 
 if TYPE_CHECKING:
@@ -89,8 +90,7 @@ class SimulatedKubelets(kubelets.SimulatedKubelets[VirtualMachine]):
         Raises:
             BootError: no kubelet starts.
         """
-        extension = machine.extensions.get(_EXTENSION) or {}
-        protected = (extension.get("properties") or {}).get("protectedSettings") or {}
+        protected = object_in(machine.extensions, _EXTENSION, "properties", "protectedSettings")
         return read_kubelet_settings(
             machine.custom_data, str(protected.get("commandToExecute") or "")
         )

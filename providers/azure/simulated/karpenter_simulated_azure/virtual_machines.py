@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.api.labels import SPOT
 from karpenter_core.provider.kit.simulated import instances as life
 from karpenter_core.provider.kit.simulated.instances import InstancePhase
+from karpenter_simulated_azure.json_values import object_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -92,8 +93,7 @@ class VirtualMachine(life.SimulatedInstance):
     @property
     def custom_data(self) -> str:
         """The custom data, as base64; empty if there is none."""
-        profile = self.body["properties"].get("osProfile") or {}
-        return str(profile.get("customData") or "")
+        return str(object_in(self.body, "properties", "osProfile").get("customData") or "")
 
     @property
     def os_disk(self) -> JsonObject:

@@ -6,6 +6,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.simulated.instances import InstancePhase
+from karpenter_simulated_azure.json_values import object_in, texts_of
 from karpenter_simulated_azure.virtual_machines import ProvisioningState
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class VmAnswers:
         state = self._machines.state_of(machine)
         properties: JsonObject = deepcopy(machine.body["properties"])
         for secret in _SECRETS:
-            (properties.get("osProfile") or {}).pop(secret, None)
+            object_in(properties, "osProfile").pop(secret, None)
         properties["vmId"] = machine.vm_id
         properties["timeCreated"] = machine.launched_at.isoformat()
         properties["provisioningState"] = state
@@ -102,7 +103,7 @@ class VmAnswers:
     def extension(self, machine: VirtualMachine, name: str) -> JsonObject:
         """Return an extension; its protected settings are never returned."""
         body = deepcopy(machine.extensions[name.lower()])
-        properties = body.get("properties") or {}
+        properties = object_in(body, "properties")
         properties.pop("protectedSettings", None)
         own_name = str(body.get("name", name))
         return {
@@ -110,7 +111,7 @@ class VmAnswers:
             "id": f"{machine.resource_id}/extensions/{own_name}",
             "type": EXTENSION_TYPE,
             "location": self._world.location,
-            "tags": dict(body.get("tags") or {}),
+            "tags": texts_of(body.get("tags")),
             "properties": {**properties, "provisioningState": "Succeeded"},
         }
 
@@ -167,7 +168,7 @@ class VmAnswers:
 
     def _identity(self, machine: VirtualMachine) -> JsonObject:
         identity: JsonObject = deepcopy(machine.body["identity"])
-        named = identity.get("userAssignedIdentities") or {}
+        named = object_in(identity, "userAssignedIdentities")
         identity["userAssignedIdentities"] = {
             each: {"principalId": self._world.object_id, "clientId": self._world.kubelet_client_id}
             for each in named
@@ -185,5 +186,5 @@ class VmAnswers:
 
     @staticmethod
     def _storage(machine: VirtualMachine) -> str:
-        managed = machine.os_disk.get("managedDisk") or {}
+        managed = object_in(machine.os_disk, "managedDisk")
         return str(managed.get("storageAccountType") or "Premium_LRS")

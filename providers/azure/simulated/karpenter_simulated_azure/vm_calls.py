@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.simulated.instances import InstancePhase
 from karpenter_simulated_azure.arm_api import ApiVersions, ArmFault, ArmReply
+from karpenter_simulated_azure.json_values import object_in, texts_of
 from karpenter_simulated_azure.network_interfaces import INTERFACE_TYPE
 from karpenter_simulated_azure.resources import check_etag, not_found, page
 from karpenter_simulated_azure.virtual_machines import machine_key
@@ -153,8 +154,8 @@ class VmCalls:
         machine = self._found(call)
         check_etag(call, machine.etag)
         self._check_lives(machine)
-        for each in (call.body.get("identity") or {}).get("userAssignedIdentities") or {}:
-            self._checks.check_identity(machine.name, str(each))
+        for each in object_in(call.body, "identity", "userAssignedIdentities"):
+            self._checks.check_identity(machine.name, each)
         self._change(machine, call.body)
         operation = self._operations.start(call, done_at=self._clock())
         headers = {**operation.headers, "ETag": machine.etag}
@@ -236,7 +237,7 @@ class VmCalls:
         """Write tags and identities; the ETag is another one if they differ."""
         before = (dict(machine.tags), deepcopy(machine.body.get("identity")))
         if "tags" in body:
-            machine.tags = {key: str(value) for key, value in (body["tags"] or {}).items()}
+            machine.tags = texts_of(body["tags"])
         if body.get("identity"):
             machine.body["identity"] = _merged(machine.body.get("identity"), body["identity"])
         if before != (machine.tags, machine.body.get("identity")):
@@ -245,8 +246,8 @@ class VmCalls:
 
 def _merged(before: JsonObject | None, wanted: JsonMapping) -> JsonObject:
     """Return an identity after a PATCH: null removes an identity, others are added."""
-    named = dict((before or {}).get("userAssignedIdentities") or {})
-    for identity_id, value in (wanted.get("userAssignedIdentities") or {}).items():
+    named = dict(object_in(before, "userAssignedIdentities"))
+    for identity_id, value in object_in(wanted, "userAssignedIdentities").items():
         key = next((each for each in named if each.lower() == identity_id.lower()), identity_id)
         if value is None:
             named.pop(key, None)
@@ -257,9 +258,5 @@ def _merged(before: JsonObject | None, wanted: JsonMapping) -> JsonObject:
 
 
 def _member(body: JsonMapping, path: str) -> object:
-    found: object = body
-    for name in path.split("."):
-        if not isinstance(found, dict):
-            return None
-        found = cast("JsonObject", found).get(name)
-    return found or None
+    *parents, name = path.split(".")
+    return object_in(body, *parents).get(name) or None

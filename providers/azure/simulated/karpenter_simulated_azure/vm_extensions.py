@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.simulated.instances import InstancePhase
 from karpenter_simulated_azure.arm_api import ArmFault, ArmReply
+from karpenter_simulated_azure.json_values import object_in, texts_of
 from karpenter_simulated_azure.network_interfaces import check_tags
 from karpenter_simulated_azure.resources import not_found
 from karpenter_simulated_azure.virtual_machines import machine_key
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from karpenter_core.api.json_objects import JsonObject
     from karpenter_simulated_azure.arm_api import ArmCall, ArmRoutes
     from karpenter_simulated_azure.operations import Operations
     from karpenter_simulated_azure.virtual_machines import VirtualMachine, VirtualMachines
@@ -80,7 +80,7 @@ class ExtensionCalls:
                 " created only when it has succeeded.",
                 status=_CONFLICT,
             )
-        properties: JsonObject = dict(call.body.get("properties") or {})
+        properties = object_in(call.body, "properties")
         for member in _REQUIRED:
             if not properties.get(member):
                 raise ArmFault(
@@ -100,8 +100,8 @@ class ExtensionCalls:
         self._check_tags(call)
         extension = machine.extensions[key]
         if "tags" in call.body:
-            extension["tags"] = dict(call.body["tags"] or {})
-        changes: JsonObject = call.body.get("properties") or {}
+            extension["tags"] = texts_of(call.body["tags"])
+        changes = object_in(call.body, "properties")
         fixed = sorted(changes.keys() - _CHANGEABLE)
         if fixed:
             raise ArmFault(
@@ -158,4 +158,4 @@ class ExtensionCalls:
 
     @staticmethod
     def _check_tags(call: ArmCall) -> None:
-        check_tags({key: str(value) for key, value in (call.body.get("tags") or {}).items()})
+        check_tags(texts_of(call.body.get("tags")))

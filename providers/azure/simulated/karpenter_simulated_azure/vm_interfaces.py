@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_simulated_azure.arm_api import ArmFault
+from karpenter_simulated_azure.json_values import texts_of
 from karpenter_simulated_azure.network_interfaces import INTERFACE_TYPE
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class VmInterfaces:
                 self._interfaces.create(
                     interface_id,
                     each.properties,
-                    tags={key: str(value) for key, value in each.tags.items()},
+                    tags=texts_of(each.tags),
                     permit=partial(self._permissions.check_linked, call),
                 )
             except ArmFault:

@@ -11,6 +11,7 @@ from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.provider.kit.simulated.launch_calls import LaunchCalls
 from karpenter_core.provider.kit.simulated.pools import InstancePool, PoolFaults
 from karpenter_simulated_azure.allocation import REGIONAL_ZONE, as_conflict
+from karpenter_simulated_azure.json_values import texts_of
 from karpenter_simulated_azure.virtual_machines import VirtualMachine, machine_key
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class VmLaunches:
             pool=pool,
             launched_at=parts.time(),
             image_id=request.image_id,
-            tags={key: str(value) for key, value in (request.body.get("tags") or {}).items()},
+            tags=texts_of(request.body.get("tags")),
             resource_id=call.path,
             resource_group=call.resource_group,
             name=request.name,
