@@ -21,9 +21,14 @@ from karpenter_provider_azure.arm.errors import ArmNotFoundError
 from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION, ArmReads
 from karpenter_provider_azure.catalogue.quotas import parse_usages
 from karpenter_provider_azure.exhausted_quotas import exhausted_quotas
+from karpenter_provider_azure.images.discovery import (
+    COMMUNITY_API_VERSION,
+    NODE_IMAGE_API_VERSION,
+)
 from karpenter_provider_azure.images.galleries import UBUNTU_GALLERY
 from karpenter_provider_azure.network.subnets import ClusterNetwork, subnet_problem
 from karpenter_provider_azure.node_class.conditions import error_code, is_refusal
+from karpenter_provider_azure.node_class.validation import DISK_API_VERSION
 from karpenter_provider_azure.resource_ids import resource_group_path
 from karpenter_provider_azure.role_actions import missing_actions, needed_actions
 
@@ -41,9 +46,6 @@ __all__ = ["DoctorArm", "ProviderDoctor", "quota_findings"]
 
 _COMPUTE: Final = "2024-07-01"
 _SKUS: Final = "2021-07-01"
-_GALLERY_IMAGES: Final = "2024-03-03"
-_NODE_IMAGES: Final = "2024-04-02-preview"
-_DISKS: Final = "2024-03-02"
 _PERMISSIONS: Final = "2022-04-01"
 _NOT_PERMITTED: Final = frozenset({"AuthorizationFailed", "LinkedAuthorizationFailed"})
 """Codes of an identity that Azure knows."""
@@ -191,7 +193,7 @@ class ProviderDoctor:
         if not set_id:
             return ()
         try:
-            self._arm.get(set_id, api_version=_DISKS, action="diskEncryptionSets:get")
+            self._arm.get(set_id, api_version=DISK_API_VERSION, action="diskEncryptionSets:get")
         except AuthError as error:
             return (
                 error_finding(
@@ -221,7 +223,7 @@ class ProviderDoctor:
                 f"{group}/Microsoft.Compute/virtualMachines",
                 _COMPUTE,
             ),
-            "Microsoft.Compute/disks/read": (f"{group}/Microsoft.Compute/disks", _DISKS),
+            "Microsoft.Compute/disks/read": (f"{group}/Microsoft.Compute/disks", DISK_API_VERSION),
             "Microsoft.Compute/locations/usages/read": (
                 self._regional("Microsoft.Compute", "usages"),
                 _COMPUTE,
@@ -248,12 +250,12 @@ class ProviderDoctor:
         if settings.use_sig:
             path = self._regional("Microsoft.ContainerService", "nodeImageVersions")
             action = "Microsoft.ContainerService/locations/nodeImageVersions/read"
-            tries[action] = partial(self._listed, path, _NODE_IMAGES)
+            tries[action] = partial(self._listed, path, NODE_IMAGE_API_VERSION)
         else:
             path = self._regional("Microsoft.Compute", "communityGalleries")
             images = f"{path}/{UBUNTU_GALLERY.community_name}/images/{_PROBED_IMAGE}/versions"
             action = "Microsoft.Compute/locations/communityGalleries/images/versions/read"
-            tries[action] = partial(self._listed, images, _GALLERY_IMAGES)
+            tries[action] = partial(self._listed, images, COMMUNITY_API_VERSION)
         return tries
 
     def _listed(self, path: str, api_version: str) -> list[JsonObject]:
