@@ -39,9 +39,7 @@ def examine(settings, arm_of):
     def run(**changes):
         made = settings(**changes)
         arm = arm_of(made)
-        groups = SecurityGroupReader(
-            arm, HandClock(), node_resource_group=made.node_resource_group
-        )
+        groups = SecurityGroupReader(arm, HandClock(), node_resource_group=made.node_resource_group)
         return ProviderDoctor(arm, settings=made, security_groups=groups).check()
 
     return run
@@ -140,9 +138,9 @@ def test_a_group_or_subscription_that_does_not_exist_is_named(examine, field, se
 def test_a_subnet_that_is_malformed_or_missing_is_named(examine, subnet, part):
     found = errors(examine(vnet_subnet_id=subnet))
 
-    assert any(
-        it.message.startswith("--vnet-subnet-id") and part in it.message for it in found
-    ), found
+    assert any(it.message.startswith("--vnet-subnet-id") and part in it.message for it in found), (
+        found
+    )
 
 
 def test_a_missing_disk_encryption_set_is_named(cloud, examine):
@@ -168,7 +166,11 @@ def test_a_region_without_quota_is_named(cloud, examine, quota, part):
 
 def test_family_quotas_that_are_used_up_are_named():
     used_up = {f"standardd{index}family": Quota(10, 10) for index in range(7)}
-    free = {"cores": Quota(100, 10), "standardefamily": Quota(10, 0), "standardnfamily": Quota(0, 0)}
+    free = {
+        "cores": Quota(100, 10),
+        "standardefamily": Quota(10, 0),
+        "standardnfamily": Quota(0, 0),
+    }
 
     (found,) = quota_findings({**used_up, **free}, location="westus2")
 
