@@ -49,7 +49,8 @@ def test_a_virtual_machine_is_read():
     assert read.extensions == {"computeakslinuxbilling"}
     assert read.identities == {"/sub/identity"}
     assert read.has_succeeded
-    assert not (read.is_leaving or read.has_failed)
+    assert not read.is_leaving
+    assert not read.has_failed
 
 
 def test_a_virtual_machine_without_a_zone_is_regional():
