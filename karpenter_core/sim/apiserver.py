@@ -18,6 +18,7 @@ from karpenter_core.sim.fields import Json, section
 from karpenter_core.sim.registry import Registry, apply_patch
 from karpenter_core.sim.selectors import field_predicate, label_predicate
 from karpenter_core.sim.store import StoredObject
+from karpenter_core.sim.versions import request_of_stored, response_in_version
 from karpenter_core.sim.watches import Watch
 
 if TYPE_CHECKING:
@@ -79,6 +80,10 @@ class ApiServer:
     def handle(self, request: ApiRequest) -> ApiResponse:
         """Answer a request that is not a watch."""
         try:
+            other = self._other_version(request.path)
+            if other is not None:
+                answer = self.handle(request_of_stored(request, other))
+                return response_in_version(answer, other)
             code, body = self._dispatch(request)
         except (status.StatusError, status.PageNotFoundError) as error:
             return render_error(error)
@@ -92,7 +97,10 @@ class ApiServer:
             StatusError: 400, a parameter that cannot be used.
             PageNotFoundError: no such kind.
         """
-        target = self._resolve(request.path)
+        other = self._other_version(request.path)
+        target = self._resolve(
+            request.path if other is None else request_of_stored(request, other).path
+        )
         query = request.query
         version = query.get("resourceVersion", "")
         if not version.isdigit() and version:
@@ -116,12 +124,21 @@ class ApiServer:
             bookmarks=query.get("allowWatchBookmarks", "") in _TRUE,
             initial_events=initial_events,
             timeout_seconds=float(limit or self._random.uniform(1800, 3600)),
+            other_version=other,
         )
 
     def compact(self) -> None:
         """Drop history and list snapshots: older watches and continue tokens get 410."""
         self.registry.store.compact()
         self._snapshots.clear()
+
+    def _other_version(self, path: str) -> ServedKind | None:
+        """Return the kind of a path, if objects are stored in another version."""
+        try:
+            served = self._resolve(path).served
+        except status.PageNotFoundError:
+            return None
+        return served if served.stored_version else None
 
     def _resolve(self, path: str) -> _RequestTarget:
         parts = path.strip("/").split("/")

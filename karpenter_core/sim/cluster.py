@@ -170,10 +170,11 @@ class EmbeddedCluster:
             within = metadata.get("namespace", namespace) if served.kind.namespaced else ""
             name = metadata.get("name", "")
             registry = self.server.registry
+            body = {**manifest, "apiVersion": served.kind.api_version}
             if name and registry.find(served.kind, name, within) is not None:
-                registry.patch(served.kind, dict(manifest), name, within)
+                registry.patch(served.kind, body, name, within)
             else:
-                registry.create(served.kind, dict(manifest), within)
+                registry.create(served.kind, body, within)
 
     def scale(
         self, kind: ResourceKind, name: str, replicas: int, *, namespace: str = "default"
@@ -225,10 +226,14 @@ class EmbeddedCluster:
                 stop()
 
     def _kind_of(self, manifest: JsonMapping) -> ServedKind:
+        """Return the kind of a manifest, in the version in which its objects are stored."""
         version_and_kind = (manifest.get("apiVersion"), manifest.get("kind"))
-        for served in self.server.registry.all_served():
-            if (served.kind.api_version, served.kind.kind) == version_and_kind:
-                return served
+        registry = self.server.registry
+        for served in registry.all_served():
+            kind = served.kind
+            if (kind.api_version, kind.kind) == version_and_kind:
+                stored = served.stored_version or kind.version
+                return registry.served(kind.group, stored, kind.plural)
         raise BadInputError(
             f"no kind {version_and_kind[1]} in {version_and_kind[0]}: is its CRD installed?"
         )

@@ -24,14 +24,14 @@ CLEANUP_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 
 def kinds_of(definition: Json) -> list[ServedKind]:
     """Return the kinds that a definition serves, one entry per served version."""
+    versions: list[Json] = definition["spec"]["versions"]
+    stored = next((version["name"] for version in versions if version.get("storage")), "")
     return [
-        _serve(definition["spec"], version)
-        for version in definition["spec"]["versions"]
-        if version.get("served")
+        _serve(definition["spec"], version, stored) for version in versions if version.get("served")
     ]
 
 
-def _serve(spec: Json, version: Json) -> ServedKind:
+def _serve(spec: Json, version: Json, stored: str) -> ServedKind:
     schema: Json = version.get("schema", {}).get("openAPIV3Schema", {"type": "object"})
     validator = _validator_of(msgspec.json.encode(schema))
     subresources: Json = version.get("subresources") or {}
@@ -56,11 +56,18 @@ def _serve(spec: Json, version: Json) -> ServedKind:
         generation=True,
         unconditional_update=False,
         custom=True,
+        stored_version="" if version["name"] == stored else stored,
+        warning=_warning(spec, version) if version.get("deprecated") else "",
         scale=(scale["specReplicasPath"], scale["statusReplicasPath"]) if scale else None,
         short_names=tuple(spec["names"].get("shortNames", ())),
         prepare=prepare,
         issues=issues,
     )
+
+
+def _warning(spec: Json, version: Json) -> str:
+    named = f"{spec['group']}/{version['name']} {spec['names']['kind']} is deprecated"
+    return version.get("deprecationWarning") or named
 
 
 @lru_cache(maxsize=64)

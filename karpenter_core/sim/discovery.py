@@ -40,15 +40,17 @@ def discover(registry: Registry, path: str) -> Json | bytes | None:
 
 
 def _groups(registry: Registry) -> list[Json]:
-    versions: dict[str, str] = {}
+    versions: dict[str, dict[str, Json]] = {}
     for served in registry.all_served():
-        if served.kind.group:
-            versions.setdefault(served.kind.group, served.kind.version)
-    groups: list[Json] = []
-    for group, version in versions.items():
-        entry = {"groupVersion": f"{group}/{version}", "version": version}
-        groups.append({"name": group, "versions": [entry], "preferredVersion": entry})
-    return groups
+        group, version = served.kind.group, served.kind.version
+        if group:
+            entry = {"groupVersion": f"{group}/{version}", "version": version}
+            versions.setdefault(group, {}).setdefault(version, entry)
+    return [
+        {"name": group, "versions": entries, "preferredVersion": entries[0]}
+        for group, by_version in versions.items()
+        for entries in [list(by_version.values())]
+    ]
 
 
 def _resources(registry: Registry, group: str, version: str) -> Json:

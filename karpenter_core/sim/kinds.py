@@ -58,6 +58,10 @@ class ServedKind:
     fields: frozenset[str] = _METADATA_FIELDS
     """The fields that a fieldSelector may name."""
     custom: bool = False
+    stored_version: str = ""
+    """The version in which objects are stored, if it is another one."""
+    warning: str = ""
+    """Sent with each answer; not for the stored version."""
     short_names: tuple[str, ...] = ()
     prepare: Callable[[Json, Json | None], Json] = _unchanged
     """Fill in defaults, given the object (owned by the callee) and its former version."""

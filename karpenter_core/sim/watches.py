@@ -9,6 +9,7 @@ import msgspec
 
 from karpenter_core.sim import status
 from karpenter_core.sim.store import ADDED, DELETED, MODIFIED
+from karpenter_core.sim.versions import line_in_version
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -35,8 +36,10 @@ class Watch:
         bookmarks: bool,
         initial_events: bool,
         timeout_seconds: float,
+        other_version: ServedKind | None = None,
     ) -> None:
         """Start at `since`, or with the state of now when it is None."""
+        self._other_version: Final = other_version
         self._store: Final = store
         self._kind: Final = served.kind
         self._namespace: Final = namespace
@@ -69,7 +72,7 @@ class Watch:
             BaseException: whatever `stop` was given.
         """
         if self._first:
-            yield self._first
+            yield self._in_version(self._first)
         if self._position is None:
             return
         loop = asyncio.get_running_loop()
@@ -85,19 +88,24 @@ class Watch:
                     return  # too slow: history went on without this reader
                 self._position += len(changes)
                 if lines := list(self._render(changes)):
-                    yield lines
+                    yield self._in_version(lines)
                     continue
                 try:
                     async with asyncio.timeout_at(min(end, bookmark_due)):
                         await self._wake.wait()
                 except TimeoutError:
                     if self._bookmarks:
-                        yield [self._bookmark()]
+                        yield self._in_version([self._bookmark()])
                     if loop.time() >= end:
                         return
                     bookmark_due = loop.time() + _BOOKMARK_SECONDS
         finally:
             unlisten()
+
+    def _in_version(self, lines: list[bytes]) -> list[bytes]:
+        if self._other_version is None:
+            return lines
+        return [line_in_version(line, self._other_version) for line in lines]
 
     def _raise_if_broken(self) -> None:
         if self._broken is not None:

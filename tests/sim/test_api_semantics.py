@@ -326,6 +326,55 @@ async def test_definition_is_served_and_unserved(api: Api):
     assert (await api.send("GET", path)).status == 404
 
 
+async def test_another_version_serves_the_same_objects(api: Api):
+    """Without conversion only the apiVersion differs; a deprecated version warns."""
+    group = f"{unique('group')}.karpenter.sh"
+    schema = {
+        "openAPIV3Schema": {
+            "type": "object",
+            "properties": {
+                "spec": {"type": "object", "properties": {"size": {"type": "integer"}}},
+            },
+        }
+    }
+    old = {"deprecated": True, "deprecationWarning": "use v1 instead"}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"gears.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Cluster",
+            "names": {"plural": "gears", "singular": "gear", "kind": "Gear"},
+            "versions": [
+                {"name": "v1", "served": True, "storage": True, "schema": schema},
+                {"name": "v1alpha1", "served": True, "storage": False, "schema": schema, **old},
+            ],
+        },
+    }
+    new, deprecated = f"/apis/{group}/v1/gears", f"/apis/{group}/v1alpha1/gears"
+    await api.create(DEFINITIONS, definition)
+    await api.until(deprecated, lambda found: found is not None)
+    start = (await api.get(new))["metadata"]["resourceVersion"]
+    gear = {"kind": "Gear", "metadata": {"name": "one"}, "spec": {"size": 3}}
+
+    made = await api.send("POST", deprecated, {"apiVersion": f"{group}/v1alpha1", **gear})
+    stored = await api.send("GET", f"{new}/one")
+    wrong = await api.send("POST", deprecated, {"apiVersion": f"{group}/v1", **gear})
+    listed = await api.get(deprecated)
+    (event,) = await api.watch(deprecated, count=1, resourceVersion=start)
+    removed = await api.send("DELETE", f"{deprecated}/one")
+
+    assert (made.status, wrong.status, removed.status) == (201, 400, 200)
+    assert made.body == {**stored.body, "apiVersion": f"{group}/v1alpha1"}
+    assert stored.body["apiVersion"] == f"{group}/v1"
+    assert [item["apiVersion"] for item in listed["items"]] == [f"{group}/v1alpha1"]
+    assert event["object"] == made.body
+    assert made.headers["warning"] == '299 - "use v1 instead"'
+    assert "warning" not in stored.headers
+    assert (await api.send("GET", f"{new}/one")).status == 404
+
+
 # Deletion
 
 

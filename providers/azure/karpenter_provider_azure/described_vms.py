@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.errors import CloudProviderError
-from karpenter_provider_azure.arm.resource_ids import ResourceId, provider_id
 from karpenter_provider_azure.labels import REGIONAL_ZONE
+from karpenter_provider_azure.resource_ids import ResourceId, provider_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

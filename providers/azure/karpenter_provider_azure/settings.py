@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from karpenter_core.provider.kit.setting_values import SettingReader
-from karpenter_provider_azure.arm.cloud_environment import (
+from karpenter_provider_azure.cloud_environment import (
     CloudEnvironment,
     named_environment,
     read_environment_file,
 )
-from karpenter_provider_azure.arm.resource_ids import ResourceId
+from karpenter_provider_azure.resource_ids import ResourceId
 from karpenter_provider_azure.setting_specs import (
     MACHINE_MODES,
     NETWORK_DATAPLANES,
@@ -170,7 +170,7 @@ def parse_tags(text: str) -> tuple[dict[str, str], list[str]]:
         elif _BAD_IN_TAG_KEYS & set(key):
             complaints.append(f'"{key}" must have none of the characters < > % & \\ ? /')
         elif key.lower() in {known.lower() for known in tags}:
-            complaints.append(f'"{key}" must be there once; the case does not count')
+            complaints.append(f'"{key}" must be there once, the case does not count')
         else:
             tags[key] = value
     return tags, complaints
@@ -197,8 +197,8 @@ def _contradictions(settings: AzureSettings) -> list[str]:
         if not settings.aks_machines_pool_name:
             found.append(f"--aks-machines-pool-name: must be given for --provision-mode {mode}")
         found.append(
-            f"--provision-mode: {mode} is not supported, nodes are single virtual machines; use "
-            "aksscriptless or bootstrappingclient"
+            f"--provision-mode: {mode} is not supported: use aksscriptless or bootstrappingclient, "
+            "whose nodes are single virtual machines"
         )
     elif settings.use_sig and not settings.sig_access_token_server_url:
         found.append("--sig-access-token-server-url: must be given with --use-sig")

@@ -61,7 +61,7 @@ class LocalDNSZone(Model):
         str, Facets(enum=("Sequential", "RoundRobin", "Random")), _REQUIRED
     ] = ""
     """Choice between several upstream DNS servers."""
-    max_concurrent: Annotated[int, Facets(format="int32", minimum=0), _REQUIRED] = 0
+    max_concurrent: Annotated[int | None, Facets(format="int32", minimum=0), _REQUIRED] = None
     """Maximum number of concurrent queries to upstream DNS servers."""
     cache_duration: Annotated[str, Facets(pattern=DURATION), _REQUIRED] = ""
     """Longest time for which an answer is cached, such as 1h."""

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, cast, final
 from urllib.parse import urlsplit
 
 from karpenter_core.errors import SettingsError
+from karpenter_provider_azure.arm.credentials import find_credential
 from karpenter_provider_azure.arm.errors import ArmError, error_of_answer
-from karpenter_provider_azure.credentials import find_credential
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
-    from karpenter_provider_azure.credentials import CappedCredential
+    from karpenter_provider_azure.arm.credentials import CappedCredential
     from karpenter_provider_azure.settings import AzureSettings
 
 __all__ = ["ArmAnswer", "SdkSender"]

@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION
-from karpenter_provider_azure.arm.resource_ids import resource_group_path
 from karpenter_provider_azure.network.shared_answer import AnswerRevision, SharedAnswer
+from karpenter_provider_azure.resource_ids import resource_group_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
