@@ -145,7 +145,7 @@ class InterfaceCalls:
 
 
 def _tags(call: ArmCall) -> dict[str, str]:
-    found = call.body.get("tags") or {}
+    found: object = call.body.get("tags") or {}
     if not isinstance(found, dict):
         raise ArmFault("InvalidRequestContent", "The tags of the request are not an object.")
     return {key: str(value) for key, value in cast("Mapping[str, object]", found).items()}

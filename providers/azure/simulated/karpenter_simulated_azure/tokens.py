@@ -194,17 +194,16 @@ class TokenService:
             )
         wrong = (
             ("issuer", 700211, claims.get("iss"), self.issuer),
-            ("audience", 700212, claims.get("aud"), [FEDERATED_AUDIENCE]),
+            ("audience", 700212, _first(claims.get("aud")), FEDERATED_AUDIENCE),
             ("subject", 700213, claims.get("sub"), self.subject),
         )
         for part, number, found, expected in wrong:
             if found != expected:
-                shown = found[0] if isinstance(found, list) else found
                 return self._refuse(
                     "invalid_client",
                     number,
                     f"No matching federated identity record found for presented assertion {part}"
-                    f" '{shown}'.",
+                    f" '{found}'.",
                     status=_UNAUTHORIZED,
                 )
         now = self._clock().timestamp()
@@ -331,6 +330,11 @@ class TokenService:
         except (Base64Error, ValueError):
             return None
         return cast("JsonObject", found) if isinstance(found, dict) else None
+
+
+def _first(value: object) -> object:
+    items = cast("list[object]", value) if isinstance(value, list) else [value]
+    return next(iter(items), None)
 
 
 def _encode(content: bytes) -> str:
