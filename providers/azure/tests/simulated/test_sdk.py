@@ -63,7 +63,7 @@ def test_a_service_account_without_a_federated_credential_gets_no_token(
         tokens.federated_token(subject="system:serviceaccount:default:other")
     )
 
-    with pytest.raises(ClientAuthenticationError, match="AADSTS700213.*default:other"):
+    with pytest.raises(ClientAuthenticationError, match=r"AADSTS700213.*default:other"):
         credential.get_token(SCOPE)
 
 
@@ -168,7 +168,9 @@ def disks(served):
         operation = manager.operations.start(call, done_at=done_at)
         kept["operation"] = operation
         return ArmReply(
-            status=202, body={"name": call.resource_name, "id": call.path}, headers=operation.headers
+            status=202,
+            body={"name": call.resource_name, "id": call.path},
+            headers=operation.headers,
         )
 
     def get(call):
@@ -192,9 +194,7 @@ def test_a_poller_waits_for_an_operation(served, client, disks):
     assert served.calls("disks:get") == 1
 
 
-def test_a_poller_raises_the_error_of_an_operation_that_failed_with_http_200(
-    served, client, disks
-):
+def test_a_poller_raises_the_error_of_an_operation_that_failed_with_http_200(served, client, disks):
     from karpenter_simulated_azure.arm_api import ArmFault
 
     error = ArmFault("ZonalAllocationFailed", "no capacity", status=409)
