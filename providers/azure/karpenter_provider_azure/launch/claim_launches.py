@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.errors import BadInputError, ExhaustedScope, InsufficientCapacityError
 from karpenter_core.provider.kit.launch_candidates import offering_key
-from karpenter_provider_azure.arm.resource_ids import vm_name
+from karpenter_provider_azure.resource_ids import vm_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

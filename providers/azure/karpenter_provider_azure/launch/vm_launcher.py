@@ -33,7 +33,6 @@ from karpenter_core.provider.kit.node_class.readiness import not_ready_error
 from karpenter_core.provider.kit.recent_launches import ClaimRef, RecentLaunch
 from karpenter_provider_azure.arm.errors import ArmError
 from karpenter_provider_azure.arm.operations import POLL_PERIOD, operation_url
-from karpenter_provider_azure.arm.resource_ids import provider_id
 from karpenter_provider_azure.described_vms import DescribedVm, instance_id
 from karpenter_provider_azure.images.selection import image_for
 from karpenter_provider_azure.instance_tags import instance_tags
@@ -44,6 +43,7 @@ from karpenter_provider_azure.launch.failure_recorder import LOG_NAME, REFUSED
 from karpenter_provider_azure.launch.launched_nodes import launched_node, uses_ultra_ssd
 from karpenter_provider_azure.launch.offering_order import ordered_offerings
 from karpenter_provider_azure.launch.virtual_machines import VirtualMachine, vm_body
+from karpenter_provider_azure.resource_ids import provider_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

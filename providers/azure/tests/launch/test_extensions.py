@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.errors import CloudProviderError, ThrottledError
-from karpenter_provider_azure.arm.cloud_environment import CloudEnvironment, named_environment
+from karpenter_provider_azure.cloud_environment import CloudEnvironment, named_environment
 from karpenter_provider_azure.instance_tags import CLAIM_UID_TAG
 from karpenter_provider_azure.launch.extensions import BILLING_EXTENSION, SCRIPT_EXTENSION
 from providers.azure.tests.launch.launch_world import LaunchWorld, claim
