@@ -46,6 +46,7 @@ class Served:
     time: CloudTime
     certificates: Certificates
     url: str
+    trust: ssl.SSLContext
 
     @property
     def world(self):
@@ -73,8 +74,7 @@ class Served:
 
     def raw(self, method, target, content=None, headers=None):
         parts = urlsplit(self.url)
-        context = ssl.create_default_context(cafile=str(self.certificates.ca_bundle))
-        connection = HTTPSConnection(parts.hostname, parts.port, context=context, timeout=10)
+        connection = HTTPSConnection(parts.hostname, parts.port, context=self.trust, timeout=10)
         try:
             connection.request(method, target, body=content, headers=headers or {})
             reply = connection.getresponse()
@@ -117,7 +117,8 @@ def arm_server() -> Iterator[Served]:
         tls=certificates.server_context(),
     )
     server.start()
-    yield Served(manager, time, certificates, server.endpoint_url)
+    trust = ssl.create_default_context(cafile=str(certificates.ca_bundle))
+    yield Served(manager, time, certificates, server.endpoint_url, trust)
     server.stop()
     certificates.remove()
 

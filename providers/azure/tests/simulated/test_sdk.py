@@ -63,7 +63,7 @@ def test_a_service_account_without_a_federated_credential_gets_no_token(
         tokens.federated_token(subject="system:serviceaccount:default:other")
     )
 
-    with pytest.raises(ClientAuthenticationError, match="AADSTS700213.*default:other"):
+    with pytest.raises(ClientAuthenticationError, match=r"AADSTS700213.*default:other"):
         credential.get_token(SCOPE)
 
 
