@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.provider.kit.simulated.endpoint import CallCharge, CloudEndpoint
 from karpenter_core.provider.kit.simulated.server import HttpReply
 from karpenter_simulated_azure.arm_api import ArmFault, ArmReply, ArmRoutes, error_object
+from karpenter_simulated_azure.discovery import Discovery
 from karpenter_simulated_azure.permissions import Permissions
 from karpenter_simulated_azure.tokens import TokenService
 
@@ -45,8 +46,8 @@ class Application:
         self.tokens: Final = TokenService(world, ids)
         self.permissions: Final = Permissions(world)
         self.endpoint: Final[CloudEndpoint[ArmCall]] = CloudEndpoint(self, clock)
-        self.tokens.add_routes(self.routes)
-        self.permissions.add_routes(self.routes)
+        for part in (self.tokens, self.permissions, Discovery(world)):
+            part.add_routes(self.routes)
 
     def clear(self) -> None:
         """Restore permissions and tokens."""
