@@ -241,6 +241,7 @@ def test_codes_are_those_of_azure():
         "failed. Correlation ID: 0a1b2c3d-0000-1111-2222-333344445555",
         "failed. (tracking id '0a1b2c3d000011112222333344445555').",
         "failed. Timestamp: 2030-01-01T12:00:00.123Z",
+        'failed {"timestamp": "2030-01-01 12:00:00Z", "trace_id": "0a1b2c3d-0000-1111-2222-333344445555"}',
     ],
 )
 def test_texts_that_differ_each_time_are_left_out(text):

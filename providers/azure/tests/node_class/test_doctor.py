@@ -24,8 +24,6 @@ READS = (
 )
 WRITES = (
     "Microsoft.Compute/virtualMachines/write",
-    "Microsoft.Compute/virtualMachines/delete",
-    "Microsoft.Compute/virtualMachines/extensions/write",
     "Microsoft.Network/networkInterfaces/join/action",
     "Microsoft.Network/virtualNetworks/subnets/join/action",
     "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action",
