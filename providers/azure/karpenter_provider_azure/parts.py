@@ -6,20 +6,13 @@ Each class holds the parts of one concern and takes the concerns that it builds 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
-from urllib.parse import urlencode
 
-from karpenter_core.provider.kit.disk_cache import DiskCache
-from karpenter_core.provider.kit.late_failures import LateFailures
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
 from karpenter_core.provider.kit.node_class.finalization import NodeClassFinalizer
 from karpenter_core.provider.kit.node_class.refused_launches import RefusedLaunches
-from karpenter_core.provider.kit.recent_launches import RecentLaunches
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
-from karpenter_provider_azure.arm import graph
-from karpenter_provider_azure.bootstrap.node_boot import ClusterBootReader, ScriptlessBoot
 from karpenter_provider_azure.bootstrap.node_labels import cluster_label_value
 from karpenter_provider_azure.catalogue.instance_types import (
     CatalogueSettings,
@@ -34,28 +27,12 @@ from karpenter_provider_azure.images.discovery import (
     ImageReader,
     SharedGalleries,
 )
-from karpenter_provider_azure.images.maintenance import MaintenanceWindowReader
-from karpenter_provider_azure.instances.cluster_vms import cluster_vms
-from karpenter_provider_azure.instances.drift import DriftDetector
-from karpenter_provider_azure.instances.orphans import OrphanCollector
-from karpenter_provider_azure.instances.vm_reader import VmReader
-from karpenter_provider_azure.instances.vm_updater import VmExtensions, VmUpdater
+from karpenter_provider_azure.images.maintenance import (
+    NAMESPACE_VARIABLE,
+    MaintenanceWindowReader,
+)
 from karpenter_provider_azure.interruption.sources import InterruptionSources
 from karpenter_provider_azure.launch.claim_launches import LaunchCatalogue
-from karpenter_provider_azure.launch.custom_scripts import CustomScripts
-from karpenter_provider_azure.launch.existing_vms import ExistingVms
-from karpenter_provider_azure.launch.extensions import (
-    BILLING_EXTENSION,
-    SCRIPT_EXTENSION,
-    ExtensionInstaller,
-)
-from karpenter_provider_azure.launch.failed_launches import FailedLaunches
-from karpenter_provider_azure.launch.failure_recorder import FailureRecorder
-from karpenter_provider_azure.launch.image_tokens import ImageTokens
-from karpenter_provider_azure.launch.node_network import NodeNetwork
-from karpenter_provider_azure.launch.open_operations import OpenOperations
-from karpenter_provider_azure.launch.vm_calls import VmCalls
-from karpenter_provider_azure.launch.vm_launcher import VmLauncher
 from karpenter_provider_azure.network.backend_pools import BackendPoolReader
 from karpenter_provider_azure.network.cluster_addresses import VnetGuidReader
 from karpenter_provider_azure.network.security_groups import SecurityGroupReader
@@ -76,43 +53,15 @@ from karpenter_provider_azure.price_reader import PriceReader, RetailPriceList
 from karpenter_provider_azure.prices import DISK_VERSION as PRICES_DISK_VERSION
 from karpenter_provider_azure.prices import RegionPrices
 from karpenter_provider_azure.setting_specs import PRICING_URL
+from karpenter_provider_azure.vm_parts import InstanceParts, LaunchParts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from karpenter_core.api.nodeclaim import NodeClaim
-    from karpenter_core.provider.contract import ProviderContext
-    from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
-    from karpenter_provider_azure.api.nodeclass import AKSNodeClass
-    from karpenter_provider_azure.arm.client import ArmClient
-    from karpenter_provider_azure.json_service import JsonService
-    from karpenter_provider_azure.launch.boot_data import BootDataBuilder
-    from karpenter_provider_azure.metrics import AzureMetrics
+    from karpenter_provider_azure.provider_services import ProviderServices
     from karpenter_provider_azure.settings import AzureSettings
 
-__all__ = ["ProviderParts", "ProviderServices"]
+__all__ = ["CatalogueParts", "NetworkParts", "NodeClassParts", "ProviderParts"]
 
 _MEMORY_DISK_VERSION: Final = "1"
-_TOKEN_ACTION: Final = "imageTokens:get"  # noqa: S105 - a name for metrics
-_NAMESPACE: Final = "SYSTEM_NAMESPACE"
-"""The variable with the controller's namespace, where AKS keeps the maintenance window."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderServices:
-    """The services of the process that every part may use."""
-
-    context: ProviderContext
-    settings: AzureSettings
-    arm: ArmClient
-    json: JsonService
-    metrics: AzureMetrics
-    node_classes: NodeClassRegistry[AKSNodeClass]
-
-    def disk(self, name: str, version: str) -> DiskCache:
-        """Return the cache on disk of one kind of data of the region."""
-        name = f"azure-{name}-{self.settings.location}"
-        return DiskCache(self.context.cache_folder, name, version=version)
 
 
 @final
@@ -213,7 +162,9 @@ class NodeClassParts:
                 images=ImageResolver(
                     ImageReader(clock, galleries),
                     MaintenanceWindowReader(
-                        clock, context.read_objects, namespace=os.environ.get(_NAMESPACE, "")
+                        clock,
+                        context.read_objects,
+                        namespace=os.environ.get(NAMESPACE_VARIABLE, ""),
                     ),
                     uses_shared_galleries=settings.use_sig,
                 ),
@@ -241,83 +192,20 @@ class NodeClassParts:
 
 
 @final
-class LaunchParts:
-    """Launches of virtual machines, their extensions, and launches that fail late."""
+class ProviderParts:
+    """The parts of one started provider."""
 
-    def __init__(
-        self, services: ProviderServices, network: NetworkParts, catalogue: CatalogueParts
-    ) -> None:
-        context, settings = services.context, services.settings
-        clock = context.clock
-        self.calls: Final = VmCalls(
-            services.arm, settings, context.fence, **_image_headers(services)
+    def __init__(self, services: ProviderServices) -> None:
+        self.network: Final = NetworkParts(services)
+        self.catalogue: Final = CatalogueParts(services)
+        self.node_class: Final = NodeClassParts(services, self.network)
+        self.launch: Final = LaunchParts(services, self.network, self.catalogue)
+        self.interruptions: Final = InterruptionSources(
+            services.context.clock, self.catalogue.unavailable_offerings
         )
-        self.reader: Final = VmReader(services.arm, settings)
-        self.recent: Final = RecentLaunches(clock)
-        boot = self._boot(services, network)
-        scripts = CustomScripts(
-            clock,
-            boot=boot,
-            catalogue=catalogue.for_launches,
-            node_class_of=partial(_node_class_of, services.node_classes),
-        )
-        operations = OpenOperations(clock)
-        failures = FailureRecorder(
-            clock,
-            location=settings.location,
-            sizes=catalogue.for_launches.sizes,
-            unavailable_offerings=catalogue.unavailable_offerings,
-            observer=services.metrics.launches,
-        )
-        self.launcher: Final = VmLauncher(
-            settings,
-            clock,
-            calls=self.calls,
-            catalogue=catalogue.for_launches,
-            network=NodeNetwork(
-                settings, pools=network.pools, security_groups=network.security_groups
-            ),
-            boot=boot,
-            failures=failures,
-            existing=ExistingVms(
-                self.calls,
-                cluster=settings.cluster_name,
-                failures=failures,
-                operations=operations,
-            ),
-            operations=operations,
-            scripts=scripts,
-            recent=self.recent,
-        )
-        self.extensions: Final = ExtensionInstaller(
-            settings,
-            clock,
-            calls=self.calls,
-            list_vms=self._list_vms,
-            read_claims=context.read_claims,
-            scripts=scripts if runs_script(settings) else None,
-        )
-        self.late_failures: Final = LateFailures(
-            FailedLaunches(
-                clock,
-                calls=self.calls,
-                list_vms=self._list_vms,
-                read_claims=context.read_claims,
-                failures=failures,
-                operations=operations,
-            ).read,
-            context.read_claims,
-        )
-
-    def _list_vms(self) -> tuple[DescribedVm, ...]:
-        return self.reader.of_cluster().instances
-
-    def _boot(self, services: ProviderServices, network: NetworkParts) -> BootDataBuilder:
-        return ScriptlessBoot(
-            ClusterBootReader(
-                services.settings,
-                services.context.cluster,
-                guid=network.guid,
-                security_groups=network.security_groups,
-            )
+        self.operations: Final = InstanceParts(services, self.launch, self.interruptions)
+        self.doctor: Final = ProviderDoctor(
+            services.arm,
+            settings=services.settings,
+            security_groups=self.network.security_groups,
         )

@@ -96,9 +96,7 @@ def reader(server: PriceServer, prices: RegionPrices, tmp_path: Path) -> PriceRe
 
 
 def price_list(server: PriceServer) -> RetailPriceList:
-    return RetailPriceList(
-        JsonService(sleep=lambda _: None), f"{server.url}/api/retail/prices"
-    )
+    return RetailPriceList(JsonService(sleep=lambda _: None), f"{server.url}/api/retail/prices")
 
 
 def items(*found: dict[str, Any]) -> dict[str, Any]:

@@ -69,7 +69,9 @@ class ScriptlessBoot:
         Raises:
             CloudProviderError: what it needs is not known yet, or Azure did not answer.
         """
-        return BootData(custom_data=custom_data(boot_configuration(self._cluster.current(), target)))
+        return BootData(
+            custom_data=custom_data(boot_configuration(self._cluster.current(), target))
+        )
 
 
 def boot_configuration(cluster: ClusterBoot, target: BootTarget) -> BootConfiguration:
