@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
@@ -25,8 +26,9 @@ from karpenter_provider_azure.catalogue.instance_types import (
 )
 from karpenter_provider_azure.catalogue.quotas import RegionQuotas
 from karpenter_provider_azure.catalogue.region_sizes import RegionSizeReader
-from karpenter_provider_azure.cloud_environment import read_environment_file
+from karpenter_provider_azure.cloud_environment import named_environment, read_environment_file
 from karpenter_provider_azure.instances.vm_reader import VmReader
+from karpenter_provider_azure.launch.extensions import ExtensionInstaller
 from karpenter_provider_azure.launch.launch_parts import LaunchMarket, LaunchParts
 from karpenter_provider_azure.launch.metrics import LaunchMetrics
 from karpenter_provider_azure.launch.node_boot import NodeBoot
@@ -153,6 +155,7 @@ class RealLaunches:
             wake=lambda _name: None,
             read_claims=lambda: self.claims,
         )
+        self.clock, self.vms = clock, VmReader(arm, settings)
         self.parts = LaunchParts(
             context,
             settings,
@@ -176,10 +179,21 @@ class RealLaunches:
                 vnet_guid=lambda: settings.vnet_guid,
                 security_group=security_groups.current,
             ),
-            list_vms=VmReader(arm, settings).of_cluster,
+            list_vms=self.vms.of_cluster,
             node_class=lambda _name: self.node_class(),
             recent=RecentLaunches(clock),
             observer=LaunchMetrics(self.registry, lambda metric: metric),
+        )
+
+    def billing_installer(self) -> ExtensionInstaller:
+        """Return an installer of a new process, in a cloud that bills nodes by an extension."""
+        return ExtensionInstaller(
+            replace(self.settings, cloud=named_environment("")),
+            self.clock,
+            calls=self.parts.calls,
+            list_vms=lambda: self.vms.of_cluster().instances,
+            read_claims=lambda: self.claims,
+            scripts=None,
         )
 
     def node_class(self, **spec: Any) -> AKSNodeClass:

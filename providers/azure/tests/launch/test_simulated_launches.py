@@ -70,8 +70,8 @@ def test_the_quota_of_spot_leads_to_on_demand(cloud, launches):
 def test_the_quota_of_a_family_leads_to_another_one(cloud, launches):
     made = launches()
     cloud.usages.set_limit("standardDSv5Family", 0)
-    outcome = made.launch("web-1", D2, "Standard_E2s_v5", requirements=(REGULAR,))
-    assert outcome.instance_type == "Standard_E2s_v5"
+    outcome = made.launch("web-1", D2, "Standard_D4ds_v5", requirements=(REGULAR,))
+    assert outcome.instance_type == "Standard_D4ds_v5"
     assert cloud.calls.count(PUT) == 2
 
 
@@ -181,33 +181,24 @@ def test_a_refused_parameter_is_a_failed_launch(cloud, launches):
 
 
 def test_extensions_are_installed_once_the_virtual_machine_is_made(cloud, launches):
-    from karpenter_provider_azure.cloud_environment import named_environment
-
     made = launches()
-    made.launch()
-    installer = made.parts.extensions
-    installer._settings = type(made.settings)(
-        **{
-            field: getattr(made.settings, field)
-            for field in made.settings.__dataclass_fields__
-            if field != "cloud"
-        },
-        cloud=named_environment(""),
-    )
+    cloud.behaviour.pending_seconds = 60
+    vm, installer = machine(cloud, made.launch()), made.billing_installer()
     installer.run()
-    assert cloud.calls.count("virtualMachines/extensions:put") == 0
+    assert vm.extensions == {}
     cloud.time.advance(120)
     installer.run()
-    cloud.time.advance(60)
-    installer.run()
-    assert cloud.calls.count("virtualMachines/extensions:put") == 1  # case 86
+    assert vm.extensions.keys() == {"computeakslinuxbilling"}  # case 86
+    cloud.time.advance(600)
+    made.billing_installer().run()
+    assert [each.action for each in cloud.calls.all].count("extensions:put") == 1
 
 
 def test_a_node_without_an_overlay_has_an_address_for_each_pod(cloud, launches):
     made = launches(network_plugin_mode="", network_dataplane="")
     made.launch()
     (interface,) = cloud.interfaces.all
-    assert len(interface.ip_configurations) == 30  # case 77
+    assert len(interface.configurations) == 30  # case 77
 
 
 def test_two_hundred_claims_are_launched_at_once(cloud, launches):
