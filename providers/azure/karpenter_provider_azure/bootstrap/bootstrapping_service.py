@@ -20,8 +20,8 @@ from karpenter_provider_azure.bootstrap.provision_profile import provision_value
 
 if TYPE_CHECKING:
     from karpenter_core.provider.kit.calls.caller import AttemptObserver
+    from karpenter_provider_azure.arm.credentials import TokenCredential
     from karpenter_provider_azure.bootstrap.boot_configuration import BootConfiguration
-    from karpenter_provider_azure.credentials import TokenCredential
     from karpenter_provider_azure.settings import AzureSettings
 
 __all__ = ["BootstrapData", "BootstrappingService"]
