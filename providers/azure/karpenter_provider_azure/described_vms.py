@@ -58,6 +58,10 @@ class DescribedVm:
     """Names of its extensions in lower case."""
     identities: frozenset[str] = frozenset()
     """Ids of its user-assigned identities in lower case."""
+    has_system_identity: bool = False
+    """Whether it has an identity of its own besides them."""
+    interfaces: tuple[str, ...] = ()
+    """Ids of its network interfaces."""
 
     @property
     def is_leaving(self) -> bool:
@@ -122,6 +126,11 @@ def read_vm(item: JsonMapping) -> DescribedVm:
         ),
         identities=frozenset(
             str(key).lower() for key in _object(identity.get("userAssignedIdentities"))
+        ),
+        has_system_identity="systemassigned" in str(identity.get("type") or "").lower(),
+        interfaces=tuple(
+            str(_object(each).get("id") or "")
+            for each in _items(_object(properties.get("networkProfile")).get("networkInterfaces"))
         ),
     )
 

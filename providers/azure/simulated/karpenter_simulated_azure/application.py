@@ -46,7 +46,7 @@ class Application:
         self.tokens: Final = TokenService(world, ids)
         self.permissions: Final = Permissions(world)
         self.endpoint: Final[CloudEndpoint[ArmCall]] = CloudEndpoint(self, clock)
-        for part in (self.tokens, Discovery(world)):
+        for part in (self.tokens, self.permissions, Discovery(world)):
             part.add_routes(self.routes)
 
     def clear(self) -> None:

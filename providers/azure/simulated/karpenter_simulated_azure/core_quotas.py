@@ -9,55 +9,38 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_simulated_azure.arm_api import ArmFault
+from karpenter_simulated_azure.usages import CORES, LOW_PRIORITY_CORES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from karpenter_simulated_azure.usages import Usages
     from karpenter_simulated_azure.virtual_machines import VirtualMachines
 
-__all__ = ["REGIONAL", "SPOT_POOL", "CoreQuotas"]
+__all__ = ["CoreQuotas"]
 
-REGIONAL: Final = "cores"
-"""The usage of all regular virtual machines of a region."""
-SPOT_POOL: Final = "lowPriorityCores"
-"""The usage of all spot virtual machines of a region."""
 _CONFLICT: Final = 409
-_LIMIT: Final = 10_000
-"""Of each quota that nobody sets."""
 
 
 @final
 class CoreQuotas:
     """The quotas of a subscription in a region."""
 
-    def __init__(self, machines: VirtualMachines, location: str) -> None:
+    def __init__(self, machines: VirtualMachines, usages: Usages, location: str) -> None:
+        """Judge by the limits of `usages`, which tells what is used from then on."""
         self._machines: Final = machines
+        self._usages: Final = usages
         self._location: Final = location
-        self._limits: Final[dict[str, int]] = {}
-        """By name in lower case."""
         self._others: Final[dict[str, int]] = {}
-
-    def set_limit(self, name: str, limit: int | None) -> None:
-        """Set the limit of a family (`standardDSv5Family`), `cores` or `lowPriorityCores`.
-
-        None restores the default.
-        """
-        self._limits.pop(name.lower(), None)
-        if limit is not None:
-            self._limits[name.lower()] = limit
+        usages.used = lambda: self.used
 
     def use_elsewhere(self, name: str, cores: int) -> None:
         """Let virtual machines outside of the simulation use so many cores of a quota."""
         self._others[name.lower()] = cores
 
     def clear(self) -> None:
-        """Restore all defaults."""
-        self._limits.clear()
+        """Forget the virtual machines outside of the simulation."""
         self._others.clear()
-
-    def limit(self, name: str) -> int:
-        """Return the limit of a quota in cores."""
-        return self._limits.get(name.lower(), _LIMIT)
 
     @property
     def used(self) -> Mapping[str, int]:
@@ -72,16 +55,16 @@ class CoreQuotas:
         """Return the refusal of a launch that exceeds a quota; None if all suffice."""
         used = self.used
         for name in _names(family, is_spot=is_spot):
-            limit, usage = self.limit(name), used.get(name.lower(), 0)
+            limit, usage = self._usages.limit(name), used.get(name.lower(), 0)
             if usage + cpus > limit:
                 return self._exceeded(name, limit=limit, usage=usage, required=cpus)
         return None
 
     def _exceeded(self, name: str, *, limit: int, usage: int, required: int) -> ArmFault:
         # The texts are those that Azure's callers match on.
-        titles = {REGIONAL: "Total Regional Cores quota", SPOT_POOL: "LowPriorityCores quota"}
+        titles = {CORES: "Total Regional Cores quota", LOW_PRIORITY_CORES: "LowPriorityCores quota"}
         title = titles.get(name, f"{name} Cores quota")
-        kind = "regional" if name == REGIONAL else "per-vm"
+        kind = "regional" if name == CORES else "per-vm"
         return ArmFault(
             "OperationNotAllowed",
             f"Operation could not be completed as it results in exceeding approved {title}."
@@ -96,4 +79,4 @@ class CoreQuotas:
 
 
 def _names(family: str, *, is_spot: bool) -> tuple[str, ...]:
-    return (SPOT_POOL,) if is_spot else (family, REGIONAL)
+    return (LOW_PRIORITY_CORES,) if is_spot else (family, CORES)

@@ -40,6 +40,8 @@ class SimulatedSize:
     """Whether the subscription may not use it in the region."""
     capabilities: Mapping[str, str]
     """By name in lower case."""
+    ultra_ssd_zones: frozenset[str] = frozenset()
+    """The zones with ultra disks."""
 
     def capability(self, name: str) -> str:
         """Return a capability; empty if the SKU does not tell."""
@@ -210,6 +212,7 @@ class Sizes:
             restricted_zones=frozenset(zones),
             restricted=restricted,
             capabilities=told,
+            ultra_ssd_zones=frozenset(_ultra_ssd_zones(info)),
         )
 
     # -- calls -----------------------------------------------------------------------------------
@@ -245,6 +248,13 @@ class Sizes:
 def _texts(value: object) -> frozenset[str]:
     items = cast("list[object]", value) if isinstance(value, list) else []
     return frozenset(str(each) for each in items)
+
+
+def _ultra_ssd_zones(info: JsonMapping) -> Iterator[str]:
+    for detail in info.get("zoneDetails") or ():
+        names = {each["name"] for each in detail["capabilities"] if each["value"] == "True"}
+        if "UltraSSDAvailable" in names:
+            yield from detail["Name"]
 
 
 def _is_size(sku: JsonMapping) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.api.labels import SPOT
 from karpenter_core.provider.kit.simulated import instances as life
 from karpenter_core.provider.kit.simulated.instances import InstancePhase
+from karpenter_simulated_azure.json_values import object_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -92,8 +93,7 @@ class VirtualMachine(life.SimulatedInstance):
     @property
     def custom_data(self) -> str:
         """The custom data, as base64; empty if there is none."""
-        profile = self.body["properties"].get("osProfile") or {}
-        return str(profile.get("customData") or "")
+        return str(object_in(self.body, "properties", "osProfile").get("customData") or "")
 
     @property
     def os_disk(self) -> JsonObject:
@@ -133,6 +133,8 @@ class VirtualMachines(life.SimulatedInstances[VirtualMachine]):
         self._past: Final[list[VirtualMachine]] = []
         """Those whose name was taken again."""
         self._delays: Final[list[LaunchDelay]] = []
+        self.ended: Callable[[VirtualMachine], None] = lambda _: None
+        """Called when it is known when a virtual machine ends."""
 
     def add(self, instance: VirtualMachine) -> None:
         """Add a new virtual machine; a late failure or a delay may strike it."""
@@ -189,6 +191,11 @@ class VirtualMachines(life.SimulatedInstances[VirtualMachine]):
     ) -> None:
         """Start its deletion, now or later; a creation that is not finished then is canceled."""
         super().end(instance, at=at, reason=reason)
+        self._cancel_creation(instance)
+        self.ended(instance)
+
+    @staticmethod
+    def _cancel_creation(instance: VirtualMachine) -> None:
         operation, ends_at = instance.operation, instance.ends_at
         if operation is None or ends_at is None:
             return

@@ -5,70 +5,39 @@ Codes and texts marked "unverified" follow the reference and reports; nobody saw
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_simulated_azure.arm_api import ArmFault
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from karpenter_simulated_azure.size_facts import SizeFacts
+    from karpenter_simulated_azure.cluster import ClusterResources
+    from karpenter_simulated_azure.galleries import Galleries, GalleryImage
+    from karpenter_simulated_azure.sizes import SimulatedSize, Sizes
     from karpenter_simulated_azure.vm_requests import VmRequest
+    from karpenter_simulated_azure.world import AzureWorld
 
-__all__ = ["ImageFacts", "RegionFacts", "VmChecks"]
+__all__ = ["VmChecks"]
 
 _CONFLICT: Final = 409
 _NOT_FOUND: Final = 404
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageFacts:
-    """One version of an image."""
-
-    arch: str
-    """`x64` or `Arm64`."""
-    generation: str
-    """`V1` or `V2`."""
-    trusted_launch: bool
-    """Whether it boots under Trusted Launch."""
-    size_gb: int
-
-
-class RegionFacts(Protocol):
-    """What a region has."""
-
-    @property
-    def location(self) -> str:
-        """The name of the region."""
-        ...
-
-    @property
-    def zones(self) -> Collection[str]:
-        """The logical zones of the region."""
-        ...
-
-    def size(self, name: str) -> SizeFacts | None:
-        """Return a size by name; None if there is none."""
-        ...
-
-    def image(self, image_id: str) -> ImageFacts | None:
-        """Return a version of an image by id; None if there is none."""
-        ...
-
-    def has_identity(self, identity_id: str) -> bool:
-        """Return whether there is a user-assigned identity with this id."""
-        ...
+_IMAGE_GB: Final = 30
+_MIB: Final = 2**20
+_GB: Final = 10**9
 
 
 @final
 class VmChecks:
     """The checks of one region."""
 
-    def __init__(self, region: RegionFacts) -> None:
-        self._region: Final = region
+    def __init__(
+        self, world: AzureWorld, sizes: Sizes, galleries: Galleries, cluster: ClusterResources
+    ) -> None:
+        self._world: Final = world
+        self._cluster: Final = cluster
+        self._sizes: Final = sizes
+        self._galleries: Final = galleries
 
-    def check(self, request: VmRequest) -> SizeFacts:
+    def check(self, request: VmRequest) -> SimulatedSize:
         """Return the size that a request asks for, if it can be had with everything else.
 
         Raises:
@@ -78,38 +47,55 @@ class VmChecks:
         size = self._size(request)
         image = self._image(request)
         _check_image(request, size, image)
-        _check_disk(request, size, image)
+        _check_disk(request, size)
         _check_features(request, size)
+        encryption_set = request.encryption_set_id
+        if encryption_set and not self._cluster.has_disk_encryption_set(encryption_set):
+            raise ArmFault(  # unverified: the code
+                "InvalidResourceReference",
+                f"Resource {encryption_set} referenced by resource {request.name} was not found.",
+            )
         for each in request.identity_ids:
-            if not self._region.has_identity(each):
-                raise ArmFault(
-                    "FailedIdentityOperation",
-                    f"Identity operation for resource '{request.name}' failed with error 'Failed to"
-                    " perform resource identity operation. Status: 'BadRequest'. Response:"
-                    f" 'Resource '{each}' was not found.''.",
-                )
+            self.check_identity(request.name, each)
         return size
+
+    def check_identity(self, name: str, identity_id: str) -> None:
+        """Check that a user-assigned identity exists; `name` is that of the virtual machine.
+
+        Raises:
+            ArmFault: it does not.
+        """
+        if not self._has_identity(identity_id):
+            raise ArmFault(
+                "FailedIdentityOperation",
+                f"Identity operation for resource '{name}' failed with error 'Failed to perform"
+                " resource identity operation. Status: 'BadRequest'. Response: 'Resource"
+                f" '{identity_id}' was not found.''.",
+            )
+
+    def _has_identity(self, identity_id: str) -> bool:
+        return identity_id.lower() in {each.lower() for each in self._world.identity_ids}
 
     def _check_place(self, request: VmRequest) -> None:
         wanted = request.location.lower().replace(" ", "")
-        if wanted != self._region.location.lower():
+        if wanted != self._world.location.lower():
             raise ArmFault(
                 "LocationNotAvailableForResourceType",
                 f"The provided location '{request.location}' is not available for resource type"
                 " 'Microsoft.Compute/virtualMachines'. List of available regions for the resource"
-                f" type is '{self._region.location}'.",
+                f" type is '{self._world.location}'.",
             )
-        if request.zone and request.zone not in self._region.zones:
-            zones = ",".join(sorted(self._region.zones))
+        if request.zone and request.zone not in self._world.zones:
+            zones = ",".join(sorted(self._world.zones))
             raise ArmFault(  # unverified: the code
                 "InvalidAvailabilityZone",
                 f"The zone(s) '{request.zone}' for resource 'Microsoft.Compute/virtualMachines/"
                 f"{request.name}' is not supported. The supported zones for location"
-                f" '{self._region.location}' are '{zones}'.",
+                f" '{self._world.location}' are '{zones}'.",
             )
 
-    def _size(self, request: VmRequest) -> SizeFacts:
-        size = self._region.size(request.size)
+    def _size(self, request: VmRequest) -> SimulatedSize:
+        size = self._sizes.get(request.size)
         if size is None:
             raise ArmFault(
                 "InvalidParameter",
@@ -118,39 +104,39 @@ class VmChecks:
                 target="vmSize",
             )
         no_spot = request.is_spot and not size.can("LowPriorityCapable")
-        not_in_zone = bool(request.zone) and request.zone not in size.zones
-        if size.is_restricted or not_in_zone or no_spot:
+        not_in_zone = bool(request.zone) and request.zone not in size.zones - size.restricted_zones
+        if size.restricted or not_in_zone or no_spot:
             raise ArmFault(
                 "SkuNotAvailable",
                 "The requested VM size for resource 'Following SKUs have failed for Capacity"
                 f" Restrictions: {request.size}' is currently not available in location"
-                f" '{self._region.location}'. Please try another size or deploy to a different"
+                f" '{self._world.location}'. Please try another size or deploy to a different"
                 " location or different zone. See https://aka.ms/azureskunotavailable for details.",
                 status=_CONFLICT,
             )
         return size
 
-    def _image(self, request: VmRequest) -> ImageFacts:
-        image = self._region.image(request.image_id)
-        if image is not None:
-            return image
+    def _image(self, request: VmRequest) -> GalleryImage:
+        found = self._galleries.find(request.image_id)
+        if found is not None:
+            return found.image
         gallery = request.image_id.lower().startswith("/subscriptions/")
         raise ArmFault(  # unverified: the codes
             "GalleryImageNotFound" if gallery else "ImageNotFound",
-            f"The gallery image {request.image_id} is not available in {self._region.location}"
+            f"The gallery image {request.image_id} is not available in {self._world.location}"
             " region.",
             status=_NOT_FOUND,
             target="imageReference",
         )
 
 
-def _check_image(request: VmRequest, size: SizeFacts, image: ImageFacts) -> None:
-    if image.arch != size.arch:
+def _check_image(request: VmRequest, size: SimulatedSize, image: GalleryImage) -> None:
+    if image.architecture != size.architecture:
         raise ArmFault(
             "BadRequest",
             f"Cannot create a VM of size '{size.name}' because this VM size only supports a CPU"
-            f" Architecture of '{size.arch}', but an image or disk with CPU Architecture"
-            f" '{image.arch}' was given.",
+            f" Architecture of '{size.architecture}', but an image or disk with CPU Architecture"
+            f" '{image.architecture}' was given.",
         )
     if image.generation not in size.generations:
         raise ArmFault(
@@ -172,18 +158,18 @@ def _check_image(request: VmRequest, size: SizeFacts, image: ImageFacts) -> None
         )
 
 
-def _check_disk(request: VmRequest, size: SizeFacts, image: ImageFacts) -> None:
-    disk_gb = request.os_disk_gb or image.size_gb
-    if disk_gb < image.size_gb:
+def _check_disk(request: VmRequest, size: SimulatedSize) -> None:
+    disk_gb = request.os_disk_gb or _IMAGE_GB
+    if disk_gb < _IMAGE_GB:
         raise _unsupported(
             f"The specified disk size {disk_gb} GB is smaller than the size of the corresponding"
-            f" disk in the VM image: {image.size_gb} GB. This is not allowed.",
+            f" disk in the VM image: {_IMAGE_GB} GB. This is not allowed.",
             "osDisk.diskSizeGB",
         )
     if request.ephemeral_placement is None:
         return
     placement = request.ephemeral_placement
-    largest = size.ephemeral_gb(placement)
+    largest = _ephemeral_gb(size, placement)
     if disk_gb > largest:
         raise ArmFault(
             "OperationNotAllowed",
@@ -193,7 +179,25 @@ def _check_disk(request: VmRequest, size: SizeFacts, image: ImageFacts) -> None:
         )
 
 
-def _check_features(request: VmRequest, size: SizeFacts) -> None:
+def _ephemeral_gb(size: SimulatedSize, placement: str) -> float:
+    """Return the size of the largest ephemeral OS disk; 0 if there is none.
+
+    Without a placement it is the cache disk's, else the temporary disk's.
+    """
+    if not size.can("EphemeralOSDiskSupported"):
+        return 0
+    nvme = "NvmeDisk" in size.capability("SupportedEphemeralOSDiskPlacements")
+    by_placement = {
+        "CacheDisk": size.number("CachedDiskBytes") / _GB,
+        "ResourceDisk": size.number("MaxResourceVolumeMB") * _MIB / _GB,
+        "NvmeDisk": size.number("NvmeDiskSizeInMiB") * _MIB / _GB if nvme else 0,
+    }
+    if placement:
+        return by_placement.get(placement, 0)
+    return by_placement["CacheDisk"] or by_placement["ResourceDisk"]
+
+
+def _check_features(request: VmRequest, size: SimulatedSize) -> None:
     if request.encryption_at_host and not size.can("EncryptionAtHostSupported"):
         raise _unsupported(
             f"Encryption at host is not supported for VM size '{size.name}'.", "encryptionAtHost"

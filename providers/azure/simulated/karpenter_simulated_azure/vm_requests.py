@@ -60,6 +60,8 @@ class VmRequest:
     """None for the size of the image."""
     ephemeral_placement: str | None
     """The placement of an ephemeral OS disk, empty for the default one; None for a managed disk."""
+    encryption_set_id: str
+    """The disk encryption set of the OS disk; empty without one."""
     encryption_at_host: bool
     trusted_launch: bool
     ultra_ssd: bool
@@ -123,6 +125,9 @@ def read_vm_request(name: str, body: JsonObject) -> VmRequest:
         image_id=_image_id(storage),
         os_disk_gb=_disk_gb(disk),
         ephemeral_placement=_placement(disk),
+        encryption_set_id=str(
+            _optional(_optional(disk, "managedDisk"), "diskEncryptionSet").get("id") or ""
+        ),
         encryption_at_host=_flag(security, "encryptionAtHost"),
         trusted_launch=security.get("securityType") == "TrustedLaunch",
         ultra_ssd=_flag(_optional(properties, "additionalCapabilities"), "ultraSSDEnabled"),
