@@ -104,6 +104,34 @@ def test_restrictions_are_those_of_the_region_together():
     assert (size.restricted_zones, size.restricted) == ({"1", "3"}, False)
 
 
+def test_a_dump_of_the_command_line_is_read_as_it_is():
+    dumped = {
+        "apiVersions": None,
+        "capabilities": [{"name": "vCPUs", "value": "4"}, {"name": "MemoryGB", "value": "16"}],
+        "family": "standardDSv9Family",
+        "kind": None,
+        "locationInfo": [{"location": "westus2", "zoneDetails": None, "zones": None}],
+        "locations": ["westus2"],
+        "name": "Standard_D4s_v9",
+        "resourceType": "virtualMachines",
+        "restrictions": [],
+    }
+    disk = {"resourceType": "disks", "name": "Premium_LRS", "capabilities": None}
+
+    size = Sizes(AzureWorld(), [dumped, disk]).get("standard_d4s_v9")
+
+    assert (size.cpus, size.zones, size.capability("GPUs")) == (4, frozenset(), "")
+
+
+def test_the_list_of_sizes_may_have_pages(served):
+    served.manager.sizes.page_size = 50
+    skus = served.subscription("Microsoft.Compute/skus")
+
+    first = served.send("GET", skus, version="2021-07-01").body
+
+    assert (len(first["value"]), "nextLink" in first) == (50, True)
+
+
 def test_the_list_of_sizes_can_be_replaced_and_filtered(served):
     skus = served.subscription("Microsoft.Compute/skus")
     here = served.send("GET", skus, version="2021-07-01", **{"$filter": "location eq 'WestUS2'"})
