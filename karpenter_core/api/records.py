@@ -308,6 +308,7 @@ class NodeConditionView(Record, frozen=True, kw_only=True, gc=False):
     type: str
     status: str
     reason: str = ""
+    message: str = ""
     last_transition_time: datetime | None = None
 
 
@@ -329,6 +330,8 @@ class NodeView(Record, frozen=True, kw_only=True, eq=False):
     capacity: Resources = {}
     allocatable: Resources = {}
     conditions: tuple[NodeConditionView, ...] = ()
+    kubelet_version: str = ""
+    """As the kubelet reports it: `v1.34.2`; empty before it does."""
 
     @property
     def ready(self) -> str:

@@ -1,7 +1,8 @@
 """The program `karpenter`: its commands, and the commands of plug-ins.
 
 Each command imports its modules when it runs: `karpenter --help` stays fast and loads neither numpy
-nor a Kubernetes client nor an SDK of a cloud.
+nor a Kubernetes client nor an SDK of a cloud. Plug-ins are imported for their commands only when the
+command line names none of ours.
 """
 
 from __future__ import annotations
@@ -22,8 +23,12 @@ __all__ = ["build_app", "main"]
 BAD_USE = 2
 
 
-def build_app() -> typer.Typer:
-    """Return the program with all its commands."""
+def build_app(arguments: Sequence[str] = ()) -> typer.Typer:
+    """Return the program with all its commands.
+
+    `arguments` is the command line. If it begins with a command of the program itself, the commands of
+    plug-ins are left out: nobody sees them, and every plug-in that is installed would be imported.
+    """
     app = typer.Typer(
         name="karpenter",
         help="Autoscale the nodes of a Kubernetes cluster.",
@@ -39,7 +44,8 @@ def build_app() -> typer.Typer:
     explain.register(app)
     plugin.register(app)
     doctor.register(app)
-    _add_plugin_commands(app)
+    if not arguments or arguments[0] not in _command_names(app):
+        _add_plugin_commands(app)
     return app
 
 
@@ -47,11 +53,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program and end the process with its exit code."""
     from karpenter_core.errors import KarpenterError
 
+    line = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        build_app()(args=list(arguments) if arguments is not None else None)
+        build_app(line)(args=line)
     except KarpenterError as error:
         print(f"karpenter: {error}", file=sys.stderr)
         sys.exit(BAD_USE)
+
+
+def _command_names(app: typer.Typer) -> set[str | None]:
+    """Return the names of the commands and of the groups of commands that an app has."""
+    return {each.name for each in (*app.registered_commands, *app.registered_groups)}
 
 
 def _add_plugin_commands(app: typer.Typer) -> None:

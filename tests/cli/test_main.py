@@ -47,6 +47,21 @@ def test_help_loads_nothing_heavy():
     assert loaded_by("--help").isdisjoint(HEAVY)
 
 
+def test_run_imports_only_the_plug_ins_that_are_selected():
+    """Each start of a process would else import the providers of all clouds for their commands."""
+    loaded = loaded_by("run", "--providers=kwok", "--log-level=loud")
+
+    providers = {
+        name.partition(".")[0] for name in loaded if name.startswith("karpenter_provider_")
+    }
+    assert providers == {"karpenter_provider_kwok"}
+
+
+def test_commands_of_plug_ins_are_found():
+    assert "karpenter_provider_kwok.commands" in loaded_by("kwok", "--help")
+    assert "karpenter_provider_kwok.commands" in loaded_by("--help")
+
+
 def test_the_package_loads_nothing():
     """`import karpenter_core` costs nothing."""
     code = "import sys, karpenter_core; print('pydantic' in sys.modules, 'numpy' in sys.modules)"

@@ -204,9 +204,14 @@ def test_a_node_is_read_in_fixed_units():
     manifest["status"] = {
         "capacity": {"cpu": "4", "memory": "16Gi", "pods": "110"},
         "allocatable": {"cpu": "3920m", "memory": "15Gi"},
-        "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+        "conditions": [
+            {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "posts status"}
+        ],
+        "nodeInfo": {"kubeletVersion": "v1.34.2", "osImage": "Ubuntu"},
     }
     view = view_from_manifest(manifest)
+    assert view.kubelet_version == "v1.34.2"
+    assert view.conditions[0].message == "posts status"
     assert view.capacity == {"cpu": 4000, "memory": 16 * 2**30, "pods": 110}
     assert view.allocatable == {"cpu": 3920, "memory": 15 * 2**30}
     assert view.taints == (Taint(key="k", effect="NoSchedule"),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from threading import Barrier
 
 import pytest
 from hypothesis import given
@@ -39,12 +40,14 @@ class Calls:
         self.names_instances = False
         self.sent: list[list[str]] = []
         self.terminated: set[str] = set()
+        self.on_send = lambda: None
 
     def known_outcome(self, instance):
         return STARTED if instance.is_leaving else None
 
     def send(self, instance_ids):
         self.sent.append(list(instance_ids))
+        self.on_send()
         if self.error is not None:
             raise self.error
         bad = sorted((self.refused | self.unknown) & set(instance_ids))
@@ -74,7 +77,7 @@ def machines(ids):
 class Stage:
     """A terminator over such a cloud."""
 
-    def __init__(self, *, pause_seconds=0, max_refusals=6, batch_size=8):
+    def __init__(self, *, pause_seconds=0, max_refusals=6, batch_size=8, calls_at_once=1):
         self.calls, self.clock = Calls(), Clock()
         self.terminator = BatchTerminator(
             self.calls,
@@ -82,6 +85,7 @@ class Stage:
             max_refusals=max_refusals,
             pause=timedelta(seconds=pause_seconds),
             monotonic=self.clock.monotonic,
+            calls_at_once=calls_at_once,
         )
 
     def start(self, ids):
@@ -93,6 +97,26 @@ def test_no_call_takes_more_than_a_batch():
 
     assert set(stage.start(names(20)).values()) == {STARTED}
     assert [len(each) for each in stage.calls.sent] == [8, 8, 4]
+
+
+def test_calls_are_made_side_by_side():
+    """None of them returns before all have been made."""
+    stage = Stage(batch_size=1, calls_at_once=4)
+    together = Barrier(4, timeout=5)
+    stage.calls.on_send = together.wait
+
+    assert set(stage.start(names(4)).values()) == {STARTED}
+    assert stage.calls.terminated == set(names(4))
+
+
+def test_an_instance_that_another_thread_terminates_is_not_sent_again():
+    stage = Stage(pause_seconds=60)
+    outcomes = []
+    stage.calls.on_send = lambda: outcomes.append(stage.start(names(1)))
+
+    assert stage.start(names(1)) == dict.fromkeys(names(1), STARTED)
+    assert outcomes == [dict.fromkeys(names(1), STARTED)]
+    assert stage.calls.sent == [names(1)]
 
 
 def test_an_outcome_that_is_known_costs_no_call():

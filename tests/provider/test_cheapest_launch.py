@@ -22,7 +22,11 @@ from karpenter_core.errors import (
 from karpenter_core.provider.catalogue import Price
 from karpenter_core.provider.contract import Instance, LaunchRequest
 from karpenter_core.provider.kit.instance_types import GIB, build_instance_type, zone_offering
-from karpenter_core.provider.kit.launch.cheapest import launch_cheapest
+from karpenter_core.provider.kit.launch.cheapest import (
+    cheapest_offerings,
+    create_in_order,
+    launch_cheapest,
+)
 from karpenter_core.provider.kit.node_registration import (
     registration_labels,
     registration_taints,
@@ -140,6 +144,65 @@ def test_a_shortage_with_quota_groups_is_raised_as_it_is():
     with pytest.raises(InsufficientCapacityError) as raised:
         launch_cheapest(request(), Cloud({("small", "a"): error}).create)
     assert raised.value is error
+
+
+def launch_in_order(cloud, *, is_open=lambda _it, _offering: True):
+    made = request()
+    return create_in_order(
+        made,
+        reversed(cheapest_offerings(made)),
+        lambda it, offering: cloud.create(key(it.name, offering.zone)),
+        is_open=is_open,
+    )
+
+
+def test_offerings_are_tried_in_the_order_that_the_cloud_gives():
+    created, shortages = launch_in_order(Cloud())
+    assert (created.instance_type, created.zone, shortages) == ("large", "a", ())
+
+
+def test_after_an_exceeded_quota_the_next_open_offering_is_tried():
+    """The cloud has recorded the quota, which covers one more offering than the one that met it."""
+    group = QuotaGroup(label=ZONE, value="a")
+    cloud = Cloud({("large", "a"): InsufficientCapacityError("quota of a", quota_groups=[group])})
+    created, (shortage,) = launch_in_order(
+        cloud, is_open=lambda _, offering: not cloud.calls or offering.zone != "a"
+    )
+    assert cloud.calls == [("large", "a"), ("small", "b")]
+    assert created.zone == "b"
+    assert (shortage.quota_groups, shortage.offerings) == ((group,), ())
+
+
+def test_a_launch_that_finds_everything_exceeded_reports_all_of_it():
+    groups = {each: QuotaGroup(label="size", value=str(n)) for n, each in enumerate(PRICES)}
+    cloud = Cloud(
+        {
+            each: InsufficientCapacityError(f"quota {group.value}", quota_groups=[group])
+            for each, group in groups.items()
+        }
+    )
+    cloud.errors["small", "b"] = InsufficientCapacityError("none")
+    with pytest.raises(InsufficientCapacityError, match="small in b; quota 2; quota 0") as raised:
+        launch_in_order(cloud)
+    assert raised.value.scope is ExhaustedScope.OFFERING
+    assert raised.value.offerings == (key("small", "b"),)
+    assert set(raised.value.quota_groups) == {groups["small", "a"], groups["large", "a"]}
+
+
+def test_a_launch_without_an_open_offering_makes_no_call_and_names_those_that_are_closed():
+    cloud = Cloud()
+    with pytest.raises(InsufficientCapacityError) as raised:
+        launch_in_order(cloud, is_open=lambda _it, _offering: False)
+    assert cloud.calls == []
+    assert set(raised.value.offerings) == {key(*each) for each in PRICES}
+
+
+def test_a_wider_scope_ends_a_launch_in_order():
+    error = InsufficientCapacityError("full", scope=ExhaustedScope.ZONE)
+    cloud = Cloud({("large", "a"): error})
+    with pytest.raises(InsufficientCapacityError, match="full") as raised:
+        launch_in_order(cloud)
+    assert (raised.value.scope, len(cloud.calls)) == (ExhaustedScope.ZONE, 1)
 
 
 def test_any_other_error_ends_the_launch():

@@ -170,6 +170,26 @@ def test_a_termination_that_has_started_is_not_put_off():
     assert (vm.ends_at, vm.end_reason) == (NOON, "first")
 
 
+def test_a_cloud_may_let_some_instances_take_longer_to_terminate():
+    class Slow(SimulatedInstances[SimulatedInstance]):
+        def gone_at(self, instance):
+            ended = super().gone_at(instance)
+            return ended if ended is None else ended + timedelta(seconds=50)
+
+    time = CloudTime(lambda: NOON)
+    instances = Slow(time, CloudBehaviour(terminating_seconds=10, gone_visible_seconds=5))
+    instances.add(SimulatedInstance(id="vm", pool=POOL, launched_at=NOON))
+    (instance,) = instances.all
+    instances.end(instance)
+    time.advance(59)
+    assert instances.phase_of(instance) is InstancePhase.TERMINATING
+    time.advance(1)
+    assert instances.phase_of(instance) is InstancePhase.GONE
+    assert instances.is_visible(instance)
+    time.advance(5)
+    assert not instances.is_visible(instance)
+
+
 def test_a_fault_of_pools_strikes_in_order_and_as_often_as_was_said():
     faults = PoolFaults()
     faults.add(PoolFault(pool=InstancePool(zone="south"), error=CloudError("other", "")))
@@ -333,6 +353,16 @@ def test_a_call_succeeds_after_the_wait_and_not_before(bucket, refill, calls, to
     if 0 < wait < float("inf"):
         time.advance(wait + 1e-5)
         assert rates.take("write", tokens)
+
+
+def test_what_is_left_in_a_bucket_is_told_only_where_calls_are_limited():
+    rates = CallRates(CloudTime(lambda: NOON))
+    assert rates.left("write") is None
+
+    rates.set({"wri*": CallRate(bucket=3, refill=1)})
+    rates.take("write")
+
+    assert rates.left("write") == 2
 
 
 # -- kubelets and server -----------------------------------------------------------------------------

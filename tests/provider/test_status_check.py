@@ -74,7 +74,8 @@ def logged_of(statuses, folder, *, limit=None):
             for status in statuses:
                 plugin.status = status
                 await world.providers.resolve_node_class(node_class)
-                assert len(world.providers._reported) <= (limit or len(statuses))
+                remembered = world.providers._problems.messages("shop", "ShopNodeClass")
+                assert len(remembered) <= (limit or len(statuses))
 
     with structlog.testing.capture_logs() as logs:
         run_virtual(scenario())
@@ -123,7 +124,7 @@ def test_two_fields_of_a_status_are_logged_each(tmp_path):
 
 def test_so_many_fields_are_remembered_and_not_more(tmp_path, monkeypatch):
     """Names of fields may be made up as well; the oldest are forgotten."""
-    monkeypatch.setattr("karpenter_core.provider.host.facade.MAX_REPORTED_PROBLEMS", 3)
+    monkeypatch.setattr("karpenter_core.provider.host.reported_problems.MAX_REPORTED_PROBLEMS", 3)
     statuses = [{f"field{number}": "a"} for number in (0, 1, 2, 3, 3, 0)]
     assert len(logged_of(statuses, tmp_path, limit=3)) == 5
 

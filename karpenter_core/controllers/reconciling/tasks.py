@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
-    from karpenter_core.provider.host.facade import PluginTask
+    from karpenter_core.provider.host.plugin_tasks import PluginTask
 
 __all__ = ["PluginTasks"]
 

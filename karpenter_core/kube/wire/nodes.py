@@ -68,10 +68,12 @@ def node_view(raw: RawNode) -> NodeView:
                 type=condition.type,
                 status=condition.status,
                 reason=condition.reason,
+                message=condition.message,
                 last_transition_time=condition.last_transition_time,
             )
             for condition in status.conditions or ()
         ),
+        kubelet_version="" if status.node_info is None else status.node_info.kubelet_version,
     )
 
 

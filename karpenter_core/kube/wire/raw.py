@@ -273,10 +273,23 @@ class RawNodeSpec(_Raw):
     taints: list[RawTaint] | None = None
 
 
+class RawNodeCondition(_Raw, gc=False):
+    type: str
+    status: str = "Unknown"
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+
+
+class RawNodeInfo(_Raw, gc=False):
+    kubelet_version: str = ""
+
+
 class RawNodeStatus(_Raw):
     capacity: Amounts | None = None
     allocatable: Amounts | None = None
-    conditions: list[RawCondition] | None = None
+    conditions: list[RawNodeCondition] | None = None
+    node_info: RawNodeInfo | None = None
 
 
 class RawNode(_Raw):

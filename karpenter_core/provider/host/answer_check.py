@@ -27,7 +27,11 @@ _TIME: Final = "a time with a time zone"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerProblem:
-    """An invalid value; `path` names the object and its field, `message` says more."""
+    """An invalid value.
+
+    `path` names the object and its field; `message` may hold the value, which can be another one each
+    time.
+    """
 
     path: str
     message: str

@@ -8,7 +8,6 @@ does not implement has the default its hook documents.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import structlog
@@ -22,16 +21,18 @@ from karpenter_core.provider.contract import (
 )
 from karpenter_core.provider.host import hooks
 from karpenter_core.provider.host.adjustments import adjust_catalogue
-from karpenter_core.provider.host.answer_check import check_interruption, listing_problem
+from karpenter_core.provider.host.answer_check import listing_problem
 from karpenter_core.provider.host.catalogue_check import CatalogueValidator
 from karpenter_core.provider.host.dispatch import Dispatcher
 from karpenter_core.provider.host.instances import BatchedInstanceCalls
+from karpenter_core.provider.host.interruption_calls import InterruptionCalls
 from karpenter_core.provider.host.labels import merge_label_classes
+from karpenter_core.provider.host.plugin_tasks import plugin_task
+from karpenter_core.provider.host.reported_problems import ReportedProblems
 from karpenter_core.provider.host.status_check import status_problems
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-    from datetime import timedelta
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from prometheus_client import CollectorRegistry
 
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
         LaunchRequest,
         LeaderFence,
         NodeClassHash,
-        PeriodicTask,
         PollingPeriods,
         ProviderContext,
         ProviderInfo,
@@ -58,36 +58,17 @@ if TYPE_CHECKING:
         SettingSpec,
         TerminateOutcome,
     )
-    from karpenter_core.provider.host.answer_check import AnswerProblem
     from karpenter_core.provider.host.executor import Executor
     from karpenter_core.provider.host.hooks import Hook
     from karpenter_core.provider.host.manager import Plugins
-    from karpenter_core.provider.host.status_check import StatusProblem
+    from karpenter_core.provider.host.plugin_tasks import PluginTask
     from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.state.snapshot import StateNode
 
-__all__ = ["PluginTask", "Providers"]
+__all__ = ["Providers"]
 
 Request = TypeVar("Request", bound="Mapping[str, object]")
 Result = TypeVar("Result")
-
-_INTERRUPTION: Final = "Interruption"
-MAX_REPORTED_PROBLEMS: Final = 1000
-"""Number of logged fields that are remembered, so that each is logged once."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginTask:
-    """Periodic work of one plug-in, in the form in which the core runs it."""
-
-    plugin: str
-    name: str
-    period: timedelta
-    leader_only: bool
-    run: Callable[[], Awaitable[None]]
-    """Run it once, wherever plug-in code runs; raises CloudProviderError for what it raised.
-
-    FencedError: it is for the leader, and this process does not lead; nothing was called."""
 
 
 @final
@@ -113,8 +94,8 @@ class Providers:
         self._tasks: tuple[PluginTask, ...] = ()
         self._labels = LabelClasses()
         self._catalogues: Final = CatalogueValidator()
-        self._reported: Final[dict[tuple[str, str, str], str]] = {}
-        """Logged problems by plug-in, kind and field, oldest first."""
+        self._problems: Final = ReportedProblems()
+        self._interruptions: Final = InterruptionCalls(self._dispatcher, self._problems)
         self._instances: Final = {
             name: BatchedInstanceCalls(name, self._dispatcher) for name in plugins.providers
         }
@@ -262,27 +243,8 @@ class Providers:
         tasks: list[PluginTask] = []
         for name in self._implementers(hooks.DECLARE_TASKS):
             declared = await self._dispatcher.call(hooks.DECLARE_TASKS, name, hooks.NoArguments())
-            tasks.extend(self._task(name, task) for task in declared)
+            tasks.extend(plugin_task(name, task, self._dispatcher) for task in declared)
         return tuple(tasks)
-
-    def _task(self, plugin: str, task: PeriodicTask) -> PluginTask:
-        async def run() -> None:
-            try:
-                await self._dispatcher.run_task(task.run, lane=plugin, leader_only=task.leader_only)
-            except KarpenterError:
-                raise
-            except (Exception, SystemExit) as error:
-                raise CloudProviderError(
-                    f'plug-in "{plugin}" failed in its task {task.name}: {error!r}'
-                ) from error
-
-        return PluginTask(
-            plugin=plugin,
-            name=task.name,
-            period=task.period,
-            leader_only=task.leader_only,
-            run=run,
-        )
 
     # -- NodeClass -----------------------------------------------------------------------------
 
@@ -306,24 +268,10 @@ class Providers:
             return NodeClassResolution()
         kind = type(node_class).resource.kind
         for problem in status_problems(node_class, resolution.status):
-            if self._is_new(name, kind, problem):
-                _log().error(
-                    "plug-in sets status fields that its NodeClass does not have",
-                    plugin=name,
-                    kind=kind,
-                    problem=problem.message,
-                )
+            self._problems.report(
+                "plug-in sets status fields that its NodeClass does not have", name, kind, problem
+            )
         return resolution
-
-    def _is_new(self, plugin: str, kind: str, problem: StatusProblem | AnswerProblem) -> bool:
-        """Return whether a problem in this field was not logged yet; record it."""
-        key = plugin, kind, problem.path
-        if key in self._reported:
-            return False
-        self._reported[key] = problem.message
-        if len(self._reported) > MAX_REPORTED_PROBLEMS:
-            del self._reported[next(iter(self._reported))]
-        return True
 
     async def hash_node_class(self, node_class: NodeClass) -> NodeClassHash | None:
         """Return the hash for static drift; None if the provider does not implement it."""
@@ -465,20 +413,15 @@ class Providers:
 
     def polls_interruptions(self, provider: str) -> bool:
         """Return whether a provider implements the polling of interruptions."""
-        return self._dispatcher.implements(hooks.POLL_INTERRUPTIONS, provider)
+        return self._interruptions.are_polled(provider)
 
     def reads_interruptions(self, provider: str) -> bool:
         """Return whether a provider reads interruptions from Nodes."""
-        return self._dispatcher.implements(hooks.READ_INTERRUPTIONS, provider)
+        return self._interruptions.are_read(provider)
 
     async def poll_interruptions(self, provider: str) -> tuple[Interruption, ...]:
         """Fetch a provider's interruptions that are not acknowledged."""
-        if not self._dispatcher.implements(hooks.POLL_INTERRUPTIONS, provider):
-            return ()
-        messages = await self._dispatcher.call(
-            hooks.POLL_INTERRUPTIONS, provider, hooks.NoArguments()
-        )
-        return self._checked_interruptions(provider, messages or ())
+        return await self._interruptions.poll(provider)
 
     async def acknowledge_interruptions(self, provider: str, ids: Sequence[str]) -> None:
         """Acknowledge interruptions.
@@ -486,48 +429,17 @@ class Providers:
         Raises:
             FencedError: this process does not lead; nothing was called.
         """
-        hook = hooks.ACKNOWLEDGE_INTERRUPTIONS
-        if ids and self._dispatcher.implements(hook, provider):
-            await self._dispatcher.call(
-                hook, provider, hooks.InterruptionIdArguments(ids=tuple(ids)), key=tuple(ids)
-            )
+        await self._interruptions.acknowledge(provider, ids)
 
     async def read_interruptions(
         self, ref: NodeClassRef, node: NodeView
     ) -> tuple[Interruption, ...]:
         """Read interruptions from a Node; runs inline, since the hook does no I/O."""
-        hook, name = hooks.READ_INTERRUPTIONS, self.provider_of(ref)
-        if not self._dispatcher.implements(hook, name):
-            return ()
-        messages = await self._dispatcher.ask(
-            hook, name, hooks.NodeArguments(node=node), inline=True
-        )
-        return self._checked_interruptions(name, messages or ())
+        return await self._interruptions.read(self.provider_of(ref), node)
 
     def invalid_announcements(self, provider: str) -> tuple[str, ...]:
         """Return what was logged about invalid values in a provider's interruptions."""
-        return tuple(
-            problem
-            for (plugin, kind, _), problem in self._reported.items()
-            if (plugin, kind) == (provider, _INTERRUPTION)
-        )
-
-    def _checked_interruptions(
-        self, provider: str, messages: tuple[Interruption, ...]
-    ) -> tuple[Interruption, ...]:
-        """Return announcements without invalid values; each of these is logged once."""
-        checked: list[Interruption] = []
-        for message in messages:
-            valid, problems = check_interruption(message)
-            checked.append(valid)
-            for problem in problems:
-                if self._is_new(provider, _INTERRUPTION, problem):
-                    _log().error(
-                        "plug-in announces an invalid value, it is ignored",
-                        plugin=provider,
-                        problem=problem.message,
-                    )
-        return tuple(checked)
+        return self._interruptions.invalid(provider)
 
     # -- open to any plug-in -------------------------------------------------------------------
 

@@ -7,11 +7,11 @@ the wire, and a plug-in that answers `imageIds` would wait for ever for what it 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from pydantic import ValidationError
 
+from karpenter_core.provider.host.answer_check import AnswerProblem
 from karpenter_core.provider.kit.spelling import did_you_mean
 
 if TYPE_CHECKING:
@@ -19,23 +19,12 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclass import NodeClass
 
-__all__ = ["StatusProblem", "status_problems"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusProblem:
-    """An error in one field of a status.
-
-    `path` is the place alone; `message` may hold a value, which can be another one each time.
-    """
-
-    path: str
-    message: str
+__all__ = ["status_problems"]
 
 
 def status_problems(
     node_class: NodeClass, status: Mapping[str, object]
-) -> tuple[StatusProblem, ...]:
+) -> tuple[AnswerProblem, ...]:
     """Say which keys of a status are unknown, or which value cannot be read."""
     if not status:
         return ()
@@ -52,16 +41,16 @@ def status_problems(
     return tuple(_unknown(status, {**read_fields, **removed}, "status", aliases))
 
 
-def _described(error: ValidationError) -> StatusProblem:
+def _described(error: ValidationError) -> AnswerProblem:
     first = error.errors()[0]
     path = ".".join(map(str, ("status", *first["loc"])))
     message = f"{path} cannot be read: {first['msg']}, not {first['input']!r}"
-    return StatusProblem(path=path, message=message)
+    return AnswerProblem(path=path, message=message)
 
 
 def _unknown(
     given: object, read_fields: object, where: str, aliases: set[str] | None = None
-) -> Iterator[StatusProblem]:
+) -> Iterator[AnswerProblem]:
     """Compare what was given with what the model made of it, down to the leaves."""
     if isinstance(given, Mapping) and isinstance(read_fields, Mapping):
         read = cast("Mapping[str, object]", read_fields)
@@ -71,7 +60,7 @@ def _unknown(
             else:
                 meant = did_you_mean(key, aliases if aliases is not None else read)
                 message = f'{where} has no field "{key}"{meant}'
-                yield StatusProblem(path=f"{where}.{key}", message=message)
+                yield AnswerProblem(path=f"{where}.{key}", message=message)
     elif (
         isinstance(given, Sequence)
         and isinstance(read_fields, Sequence)

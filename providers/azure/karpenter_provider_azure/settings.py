@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from karpenter_core.provider.kit.setting_values import SettingReader
-from karpenter_provider_azure.arm.cloud_environment import (
+from karpenter_provider_azure.cloud_environment import (
     CloudEnvironment,
     named_environment,
     read_environment_file,
 )
-from karpenter_provider_azure.arm.resource_ids import ResourceId
+from karpenter_provider_azure.kubernetes_versions import parse_version
+from karpenter_provider_azure.resource_ids import ResourceId
 from karpenter_provider_azure.setting_specs import (
+    LOCAL_DNS_PREFERRED_SINCE,
     MACHINE_MODES,
     NETWORK_DATAPLANES,
     NETWORK_PLUGIN_MODES,
@@ -73,6 +75,8 @@ class AzureSettings:
     network_dataplane: str = "cilium"
     """One of `NETWORK_DATAPLANES`."""
     dns_service_ip: str = ""
+    local_dns_preferred_since: str = LOCAL_DNS_PREFERRED_SINCE
+    """A version of Kubernetes."""
     vnet_guid: str = ""
     kubelet_identity_client_id: str = ""
     node_identities: tuple[str, ...] = ()
@@ -132,6 +136,7 @@ class AzureSettings:
             network_policy=read.text("network-policy"),
             network_dataplane=read.choice("network-dataplane", NETWORK_DATAPLANES),
             dns_service_ip=read.ip("dns-service-ip"),
+            local_dns_preferred_since=read.version("local-dns-preferred-since"),
             vnet_guid=read.guid("vnet-guid"),
             kubelet_identity_client_id=read.guid("kubelet-identity-client-id"),
             node_identities=read.identities("node-identities"),
@@ -170,7 +175,7 @@ def parse_tags(text: str) -> tuple[dict[str, str], list[str]]:
         elif _BAD_IN_TAG_KEYS & set(key):
             complaints.append(f'"{key}" must have none of the characters < > % & \\ ? /')
         elif key.lower() in {known.lower() for known in tags}:
-            complaints.append(f'"{key}" must be there once; the case does not count')
+            complaints.append(f'"{key}" must be there once, the case does not count')
         else:
             tags[key] = value
     return tags, complaints
@@ -197,8 +202,8 @@ def _contradictions(settings: AzureSettings) -> list[str]:
         if not settings.aks_machines_pool_name:
             found.append(f"--aks-machines-pool-name: must be given for --provision-mode {mode}")
         found.append(
-            f"--provision-mode: {mode} is not supported, nodes are single virtual machines; use "
-            "aksscriptless or bootstrappingclient"
+            f"--provision-mode: {mode} is not supported: use aksscriptless or bootstrappingclient, "
+            "whose nodes are single virtual machines"
         )
     elif settings.use_sig and not settings.sig_access_token_server_url:
         found.append("--sig-access-token-server-url: must be given with --use-sig")
@@ -274,6 +279,12 @@ class _AzureReader:
         except ValueError:
             self.complain(f'--{flag}: must be an IP address, not "{value}"')
             return value
+
+    def version(self, flag: str) -> str:
+        value = self.text(flag)
+        if parse_version(value) is None:
+            self.complain(f'--{flag}: must be a version of Kubernetes, not "{value}"')
+        return value
 
     def guid(self, flag: str) -> str:
         value = self.text(flag)

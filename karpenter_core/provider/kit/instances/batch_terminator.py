@@ -6,6 +6,7 @@ so that later batches are not refused because of it.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, final
 
@@ -74,8 +75,9 @@ class BatchTerminator(Generic[Described, Refusal]):
         max_refusals: int,
         pause: timedelta,
         monotonic: Callable[[], float],
+        calls_at_once: int = 1,
     ) -> None:
-        """`batch_size` is how many instances one call takes.
+        """`batch_size` is how many instances one call takes; `calls_at_once` are made side by side.
 
         After `max_refusals` refusals without a termination between them the rest of a batch waits for
         the next attempt. No call is made for an instance within `pause` after its last one: zero for
@@ -86,27 +88,43 @@ class BatchTerminator(Generic[Described, Refusal]):
         self._max_refusals: Final = max_refusals
         self._pause_seconds: Final = pause.total_seconds()
         self._monotonic: Final = monotonic
+        self._calls_at_once: Final = calls_at_once
         self._lock: Final = Lock()
         self._started: Final[dict[str, float]] = {}
         """When the termination of an instance was last started."""
         self._refused: Final[dict[str, tuple[float, CloudProviderError]]] = {}
         """When an instance was last refused, and its error; the one that was sent last at the end."""
+        self._sending: Final[set[str]] = set()
 
     def start(self, instances: Mapping[str, Described]) -> dict[str, TerminateOutcome]:
-        """Terminate instances; return an outcome for each, by id."""
+        """Terminate instances; return an outcome for each, by id.
+
+        An instance that another thread is just terminating counts as started.
+        """
+        known = {name: self._calls.known_outcome(each) for name, each in instances.items()}
+        outcomes = {name: outcome for name, outcome in known.items() if outcome is not None}
+        with self._lock:
+            unknown = known.keys() - outcomes.keys()
+            claimed = unknown - self._sending
+            self._sending.update(claimed)
+        outcomes |= dict.fromkeys(unknown - claimed, TerminationStatus.STARTED)
+        try:
+            recent = {name: self._recent_outcome(name) for name in claimed}
+            outcomes |= {name: outcome for name, outcome in recent.items() if outcome is not None}
+            return outcomes | self._send(sorted(claimed - outcomes.keys()))
+        finally:
+            with self._lock:
+                self._sending.difference_update(claimed)
+
+    def _send(self, names: Sequence[str]) -> dict[str, TerminateOutcome]:
         outcomes: dict[str, TerminateOutcome] = {}
-        names: list[str] = []
-        for name, instance in sorted(instances.items()):
-            outcome = self._calls.known_outcome(instance) or self._recent_outcome(name)
-            if outcome is None:
-                names.append(name)
-            else:
-                outcomes[name] = outcome
         with self._lock:
             suspects = {name: error for name, (_, error) in self._refused.items() if name in names}
         others = [name for name in names if name not in suspects]
-        for first in range(0, len(others), self._batch_size):
-            outcomes |= self._send_batch(others[first : first + self._batch_size])
+        size = self._batch_size
+        batches = [others[first : first + size] for first in range(0, len(others), size)]
+        for batch_outcomes in self._send_batches(batches):
+            outcomes |= batch_outcomes
         for count, (name, error) in enumerate(suspects.items()):
             if count < self._max_refusals:
                 outcomes |= self._send_batch([name])
@@ -141,6 +159,13 @@ class BatchTerminator(Generic[Described, Refusal]):
             started_at = self._started.get(name)
         is_recent = started_at is not None and started_at > since
         return TerminationStatus.STARTED if is_recent else None
+
+    def _send_batches(self, batches: Sequence[Sequence[str]]) -> list[dict[str, TerminateOutcome]]:
+        width = min(len(batches), self._calls_at_once)
+        if width <= 1:
+            return [self._send_batch(batch) for batch in batches]
+        with ThreadPoolExecutor(width, thread_name_prefix="terminate") as pool:
+            return list(pool.map(self._send_batch, batches))
 
     def _send_batch(self, names: Sequence[str]) -> dict[str, TerminateOutcome]:
         result = terminate_batch(

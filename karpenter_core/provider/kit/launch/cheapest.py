@@ -7,11 +7,13 @@ exists: the call for the same claim then never creates a second instance, whatev
     @one_by_one
     def karpenter_launch_instances(self, request):
         return launch_cheapest(request, lambda key: self.create(request, key))
+
+A cloud with an order of its own, or with shortages of quotas, calls `create_in_order`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, WELL_KNOWN, ZONE
 from karpenter_core.errors import (
@@ -26,12 +28,14 @@ from karpenter_core.provider.kit.launch_candidates import allocatable_for, offer
 from karpenter_core.provider.kit.node_class.readiness import not_ready_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from karpenter_core.provider.catalogue import InstanceType, Offering
     from karpenter_core.provider.contract import Instance, LaunchRequest
 
-__all__ = ["cheapest_offerings", "launch_cheapest", "launched_instance"]
+__all__ = ["cheapest_offerings", "create_in_order", "launch_cheapest", "launched_instance"]
+
+T = TypeVar("T")
 
 _MAX_CALLS: Final = 20
 """Calls for one claim: after a series of shortages the core plans again, without these offerings."""
@@ -71,21 +75,61 @@ def launch_cheapest(
     """
     if (error := not_ready_error(request.node_class)) is not None:
         raise error
+    instance, shortages = create_in_order(
+        request,
+        cheapest_offerings(request, own_labels=own_labels),
+        lambda it, offering: create(offering_key(it.name, offering)),
+    )
+    return launched_instance(request, instance, shortages=shortages)
+
+
+def create_in_order(
+    request: LaunchRequest,
+    offerings: Iterable[tuple[InstanceType, Offering]],
+    create: Callable[[InstanceType, Offering], T],
+    *,
+    is_open: Callable[[InstanceType, Offering], bool] | None = None,
+) -> tuple[T, tuple[InsufficientCapacityError, ...]]:
+    """Return what `create` returns for the first offering that has capacity, and the shortages before.
+
+    `create` is that of `launch_cheapest`. `is_open` returns whether nothing has come to be known against
+    an offering since it was listed, by this launch or another one. With it the launch goes on after a
+    shortage of `quota_groups`, too: `create` must have recorded it, so that no offering in it is open.
+
+    Raises:
+        InsufficientCapacityError: nothing is left, with all that was found exhausted; or a wider shortage.
+        CloudProviderError: what `create` raised.
+    """
     tried: list[OfferingKey] = []
-    for it, offering in cheapest_offerings(request, own_labels=own_labels)[:_MAX_CALLS]:
+    closed: list[OfferingKey] = []
+    exceeded: list[InsufficientCapacityError] = []
+    calls = 0
+    for it, offering in offerings:
         key = offering_key(it.name, offering)
+        if is_open is not None and not is_open(it, offering):
+            closed.append(key)
+            continue
+        if calls == _MAX_CALLS:
+            break
+        calls += 1
         try:
-            instance = create(key)
+            created = create(it, offering)
         except InsufficientCapacityError as error:
             if error.scope is ExhaustedScope.OFFERING and not error.quota_groups:
                 tried += error.offerings or [key]
-                continue
-            if error.offerings or error.quota_groups:
+            elif error.scope is ExhaustedScope.OFFERING and is_open is not None:
+                exceeded.append(error)
+            elif error.offerings or error.quota_groups:
                 raise
-            message = str(error)
-            raise InsufficientCapacityError(message, offerings=[key], scope=error.scope) from error
-        return launched_instance(request, instance, shortages=_shortages(request, tried))
-    raise _shortage(request, tried)
+            else:
+                message = str(error)
+                raise InsufficientCapacityError(
+                    message, offerings=[key], scope=error.scope
+                ) from error
+        else:
+            shortages = [_shortage(request, tried, exceeded)] if tried or exceeded else []
+            return created, tuple(shortages)
+    raise _shortage(request, tried or ([] if exceeded else closed), exceeded)
 
 
 def launched_instance(
@@ -128,15 +172,23 @@ def _is_of(offering: Offering, instance: Instance) -> bool:
     return (offering.zone, offering.capacity_type) == (instance.zone, instance.capacity_type)
 
 
-def _shortages(
-    request: LaunchRequest, tried: Sequence[OfferingKey]
-) -> tuple[InsufficientCapacityError, ...]:
-    return (_shortage(request, tried),) if tried else ()
-
-
-def _shortage(request: LaunchRequest, tried: Sequence[OfferingKey]) -> InsufficientCapacityError:
-    message = f"no offering is available for NodeClaim {request.node_claim.name}"
+def _shortage(
+    request: LaunchRequest,
+    tried: Sequence[OfferingKey],
+    exceeded: Sequence[InsufficientCapacityError] = (),
+) -> InsufficientCapacityError:
+    """Return the shortage of offerings, and of quota groups that launches named in their own words."""
+    name = request.node_claim.name
+    texts = [str(error) for error in exceeded]
     if tried:
         names = ", ".join(f"{key.instance_type} in {key.zone}" for key in tried)
-        message = f"sold out for NodeClaim {request.node_claim.name}: {names}"
-    return InsufficientCapacityError(message, offerings=tried)
+        texts.insert(0, f"sold out for NodeClaim {name}: {names}")
+    return InsufficientCapacityError(
+        "; ".join(dict.fromkeys(texts)) or f"no offering is available for NodeClaim {name}",
+        offerings=tuple(
+            dict.fromkeys((*tried, *(key for error in exceeded for key in error.offerings)))
+        ),
+        quota_groups=tuple(
+            dict.fromkeys(group for error in exceeded for group in error.quota_groups)
+        ),
+    )

@@ -131,12 +131,23 @@ class SimulatedInstances(Generic[Item]):
         """Return when an instance starts, or started, to run."""
         return instance.launched_at + timedelta(seconds=self._behaviour.pending_seconds)
 
+    def gone_at(self, instance: Item) -> datetime | None:
+        """Return when its termination ends, or ended; None if it is not to be terminated.
+
+        A cloud whose instances take times of their own to terminate overrides this.
+        """
+        if instance.ends_at is None:
+            return None
+        return instance.ends_at + timedelta(seconds=self._behaviour.terminating_seconds)
+
     def phase_of(self, instance: Item, now: datetime | None = None) -> InstancePhase:
         """Return the phase at a time, now by default."""
         now = now or self._clock()
+        gone_at = self.gone_at(instance)
+        if gone_at is not None and now >= gone_at:
+            return InstancePhase.GONE
         if instance.ends_at is not None and now >= instance.ends_at:
-            gone_at = instance.ends_at + timedelta(seconds=self._behaviour.terminating_seconds)
-            return InstancePhase.GONE if now >= gone_at else InstancePhase.TERMINATING
+            return InstancePhase.TERMINATING
         if instance.fails_at is not None and now >= instance.fails_at:
             return InstancePhase.FAILED
         if now >= self.running_since(instance):
@@ -160,8 +171,9 @@ class SimulatedInstances(Generic[Item]):
         )
         if now < shown_at:
             return False
-        seconds = behaviour.terminating_seconds + behaviour.gone_visible_seconds
-        return instance.ends_at is None or now < instance.ends_at + timedelta(seconds=seconds)
+        gone_at = self.gone_at(instance)
+        seconds = behaviour.gone_visible_seconds
+        return gone_at is None or now < gone_at + timedelta(seconds=seconds)
 
     def end(self, instance: Item, *, at: datetime | None = None, reason: str = "") -> None:
         """Start its termination, now or later; one that has started is not put off."""
@@ -172,4 +184,5 @@ class SimulatedInstances(Generic[Item]):
         instance.ends_at, instance.end_reason = starts_at, reason
         wait = (starts_at - now).total_seconds()
         self.phase_changed(instance, InstancePhase.TERMINATING, wait)
-        self.phase_changed(instance, InstancePhase.GONE, wait + self._behaviour.terminating_seconds)
+        seconds = ((self.gone_at(instance) or starts_at) - now).total_seconds()
+        self.phase_changed(instance, InstancePhase.GONE, seconds)

@@ -52,6 +52,12 @@ class CallRates:
             self._tokens[name] = (tokens_left - tokens if enough else tokens_left, self._clock())
             return enough
 
+    def left(self, name: str) -> float | None:
+        """Return the tokens in the bucket of a name; None if it is not limited."""
+        with self._lock:
+            call_rate = self._rate_of(name, by_pattern=True)
+            return None if call_rate is None else self._tokens_left(name, call_rate)
+
     def wait_seconds(self, name: str, tokens: float = 1, *, by_pattern: bool = True) -> float:
         """Return the time until the bucket of a name has so many tokens.
 

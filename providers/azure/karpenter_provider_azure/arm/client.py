@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
     from karpenter_core.provider.kit.calls.caller import AttemptObserver
-    from karpenter_provider_azure.credentials import CappedCredential
+    from karpenter_provider_azure.arm.credentials import CappedCredential
     from karpenter_provider_azure.settings import AzureSettings
 
 __all__ = ["ArmAnswer", "ArmClient", "operation_class"]

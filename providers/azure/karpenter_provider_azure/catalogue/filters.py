@@ -55,7 +55,7 @@ def general_exclusion(size: VmSize) -> str:
     return ""
 
 
-def class_exclusion(size: VmSize, traits: ClassTraits) -> str:  # noqa: PLR0911 - one reason each
+def class_exclusion(size: VmSize, traits: ClassTraits) -> str:
     """Return the field of the NodeClass that excludes a size, with the reason; empty if none does."""
     support = gpu_size(size.name) if size.gpus else None
     if support is not None and traits.os_sku not in support.operating_systems:

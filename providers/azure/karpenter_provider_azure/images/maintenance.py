@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "END_KEY",
+    "NAMESPACE_VARIABLE",
     "START_KEY",
     "WINDOW_NAME",
     "MaintenanceWindow",
@@ -29,6 +30,8 @@ __all__ = [
     "window_read",
 ]
 
+NAMESPACE_VARIABLE: Final = "SYSTEM_NAMESPACE"
+"""The variable with the controller's namespace, in which AKS keeps the ConfigMap."""
 WINDOW_NAME: Final = "upcoming-maintenance-window"
 _SCHEDULE: Final = "aksManagedNodeOSUpgradeSchedule"
 START_KEY: Final = f"{_SCHEDULE}-start"
@@ -100,6 +103,6 @@ class MaintenanceWindowReader:
         if not self._namespace:
             return True
         found = self._read_objects(window_read(self._namespace))
-        data = cast("Mapping[str, object]", found[0].get("data") or {}) if found else {}
-        window = parse_window(data, namespace=self._namespace)
+        data = found[0].get("data") if found else None
+        window = parse_window(cast("Mapping[str, object]", data or {}), namespace=self._namespace)
         return window is None or window.is_open(self._clock.now())

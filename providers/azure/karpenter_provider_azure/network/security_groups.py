@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION
-from karpenter_provider_azure.arm.resource_ids import resource_group_path
 from karpenter_provider_azure.network.shared_answer import SharedAnswer
+from karpenter_provider_azure.resource_ids import resource_group_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION
-from karpenter_provider_azure.arm.resource_ids import ResourceId, same_id
+from karpenter_provider_azure.resource_ids import ResourceId, same_id
 
 if TYPE_CHECKING:
     from karpenter_core.clock import Clock

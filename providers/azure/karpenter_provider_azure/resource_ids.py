@@ -129,7 +129,7 @@ def provider_id(resource_id: str) -> str:
     The resource group is in lower case, as the cloud controller manager of Azure writes it.
 
     Raises:
-        ValueError: `resource_id` is not the id of a virtual machine.
+        ValueError: `resource_id` is no id of a virtual machine.
     """
     parsed = _virtual_machine(resource_id)
     return _SCHEME + vm_id(parsed.subscription, parsed.resource_group.lower(), parsed.name)
@@ -149,7 +149,7 @@ def parse_provider_id(text: str) -> ResourceId:
 def _virtual_machine(text: str) -> ResourceId:
     parsed = ResourceId.parse(text)
     if not parsed.is_type(VIRTUAL_MACHINES):
-        raise ValueError(f'"{text}" is not the id of a virtual machine')
+        raise ValueError(f'"{text}" is no id of a virtual machine')
     return parsed
 
 

@@ -17,7 +17,7 @@ from karpenter_provider_azure.arm.errors import NoTokenError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from karpenter_provider_azure.arm.cloud_environment import CloudEnvironment
+    from karpenter_provider_azure.cloud_environment import CloudEnvironment
 
 __all__ = ["CappedCredential", "TokenCredential", "find_credential"]
 

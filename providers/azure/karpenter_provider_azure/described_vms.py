@@ -1,0 +1,152 @@
+"""Reads virtual machines as Azure describes them. Pure functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, cast
+
+from karpenter_core.api.labels import ON_DEMAND, SPOT
+from karpenter_core.errors import CloudProviderError
+from karpenter_provider_azure.labels import REGIONAL_ZONE
+from karpenter_provider_azure.resource_ids import ResourceId, provider_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from karpenter_core.api.json_objects import JsonMapping
+
+__all__ = ["VM_API_VERSION", "DescribedVm", "instance_id", "read_vm"]
+
+VM_API_VERSION: Final = "2025-04-01"
+"""The earliest version of Microsoft.Compute in which inline network interfaces have tags."""
+_DELETING: Final = "deleting"
+_FAILED: Final = "failed"
+_SUCCEEDED: Final = "succeeded"
+
+
+def instance_id(vm_name: str) -> str:
+    """Return the id by which this process knows a virtual machine: its name in lower case.
+
+    All virtual machines of a cluster are in its node resource group, and Azure ignores the case of names.
+    """
+    return vm_name.lower()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedVm:
+    """A virtual machine that exists."""
+
+    id: str
+    """`instance_id` of its name."""
+    name: str
+    provider_id: str
+    """The `spec.providerID` of its Node."""
+    instance_type: str
+    """The VM size."""
+    zone: str
+    """The zone label: `westus2-1`, or `0` without a zone."""
+    capacity_type: str
+    image_id: str = ""
+    state: str = ""
+    """`provisioningState` in lower case: `creating`, `succeeded`, `failed`, `updating`, `deleting`."""
+    vm_id: str = ""
+    """The GUID that tells two virtual machines of one name apart; empty if Azure does not say it."""
+    launched_at: datetime | None = None
+    tags: Mapping[str, str] = field(default_factory=dict[str, str])
+    extensions: frozenset[str] = frozenset()
+    """Names of its extensions in lower case."""
+    identities: frozenset[str] = frozenset()
+    """Ids of its user-assigned identities in lower case."""
+    has_system_identity: bool = False
+    """Whether it has an identity of its own besides them."""
+    interfaces: tuple[str, ...] = ()
+    """Ids of its network interfaces."""
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it is being deleted."""
+        return self.state == _DELETING
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it exists no more: Azure does not describe such virtual machines."""
+        return False
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether its last operation failed: its launch, or a later change."""
+        return self.state == _FAILED
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Whether its last operation succeeded, so that extensions can be added."""
+        return self.state == _SUCCEEDED
+
+    @property
+    def reservation_id(self) -> str:
+        """The reservation whose capacity it uses; always empty."""
+        return ""
+
+
+def read_vm(item: JsonMapping) -> DescribedVm:
+    """Read a virtual machine of a GET, a listing or the answer of its creation.
+
+    Raises:
+        CloudProviderError: its id or size is missing or cannot be read.
+    """
+    resource_id = str(item.get("id") or "")
+    try:
+        own_provider_id, name = provider_id(resource_id), ResourceId.parse(resource_id).name
+    except ValueError as error:
+        raise CloudProviderError(f"a virtual machine cannot be read: {error}") from error
+    properties = _object(item.get("properties"))
+    size = str(_object(properties.get("hardwareProfile")).get("vmSize") or "")
+    if not size:
+        raise CloudProviderError(f"virtual machine {resource_id} has no size")
+    image = _object(_object(properties.get("storageProfile")).get("imageReference"))
+    identity = _object(item.get("identity"))
+    location = str(item.get("location") or "").lower().replace(" ", "")
+    zones = _items(item.get("zones"))
+    return DescribedVm(
+        id=instance_id(name),
+        name=name,
+        provider_id=own_provider_id,
+        instance_type=size,
+        zone=f"{location}-{zones[0]}" if zones else REGIONAL_ZONE,
+        capacity_type=SPOT if str(properties.get("priority")).lower() == "spot" else ON_DEMAND,
+        image_id=str(image.get("communityGalleryImageId") or image.get("id") or ""),
+        state=str(properties.get("provisioningState") or "").lower(),
+        vm_id=str(properties.get("vmId") or ""),
+        launched_at=_time(properties.get("timeCreated")),
+        tags={str(key): str(value) for key, value in _object(item.get("tags")).items()},
+        extensions=frozenset(
+            str(_object(each).get("id") or "").rpartition("/")[2].lower()
+            for each in _items(item.get("resources"))
+        ),
+        identities=frozenset(
+            str(key).lower() for key in _object(identity.get("userAssignedIdentities"))
+        ),
+        has_system_identity="systemassigned" in str(identity.get("type") or "").lower(),
+        interfaces=tuple(
+            str(_object(each).get("id") or "")
+            for each in _items(_object(properties.get("networkProfile")).get("networkInterfaces"))
+        ),
+    )
+
+
+def _object(value: object) -> JsonMapping:
+    return cast("JsonMapping", value) if isinstance(value, dict) else {}
+
+
+def _items(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def _time(value: object) -> datetime | None:
+    """Return an instant; None for a missing or unreadable one."""
+    try:
+        at = datetime.fromisoformat(str(value))
+    except ValueError:
+        return None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

@@ -1,0 +1,70 @@
+"""Builds the tags of virtual machines, their network interfaces and their extensions. Pure functions.
+
+A virtual machine is found by its name, which is that of its NodeClaim, and belongs to this cluster by
+its tags. Tag keys contain no slash: it is written as an underscore.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from karpenter_provider_azure.labels import (
+    AKS_MACHINE_NODE_CLAIM_TAG,
+    BILLING_TAG,
+    BILLING_TAG_VALUE,
+    CLUSTER_TAG,
+    GROUP,
+    NODE_POOL_TAG,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["CLAIM_UID_TAG", "foreign_owner", "instance_tags", "tag_key"]
+
+CLAIM_UID_TAG: Final = f"{GROUP}_nodeclaim-uid"
+"""The UID of the claim. Virtual machines that Karpenter's own provider has made do not have it."""
+
+
+def tag_key(key: str) -> str:
+    """Return a key as Azure permits it: without slashes."""
+    return key.replace("/", "_")
+
+
+def instance_tags(
+    class_tags: Mapping[str, str],
+    *,
+    additional_tags: Mapping[str, str],
+    cluster: str,
+    claim_uid: str,
+    node_pool: str = "",
+) -> dict[str, str]:
+    """Return all tags of a virtual machine, sorted by key, so that equal inputs make equal requests.
+
+    The tags of the NodeClass (`spec.tags`) replace additional ones (`ADDITIONAL_TAGS`), and the managed
+    tags replace both. Keys are compared as Azure does: ignoring case.
+    """
+    managed = {CLUSTER_TAG: cluster, CLAIM_UID_TAG: claim_uid, BILLING_TAG: BILLING_TAG_VALUE}
+    if node_pool:
+        managed[NODE_POOL_TAG] = node_pool
+    merged: dict[str, tuple[str, str]] = {}
+    for tags in (additional_tags, class_tags, managed):
+        for key, value in tags.items():
+            written = tag_key(key)
+            merged[written.lower()] = (written, value)
+    return dict(sorted(merged.values()))
+
+
+def foreign_owner(tags: Mapping[str, str], *, cluster: str, claim_uid: str) -> str:
+    """Return the tag by which a virtual machine is not this claim's, with its value; empty if it is.
+
+    One without the tag of a claim is the claim's: it has the claim's name.
+    """
+    own = {key.lower(): value for key, value in tags.items()}
+    if own.get(CLUSTER_TAG) != cluster:
+        return f"{CLUSTER_TAG}={own.get(CLUSTER_TAG, '')}"
+    if own.get(CLAIM_UID_TAG, claim_uid) != claim_uid:
+        return f"{CLAIM_UID_TAG}={own[CLAIM_UID_TAG]}"
+    if AKS_MACHINE_NODE_CLAIM_TAG in own:
+        return f"{AKS_MACHINE_NODE_CLAIM_TAG}={own[AKS_MACHINE_NODE_CLAIM_TAG]}"
+    return ""

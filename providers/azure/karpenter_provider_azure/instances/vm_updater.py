@@ -1,0 +1,245 @@
+"""Updates tags and identities of running virtual machines in place.
+
+Tags of a NodeClass are no reason to replace a node. The virtual machine is changed last: if a change of its
+interface or an extension fails, the virtual machine shows that the change is still to be made.
+
+Karpenter's provider for Azure keeps the hash of what it has updated in an annotation of the NodeClaim
+(`in-place-update-hash`). This provider compares with the virtual machine itself, and needs no annotation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Final, final
+from urllib.parse import quote
+
+import structlog
+
+from karpenter_core.api.labels import NODE_POOL
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.kit.instances.change_queue import ChangeQueue
+from karpenter_core.provider.kit.instances.tag_changes import DesiredTags
+from karpenter_core.provider.kit.recent_launches import ClaimRef
+from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
+from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION
+from karpenter_provider_azure.described_vms import VM_API_VERSION
+from karpenter_provider_azure.instance_tags import instance_tags
+from karpenter_provider_azure.instances.vm_changes import (
+    DesiredVm,
+    VmChange,
+    VmState,
+    changed_state,
+    plan_change,
+    state_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.api.json_objects import JsonObject
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.records import NodeView
+    from karpenter_core.clock import Clock
+    from karpenter_core.provider.contract import LeaderFence
+    from karpenter_provider_azure.api.nodeclass import AKSNodeClass
+    from karpenter_provider_azure.described_vms import DescribedVm
+    from karpenter_provider_azure.instances.orphans import DeletingClient
+    from karpenter_provider_azure.instances.vm_reader import VmReader
+    from karpenter_provider_azure.settings import AzureSettings
+
+__all__ = ["VmExtensions", "VmUpdater"]
+
+_ACTION: Final = "virtualMachines:patch"
+_CHANGES_PER_SECOND: Final = 1
+"""A change is up to four writes, and launches need writes too."""
+_READ_AT_ONCE: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VmExtensions:
+    """The names of the extensions that virtual machines of this provider have."""
+
+    required: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    """A virtual machine may lack them: it was made without, or its extensions are still to be added."""
+
+
+@final
+class VmUpdater:
+    """Answers `karpenter_sync_instance`; callable from any thread."""
+
+    def __init__(
+        self,
+        client: DeletingClient,
+        clock: Clock,
+        *,
+        settings: AzureSettings,
+        reader: VmReader,
+        extensions: VmExtensions,
+        last_listed: Callable[[], Mapping[str, DescribedVm]],
+        node_class: Callable[[str], AKSNodeClass | None],
+        fence: LeaderFence,
+    ) -> None:
+        """`last_listed` is `ClusterInstances.last_listed`; `node_class` returns one by name."""
+        self._settings: Final = settings
+        self._reader: Final = reader
+        self._last_listed: Final = last_listed
+        self._node_class: Final = node_class
+        self._log: FilteringBoundLogger = structlog.get_logger("azure.updates")
+        self._lock: Final = Lock()
+        self._wishes: Final[dict[str, tuple[Mapping[str, str], frozenset[tuple[str, str]]]]] = {}
+        """By NodeClass: its tags, and those that it had and has no more."""
+        self._queue: Final = ChangeQueue(
+            clock,
+            _VmChanges(client, reader, extensions, fence),
+            action=_ACTION,
+            changes_per_second=_CHANGES_PER_SECOND,
+            changed_at_once=1,
+            read_at_once=_READ_AT_ONCE,
+            listed_state=self._listed_state,
+        )
+
+    def sync(self, node_claim: NodeClaim, node: NodeView) -> None:
+        """Bring the virtual machine of a claim in line with its NodeClass and the settings.
+
+        Raises:
+            ThrottledError: it is not its turn yet.
+            CloudProviderError: Azure refused or did not answer.
+        """
+        provider_id = node_claim.status.provider_id
+        node_class = self._node_class(node_claim.spec.node_class_ref.name)
+        if node_claim.is_deleting or not node.name or not provider_id or node_class is None:
+            return
+        try:
+            name = self._reader.instance_id(provider_id)
+        except CloudProviderError as error:
+            self._log.error("virtual machine cannot be updated", error=str(error))
+            return
+        self._queue.sync(name, self._desired(node_claim, node_class))
+
+    def _listed_state(self, instance_id: str) -> VmState | None:
+        vm = self._last_listed().get(instance_id)
+        return None if vm is None else state_of(vm)
+
+    def _desired(self, node_claim: NodeClaim, node_class: AKSNodeClass) -> DesiredVm:
+        tags = instance_tags(
+            node_class.spec.tags,
+            additional_tags=self._settings.additional_tags,
+            cluster=self._settings.cluster_name,
+            claim_uid=node_claim.uid,
+            node_pool=node_claim.metadata.labels.get(NODE_POOL, ""),
+        )
+        return DesiredVm(
+            tags=DesiredTags(
+                added={},
+                set=tags,
+                obsolete=self._obsolete(node_class, tags),
+                claim=ClaimRef(name=node_claim.name, uid=node_claim.uid),
+            ),
+            identities=self._settings.node_identities,
+        )
+
+    def _obsolete(
+        self, node_class: AKSNodeClass, desired: Mapping[str, str]
+    ) -> frozenset[tuple[str, str]]:
+        """Return the tags that a NodeClass had in the life of this process, and has no more.
+
+        Other tags may be somebody else's, such as those of a policy, and stay.
+        """
+        tags = instance_tags(node_class.spec.tags, additional_tags={}, cluster="", claim_uid="")
+        with self._lock:
+            before, obsolete = self._wishes.get(node_class.name, ({}, frozenset()))
+            obsolete = (obsolete | frozenset(before.items())) - frozenset(tags.items())
+            self._wishes[node_class.name] = (tags, obsolete)
+        wanted = {key.lower() for key in desired}
+        return frozenset((key, value) for key, value in obsolete if key.lower() not in wanted)
+
+
+@final
+class _VmChanges:
+    """Changes of virtual machines with their interfaces and extensions, for the queue."""
+
+    def __init__(
+        self,
+        client: DeletingClient,
+        reader: VmReader,
+        extensions: VmExtensions,
+        fence: LeaderFence,
+    ) -> None:
+        self._client: Final = client
+        self._reader: Final = reader
+        self._extensions: Final = extensions
+        self._fence: Final = fence
+
+    def read(self, instance_ids: Sequence[str]) -> Mapping[str, VmState]:
+        vms = self._reader.of_ids(instance_ids)
+        return {name: state_of(vm) for name, vm in vms.items() if not vm.is_leaving}
+
+    def planner(self) -> Callable[[VmState, DesiredVm], VmChange]:
+        return plan_change
+
+    def make(self, change: VmChange, instance_ids: Sequence[str]) -> None:
+        for name in instance_ids:
+            # Azure replaces all tags of a resource: it is read right before.
+            vm = self._reader.find(name)
+            if vm is None:
+                raise ArmNotFoundError(f"virtual machine {name} does not exist", status=404)
+            self._change(vm, change)
+
+    def changed(self, state: VmState, change: VmChange) -> VmState:
+        return changed_state(state, change)
+
+    def is_gone(self, error: CloudProviderError) -> bool:
+        return isinstance(error, ArmNotFoundError)
+
+    def is_refusal(self, error: CloudProviderError) -> bool:
+        return isinstance(error, ArmError | _MissingPartError)
+
+    def _change(self, vm: DescribedVm, change: VmChange) -> None:
+        body: JsonObject = {}
+        vm_path = self._reader.resource_path(vm.name)
+        if change.tags:
+            tags = change.tags.applied(vm.tags)
+            body["tags"] = tags
+            for interface in vm.interfaces:
+                self._patch_tags(interface, tags, "networkInterfaces:patch", NETWORK_API_VERSION)
+            self._patch_extensions(vm, vm_path, tags)
+        if change.identities:
+            body["identity"] = {
+                "type": "SystemAssigned, UserAssigned"
+                if vm.has_system_identity
+                else "UserAssigned",
+                "userAssignedIdentities": {each: {} for each in change.identities},
+            }
+        if body:
+            self._patch(vm_path, body, _ACTION, VM_API_VERSION)
+
+    def _patch_extensions(self, vm: DescribedVm, vm_path: str, tags: Mapping[str, str]) -> None:
+        optional = [each for each in self._extensions.optional if each.lower() in vm.extensions]
+        for extension in (*self._extensions.required, *optional):
+            path = f"{vm_path}/extensions/{quote(extension, safe='')}"
+            try:
+                self._patch_tags(path, tags, "virtualMachines/extensions:patch", VM_API_VERSION)
+            except ArmNotFoundError as error:
+                if extension in self._extensions.required:
+                    raise _MissingPartError(
+                        f"virtual machine {vm.name} has no extension {extension}: {error}"
+                    ) from error
+
+    def _patch_tags(
+        self, path: str, tags: Mapping[str, str], action: str, api_version: str
+    ) -> None:
+        self._patch(path, {"tags": dict(tags)}, action, api_version)
+
+    def _patch(self, path: str, body: JsonObject, action: str, api_version: str) -> None:
+        self._fence.check()
+        self._client.send(
+            "PATCH", path, api_version=api_version, action=action, body=body, repeatable=True
+        )
+
+
+class _MissingPartError(CloudProviderError):
+    """A part of a virtual machine is missing; the virtual machine itself exists."""

@@ -1,0 +1,137 @@
+"""Reads the retail prices of a region from Azure's public price list.
+
+The list needs no credentials. It has some dozens of pages for a region; prices of a list that ends
+early are not used.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, cast, final
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
+
+from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.kit.calls.pages import token_pages
+from karpenter_provider_azure.price_items import read_price_items
+from karpenter_provider_azure.setting_specs import PRICING_URL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from karpenter_core.api.json_objects import JsonMapping, JsonObject
+    from karpenter_core.clock import Clock
+    from karpenter_core.provider.kit.disk_cache import DiskCache
+    from karpenter_provider_azure.json_service import JsonService
+    from karpenter_provider_azure.prices import RegionPrices
+
+__all__ = ["PRICE_PERIOD", "PriceReader", "RetailPriceList"]
+
+PRICE_PERIOD: Final = timedelta(hours=12)
+API_VERSION: Final = "2023-01-01-preview"
+ACTION: Final = "retailPrices:list"
+
+MOST_PAGES: Final = 1000
+
+
+@final
+class RetailPriceList:
+    """The public price list; callable from any thread."""
+
+    def __init__(self, service: JsonService, url: str = PRICING_URL) -> None:
+        """`url` is the list's, without a query."""
+        self._service: Final = service
+        self._url: Final = url.rstrip("/")
+
+    def items(self, region: str) -> list[JsonObject]:
+        """Return all items of virtual machines in a region.
+
+        Raises:
+            CloudProviderError: a page could not be read, or the list does not end.
+        """
+        items: list[JsonObject] = []
+        pages = token_pages(
+            lambda link: self._service.get(link or self._first_page(region), action=ACTION),
+            self._next_page,
+            listing=ACTION,
+            token_name="NextPageLink",  # noqa: S106 - no password
+        )
+        try:
+            for count, page in enumerate(pages, start=1):
+                items += _items(page)
+                if count >= MOST_PAGES:
+                    raise CloudProviderError(f"{ACTION}: the list has more than {count} pages")
+        except RuntimeError as error:
+            raise CloudProviderError(str(error)) from error
+        return items
+
+    def _first_page(self, region: str) -> str:
+        conditions = {
+            "priceType": "Consumption",
+            "currencyCode": "USD",
+            "serviceFamily": "Compute",
+            "serviceName": "Virtual Machines",
+            "armRegionName": region.lower(),
+        }
+        chosen = " and ".join(f"{field} eq '{value}'" for field, value in conditions.items())
+        query = urlencode({"api-version": API_VERSION, "$filter": chosen}, quote_via=quote)
+        return f"{self._url}?{query}"
+
+    def _next_page(self, page: JsonMapping) -> str | None:
+        link: object = page.get("NextPageLink")
+        if not isinstance(link, str) or not link:
+            return None
+        if _origin(urlsplit(link)) != _origin(urlsplit(self._url)):
+            raise CloudProviderError(f'{ACTION}: the next page "{link}" is not of {self._url}')
+        return link
+
+
+@final
+class PriceReader:
+    """Reads into `RegionPrices`; one thread at a time."""
+
+    def __init__(
+        self,
+        region: str,
+        prices: RegionPrices,
+        clock: Clock,
+        *,
+        items: Callable[[str], Sequence[JsonMapping]] | None,
+        disk: DiskCache,
+    ) -> None:
+        """`items` is `RetailPriceList.items`; None in a cloud without a public price list."""
+        self._region: Final = region
+        self._prices: Final = prices
+        self._clock: Final = clock
+        self._items: Final = items
+        self._disk: Final = disk
+
+    def refresh(self) -> bool:
+        """Read the price list; return True if a price is different.
+
+        Raises:
+            CloudProviderError: the list could not be read as a whole; all prices stay.
+        """
+        if self._items is None:
+            return False
+        listed = read_price_items(self._items(self._region))
+        now = self._clock.now()
+        if not listed.on_demand and not listed.spot:
+            raise CloudProviderError(f"{ACTION}: no prices for region {self._region}")
+        changed = self._prices.update(listed, now=now)
+        self._prices.save(self._disk, now=now)
+        return changed
+
+
+def _items(page: JsonMapping) -> Iterator[JsonObject]:
+    items: object = page.get("Items")
+    if not isinstance(items, list):
+        raise CloudProviderError(f"{ACTION}: a page has no list `Items`")
+    yield from (
+        cast("JsonObject", item) for item in cast("list[object]", items) if isinstance(item, dict)
+    )
+
+
+def _origin(url: SplitResult) -> tuple[str, str, int]:
+    """Return scheme, host and port; links name the default port, too."""
+    default = 443 if url.scheme == "https" else 80
+    return url.scheme, url.hostname or "", url.port or default

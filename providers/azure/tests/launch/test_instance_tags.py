@@ -1,0 +1,80 @@
+"""Tags tell whose a virtual machine is; users cannot change those that do."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from karpenter_provider_azure.instance_tags import CLAIM_UID_TAG, foreign_owner, instance_tags
+from karpenter_provider_azure.labels import (
+    AKS_MACHINE_NODE_CLAIM_TAG,
+    BILLING_TAG,
+    CLUSTER_TAG,
+    NODE_POOL_TAG,
+)
+
+TAGS = st.dictionaries(
+    st.text("abKarpenter.zus/_", min_size=1, max_size=8)
+    | st.sampled_from(["karpenter.azure.com/cluster", "KARPENTER.SH_NODEPOOL", CLAIM_UID_TAG]),
+    st.text(max_size=3),
+)
+
+
+def tags(class_tags=None, additional=None):
+    return instance_tags(
+        class_tags or {},
+        additional_tags=additional or {},
+        cluster="tidal",
+        claim_uid="uid-1",
+        node_pool="web",
+    )
+
+
+def test_a_virtual_machine_has_the_managed_tags():
+    assert tags() == {
+        BILLING_TAG: "linux",
+        CLUSTER_TAG: "tidal",
+        CLAIM_UID_TAG: "uid-1",
+        NODE_POOL_TAG: "web",
+    }
+
+
+def test_the_tags_of_a_claim_without_a_node_pool_name_none():
+    made = instance_tags({}, additional_tags={}, cluster="tidal", claim_uid="uid-1")
+    assert NODE_POOL_TAG not in made
+
+
+def test_managed_tags_replace_those_of_users():
+    """In either spelling."""
+    made = tags({"karpenter.azure.com/cluster": "other", "karpenter.sh_nodepool": "other"})
+    assert (made[CLUSTER_TAG], made[NODE_POOL_TAG]) == ("tidal", "web")  # case 85
+
+
+def test_additional_tags_lose_to_those_of_the_node_class():
+    made = tags({"team/name": "sea"}, {"team_name": "land", "cost": "7"})  # case 85
+    assert (made["team_name"], made["cost"]) == ("sea", "7")
+
+
+@given(TAGS, TAGS)
+def test_whatever_users_tag_the_claim_still_owns_the_virtual_machine(class_tags, additional):
+    made = tags(class_tags, additional)
+    assert foreign_owner(made, cluster="tidal", claim_uid="uid-1") == ""
+    assert not any("/" in key for key in made)
+    assert len({key.lower() for key in made}) == len(made)
+    assert list(made) == sorted(made)
+
+
+def test_a_virtual_machine_of_another_cluster_or_claim_is_foreign():
+    made = tags()
+    assert foreign_owner(made, cluster="other", claim_uid="uid-1") == f"{CLUSTER_TAG}=tidal"
+    assert foreign_owner(made, cluster="tidal", claim_uid="uid-2") == f"{CLAIM_UID_TAG}=uid-1"
+    assert foreign_owner({}, cluster="tidal", claim_uid="uid-1") == f"{CLUSTER_TAG}="
+    machine = {**made, AKS_MACHINE_NODE_CLAIM_TAG: "web-1"}
+    assert foreign_owner(machine, cluster="tidal", claim_uid="uid-1").startswith(
+        AKS_MACHINE_NODE_CLAIM_TAG
+    )
+
+
+def test_a_virtual_machine_without_the_uid_is_that_of_the_claim_it_is_named_after():
+    made = {key: value for key, value in tags().items() if key != CLAIM_UID_TAG}
+    assert foreign_owner(made, cluster="tidal", claim_uid="uid-1") == ""

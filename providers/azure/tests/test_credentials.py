@@ -1,0 +1,153 @@
+"""Tests the cache of tokens, and the chain of credentials against a token endpoint over TLS."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from karpenter_core.errors import AuthError
+from karpenter_provider_azure.arm.client import ArmClient
+from karpenter_provider_azure.arm.credentials import CappedCredential, find_credential
+from karpenter_provider_azure.arm.errors import NoTokenError
+
+from .arm.conftest import _server, server  # noqa: F401 - fixtures
+from .arm.values import settings_for
+
+HOUR = 3600
+VARIABLES = (
+    "AZURE_AUTHORITY_HOST",
+    "AZURE_CLIENT_ID",
+    "AZURE_CLIENT_SECRET",
+    "AZURE_FEDERATED_TOKEN_FILE",
+    "AZURE_TENANT_ID",
+    "AZURE_TOKEN_CREDENTIALS",
+)
+
+
+class Source:
+    def __init__(self, lifetime=24 * HOUR):
+        self.asked = 0
+        self.lifetime = lifetime
+        self.closed = False
+
+    def get_token(self, *scopes, **options):
+        self.asked += 1
+        self.last = (scopes, options)
+        return SimpleNamespace(token=f"t{self.asked}", expires_on=self.lifetime)
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def time_now():
+    return SimpleNamespace(seconds=0.0)
+
+
+def capped(source, time_now):
+    return CappedCredential(lambda: source, now=lambda: time_now.seconds)
+
+
+def test_a_token_is_used_for_two_hours_at_most(time_now):
+    source = Source()
+    credential = capped(source, time_now)
+    assert credential.get_token("scope").expires_on == 2 * HOUR
+    time_now.seconds = 2 * HOUR - 301
+    assert credential.get_token("scope").token == "t1"
+    time_now.seconds = 2 * HOUR - 300
+    assert credential.get_token("scope").token == "t2"
+
+
+def test_a_shorter_life_stays_as_it_is(time_now):
+    assert capped(Source(lifetime=600), time_now).get_token("scope").expires_on == 600
+
+
+def test_threads_share_one_request(time_now):
+    source = Source()
+    credential = capped(source, time_now)
+    threads = [threading.Thread(target=credential.get_token, args=("scope",)) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert source.asked == 1
+
+
+def test_claims_get_a_new_token(time_now):
+    source = Source()
+    credential = capped(source, time_now)
+    credential.get_token("scope")
+    credential.get_token("scope", claims="c")
+    assert source.asked == 2
+    assert source.last == (("scope",), {"claims": "c"})
+
+
+def test_a_closed_credential_is_made_anew(time_now):
+    made = []
+
+    def make():
+        made.append(Source())
+        return made[-1]
+
+    credential = CappedCredential(make, now=lambda: time_now.seconds)
+    credential.get_token("scope")
+    credential.close()
+    assert made[0].closed
+    credential.get_token("scope")
+    assert len(made) == 2
+
+
+def test_a_failure_names_the_scope():
+    def make():
+        raise ValueError("AZURE_CLIENT_ID is missing")
+
+    with pytest.raises(NoTokenError, match="no token for scope: AZURE_CLIENT_ID is missing"):
+        CappedCredential(make).get_token("scope")
+
+
+@pytest.fixture
+def workload(server, monkeypatch, tmp_path):  # noqa: F811 - the fixture
+    """The variables of the webhook of workload identity."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    token_file = tmp_path / "token"
+    token_file.write_text("service-account-token")
+    monkeypatch.setenv("AZURE_CLIENT_ID", "client-1")
+    monkeypatch.setenv("AZURE_TENANT_ID", "tenant-1")
+    monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", str(token_file))
+    return server
+
+
+@pytest.mark.parametrize("is_host_given", [False, True])
+def test_workload_identity_gets_its_token_from_the_authority(workload, monkeypatch, is_host_given):
+    if is_host_given:
+        monkeypatch.setenv("AZURE_AUTHORITY_HOST", workload.url)
+    settings = settings_for(workload.url, workload.ca_bundle)
+    workload.reply(200, {"access_token": "arm-token", "expires_in": 86400, "token_type": "Bearer"})
+    workload.reply(200, {"ok": True})
+
+    client = ArmClient(settings)
+    assert client.get("/subscriptions/s/x", api_version="1", action="x:get") == {"ok": True}
+    client.close()
+
+    token_request, call = workload.received
+    assert token_request.path == "/tenant-1/oauth2/v2.0/token"
+    assert "service-account-token" in token_request.body
+    assert "client-1" in token_request.body
+    assert call.headers["authorization"] == "Bearer arm-token"
+
+
+def test_a_refused_identity_is_an_error_of_authentication(workload):
+    error = {"error": "invalid_client", "error_description": "AADSTS70021: no matching identity"}
+    workload.reply(401, error)
+    client = ArmClient(settings_for(workload.url, workload.ca_bundle))
+    with pytest.raises(AuthError, match="AADSTS70021"):
+        client.check_token()
+    client.close()
+
+
+def test_finding_a_credential_asks_nothing(workload):
+    find_credential(settings_for(workload.url).cloud)
+    assert not workload.received
