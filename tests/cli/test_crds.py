@@ -32,7 +32,10 @@ def test_files_are_those_that_are_committed(tmp_path):
     assert run(*asked, "--output-dir", str(folder)) == 0
 
     written = {path.name: path.read_text() for path in folder.iterdir()}
-    assert written == {path.name: path.read_text() for path in (ROOT / "crds").iterdir()}
+    committed = {path.name: path.read_text() for path in (ROOT / "crds").iterdir()}
+    # Azure has no plug-in yet; its own tests compare this file.
+    committed.pop("karpenter.azure.com_aksnodeclasses.yaml")
+    assert written == committed
 
 
 def test_an_unknown_provider_is_named(capsys):

@@ -26,3 +26,14 @@ def test_values_that_one_provider_knows_do_not_exclude_those_of_another():
     )
 
     assert merged.known_values == {"x/tenancy": frozenset({"a", "b"})}
+
+
+def test_labels_that_any_provider_lets_users_set_are_settable():
+    merged = merge_label_classes(
+        {
+            "one": LabelClasses(settable=frozenset({"x/a"})),
+            "other": LabelClasses(settable=frozenset({"y/b"})),
+        }
+    )
+
+    assert merged.settable == {"x/a", "y/b"}

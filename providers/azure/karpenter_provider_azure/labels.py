@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from karpenter_core.api.labels import CAPACITY_TYPE, ON_DEMAND, SPOT, ZONE
+from karpenter_core.api.labels import ON_DEMAND, SPOT, ZONE
 from karpenter_core.provider.contract import LabelClasses
 
 GROUP: Final = "karpenter.azure.com"
@@ -141,7 +141,6 @@ LABEL_CLASSES: Final = LabelClasses(
     aliases={DISK_CSI_ZONE: ZONE},
     value_aliases={ZONE: {"": REGIONAL_ZONE}},
     known_values={
-        CAPACITY_TYPE: frozenset({ON_DEMAND, SPOT}),
         SKU_NETWORKING_ACCELERATED: BOOLEANS,
         SKU_STORAGE_PREMIUM_CAPABLE: BOOLEANS,
         SKU_STORAGE_ULTRA_SSD: BOOLEANS,

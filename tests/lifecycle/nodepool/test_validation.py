@@ -213,6 +213,16 @@ def test_providers_restrict_their_domains_and_bring_labels():
     assert "restricted domain: [cloud.example karpenter.sh]" in error
 
 
+def test_some_labels_of_a_restricted_domain_can_be_set_though_no_instance_type_has_them():
+    rules = LabelRules(
+        restricted_domains=frozenset({"cloud.example"}), settable=frozenset({"cloud.example/cni"})
+    )
+
+    assert requirement_errors("cloud.example/cni", "Exists", rules=rules) == ()
+    (error,) = requirement_errors("cloud.example/other", "Exists", rules=rules)
+    assert "cloud.example/cni" in error
+
+
 def test_the_condition_carries_all_errors():
     pool = with_validation(node_pool(labels={"te am": "a", "team": "w b"}), now=NOW)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.labels import CAPACITY_TYPE, UNREGISTERED_TAINT
 from karpenter_core.api.nodeclaim import TaintSpec
 from karpenter_core.errors import BadInputError
+from karpenter_core.provider.kit.node_registration import is_settable_by_kubelet
 from karpenter_core.provider.kit.user_data import (
     SHELL_SCRIPT,
     UserDataPart,
@@ -43,23 +44,6 @@ LARGEST_BYTES: Final = 32 * 1024
 """What ECS takes, before it is written in base64."""
 
 _UNREGISTERED: Final = TaintSpec(key=UNREGISTERED_TAINT, effect="NoExecute")
-_KUBERNETES: Final = ("kubernetes.io", "k8s.io")
-_ALLOWED: Final = frozenset(
-    {
-        "beta.kubernetes.io/arch",
-        "beta.kubernetes.io/instance-type",
-        "beta.kubernetes.io/os",
-        "failure-domain.beta.kubernetes.io/region",
-        "failure-domain.beta.kubernetes.io/zone",
-        "kubernetes.io/arch",
-        "kubernetes.io/hostname",
-        "kubernetes.io/os",
-        "node.kubernetes.io/instance-type",
-        "topology.kubernetes.io/region",
-        "topology.kubernetes.io/zone",
-    }
-)
-_ALLOWED_DOMAINS: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,18 +68,7 @@ def node_labels(labels: Mapping[str, str], *, capacity_type: str) -> dict[str, s
     puts it there once the node has registered.
     """
     all_labels = {**labels, CAPACITY_TYPE: capacity_type}
-    return {key: all_labels[key] for key in sorted(all_labels) if _may_be_set(key)}
-
-
-def _may_be_set(label: str) -> bool:
-    domain, slash, _ = label.partition("/")
-    if not slash or label in _ALLOWED or _is_within(domain, _ALLOWED_DOMAINS):
-        return True
-    return not _is_within(domain, _KUBERNETES)
-
-
-def _is_within(domain: str, domains: Iterable[str]) -> bool:
-    return any(domain == each or domain.endswith(f".{each}") for each in domains)
+    return {key: all_labels[key] for key in sorted(all_labels) if is_settable_by_kubelet(key)}
 
 
 def node_taints(claim: NodeClaim) -> tuple[TaintSpec, ...]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from karpenter_core.api.json_objects import JsonObject
+    from karpenter_core.api.json_objects import JsonMapping, JsonObject
 
-__all__ = ["NETWORK_API_VERSION", "ArmReads"]
+__all__ = ["NETWORK_API_VERSION", "ArmReads", "properties_of"]
 
 NETWORK_API_VERSION: Final = "2024-05-01"
 """Of reads of Microsoft.Network."""
@@ -48,3 +48,9 @@ class ArmReads(Protocol):
             CloudProviderError: Azure refused or did not answer.
         """
         ...
+
+
+def properties_of(resource: JsonMapping) -> JsonMapping:
+    """Return the properties of a resource; none if it has none."""
+    properties: object = resource.get("properties")
+    return cast("JsonMapping", properties) if isinstance(properties, dict) else {}

@@ -1,1 +1,1 @@
-"""What a node runs at its first boot."""
+"""The first boot of nodes: custom data and the bootstrapping service."""

@@ -100,6 +100,6 @@ class MaintenanceWindowReader:
         if not self._namespace:
             return True
         found = self._read_objects(window_read(self._namespace))
-        data = cast("Mapping[str, object]", found[0].get("data") or {}) if found else {}
-        window = parse_window(data, namespace=self._namespace)
+        data = found[0].get("data") if found else None
+        window = parse_window(cast("Mapping[str, object]", data or {}), namespace=self._namespace)
         return window is None or window.is_open(self._clock.now())

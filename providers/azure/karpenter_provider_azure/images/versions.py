@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from karpenter_provider_azure.arm.reads import properties_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -28,10 +30,8 @@ def newest_community_version(versions: Iterable[JsonMapping]) -> str:
 
 
 def _published(version: JsonMapping) -> datetime | None:
-    properties = version.get("properties")
-    text = properties.get("publishedDate") if isinstance(properties, dict) else None
     try:
-        published = datetime.fromisoformat(str(text))
+        published = datetime.fromisoformat(str(properties_of(version).get("publishedDate")))
     except ValueError:
         return None
     return published if published.tzinfo is not None else published.replace(tzinfo=UTC)

@@ -20,7 +20,13 @@ from karpenter_core.api.labels import SPOT
 if TYPE_CHECKING:
     from karpenter_provider_azure.arm.errors import ArmError
 
-__all__ = ["REGIONAL_QUOTA_LIFE", "LaunchFailure", "LaunchFailureKind", "classify_failure"]
+__all__ = [
+    "REGIONAL_QUOTA_LIFE",
+    "LaunchFailure",
+    "LaunchFailureKind",
+    "classify_failure",
+    "is_of_launch",
+]
 
 MAX_TEXT: Final = 1200
 """Characters of Azure's text that conditions and Events show."""
@@ -105,6 +111,8 @@ _RULES: Final = (
     # The code is known from other users of the API, and was not seen in launches of this provider.
     _rule(LaunchFailureKind.SUBNET_FULL, "SubnetIsFull", "SubnetIsFull"),
 )
+_EXTENSION: Final = "vmextension"
+"""Codes of failed extensions begin with it: `VMExtensionProvisioningError`."""
 _NO_QUOTA: Final = re.compile(r"current limit:\s*0(?![\d.])", re.IGNORECASE)
 
 
@@ -147,6 +155,14 @@ def classify_failure(error: ArmError, *, capacity_type: str) -> LaunchFailure:
         reason=reason,
         text=_text(error.code or reason, text or str(error)),
     )
+
+
+def is_of_launch(error: ArmError) -> bool:
+    """Whether the failure of a virtual machine is that of its launch.
+
+    An extension that fails leaves a virtual machine that runs in the state Failed, too.
+    """
+    return not any(code.lower().startswith(_EXTENSION) for code in error.codes)
 
 
 def _text(*parts: str) -> str:

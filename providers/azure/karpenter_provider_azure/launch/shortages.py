@@ -16,17 +16,17 @@ from karpenter_core.errors import (
     InsufficientCapacityError,
     LaunchFailedError,
     OfferingKey,
+    QuotaGroup,
     ThrottledError,
 )
-from karpenter_core.provider.kit.shortages import Shortage, quota_groups
+from karpenter_core.provider.kit.shortages import Shortage
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_azure.labels import REGIONAL_ZONE
 from karpenter_provider_azure.launch.failures import LaunchFailureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from karpenter_core.provider.catalogue import InstanceType
     from karpenter_provider_azure.launch.failures import LaunchFailure
 
 __all__ = ["FailedMarks", "LaunchAttempt", "failed_marks", "launch_error"]
@@ -118,15 +118,11 @@ def _of_size(attempt: LaunchAttempt, zones: Collection[str], capacity_type: str)
 
 
 def launch_error(
-    failure: LaunchFailure,
-    marks: FailedMarks,
-    instance_types: Iterable[InstanceType],
-    group_of: Callable[[str], str],
+    failure: LaunchFailure, marks: FailedMarks, sizes_of: Callable[[str], Iterable[str]]
 ) -> CloudProviderError:
-    """Return the core's error for a failed launch.
+    """Return the core's error for a failed launch, which makes unavailable what `marks` cover.
 
-    The core makes unavailable what `marks` cover, as far as `instance_types` have it: those of the claim.
-    `group_of` returns the quota family of an instance type in lower case.
+    `sizes_of` returns the names of all VM sizes of a quota family.
     """
     match failure.kind:
         case LaunchFailureKind.THROTTLED:
@@ -136,9 +132,6 @@ def launch_error(
         case LaunchFailureKind.SUBNET_FULL:
             return InsufficientCapacityError(failure.text, scope=ExhaustedScope.NODE_CLASS)
         case _:
-            groups = quota_groups(
-                marks.shortages, instance_types, label=INSTANCE_TYPE, group_of=group_of
-            )
             return InsufficientCapacityError(
                 failure.text,
                 offerings=[
@@ -149,5 +142,23 @@ def launch_error(
                     )
                     for each in marks.offerings
                 ],
-                quota_groups=tuple(groups),
+                quota_groups=[
+                    group
+                    for shortage in marks.shortages
+                    for group in _quota_groups(shortage, sizes_of)
+                ],
             )
+
+
+def _quota_groups(
+    shortage: Shortage, sizes_of: Callable[[str], Iterable[str]]
+) -> Iterator[QuotaGroup]:
+    """Yield a group for each size of the family: no label of instance types names quota families."""
+    for size in sorted(sizes_of(shortage.group)) if shortage.group else ("",):
+        yield QuotaGroup(
+            label=INSTANCE_TYPE if size else "",
+            value=size,
+            least_cpu_milli=shortage.least_cpu_milli,
+            zone=shortage.zone,
+            capacity_type=shortage.capacity_type,
+        )

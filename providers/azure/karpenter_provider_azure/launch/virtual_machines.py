@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import SPOT
@@ -36,11 +36,13 @@ class VirtualMachine:
     """The zone label: `westus2-1`, or `0` for none."""
     capacity_type: str
     image_id: str
-    custom_data: str
-    """In base64."""
+    custom_data: str = field(repr=False)
+    """In base64; has the bootstrap token in it."""
     interface: NetworkInterface
     tags: Mapping[str, str]
     uses_ultra_ssd: bool = False
+    custom_script: str = field(default="", repr=False)
+    """The command of the extension that makes the node join; empty for none."""
 
 
 def vm_body(vm: VirtualMachine, node_class: AKSNodeClass, settings: AzureSettings) -> JsonObject:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, cast, final
 
-from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION
+from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION, properties_of
 from karpenter_provider_azure.network.shared_answer import AnswerRevision, SharedAnswer
 from karpenter_provider_azure.resource_ids import resource_group_path
 
@@ -41,20 +41,15 @@ def backend_pool_ids(load_balancers: Iterable[JsonMapping]) -> tuple[str, ...]:
             for pool in _items(balancer, "backendAddressPools")
             if str(pool.get("name") or "").lower() not in _IPV6_POOLS
             and not any(
-                _properties(address).get("ipAddress")
+                properties_of(address).get("ipAddress")
                 for address in _items(pool, "loadBalancerBackendAddresses")
             )
         )
     )
 
 
-def _properties(resource: JsonMapping) -> JsonMapping:
-    properties: object = resource.get("properties")
-    return cast("JsonMapping", properties) if isinstance(properties, dict) else {}
-
-
 def _items(resource: JsonMapping, name: str) -> list[JsonMapping]:
-    return cast("list[JsonMapping]", _properties(resource).get(name) or [])
+    return cast("list[JsonMapping]", properties_of(resource).get(name) or [])
 
 
 def refers_to_missing_pool(codes: Iterable[str], text: str, pools: Iterable[str]) -> bool:

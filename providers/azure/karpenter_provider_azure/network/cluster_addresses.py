@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION
+from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION, properties_of
 from karpenter_provider_azure.network.shared_answer import SharedAnswer
 from karpenter_provider_azure.network.subnets import parse_subnet_id
 
@@ -62,12 +62,7 @@ class VnetGuidReader:
         network = self._arm.get(
             network_id, api_version=NETWORK_API_VERSION, action="virtualNetworks:get"
         )
-        properties: object = network.get("properties")
-        guid = (
-            cast("dict[str, object]", properties).get("resourceGuid")
-            if isinstance(properties, dict)
-            else None
-        )
+        guid = properties_of(network).get("resourceGuid")
         if not guid:
             raise CloudProviderError(
                 f"virtual network {network_id} has no resourceGuid; set --vnet-guid"

@@ -46,6 +46,7 @@ class Application:
         self.permissions: Final = Permissions(world)
         self.endpoint: Final[CloudEndpoint[ArmCall]] = CloudEndpoint(self, clock)
         self.tokens.add_routes(self.routes)
+        self.permissions.add_routes(self.routes)
 
     def clear(self) -> None:
         """Restore permissions and tokens."""

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Final, cast, final
 from urllib.parse import parse_qsl, unquote
 
 from karpenter_core.provider.kit.simulated.faults import CloudError
+from karpenter_simulated_azure.arm_paths import parse_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
     from karpenter_core.provider.kit.simulated.server import HttpRequest
+    from karpenter_simulated_azure.arm_paths import ArmPath
 
     Handler = Callable[["ArmCall"], "ArmReply"]
     """Answers a call; raises `CloudError`."""
@@ -186,64 +188,6 @@ class ArmCall:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ArmPath:
-    """The parts of a path."""
-
-    subscription: str = ""
-    resource_group: str = ""
-    types: tuple[str, ...] = ()
-    """The namespace and the types."""
-    names: tuple[str, ...] = ()
-
-    @property
-    def resource_type(self) -> str:
-        return "/".join(self.types)
-
-    @property
-    def is_collection(self) -> bool:
-        return len(self.names) < len(self.types) - 1
-
-
-_RESOURCES: Final = "Microsoft.Resources"
-
-
-def _parse(path: str) -> _ArmPath | None:
-    """Return the parts of a path below a subscription or below the tenant; None for another one."""
-    segments = [unquote(each) for each in path.strip("/").split("/")]
-    lowered = [each.lower() for each in segments]
-    subscription = group = ""
-    if lowered[:1] == ["subscriptions"] and len(segments) > 1:
-        subscription, segments, lowered = segments[1], segments[2:], lowered[2:]
-        if not segments:
-            return _ArmPath(
-                subscription=subscription,
-                types=(_RESOURCES, "subscriptions"),
-                names=(subscription,),
-            )
-        if lowered[0] == "resourcegroups" and "providers" not in lowered:
-            types = (_RESOURCES, *segments[0::2])
-            names = tuple(segments[1::2])
-            return _ArmPath(
-                subscription=subscription,
-                resource_group=names[0] if names else "",
-                types=types,
-                names=names,
-            )
-        if lowered[0] == "resourcegroups" and len(segments) > 1:
-            group, segments, lowered = segments[1], segments[2:], lowered[2:]
-        if lowered == ["locations"]:
-            return _ArmPath(subscription=subscription, types=(_RESOURCES, "locations"))
-    if lowered[:1] != ["providers"] or len(segments) < 3:  # noqa: PLR2004 - providers, namespace, type
-        return None
-    return _ArmPath(
-        subscription=subscription,
-        resource_group=group,
-        types=(segments[1], *segments[2::2]),
-        names=tuple(segments[3::2]),
-    )
-
-
 @final
 class ArmRoutes:
     """The routes of a simulated Azure."""
@@ -319,7 +263,7 @@ class ArmRoutes:
                     content=request.body,
                     base_url=base_url,
                 )
-        parts = _parse(request.path)
+        parts = parse_path(request.path)
         if parts is None:
             raise ArmFault(
                 "InvalidRequestUri", f"The request uri {request.path} is not valid.", status=400
@@ -345,7 +289,7 @@ class ArmRoutes:
             base_url=base_url,
         )
 
-    def _unknown_type(self, parts: _ArmPath, api_version: str, method: str) -> ArmFault:
+    def _unknown_type(self, parts: ArmPath, api_version: str, method: str) -> ArmFault:
         wanted = parts.resource_type.lower()
         if any(known == wanted for _, known in self._routes):
             return ArmFault(

@@ -10,8 +10,8 @@ from karpenter_simulated_azure.arm_api import ArmFault, ArmReply
 from karpenter_simulated_azure.network_interfaces import (
     INTERFACE_TYPE,
     check_tags,
-    in_use,
-    reserved,
+    in_use_fault,
+    reserved_fault,
 )
 from karpenter_simulated_azure.networks import NETWORK_VERSIONS
 from karpenter_simulated_azure.resources import check_etag, not_found, page
@@ -134,9 +134,9 @@ class InterfaceCalls:
         check_etag(call, found.etag)
         now = self._clock()
         if attached := found.attached_to(now):
-            raise in_use(found, attached)
+            raise in_use_fault(found, attached)
         if machine := found.reserved_by(now):
-            raise reserved(machine)
+            raise reserved_fault(machine)
         if found.gone_at is None:
             seconds = self._interfaces.deletion_seconds
             self._interfaces.remove(found.id, at=now + timedelta(seconds=seconds))

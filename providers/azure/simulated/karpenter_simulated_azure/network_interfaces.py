@@ -8,30 +8,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_simulated_azure.arm_api import ArmFault
-from karpenter_simulated_azure.networks import SUBNET_TYPE
+from karpenter_simulated_azure.ip_configurations import (
+    id_of,
+    missing,
+    read_configurations,
+    with_addresses,
+)
+from karpenter_simulated_azure.network_resources import NSG_TYPE
 from karpenter_simulated_azure.resources import ResourceTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
     from karpenter_core.provider.kit.simulated.ids import IdGenerator
+    from karpenter_simulated_azure.ip_configurations import IpConfiguration, Permit
     from karpenter_simulated_azure.networks import Networks
     from karpenter_simulated_azure.world import AzureWorld
 
-    Permit = Callable[[str, str], None]
-    """Checks that an action over another resource is permitted; raises `ArmFault`."""
-
-__all__ = ["INTERFACE_TYPE", "NetworkInterface", "NetworkInterfaces"]
+__all__ = ["INTERFACE_TYPE", "NetworkInterface", "NetworkInterfaces", "check_tags"]
 
 INTERFACE_TYPE: Final = "Microsoft.Network/networkInterfaces"
 _CONFIGURATION_TYPE: Final = f"{INTERFACE_TYPE}/ipConfigurations"
-_POOL_TYPE: Final = "Microsoft.Network/loadBalancers/backendAddressPools"
-_NSG_TYPE: Final = "Microsoft.Network/networkSecurityGroups"
-_MOST_CONFIGURATIONS: Final = 256
 _MOST_TAGS: Final = 50
 _BAD_TAG_LETTERS: Final = frozenset("<>%&\\?/")
 _KEPT: Final = timedelta(hours=1)
@@ -40,17 +41,6 @@ _KEPT: Final = timedelta(hours=1)
 
 def _permit_all(_action: str, _scope: str) -> None:
     """Permit everything."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IpConfiguration:
-    """An IP configuration with its address."""
-
-    name: str
-    subnet_id: str
-    primary: bool
-    pool_ids: tuple[str, ...]
-    address: str
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -187,7 +177,6 @@ class NetworkInterfaces:
 
     def get(self, interface_id: str) -> NetworkInterface | None:
         """Return an interface; None if there is none with this id."""
-        self._forget_gone()
         found = self._table.get(interface_id)
         return found if found is not None and found.exists(self._clock()) else None
 
@@ -219,16 +208,18 @@ class NetworkInterfaces:
                 `SubnetIsFull`; nothing is changed then.
         """
         check_tags(tags)
+        self._forget_gone()
         now = self._clock()
         before = self.get(interface_id)
         nic_id = interface_id if before is None else before.id
-        security_group_id = _id_of(properties.get("networkSecurityGroup"))
+        security_group_id = id_of(properties.get("networkSecurityGroup"))
         if security_group_id:
             if not self._networks.has_security_group(security_group_id):
-                raise _missing(nic_id, security_group_id)
-            permit(f"{_NSG_TYPE}/join/action", security_group_id)
-        wanted = list(self._wanted(nic_id, properties, permit))
-        configurations = self._addressed(nic_id, before, wanted)
+                raise missing(nic_id, security_group_id)
+            permit(f"{NSG_TYPE}/join/action", security_group_id)
+        wanted = list(read_configurations(self._networks, nic_id, properties, permit))
+        old = () if before is None else before.configurations
+        configurations = with_addresses(self._networks, nic_id, old, wanted)
         if before is None:
             found = NetworkInterface(
                 id=nic_id,
@@ -264,7 +255,7 @@ class NetworkInterfaces:
         """Check that a virtual machine could have an interface; raises as `attach` does."""
         found = self.get(interface_id)
         if found is None:
-            raise _missing(virtual_machine_id, interface_id)
+            raise missing(virtual_machine_id, interface_id)
         now = self._clock()
         attached, reserved = found.attached_to(now), found.reserved_by(now)
         own = virtual_machine_id.lower()
@@ -274,7 +265,7 @@ class NetworkInterfaces:
                 f"Network Interface {found.id} is used by existing resource {attached}.",
             )
         if reserved and reserved.lower() != own:
-            raise _reserved(reserved)
+            raise reserved_fault(reserved)
 
     def detach(self, interface_id: str, *, at: datetime | None = None) -> None:
         """End the attachment of an interface, now or later."""
@@ -298,93 +289,18 @@ class NetworkInterfaces:
         return found
 
     def _forget_gone(self) -> None:
+        """Take the addresses of deleted interfaces back; forget those that are long gone."""
         now = self._clock()
         for each in self._table:
             if each.gone_at is None or now < each.gone_at:
                 continue
             for configuration in each.configurations:
                 subnet = self._networks.subnet(configuration.subnet_id)
-                owner = f"{each.id}/ipConfigurations/{configuration.name}"
-                if subnet is not None and subnet.addresses.get(configuration.address) == owner:
+                if subnet is not None:
                     subnet.release([configuration.address])
+            each.configurations = ()
             if now >= each.gone_at + _KEPT:
                 self._table.remove(each.id)
-
-    # -- IP configurations -----------------------------------------------------------------------
-
-    def _wanted(
-        self, nic_id: str, properties: JsonMapping, permit: Permit
-    ) -> Iterator[IpConfiguration]:
-        """Return the IP configurations that a body asks for, without addresses."""
-        items = _objects(properties.get("ipConfigurations"))
-        if not 0 < len(items) <= _MOST_CONFIGURATIONS:
-            raise _malformed(f"{nic_id} has {len(items)} ipConfigurations, not 1 to 256.")
-        names = [str(each.get("name", "")) for each in items]
-        if len(set(names)) < len(names) or not all(names):
-            raise _malformed(f"The ipConfigurations of {nic_id} have no names of their own.")
-        bodies = [cast("JsonObject", each.get("properties") or {}) for each in items]
-        if len(items) > 1 and sum(each.get("primary") is True for each in bodies) != 1:
-            raise _malformed(f"Not exactly one of the ipConfigurations of {nic_id} is primary.")
-        permitted: set[str] = set()
-        for name, body in zip(names, bodies, strict=True):
-            subnet_id = _id_of(body.get("subnet"))
-            subnet = self._networks.subnet(subnet_id)
-            if subnet is None:
-                raise _missing(nic_id, subnet_id)
-            pool_ids = [
-                _id_of(each) for each in _objects(body.get("loadBalancerBackendAddressPools"))
-            ]
-            for pool_id in pool_ids:
-                if not self._networks.has_backend_pool(pool_id):
-                    raise _missing(nic_id, pool_id)
-            for kind, scope in (
-                (SUBNET_TYPE, subnet.id),
-                *((_POOL_TYPE, each) for each in pool_ids),
-            ):
-                if scope not in permitted:
-                    permit(f"{kind}/join/action", scope)
-                    permitted.add(scope)
-            yield IpConfiguration(
-                name=name,
-                subnet_id=subnet.id,
-                primary=body.get("primary") is True or len(items) == 1,
-                pool_ids=tuple(pool_ids),
-                address="",
-            )
-
-    def _addressed(
-        self, nic_id: str, before: NetworkInterface | None, wanted: Sequence[IpConfiguration]
-    ) -> tuple[IpConfiguration, ...]:
-        """Return the IP configurations with addresses: those that they have, or new ones."""
-        old = {} if before is None else {(c.name, c.subnet_id): c for c in before.configurations}
-        kept = {
-            each.name: old[each.name, each.subnet_id].address
-            for each in wanted
-            if (each.name, each.subnet_id) in old
-        }
-        new = [each for each in wanted if each.name not in kept]
-        given: dict[str, str] = {}
-        for subnet_id in dict.fromkeys(each.subnet_id for each in new):
-            subnet = self._networks.subnet(subnet_id)
-            if subnet is None:
-                raise _missing(nic_id, subnet_id)
-            names = [each.name for each in new if each.subnet_id == subnet_id]
-            owners = [f"{nic_id}/ipConfigurations/{name}" for name in names]
-            given |= dict(zip(names, subnet.allocate(owners), strict=True))
-        for each in old.values():
-            subnet = self._networks.subnet(each.subnet_id)
-            if subnet is not None and each.address not in kept.values():
-                subnet.release([each.address])
-        return tuple(
-            IpConfiguration(
-                name=each.name,
-                subnet_id=each.subnet_id,
-                primary=each.primary,
-                pool_ids=each.pool_ids,
-                address=kept.get(each.name) or given[each.name],
-            )
-            for each in wanted
-        )
 
 
 def check_tags(tags: Mapping[str, str]) -> None:
@@ -409,31 +325,8 @@ def check_tags(tags: Mapping[str, str]) -> None:
             )
 
 
-def _objects(value: object) -> Sequence[JsonObject]:
-    if not isinstance(value, list):
-        return []
-    items = cast("list[object]", value)
-    return [cast("JsonObject", each) for each in items if isinstance(each, dict)]
-
-
-def _id_of(value: object) -> str:
-    """Return the id of a reference; empty if there is none."""
-    return str(cast("JsonObject", value).get("id") or "") if isinstance(value, dict) else ""
-
-
-def _malformed(message: str) -> ArmFault:
-    return ArmFault("InvalidRequestFormat", f"Cannot parse the request. {message}")
-
-
-def _missing(referrer: str, missing: str) -> ArmFault:
-    return ArmFault(
-        "InvalidResourceReference",
-        f"Resource {missing} referenced by resource {referrer} was not found. Please make sure that"
-        " the referenced resource exists, and that both resources are in the same region.",
-    )
-
-
-def _reserved(machine: str) -> ArmFault:
+def reserved_fault(machine: str) -> ArmFault:
+    """Return the refusal to use or delete an interface that is reserved."""
     return ArmFault(
         "NicReservedForAnotherVm",
         "Nic(s) in request is reserved for another Virtual Machine for 180 seconds. Please provide"
@@ -441,7 +334,7 @@ def _reserved(machine: str) -> ArmFault:
     )
 
 
-def in_use(interface: NetworkInterface, machine: str) -> ArmFault:
+def in_use_fault(interface: NetworkInterface, machine: str) -> ArmFault:
     """Return the refusal to delete an interface that a virtual machine has."""
     return ArmFault(
         "NicInUse",
@@ -449,8 +342,3 @@ def in_use(interface: NetworkInterface, machine: str) -> ArmFault:
         " the network interface, it must be dissociated from the resource. To learn more, see"
         " aka.ms/deletenic.",
     )
-
-
-def reserved(machine: str) -> ArmFault:
-    """Return the refusal to use or delete an interface that is reserved."""
-    return _reserved(machine)

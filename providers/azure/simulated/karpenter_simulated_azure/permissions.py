@@ -10,15 +10,16 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, Self, final
 
-from karpenter_simulated_azure.arm_api import ArmFault
+from karpenter_simulated_azure.arm_api import ArmFault, ArmReply
 
 if TYPE_CHECKING:
-    from karpenter_simulated_azure.arm_api import ArmCall
+    from karpenter_simulated_azure.arm_api import ArmCall, ArmRoutes
     from karpenter_simulated_azure.world import AzureWorld
 
 __all__ = ["Permissions", "TakenPermission", "action_of"]
 
 _FORBIDDEN: Final = 403
+_PERMISSIONS_OF: Final = r"(/subscriptions/.+)/providers/Microsoft\.Authorization/permissions"
 _VERBS: Final = {
     "GET": "read",
     "LIST": "read",
@@ -83,6 +84,16 @@ class Permissions:
     def allow(self, action: str, scope: str) -> bool:
         """Return whether an action over a scope is permitted."""
         return not any(each.covers(action, scope) for each in self._taken)
+
+    def add_routes(self, routes: ArmRoutes) -> None:
+        """Add the route that tells what the identity may do at a scope."""
+        routes.add_page("GET", _PERMISSIONS_OF, self._list, action="permissions:list", public=False)
+
+    def _list(self, call: ArmCall) -> ArmReply:
+        """Return the only role assignment, without the actions that were taken away at the scope."""
+        scope = call.names[0].lower()
+        taken = [each.action for each in self._taken if fnmatchcase(scope, each.scope.lower())]
+        return ArmReply(body={"value": [{"actions": ["*"], "notActions": taken}]})
 
     def check(self, call: ArmCall) -> None:
         """Check that a call is permitted.

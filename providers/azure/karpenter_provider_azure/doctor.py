@@ -1,0 +1,326 @@
+"""Checks the provider's access to Azure for `karpenter doctor`.
+
+Each permission to read is tried out by a request; any answer but "not permitted" shows that the call is
+permitted. Nothing is changed: Azure is asked which changes it would permit.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol, final
+
+from karpenter_core.errors import AuthError, CloudProviderError
+from karpenter_core.provider.kit.doctor import (
+    AccessDoctor,
+    DoctorCheck,
+    error_finding,
+    ok_finding,
+    warning_finding,
+)
+from karpenter_provider_azure.arm.errors import ArmNotFoundError
+from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION, ArmReads
+from karpenter_provider_azure.catalogue.quotas import REGIONAL_QUOTA, SPOT_QUOTA, parse_usages
+from karpenter_provider_azure.images.galleries import UBUNTU_GALLERY
+from karpenter_provider_azure.network.subnets import ClusterNetwork, subnet_problem
+from karpenter_provider_azure.node_class.conditions import error_code, is_refusal
+from karpenter_provider_azure.resource_ids import resource_group_path
+from karpenter_provider_azure.role_actions import missing_actions, needed_actions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from karpenter_core.api.json_objects import JsonObject
+    from karpenter_core.provider.contract import Finding
+    from karpenter_provider_azure.catalogue.quotas import Quota
+    from karpenter_provider_azure.network.security_groups import SecurityGroupReader
+    from karpenter_provider_azure.role_actions import ScopedActions
+    from karpenter_provider_azure.settings import AzureSettings
+
+__all__ = ["DoctorArm", "ProviderDoctor", "quota_findings"]
+
+_COMPUTE: Final = "2024-07-01"
+_SKUS: Final = "2021-07-01"
+_GALLERY_IMAGES: Final = "2024-03-03"
+_NODE_IMAGES: Final = "2024-04-02-preview"
+_DISKS: Final = "2024-03-02"
+_PERMISSIONS: Final = "2022-04-01"
+_NOT_PERMITTED: Final = frozenset({"AuthorizationFailed", "LinkedAuthorizationFailed"})
+"""Codes of an identity that Azure knows."""
+_PROBED_IMAGE: Final = "2204gen2containerd"
+_FAMILY: Final = "family"
+"""Names of quotas of VM families end so."""
+_SHOWN: Final = 5
+
+_POLICY: Final = (
+    "add it to the roles of the controller's identity; docs/azure.md has a complete role"
+)
+_REACH: Final = "check that this host reaches Azure Resource Manager (proxy, DNS, --arm-cloud, --azure-ca-bundle)"
+_CREDENTIALS: Final = (
+    "give the controller credentials: workload identity (annotation azure.workload.identity/client-id "
+    "of its service account and a federated credential), or AZURE_TENANT_ID, AZURE_CLIENT_ID and "
+    "AZURE_CLIENT_SECRET"
+)
+
+
+class DoctorArm(ArmReads, Protocol):
+    """The methods of `ArmClient` that checks call."""
+
+    def check_token(self) -> None:
+        """Return if a token can be had.
+
+        Raises:
+            AuthError: no credential gives one.
+        """
+        ...
+
+
+@final
+class ProviderDoctor:
+    """Checks credentials, permissions, the network of the cluster, and quotas."""
+
+    def __init__(
+        self, arm: DoctorArm, *, settings: AzureSettings, security_groups: SecurityGroupReader
+    ) -> None:
+        self._arm: Final = arm
+        self._settings: Final = settings
+        self._security_groups: Final = security_groups
+        self._group: Final = resource_group_path(
+            settings.azure_subscription_id, settings.node_resource_group
+        )
+        self._network: Final = ClusterNetwork(
+            vnet_subnet_id=settings.vnet_subnet_id,
+            node_resource_group=settings.node_resource_group,
+        )
+
+    def check(self) -> tuple[Finding, ...]:
+        """Return what is found, in the order in which it should be corrected; raises nothing."""
+        doctor = AccessDoctor(policy=_POLICY, reach=_REACH, is_granted=is_refusal)
+        first = DoctorCheck(run=self._check_identity, remedy=_REACH, denied=_CREDENTIALS)
+        return doctor.examine(first, permissions=self._tries, checks=self._checks)
+
+    def _checks(self) -> tuple[DoctorCheck, ...]:
+        return (
+            *(
+                DoctorCheck(run=partial(self._check_actions, it), remedy=_REACH)
+                for it in needed_actions(self._settings)
+            ),
+            DoctorCheck(run=self._check_subnet, remedy="correct --vnet-subnet-id"),
+            DoctorCheck(
+                run=self._check_security_group,
+                remedy="remove all but one of these network security groups",
+            ),
+            DoctorCheck(run=self._check_disk_encryption_set, remedy=_REACH),
+            DoctorCheck(run=self._check_quotas, remedy=_REACH),
+        )
+
+    def _check_identity(self) -> Finding:
+        """Make a first call, to see whether Azure answers, and knows identity and group."""
+        settings = self._settings
+        self._arm.check_token()
+        try:
+            self._listed(f"{self._group}/providers/Microsoft.Compute/virtualMachines", _COMPUTE)
+        except ArmNotFoundError as error:
+            is_group = "Group" in error_code(error)
+            setting = "node-resource-group" if is_group else "azure-subscription-id"
+            value = settings.node_resource_group if is_group else settings.azure_subscription_id
+            return error_finding(f'--{setting} "{value}": {error}', f"correct --{setting}")
+        except AuthError as error:
+            if error_code(error) not in _NOT_PERMITTED:
+                raise
+        return ok_finding(
+            f"credentials work for subscription {settings.azure_subscription_id}, resource group "
+            f"{settings.node_resource_group}"
+        )
+
+    def _check_actions(self, needed: ScopedActions) -> tuple[Finding, ...]:
+        """Compare what Azure permits at a scope with what is needed."""
+        try:
+            permissions = self._listed(
+                f"{needed.scope}/providers/Microsoft.Authorization/permissions", _PERMISSIONS
+            )
+        except CloudProviderError as error:
+            if not is_refusal(error):
+                raise
+            names = ", ".join(needed.actions)
+            return (
+                warning_finding(
+                    f"Azure does not say whether these are permitted over {needed.scope}: {names} "
+                    f"({error})",
+                    f'see that the controller\'s identity has the role "{needed.role}" there',
+                ),
+            )
+        return tuple(
+            error_finding(
+                f"{action} is not permitted over {needed.scope}",
+                f'grant the role "{needed.role}" to the controller\'s identity there',
+            )
+            for action in missing_actions(needed.actions, permissions)
+        )
+
+    def _check_subnet(self) -> Finding:
+        subnet_id = self._settings.vnet_subnet_id
+        problem = subnet_problem(subnet_id, self._network)
+        if problem:
+            return error_finding(f"--vnet-subnet-id: {problem}", "correct --vnet-subnet-id")
+        try:
+            self._subnet()
+        except AuthError:
+            return ok_finding(f"--vnet-subnet-id: {subnet_id} is the id of a subnet")
+        except ArmNotFoundError as error:
+            message = f'--vnet-subnet-id "{subnet_id}": {error}'
+            return error_finding(message, "correct --vnet-subnet-id")
+        return ok_finding(f"the subnet of nodes exists: {subnet_id}")
+
+    def _check_security_group(self) -> tuple[Finding, ...]:
+        try:
+            if not self._network.needs_security_group(self._settings.vnet_subnet_id):
+                return ()
+            group = self._security_groups.current()
+        except (AuthError, ValueError):
+            return ()  # the permission is tried out, and the subnet is checked
+        if group is not None:
+            return (ok_finding(f"network security group of nodes: {group.name}"),)
+        return (
+            warning_finding(
+                f'resource group "{self._settings.node_resource_group}" has no network security '
+                "group aks-agentpool-...-nsg: nodes get none on their interfaces",
+                "see that the subnet has a network security group",
+            ),
+        )
+
+    def _check_disk_encryption_set(self) -> tuple[Finding, ...]:
+        set_id = self._settings.node_osdisk_diskencryptionset_id
+        if not set_id:
+            return ()
+        try:
+            self._arm.get(set_id, api_version=_DISKS, action="diskEncryptionSets:get")
+        except AuthError as error:
+            return (
+                error_finding(
+                    f'--node-osdisk-diskencryptionset-id "{set_id}": {error}',
+                    'grant the role "Reader" on it to the controller\'s identity',
+                ),
+            )
+        except ArmNotFoundError as error:
+            message = f'--node-osdisk-diskencryptionset-id "{set_id}": {error}'
+            return (error_finding(message, "correct --node-osdisk-diskencryptionset-id"),)
+        return (ok_finding("the disk encryption set can be read"),)
+
+    def _check_quotas(self) -> tuple[Finding, ...]:
+        try:
+            usages = self._listed(self._regional("Microsoft.Compute", "usages"), _COMPUTE)
+        except AuthError:
+            return ()  # the permission is tried out
+        return quota_findings(parse_usages(usages), location=self._arm.location)
+
+    # -- permissions to read -----------------------------------------------------------------------
+
+    def _tries(self) -> Mapping[str, Callable[[], object]]:
+        """Return by action of a role the call that tries it out."""
+        group, settings = f"{self._group}/providers", self._settings
+        paths = {
+            "Microsoft.Compute/virtualMachines/read": (
+                f"{group}/Microsoft.Compute/virtualMachines",
+                _COMPUTE,
+            ),
+            "Microsoft.Compute/disks/read": (f"{group}/Microsoft.Compute/disks", _DISKS),
+            "Microsoft.Compute/locations/usages/read": (
+                self._regional("Microsoft.Compute", "usages"),
+                _COMPUTE,
+            ),
+            "Microsoft.Network/networkInterfaces/read": (
+                f"{group}/Microsoft.Network/networkInterfaces",
+                NETWORK_API_VERSION,
+            ),
+            "Microsoft.Network/loadBalancers/read": (
+                f"{group}/Microsoft.Network/loadBalancers",
+                NETWORK_API_VERSION,
+            ),
+            "Microsoft.Network/networkSecurityGroups/read": (
+                f"{group}/Microsoft.Network/networkSecurityGroups",
+                NETWORK_API_VERSION,
+            ),
+        }
+        tries: dict[str, Callable[[], object]] = {
+            action: partial(self._listed, path, version)
+            for action, (path, version) in paths.items()
+        }
+        tries["Microsoft.Compute/skus/read"] = self._skus
+        tries["Microsoft.Network/virtualNetworks/subnets/read"] = self._subnet
+        if settings.use_sig:
+            path = self._regional("Microsoft.ContainerService", "nodeImageVersions")
+            action = "Microsoft.ContainerService/locations/nodeImageVersions/read"
+            tries[action] = partial(self._listed, path, _NODE_IMAGES)
+        else:
+            path = self._regional("Microsoft.Compute", "communityGalleries")
+            images = f"{path}/{UBUNTU_GALLERY.community_name}/images/{_PROBED_IMAGE}/versions"
+            action = "Microsoft.Compute/locations/communityGalleries/images/versions/read"
+            tries[action] = partial(self._listed, images, _GALLERY_IMAGES)
+        return tries
+
+    def _listed(self, path: str, api_version: str) -> list[JsonObject]:
+        kind = path.rpartition("/")[2]
+        return self._arm.list_all(path, api_version=api_version, action=f"{kind}:list")
+
+    def _subnet(self) -> object:
+        return self._arm.get(
+            self._settings.vnet_subnet_id,
+            api_version=NETWORK_API_VERSION,
+            action="virtualNetworks/subnets:get",
+        )
+
+    def _skus(self) -> object:
+        return self._arm.list_all(
+            f"/subscriptions/{self._arm.subscription_id}/providers/Microsoft.Compute/skus",
+            api_version=_SKUS,
+            action="skus:list",
+            query={"$filter": f"location eq '{self._arm.location}'"},
+        )
+
+    def _regional(self, namespace: str, kind: str) -> str:
+        return (
+            f"/subscriptions/{self._arm.subscription_id}/providers/{namespace}/locations"
+            f"/{self._arm.location}/{kind}"
+        )
+
+
+def quota_findings(quotas: Mapping[str, Quota], *, location: str) -> tuple[Finding, ...]:
+    """Return findings about quotas of vCPUs in a region that are used up; `quotas` are by name."""
+    findings: list[Finding] = []
+    ask = f"ask for a higher quota in {location} (Azure portal, Quotas)"
+    regional, spot = quotas.get(REGIONAL_QUOTA), quotas.get(SPOT_QUOTA)
+    if regional is not None and regional.used >= regional.limit:
+        findings.append(
+            error_finding(
+                f'no quota: {regional.used} of {regional.limit} regional vCPUs ("{REGIONAL_QUOTA}") are '
+                f"used in {location}, so that no on-demand instance can be launched",
+                ask,
+            )
+        )
+    if spot is not None and spot.used >= spot.limit:
+        findings.append(
+            warning_finding(
+                f"no quota: {spot.used} of {spot.limit} spot vCPUs "
+                f'("lowPriorityCores") are used in {location}, so that no spot instance can be '
+                "launched",
+                ask,
+            )
+        )
+    used_up = sorted(
+        name
+        for name, quota in quotas.items()
+        if name.endswith(_FAMILY) and 0 < quota.limit <= quota.used
+    )
+    if used_up:
+        more = f" and {len(used_up) - _SHOWN} others" if len(used_up) > _SHOWN else ""
+        findings.append(
+            warning_finding(
+                f"no quota is left of these VM families in {location}: "
+                f"{', '.join(used_up[:_SHOWN])}{more}",
+                f"{ask}, or allow other families in NodePools",
+            )
+        )
+    families = [quota for name, quota in quotas.items() if name.endswith(_FAMILY)]
+    if families and not any(quota.limit > quota.used for quota in families):
+        findings.append(error_finding(f"no quota of any VM family is left in {location}", ask))
+    return tuple(findings) or (ok_finding(f"quotas of vCPUs in {location} have room"),)

@@ -1,0 +1,50 @@
+"""Declares how launches get what a node does at its first boot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.provider.catalogue import InstanceType, Offering
+    from karpenter_provider_azure.api.nodeclass import AKSNodeClass
+    from karpenter_provider_azure.catalogue.vm_sizes import VmSize
+
+__all__ = ["BootData", "BootDataBuilder", "BootTarget"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootTarget:
+    """The node that boots."""
+
+    node_claim: NodeClaim
+    node_class: AKSNodeClass
+    instance_type: InstanceType
+    offering: Offering
+    size: VmSize
+    image_id: str
+    uses_ultra_ssd: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootData:
+    """What a node does at its first boot; contains the bootstrap token."""
+
+    custom_data: str = field(repr=False)
+    """In base64."""
+    custom_script: str = field(default="", repr=False)
+    """The command of the extension that makes the node join; empty if the custom data does it."""
+
+
+class BootDataBuilder(Protocol):
+    """Builds boot data; callable from any thread."""
+
+    def boot_data(self, target: BootTarget) -> BootData:
+        """Return the boot data of a node.
+
+        Raises:
+            CloudProviderError: what it needs is not known yet, or a service refused or did not answer.
+            BadInputError: the NodeClass or the claim cannot be used.
+        """
+        ...

@@ -1,0 +1,185 @@
+"""Installs the extensions of virtual machines whose launch has succeeded.
+
+An extension can be added only to a virtual machine that has been made, and only one at a time. Which ones are
+missing is read from Azure, so that a process that starts continues the work of the one before it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, final
+
+import structlog
+
+from karpenter_core.errors import BadInputError, CloudProviderError, ThrottledError
+from karpenter_core.provider.contract import PeriodicTask
+from karpenter_core.provider.kit.ttl_cache import TtlCache
+from karpenter_provider_azure.arm.errors import ArmNotFoundError
+from karpenter_provider_azure.launch.failure_recorder import LOG_NAME
+from karpenter_provider_azure.resource_ids import vm_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.api.json_objects import JsonObject
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.clock import Clock
+    from karpenter_core.provider.contract import ClaimReader
+    from karpenter_provider_azure.described_vms import DescribedVm
+    from karpenter_provider_azure.launch.custom_scripts import CustomScripts
+    from karpenter_provider_azure.launch.vm_calls import VmCalls
+    from karpenter_provider_azure.settings import AzureSettings
+
+__all__ = [
+    "BILLING_EXTENSION",
+    "SCRIPT_EXTENSION",
+    "ExtensionInstaller",
+    "billing_extension",
+    "script_extension",
+]
+
+BILLING_EXTENSION: Final = "computeAksLinuxBilling"
+SCRIPT_EXTENSION: Final = "cse-agent-karpenter"
+TASK_NAME: Final = "extensions"
+PERIOD: Final = timedelta(seconds=15)
+_NEW_WITHIN: Final = timedelta(minutes=30)
+"""Claims of this age may wait for extensions; virtual machines are listed while there are any."""
+_LOOKED_FOR_EVERY: Final = timedelta(hours=1)
+"""How often virtual machines are listed without a new claim."""
+_REPEATED_AFTER: Final = timedelta(minutes=5)
+"""An extension that was requested and is not listed by then is requested again."""
+
+
+def billing_extension(location: str, tags: Mapping[str, str]) -> JsonObject:
+    """Return the body of the extension by which Azure bills nodes of AKS."""
+    return {
+        "location": location,
+        "tags": dict(tags),
+        "properties": {
+            "publisher": "Microsoft.AKS",
+            "type": "Compute.AKS.Linux.Billing",
+            "typeHandlerVersion": "1.0",
+            "autoUpgradeMinorVersion": True,
+            "settings": {},
+        },
+    }
+
+
+def script_extension(location: str, tags: Mapping[str, str], script: str) -> JsonObject:
+    """Return the body of the extension that runs the script by which a node joins."""
+    return {
+        "location": location,
+        "tags": dict(tags),
+        "properties": {
+            "publisher": "Microsoft.Azure.Extensions",
+            "type": "CustomScript",
+            "typeHandlerVersion": "2.0",
+            "autoUpgradeMinorVersion": True,
+            "settings": {},
+            "protectedSettings": {"commandToExecute": script},
+        },
+    }
+
+
+@final
+class ExtensionInstaller:
+    """Installs missing extensions, as a periodic task of the leader."""
+
+    def __init__(
+        self,
+        settings: AzureSettings,
+        clock: Clock,
+        *,
+        calls: VmCalls,
+        list_vms: Callable[[], Iterable[DescribedVm]],
+        read_claims: ClaimReader,
+        scripts: CustomScripts | None,
+    ) -> None:
+        """`list_vms` lists the virtual machines of the cluster; it may raise CloudProviderError.
+
+        `scripts` is None if nodes join by their custom data alone.
+        """
+        self._settings: Final = settings
+        self._clock: Final = clock
+        self._calls: Final = calls
+        self._list_vms: Final = list_vms
+        self._read_claims: Final = read_claims
+        self._scripts: Final = scripts
+        self._requested: Final[TtlCache[tuple[str, str, str], bool]] = TtlCache(
+            clock, _REPEATED_AFTER
+        )
+        self._listed_at: float | None = None
+        self._log: FilteringBoundLogger = structlog.get_logger(LOG_NAME)
+
+    def task(self) -> PeriodicTask:
+        """Return the task."""
+        return PeriodicTask(name=TASK_NAME, period=PERIOD, run=self.run)
+
+    def run(self) -> None:
+        """Install the next missing extension of each virtual machine that has been made.
+
+        Raises:
+            CloudProviderError: the virtual machines could not be listed, or calls are throttled.
+        """
+        wanted = self._wanted()
+        claims = {vm_name(name).lower(): claim for name, claim in self._read_claims().items()}
+        if not wanted or not self._may_be_missing(claims.values()):
+            return
+        vms = tuple(self._list_vms())
+        self._listed_at = self._clock.monotonic()
+        for vm in vms:
+            missing = [name for name in wanted if name.lower() not in vm.extensions]
+            if vm.has_succeeded and missing:
+                self._install(vm, missing[0], claims.get(vm.id))
+
+    def _wanted(self) -> tuple[str, ...]:
+        """Return the extensions of every virtual machine, in the order in which they are added."""
+        script = (SCRIPT_EXTENSION,) if self._scripts is not None else ()
+        billing = (BILLING_EXTENSION,) if self._settings.cloud.has_billing_extension else ()
+        return script + billing
+
+    def _may_be_missing(self, claims: Iterable[NodeClaim]) -> bool:
+        if (
+            self._listed_at is None
+            or self._clock.monotonic() - self._listed_at >= _LOOKED_FOR_EVERY.total_seconds()
+        ):
+            return True
+        now = self._clock.now()
+        return any(
+            claim.metadata.creation_timestamp is None
+            or now - claim.metadata.creation_timestamp < _NEW_WITHIN
+            for claim in claims
+        )
+
+    def _install(self, vm: DescribedVm, extension: str, claim: NodeClaim | None) -> None:
+        key = vm.name, vm.vm_id, extension
+        if self._requested.get(key):
+            return
+        try:
+            body = self._body(vm, extension, claim)
+            if body is None:
+                return
+            self._calls.put_extension(vm.name, extension, body)
+        except ArmNotFoundError:
+            return
+        except ThrottledError:
+            raise
+        except (CloudProviderError, BadInputError) as error:
+            self._log.warning(
+                "an extension cannot be installed",
+                vm=vm.name,
+                extension=extension,
+                error=str(error),
+            )
+        self._requested.put(key, value=True)
+
+    def _body(self, vm: DescribedVm, extension: str, claim: NodeClaim | None) -> JsonObject | None:
+        """Return the body of an extension; None if it cannot be made without the claim."""
+        location = self._settings.location
+        if extension == BILLING_EXTENSION:
+            return billing_extension(location, vm.tags)
+        if claim is None or self._scripts is None:
+            return None
+        return script_extension(location, vm.tags, self._scripts.script(vm, claim))

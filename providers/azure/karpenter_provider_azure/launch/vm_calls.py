@@ -1,0 +1,186 @@
+"""Makes the calls that concern one virtual machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, cast, final
+from urllib.parse import quote
+
+from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
+from karpenter_provider_azure.arm.operations import OperationState, state_of_poll
+from karpenter_provider_azure.described_vms import VM_API_VERSION
+from karpenter_provider_azure.resource_ids import vm_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from karpenter_core.api.json_objects import JsonMapping, JsonObject
+    from karpenter_core.provider.contract import LeaderFence
+    from karpenter_provider_azure.arm.client import ArmAnswer
+    from karpenter_provider_azure.settings import AzureSettings
+
+__all__ = ["ArmCalls", "VmCalls"]
+
+_NEW_ONLY: Final = {"If-None-Match": "*"}
+_FAILED_STATE: Final = ("provisioningstate", "failed")
+
+
+class ArmCalls(Protocol):
+    """The methods of `ArmClient` that launches use."""
+
+    @property
+    def subscription_id(self) -> str:
+        """The subscription of the cluster."""
+        ...
+
+    def get(
+        self, path: str, *, api_version: str, action: str, query: Mapping[str, str] | None = None
+    ) -> JsonObject:
+        """Return the body of a GET."""
+        ...
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        api_version: str,
+        action: str,
+        body: JsonMapping | None = None,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        repeatable: bool,
+    ) -> ArmAnswer:
+        """Return the answer to one request."""
+        ...
+
+    def follow(self, url: str, *, action: str) -> ArmAnswer:
+        """Return the answer to a GET of a URL that an answer named."""
+        ...
+
+
+@final
+class VmCalls:
+    """Creates, reads and deletes virtual machines by name; callable from any thread.
+
+    Every method raises the errors of `ArmClient`. Changes are fenced.
+    """
+
+    def __init__(
+        self,
+        arm: ArmCalls,
+        settings: AzureSettings,
+        fence: LeaderFence,
+        *,
+        image_headers: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        """`image_headers` returns the headers that permit images of other tenants; may raise."""
+        self._arm: Final = arm
+        self._settings: Final = settings
+        self._fence: Final = fence
+        self._image_headers: Final = image_headers
+
+    def resource_id(self, name: str) -> str:
+        """Return the id of a virtual machine."""
+        return vm_id(self._arm.subscription_id, self._settings.node_resource_group, name)
+
+    def create(self, name: str, body: JsonMapping) -> ArmAnswer:
+        """Create a virtual machine that does not exist; the answer comes before it is made.
+
+        One of that name is refused with status 412. So a request without an answer may be repeated: the
+        repetition never changes what the first one made.
+        """
+        headers = {**_NEW_ONLY, **self._image_headers()}
+        self._fence.check()
+        return self._arm.send(
+            "PUT",
+            self._path(name),
+            api_version=VM_API_VERSION,
+            action="virtualMachines:put",
+            body=body,
+            headers=headers,
+            repeatable=True,
+        )
+
+    def find(self, name: str) -> JsonObject | None:
+        """Return a virtual machine; None only if Azure answers that it does not exist."""
+        try:
+            return self._arm.get(
+                self._path(name), api_version=VM_API_VERSION, action="virtualMachines:get"
+            )
+        except ArmNotFoundError:
+            return None
+
+    def failure(self, name: str) -> ArmError | None:
+        """Return the error of the last operation of a virtual machine, as its instance view tells.
+
+        None if the virtual machine does not exist any more, or tells no failure.
+        """
+        try:
+            body = self._arm.get(
+                self._path(name),
+                api_version=VM_API_VERSION,
+                action="virtualMachines:get",
+                query={"$expand": "instanceView"},
+            )
+        except ArmNotFoundError:
+            return None
+        return failure_in_view(body)
+
+    def delete(self, name: str) -> None:
+        """Start the deletion of a virtual machine, its disk and its interface; return if it is gone.
+
+        The deletion is forced: nothing on the node is worth a graceful shutdown.
+        """
+        self._fence.check()
+        try:
+            self._arm.send(
+                "DELETE",
+                self._path(name),
+                api_version=VM_API_VERSION,
+                action="virtualMachines:delete",
+                query={"forceDeletion": "true"},
+                repeatable=True,
+            )
+        except ArmNotFoundError:
+            return
+
+    def put_extension(self, name: str, extension: str, body: JsonMapping) -> None:
+        """Start the installation of an extension."""
+        headers = self._image_headers()
+        self._fence.check()
+        self._arm.send(
+            "PUT",
+            f"{self._path(name)}/extensions/{quote(extension, safe='')}",
+            api_version=VM_API_VERSION,
+            action="virtualMachines/extensions:put",
+            body=body,
+            headers=headers,
+            repeatable=True,
+        )
+
+    def poll(self, url: str) -> OperationState:
+        """Return the state of an operation by its URL."""
+        return state_of_poll(self._arm.follow(url, action="operations:get"))
+
+    def _path(self, name: str) -> str:
+        return self.resource_id(quote(name, safe=""))
+
+
+def failure_in_view(body: JsonMapping) -> ArmError | None:
+    """Return the failure in the statuses of an instance view; None if there is none.
+
+    The code of such a status is `ProvisioningState/failed/CODE`, its message that of the error.
+    """
+    view = _object(_object(body.get("properties")).get("instanceView"))
+    statuses: object = view.get("statuses")
+    for item in cast("list[object]", statuses) if isinstance(statuses, list) else ():
+        status = _object(item)
+        state, result, code = [*str(status.get("code") or "").split("/", 2), "", ""][:3]
+        if (state.lower(), result.lower()) == _FAILED_STATE:
+            message = str(status.get("message") or status.get("displayStatus") or "")
+            return ArmError(message, code=code or "Failed")
+    return None
+
+
+def _object(value: object) -> JsonMapping:
+    return cast("JsonMapping", value) if isinstance(value, dict) else {}

@@ -1,0 +1,147 @@
+"""Tests the reading of quotas and the reservations of launches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from karpenter_core.errors import CloudProviderError
+from karpenter_provider_azure.catalogue.quotas import Quota, RegionQuotas, parse_usages
+from providers.azure.tests.catalogue.sku_items import SetClock, usage, vm_size
+
+FAMILY = "standardDSv5Family"
+D4 = vm_size("Standard_D4s_v5", cpus=4, family=FAMILY)
+
+
+class Usages:
+    """A region's usages that a test sets."""
+
+    def __init__(self, *items: dict[str, Any]) -> None:
+        self.items = list(items)
+        self.error: CloudProviderError | None = None
+
+    def __call__(self) -> list[dict[str, Any]]:
+        if self.error is not None:
+            raise self.error
+        return self.items
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture
+def usages() -> Usages:
+    return Usages(usage(FAMILY, limit=10, used=8))
+
+
+@pytest.fixture
+def quotas(clock: SetClock, usages: Usages) -> RegionQuotas:
+    quotas = RegionQuotas(clock, fetch=usages)
+    quotas.refresh()
+    return quotas
+
+
+def test_usages_are_read_by_name_without_case() -> None:
+    assert parse_usages([usage(FAMILY, limit=10, used=8)]) == {FAMILY.lower(): Quota(10, 8)}
+
+
+@pytest.mark.parametrize(("minutes", "left"), [(14, 2), (16, None)])
+def test_quotas_are_dropped_15_minutes_after_the_last_reading(
+    quotas: RegionQuotas, usages: Usages, clock: SetClock, minutes: int, left: int | None
+) -> None:
+    revision = quotas.view().revision  # case 56
+    usages.error = CloudProviderError("usages:list: no answer")
+    clock.advance(minutes=minutes)
+    with pytest.raises(CloudProviderError):
+        quotas.refresh()
+
+    assert quotas.view().remaining(FAMILY) == left
+    assert (quotas.view().revision == revision) is (left is not None)
+
+
+def test_only_different_quotas_change_the_revision(quotas: RegionQuotas, usages: Usages) -> None:
+    revision = quotas.view().revision  # case 57
+
+    assert not quotas.refresh()
+    assert quotas.view().revision == revision
+
+    usages.items = [usage(FAMILY, limit=20, used=8)]
+    assert quotas.refresh()
+    assert quotas.view().revision == revision + 1
+
+
+def test_a_reading_that_begins_after_the_answer_counts_a_launch(
+    quotas: RegionQuotas, usages: Usages, clock: SetClock
+) -> None:
+    usages.items = [usage(FAMILY, limit=20, used=8)]
+    quotas.reserve("claim-1", D4, "on-demand")
+    quotas.refresh()
+    assert quotas.view().remaining(FAMILY) == 8
+
+    clock.advance(seconds=1)
+    quotas.note_launched("claim-1")
+    assert quotas.view().remaining(FAMILY) == 8
+
+    clock.advance(seconds=1)
+    usages.items = [usage(FAMILY, limit=20, used=12)]
+    quotas.refresh()
+    assert quotas.view().remaining(FAMILY) == 8
+
+
+def test_a_refused_launch_is_not_counted(quotas: RegionQuotas) -> None:
+    quotas.reserve("claim-1", D4, "on-demand")
+    assert quotas.view().short_quota(D4, "on-demand") == FAMILY.lower()
+
+    quotas.release("claim-1")
+
+    assert quotas.view().remaining(FAMILY) == 2
+
+
+def test_a_repeated_launch_counts_once(quotas: RegionQuotas) -> None:
+    quotas.reserve("claim-1", D4, "on-demand")
+    quotas.reserve("claim-1", D4, "on-demand")
+
+    assert quotas.view().remaining(FAMILY) == -2
+
+
+def test_a_launch_that_never_ends_is_not_counted_forever(
+    quotas: RegionQuotas, clock: SetClock
+) -> None:
+    quotas.reserve("claim-1", D4, "on-demand")
+    clock.advance(minutes=10)
+
+    assert quotas.view().remaining(FAMILY) == 2
+
+
+def test_spot_counts_against_its_own_quota_alone(clock: SetClock) -> None:
+    usages = Usages(usage(FAMILY, limit=10, used=8), usage("lowPriorityCores", limit=6, used=0))
+    quotas = RegionQuotas(clock, fetch=usages)
+    quotas.refresh()
+    quotas.reserve("claim-1", D4, "spot")
+
+    assert quotas.view().remaining(FAMILY) == 2
+    assert quotas.view().remaining("lowPriorityCores") == 2
+    assert quotas.view().short_quota(D4, "spot") == "lowprioritycores"
+
+
+@given(
+    limit=st.integers(0, 200),
+    launches=st.lists(st.integers(1, 64), max_size=30),
+)
+def test_launches_within_a_quota_never_exceed_it(limit: int, launches: list[int]) -> None:
+    quotas = RegionQuotas(SetClock(), fetch=lambda: [usage(FAMILY, limit=limit, used=0)])
+    quotas.refresh()
+    launched = 0
+    for number, cpus in enumerate(launches):
+        size = vm_size("Standard_D4s_v5", cpus=cpus, family=FAMILY)
+        if quotas.view().has_room(size, "on-demand"):
+            quotas.reserve(str(number), size, "on-demand")
+            launched += cpus
+
+    assert launched <= limit
+    assert quotas.view().remaining(FAMILY) == limit - launched

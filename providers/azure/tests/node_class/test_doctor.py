@@ -1,0 +1,191 @@
+"""Tests the findings of `karpenter doctor` about Azure, through the SDK and the simulated Azure."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_core.provider.contract import Severity
+from karpenter_provider_azure.catalogue.quotas import Quota
+from karpenter_provider_azure.doctor import ProviderDoctor, quota_findings
+from karpenter_provider_azure.network.security_groups import SecurityGroupReader
+from karpenter_simulated_azure.world import AzureWorld
+from providers.azure.tests.fake_arm import HandClock
+
+READS = (
+    "Microsoft.Compute/virtualMachines/read",
+    "Microsoft.Compute/disks/read",
+    "Microsoft.Compute/locations/usages/read",
+    "Microsoft.Compute/skus/read",
+    "Microsoft.Compute/locations/communityGalleries/images/versions/read",
+    "Microsoft.Network/networkInterfaces/read",
+    "Microsoft.Network/loadBalancers/read",
+    "Microsoft.Network/networkSecurityGroups/read",
+    "Microsoft.Network/virtualNetworks/subnets/read",
+)
+WRITES = (
+    "Microsoft.Compute/virtualMachines/write",
+    "Microsoft.Compute/virtualMachines/delete",
+    "Microsoft.Compute/virtualMachines/extensions/write",
+    "Microsoft.Network/networkInterfaces/join/action",
+    "Microsoft.Network/virtualNetworks/subnets/join/action",
+    "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action",
+)
+
+
+@pytest.fixture
+def examine(settings, arm_of):
+    """Return the findings under some settings."""
+
+    def run(**changes):
+        made = settings(**changes)
+        arm = arm_of(made)
+        groups = SecurityGroupReader(
+            arm, HandClock(), node_resource_group=made.node_resource_group
+        )
+        return ProviderDoctor(arm, settings=made, security_groups=groups).check()
+
+    return run
+
+
+def of(severity, findings):
+    return [finding for finding in findings if finding.severity is severity]
+
+
+def errors(findings):
+    return of(Severity.ERROR, findings)
+
+
+def test_a_correct_setup_has_no_finding_and_changes_nothing(cloud, examine):
+    findings = examine()
+
+    assert {finding.severity for finding in findings} == {Severity.OK}, findings
+    changing = (":put", ":patch", ":delete")
+    assert not any(cloud.calls.count(f"*{method}") for method in changing)
+
+
+@pytest.mark.parametrize("action", READS)
+def test_a_missing_permission_to_read_is_named(cloud, examine, action):
+    with cloud.permissions.take(action):
+        (found,) = errors(examine())
+
+    assert action in found.message
+    assert "is not permitted" in found.remedy
+
+
+@pytest.mark.parametrize("action", WRITES)
+def test_a_missing_permission_to_change_is_named_with_scope_and_role(cloud, examine, action):
+    with cloud.permissions.take(action):
+        found = errors(examine())
+
+    assert found
+    for finding in found:
+        assert f"{action} is not permitted over /subscriptions/" in finding.message
+        assert "grant the role" in finding.remedy
+
+
+def test_azure_may_not_tell_what_is_permitted(cloud, examine):
+    with cloud.fail("permissions:list", code="AuthorizationFailed", status=403, times=None):
+        findings = examine()
+
+    assert not errors(findings)
+    warnings = of(Severity.WARNING, findings)
+    assert any("Microsoft.Compute/virtualMachines/write" in it.message for it in warnings)
+    assert any('"Virtual Machine Contributor"' in it.remedy for it in warnings)
+
+
+def test_wrong_credentials_end_the_examination(cloud, examine, monkeypatch, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("of nobody")
+    monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", str(token))
+
+    findings = examine()
+
+    (found,) = findings
+    assert found.severity is Severity.ERROR
+    assert "workload identity" in found.remedy
+
+
+def test_an_identity_of_another_tenant_is_no_missing_permission(cloud, examine):
+    with cloud.fail(
+        "virtualMachines:list", code="InvalidAuthenticationTokenTenant", status=401, times=None
+    ):
+        (found,) = examine()
+
+    assert "InvalidAuthenticationTokenTenant" in found.message
+    assert "workload identity" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("field", "setting", "value"),
+    [
+        ("node_resource_group", "node-resource-group", "MC_other"),
+        (
+            "azure_subscription_id",
+            "azure-subscription-id",
+            "99999999-0000-4000-8000-000000000000",
+        ),
+    ],
+)
+def test_a_group_or_subscription_that_does_not_exist_is_named(examine, field, setting, value):
+    (found,) = examine(**{field: value})
+
+    assert found.message.startswith(f'--{setting} "{value}": ')
+    assert found.remedy == f"correct --{setting}"
+
+
+@pytest.mark.parametrize(
+    ("subnet", "part"),
+    [("nodes", "is no resource id"), (f"{AzureWorld().vnet_id}/subnets/gone", "gone")],
+)
+def test_a_subnet_that_is_malformed_or_missing_is_named(examine, subnet, part):
+    found = errors(examine(vnet_subnet_id=subnet))
+
+    assert any(
+        it.message.startswith("--vnet-subnet-id") and part in it.message for it in found
+    ), found
+
+
+def test_a_missing_disk_encryption_set_is_named(cloud, examine):
+    path = cloud.world.resource_id("Microsoft.Compute/diskEncryptionSets", "gone")
+
+    found = errors(examine(node_osdisk_diskencryptionset_id=path))
+
+    assert found[0].message.startswith(f'--node-osdisk-diskencryptionset-id "{path}": ')
+
+
+@pytest.mark.parametrize(
+    ("quota", "part"), [("cores", "no quota: 0 of 0 regional vCPUs"), ("lowPriorityCores", "spot")]
+)
+def test_a_region_without_quota_is_named(cloud, examine, quota, part):
+    cloud.usages.set_limit(quota, 0)
+
+    found = [it for it in examine() if it.severity is not Severity.OK]
+
+    assert len(found) == 1
+    assert part in found[0].message
+    assert cloud.world.location in found[0].remedy
+
+
+def test_family_quotas_that_are_used_up_are_named():
+    used_up = {f"standardd{index}family": Quota(10, 10) for index in range(7)}
+    free = {"cores": Quota(100, 10), "standardefamily": Quota(10, 0), "standardnfamily": Quota(0, 0)}
+
+    (found,) = quota_findings({**used_up, **free}, location="westus2")
+
+    assert found.severity is Severity.WARNING
+    assert "standardd0family" in found.message
+    assert "and 2 others" in found.message
+    assert "standardnfamily" not in found.message
+
+
+def test_a_subscription_without_any_family_quota_cannot_launch():
+    (found,) = quota_findings({"standarddfamily": Quota(0, 0)}, location="westus2")
+
+    assert found.severity is Severity.ERROR
+    assert "no quota of any VM family" in found.message
+
+
+def test_unknown_quotas_are_no_finding():
+    (found,) = quota_findings({}, location="westus2")
+
+    assert found.severity is Severity.OK
