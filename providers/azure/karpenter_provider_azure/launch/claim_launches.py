@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.errors import BadInputError, ExhaustedScope, InsufficientCapacityError
 from karpenter_core.provider.kit.launch_candidates import offering_key
+from karpenter_provider_azure.launch.offering_order import ranked_offerings
 from karpenter_provider_azure.resource_ids import vm_name
 
 if TYPE_CHECKING:
@@ -57,17 +58,19 @@ class ClaimLaunch:
 
     request: LaunchRequest
     node_class: AKSNodeClass
-    offered: tuple[tuple[InstanceType, Offering], ...]
-    """The offerings that the claim may be launched from, the best first."""
 
-    def with_all_offerings(self, error: CloudProviderError) -> CloudProviderError:
+    def of_all_offerings(self, error: CloudProviderError) -> CloudProviderError:
         """Return an error; one about the NodeClass names all offerings, none of which it can launch."""
         if (
             not isinstance(error, InsufficientCapacityError)
             or error.scope is not ExhaustedScope.NODE_CLASS
         ):
             return error
-        keys = [offering_key(it.name, offering) for it, offering in self.offered]
+        keys = [
+            offering_key(it.name, offering)
+            for equal in ranked_offerings(self.request)
+            for it, offering in equal
+        ]
         return InsufficientCapacityError(str(error), offerings=keys, scope=error.scope)
 
     @property
