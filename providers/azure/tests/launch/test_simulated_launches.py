@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from time import sleep
 
 import pytest
 
@@ -10,6 +11,7 @@ from karpenter_core.api.interruptions import InterruptionKind
 from karpenter_core.api.labels import CAPACITY_TYPE, ON_DEMAND, SPOT, ZONE
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.errors import InsufficientCapacityError, LaunchFailedError, ThrottledError
+from karpenter_core.provider.kit.simulated.rates import CallRate
 from karpenter_simulated_azure.invariants import broken_invariants, leftovers
 
 D2, D4 = "Standard_D2s_v5", "Standard_D4s_v5"
@@ -170,6 +172,27 @@ def test_a_long_throttling_holds_no_thread(cloud, launches):
     with pytest.raises(ThrottledError) as raised:
         made.launch()
     assert raised.value.retry_after.total_seconds() > 50
+
+
+def test_a_wave_keeps_to_the_limit_of_writes(cloud, launches):
+    """After the first refusal all launches pause together, and none is lost."""
+    made = launches()
+    cloud.throttling.set({"compute-writes": CallRate(bucket=10, refill=10)})
+
+    def launch(number):
+        while True:
+            try:
+                return made.launch(f"web-{number}")
+            except ThrottledError as error:
+                sleep(min(error.retry_after.total_seconds(), 1))
+
+    with ThreadPoolExecutor(24) as pool:
+        outcomes = list(pool.map(launch, range(30)))
+    assert len({outcome.provider_id for outcome in outcomes}) == 30
+    assert len(cloud.living()) == 30
+    assert made.unavailable.view(now=cloud.time()).is_empty
+    assert cloud.calls.count(PUT) <= 90
+    assert broken_invariants(cloud) == []
 
 
 def test_a_refused_parameter_is_a_failed_launch(cloud, launches):
