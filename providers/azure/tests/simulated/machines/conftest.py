@@ -104,9 +104,7 @@ class Azure:
 
     def put(self, name="aks-a", body=None, *, headers=None, **fields):
         """PUT a virtual machine without waiting for its operation."""
-        return self.send(
-            "PUT", self.path(name), body or self.body(name, **fields), headers=headers
-        )
+        return self.send("PUT", self.path(name), body or self.body(name, **fields), headers=headers)
 
     def poll(self, answer):
         """Return the body of the operation that an answer started."""
@@ -149,10 +147,10 @@ class Azure:
 
 
 @pytest.fixture(scope="session")
-def _azure(cloud_server):
+def azure_caller(cloud_server):
     return Azure(cloud_server)
 
 
 @pytest.fixture
-def azure(cloud, _azure):
-    return _azure
+def azure(cloud, azure_caller):
+    return azure_caller
