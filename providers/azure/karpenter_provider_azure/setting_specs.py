@@ -11,6 +11,7 @@ from karpenter_core.provider.contract import SettingSpec
 from karpenter_core.provider.kit.plugin import setting_specs
 
 __all__ = [
+    "LOCAL_DNS_PREFERRED_SINCE",
     "MACHINE_MODES",
     "NETWORK_DATAPLANES",
     "NETWORK_PLUGINS",
@@ -28,6 +29,9 @@ NETWORK_PLUGINS: Final = ("azure", "none")
 NETWORK_PLUGIN_MODES: Final = ("", "overlay")
 NETWORK_DATAPLANES: Final = ("", "azure", "cilium")
 PRICING_URL: Final = "https://prices.azure.com/api/retail/prices"
+
+LOCAL_DNS_PREFERRED_SINCE: Final = "1.99.0"
+"""AKS prefers LocalDNS for no version so far."""
 
 SETTINGS: Final = (
     SettingSpec(
@@ -87,6 +91,11 @@ SETTINGS: Final = (
             "--dns-service-ip",
             "",
             "IP address of the cluster's DNS; empty = that of the Service kube-dns.",
+        ),
+        (
+            "--local-dns-preferred-since",
+            LOCAL_DNS_PREFERRED_SINCE,
+            "First version of Kubernetes for which localDNS.mode Preferred enables LocalDNS.",
         ),
         ("--vnet-guid", "", "GUID of the virtual network; empty = read from Azure if needed."),
         ("--kubelet-identity-client-id", "", "Client id of the kubelets' identity."),

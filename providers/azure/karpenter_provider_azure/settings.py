@@ -15,8 +15,10 @@ from karpenter_provider_azure.cloud_environment import (
     named_environment,
     read_environment_file,
 )
+from karpenter_provider_azure.kubernetes_versions import parse_version
 from karpenter_provider_azure.resource_ids import ResourceId
 from karpenter_provider_azure.setting_specs import (
+    LOCAL_DNS_PREFERRED_SINCE,
     MACHINE_MODES,
     NETWORK_DATAPLANES,
     NETWORK_PLUGIN_MODES,
@@ -73,6 +75,8 @@ class AzureSettings:
     network_dataplane: str = "cilium"
     """One of `NETWORK_DATAPLANES`."""
     dns_service_ip: str = ""
+    local_dns_preferred_since: str = LOCAL_DNS_PREFERRED_SINCE
+    """A version of Kubernetes."""
     vnet_guid: str = ""
     kubelet_identity_client_id: str = ""
     node_identities: tuple[str, ...] = ()
@@ -132,6 +136,7 @@ class AzureSettings:
             network_policy=read.text("network-policy"),
             network_dataplane=read.choice("network-dataplane", NETWORK_DATAPLANES),
             dns_service_ip=read.ip("dns-service-ip"),
+            local_dns_preferred_since=read.version("local-dns-preferred-since"),
             vnet_guid=read.guid("vnet-guid"),
             kubelet_identity_client_id=read.guid("kubelet-identity-client-id"),
             node_identities=read.identities("node-identities"),
@@ -274,6 +279,12 @@ class _AzureReader:
         except ValueError:
             self.complain(f'--{flag}: must be an IP address, not "{value}"')
             return value
+
+    def version(self, flag: str) -> str:
+        value = self.text(flag)
+        if parse_version(value) is None:
+            self.complain(f'--{flag}: must be a version of Kubernetes, not "{value}"')
+        return value
 
     def guid(self, flag: str) -> str:
         value = self.text(flag)

@@ -165,6 +165,7 @@ def test_machine_modes_name_all_that_they_lack():
         ({"NETWORK_DATAPLANE": "ebpf"}, "--network-dataplane: must be one of"),
         ({"DNS_SERVICE_IP": "10.0.0"}, "--dns-service-ip: must be an IP address"),
         ({"VNET_GUID": "x"}, "--vnet-guid: must be a UUID"),
+        ({"LOCAL_DNS_PREFERRED_SINCE": "new"}, "--local-dns-preferred-since: must be a version"),
         ({"KUBELET_IDENTITY_CLIENT_ID": "x"}, "--kubelet-identity-client-id: must be a UUID"),
         ({"NODE_IDENTITIES": f"{IDENTITY},x"}, "--node-identities: must be ids"),
         ({"VNET_SUBNET_ID": "/x"}, "--vnet-subnet-id: must be the id of a Microsoft.Network"),

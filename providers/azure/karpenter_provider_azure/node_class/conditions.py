@@ -27,12 +27,18 @@ LOCAL_DNS_READY: Final = "LocalDNSReady"
 _CLIENT_ERRORS: Final = range(400, 500)
 _PASSING: Final = frozenset({408, 409, 412, 429})
 """Statuses of the 400s that say nothing about the next attempt."""
+_ID: Final = r"[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}"
+_QUOTES: Final = r"[ :=\"']*"
 _VARYING: Final = re.compile(
-    r"\s*\b(?:trace|correlation|request|tracking|operation|activity)[ -]?id[ :=']*"
-    r"[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}'?\.?"
-    r"|\s*\btimestamp[ :=']*\d{4}-\d\d-\d\d[ T][\d:.]+(?:Z| UTC)?'?\.?",
+    rf"\s*\b(?:trace|correlation|request|tracking|operation|activity)[ _-]?id{_QUOTES}{_ID}[\"']?\.?"
+    rf"|\s*\btimestamp{_QUOTES}\d{{4}}-\d\d-\d\d[ T][\d:.]+(?:Z| UTC)?[\"']?\.?"
+    # Credentials of the SDK append the whole answer, and advice that is the same for every cause.
+    r"|;\s*Content: \{[^{}]*\}"
+    r"|;\s*To mitigate this issue, [^;]*"
+    r"|;?\s*Visit https?://\S+ to troubleshoot this issue\.?",
     re.IGNORECASE,
 )
+"""Parts of messages that differ each time, or say nothing about the cause."""
 
 
 def is_refusal(error: CloudProviderError) -> bool:

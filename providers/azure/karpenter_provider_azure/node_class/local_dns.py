@@ -22,7 +22,7 @@ from karpenter_provider_azure.images.families import (
     ImageVariant,
     effective_family,
 )
-from karpenter_provider_azure.kubernetes_versions import KubernetesVersion, parse_version
+from karpenter_provider_azure.kubernetes_versions import parse_version
 from karpenter_provider_azure.node_class.conditions import LOCAL_DNS_READY
 
 if TYPE_CHECKING:
@@ -32,13 +32,10 @@ if TYPE_CHECKING:
     from karpenter_core.provider.kit.node_class.parts import ResolutionPart
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
 
-__all__ = ["CHECK_FAILED", "LOCAL_DNS_READS", "PREFERRED_SINCE", "LocalDnsResolver"]
+__all__ = ["CHECK_FAILED", "LOCAL_DNS_READS", "LocalDnsResolver"]
 
 RETRY_INTERVAL: Final = timedelta(minutes=5)
 CHECK_FAILED: Final = "CheckingClusterRequirementsFailed"
-PREFERRED_SINCE: Final = KubernetesVersion(1, 99)
-"""The first version of Kubernetes for which AKS prefers LocalDNS: none so far."""
-
 _SYSTEM: Final = "kube-system"
 _OWN_POLICY: Final = (_SYSTEM, "konnectivity-agent")
 """A network policy that AKS creates in each cluster."""
@@ -71,9 +68,9 @@ class LocalDnsResolver:
         *,
         network_plugin: str,
         network_policy: str,
-        preferred_since: KubernetesVersion = PREFERRED_SINCE,
+        preferred_since: str,
     ) -> None:
-        """`network_plugin` and `network_policy` are settings."""
+        """Take settings; `preferred_since` is a version of Kubernetes."""
         self._read_objects: Final = read_objects
         self._network_plugin: Final = network_plugin
         self._network_policy: Final = network_policy
@@ -121,10 +118,9 @@ class LocalDnsResolver:
 
     def _static_obstacle(self, node_class: AKSNodeClass, version: str) -> str:
         """Return what speaks against LocalDNS without a look at the cluster; empty for nothing."""
-        numbers = parse_version(version)
-        if numbers is None or numbers < self._preferred_since:
-            since = ".".join(map(str, self._preferred_since))
-            return f"because Kubernetes {version} is older than {since}"
+        numbers, since = parse_version(version), parse_version(self._preferred_since)
+        if numbers is None or since is None or numbers < since:
+            return f"because Kubernetes {version} is older than {self._preferred_since}"
         if self._network_plugin == "none":
             return "because the cluster has no network plugin of AKS"
         spec = node_class.spec

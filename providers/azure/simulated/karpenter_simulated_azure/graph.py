@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
     from karpenter_simulated_azure.arm_api import ArmCall, ArmRoutes
+    from karpenter_simulated_azure.permissions import Permissions
     from karpenter_simulated_azure.world import AzureWorld
 
     Condition = Callable[[JsonMapping], bool]
 
-__all__ = ["GraphResource", "ResourceGraph"]
+__all__ = ["GRAPH_TYPE", "GraphResource", "ResourceGraph"]
+
+GRAPH_TYPE: Final = "Microsoft.ResourceGraph/resources"
 
 _LAG_SECONDS: Final = 2.0
 _PAGE: Final = 1000
@@ -54,12 +57,16 @@ class GraphResource:
 class ResourceGraph:
     """Azure Resource Graph: its answer shows the resources that existed `lag_seconds` ago.
 
-    Only their existence lags; the properties of a resource are those of now.
+    Only their existence lags; the properties of a resource are those of now. Resources that the caller
+    may not read are left out: no query is forbidden.
     """
 
-    def __init__(self, world: AzureWorld, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, world: AzureWorld, clock: Callable[[], datetime], permissions: Permissions
+    ) -> None:
         self._world: Final = world
         self._clock: Final = clock
+        self._permissions: Final = permissions
         self._sources: Final[list[Callable[[], Iterable[GraphResource]]]] = []
         self.lag_seconds = _LAG_SECONDS
         self.page_size = _PAGE
@@ -80,29 +87,40 @@ class ResourceGraph:
         """Add the route."""
         routes.add(
             "POST",
-            "Microsoft.ResourceGraph/resources",
-            self._query,
+            GRAPH_TYPE,
+            self._answer,
             api_versions=ApiVersions(earliest="2021-03-01", latest="2024-04-01"),
             action="resources:query",
         )
 
-    def _query(self, call: ArmCall) -> ArmReply:
+    def _answer(self, call: ArmCall) -> ArmReply:
         subscriptions = call.body.get("subscriptions") or [self._world.subscription_id]
         query = call.body.get("query")
         if not isinstance(query, str):
             raise _invalid("The query is missing.")
-        conditions = _read_query(query)
-        at = self._clock() - timedelta(seconds=self.lag_seconds)
         here = self._world.subscription_id in {str(each).lower() for each in subscriptions}
-        rows = [
+        rows = self.query(query) if here else []
+        return ArmReply(body=self._page(call, rows))
+
+    def query(self, text: str) -> list[JsonObject]:
+        """Return all rows of a query.
+
+        Raises:
+            ArmFault: the query has something that is not interpreted.
+        """
+        conditions = _read_query(text)
+        at = self._clock() - timedelta(seconds=self.lag_seconds)
+        return [
             row
             for source in self._sources
             for each in source()
-            if here and each.seen(at)
+            if each.seen(at) and self._is_readable(each.body)
             for row in (self._row(each.body),)
             if all(holds(row) for holds in conditions)
         ]
-        return ArmReply(body=self._page(call, rows))
+
+    def _is_readable(self, body: JsonMapping) -> bool:
+        return self._permissions.allow(f"{body['type']}/read", body["id"])
 
     def _page(self, call: ArmCall, rows: list[JsonObject]) -> JsonObject:
         options = cast("JsonObject", call.body.get("options") or {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Final, final
+from urllib.parse import quote, urlencode
 
 from karpenter_core.api.labels import SPOT
 from karpenter_core.provider.kit.simulated.prices import SimulatedPrices, stable_fraction
@@ -84,10 +85,9 @@ class RetailPrices:
         shown = found[start : start + _PAGE]
         following: str | None = None
         if start + _PAGE < len(found):
-            query = "&".join(
-                f"{key}={value}" for key, value in call.query.items() if key != "$skip"
-            )
-            following = f"{call.base_url}{call.path}?{query}&$skip={start + _PAGE}"
+            kept = {key: value for key, value in call.query.items() if key != "$skip"}
+            query = urlencode({**kept, "$skip": start + _PAGE}, quote_via=quote, safe="$")
+            following = f"{call.base_url}{call.path}?{query}"
         return ArmReply(
             body={
                 "BillingCurrency": "USD",

@@ -56,7 +56,7 @@ class ResourceManager:
             world, self.interfaces, self.operations, self.application.permissions, clock
         )
         self.cluster: Final = ClusterResources(world)
-        self.graph: Final = ResourceGraph(world, clock)
+        self.graph: Final = ResourceGraph(world, clock, self.application.permissions)
         self.graph.add_source(self._interfaces_of_graph)
         for part in (
             self.cluster,

@@ -7,30 +7,28 @@ SDK keep tokens by the computer's clock.
 
 from __future__ import annotations
 
-import hmac
-import json
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from binascii import Error as Base64Error
-from hashlib import sha256
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, cast, final
 from urllib.parse import parse_qsl
 
 from karpenter_core.provider.kit.simulated.cloud_time import utc_now
 from karpenter_simulated_azure.arm_api import ArmFault, ArmReply
+from karpenter_simulated_azure.web_tokens import WebTokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.provider.kit.simulated.ids import IdGenerator
     from karpenter_simulated_azure.arm_api import ArmCall, ArmRoutes
     from karpenter_simulated_azure.world import AzureWorld
 
-__all__ = ["CLIENT_SECRET", "FEDERATED_AUDIENCE", "TokenService"]
+__all__ = ["CLIENT_SECRET", "FEDERATED_AUDIENCE", "IMAGE_TENANT", "TokenService"]
 
 CLIENT_SECRET: Final = "simulated-client-secret"  # noqa: S105 - of the simulated Azure alone
 """The secret of the controller's application."""
+IMAGE_TENANT: Final = "33e01921-4d64-4f8c-a055-5bdaffd5e33d"
+"""The tenant of AKS's shared galleries."""
 FEDERATED_AUDIENCE: Final = "api://AzureADTokenExchange"
 _MANAGEMENT: Final = (
     "https://management.azure.com",
@@ -52,7 +50,7 @@ class TokenService:
         self._world: Final = world
         self._ids: Final = ids
         self._clock: Final = clock
-        self._key: Final = sha256(f"simulated/{world.tenant_id}".encode()).digest()
+        self._web_tokens: Final = WebTokens(f"simulated/{world.tenant_id}")
         self._generation = 0
         self.issuer: Final = f"https://oidc.simulated/{world.tenant_id}/"
         self.subject = "system:serviceaccount:kube-system:karpenter-sa"
@@ -77,7 +75,7 @@ class TokenService:
     ) -> str:
         """Return the token of a service account, by default of the federated credential's."""
         now = int(self._clock().timestamp())
-        return self._sign(
+        return self._web_tokens.sign(
             {
                 "iss": self.issuer,
                 "sub": subject or self.subject,
@@ -88,17 +86,9 @@ class TokenService:
         )
 
     def add_routes(self, routes: ArmRoutes) -> None:
-        """Add the routes of the token endpoint and its discovery."""
+        """Add the routes of the token endpoint, and of the service for image tokens."""
         routes.add_page("POST", r"/([^/]+)/oauth2/v2\.0/token", self._issue, action="tokens:post")
-        routes.add_page(
-            "GET",
-            r"/([^/]+)/v2\.0/\.well-known/openid-configuration",
-            self._configuration,
-            action="openidConfiguration:get",
-        )
-        routes.add_page(
-            "GET", r"/common/discovery/instance", self._instance, action="instanceDiscovery:get"
-        )
+        routes.add_page("GET", r"/sig-token", self._issue_image_token, action="imageTokens:get")
 
     # -- the token endpoint ----------------------------------------------------------------------
 
@@ -109,7 +99,7 @@ class TokenService:
             return refusal
         audience = form["scope"].removesuffix("/.default").rstrip("/")
         now = int(self._clock().timestamp())
-        token = self._sign(
+        token = self._web_tokens.sign(
             {
                 "aud": audience,
                 "iss": f"https://sts.windows.net/{self._world.tenant_id}/",
@@ -132,6 +122,29 @@ class TokenService:
             },
             headers={"Cache-Control": "no-store"},
         )
+
+    def _issue_image_token(self, call: ArmCall) -> ArmReply:
+        """Answer as the service of AKS for tokens that permit its shared galleries."""
+        if not call.query.get("scope"):
+            return ArmReply(status=400, body={"error": "the scope is missing"})
+        now = self._clock()
+        ends = now + timedelta(seconds=self.lifetime_seconds)
+        claims = {"aud": _MANAGEMENT[0], "tid": IMAGE_TENANT, "exp": int(ends.timestamp())}
+        return ArmReply(
+            body={
+                "Token": self._web_tokens.sign(claims),
+                "ExpiresOn": ends.isoformat(),
+                "RefreshOn": "0001-01-01T00:00:00Z",
+            }
+        )
+
+    def permit_shared_images(self, call: ArmCall) -> bool:
+        """Return whether a call has a token for the shared galleries of AKS in its second header."""
+        for each in call.headers.get("x-ms-authorization-auxiliary", "").split(","):
+            claims = self._web_tokens.claims(each.strip().removeprefix("Bearer "))
+            if claims is not None and claims.get("tid") == IMAGE_TENANT:
+                return self._clock().timestamp() < float(claims["exp"])
+        return False
 
     def _refusal(self, call: ArmCall, form: Mapping[str, str]) -> ArmReply | None:
         tenant = call.names[0]
@@ -184,7 +197,7 @@ class TokenService:
         return None
 
     def _assertion_refusal(self, assertion: str) -> ArmReply | None:
-        claims = self._claims(assertion)
+        claims = self._web_tokens.claims(assertion)
         if claims is None:
             return self._refuse(
                 "invalid_client",
@@ -232,31 +245,6 @@ class TokenService:
             },
         )
 
-    def _configuration(self, call: ArmCall) -> ArmReply:
-        base = f"{call.base_url}/{call.names[0]}"
-        return ArmReply(
-            body={
-                "token_endpoint": f"{base}/oauth2/v2.0/token",
-                "authorization_endpoint": f"{base}/oauth2/v2.0/authorize",
-                "device_authorization_endpoint": f"{base}/oauth2/v2.0/devicecode",
-                "issuer": f"{base}/v2.0",
-                "jwks_uri": f"{base}/discovery/v2.0/keys",
-            }
-        )
-
-    def _instance(self, call: ArmCall) -> ArmReply:
-        host = call.base_url.partition("://")[2]
-        return ArmReply(
-            body={
-                "tenant_discovery_endpoint": f"{call.base_url}/{self._world.tenant_id}/v2.0"
-                "/.well-known/openid-configuration",
-                "api-version": "1.1",
-                "metadata": [
-                    {"preferred_network": host, "preferred_cache": host, "aliases": [host]}
-                ],
-            }
-        )
-
     # -- the check of every call -----------------------------------------------------------------
 
     def check(self, call: ArmCall) -> None:
@@ -278,7 +266,7 @@ class TokenService:
                 "Authentication failed. The 'Authorization' header is provided in an invalid"
                 " format.",
             )
-        claims = self._claims(token)
+        claims = self._web_tokens.claims(token)
         if claims is None or "appid" not in claims:
             raise self._unauthorized("InvalidAuthenticationToken", "The access token is invalid.")
         if claims["aud"] not in {*_MANAGEMENT, call.base_url}:
@@ -309,33 +297,7 @@ class TokenService:
             code, message, status=_UNAUTHORIZED, headers={"WWW-Authenticate": challenge}
         )
 
-    # -- JSON web tokens -------------------------------------------------------------------------
-
-    def _sign(self, claims: Mapping[str, object]) -> str:
-        head = _encode(json.dumps({"typ": "JWT", "alg": "HS256"}).encode())
-        text = f"{head}.{_encode(json.dumps(claims).encode())}"
-        return f"{text}.{self._signature(text)}"
-
-    def _signature(self, text: str) -> str:
-        return _encode(hmac.new(self._key, text.encode(), sha256).digest())
-
-    def _claims(self, token: str) -> JsonObject | None:
-        """Return the claims of a token; None if it was not signed here."""
-        text, _, signature = token.rpartition(".")
-        if not hmac.compare_digest(signature.encode(), self._signature(text).encode()):
-            return None
-        payload = text.partition(".")[2]
-        try:
-            found: object = json.loads(urlsafe_b64decode(f"{payload}{'=' * (-len(payload) % 4)}"))
-        except (Base64Error, ValueError):
-            return None
-        return cast("JsonObject", found) if isinstance(found, dict) else None
-
 
 def _first(value: object) -> object:
     items = cast("list[object]", value) if isinstance(value, list) else [value]
     return next(iter(items), None)
-
-
-def _encode(content: bytes) -> str:
-    return urlsafe_b64encode(content).rstrip(b"=").decode()

@@ -12,11 +12,12 @@ from karpenter_core.provider.kit.recent_launches import RecentLaunches
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
 from karpenter_provider_azure.arm.client import ArmClient
 from karpenter_provider_azure.instance_tags import instance_tags
-from karpenter_provider_azure.instances.instance_parts import InstanceParts
 from karpenter_provider_azure.instances.vm_reader import VmReader
+from karpenter_provider_azure.interruption.sources import InterruptionSources
 from karpenter_provider_azure.launch.network_interfaces import NetworkInterface, network_profile
 from karpenter_provider_azure.launch.vm_calls import VmCalls
 from karpenter_provider_azure.settings import SETTINGS, AzureSettings
+from karpenter_provider_azure.vm_parts import InstanceParts
 
 from .fake_azure import Fence
 
@@ -57,16 +58,19 @@ class SimulatedWorld:
             read_claims=lambda: self.claims,
             read_nodes=lambda: self.nodes,
         )
-        self.parts = InstanceParts(
-            context,
-            settings,
-            self.client,
+        services = SimpleNamespace(
+            context=context,
+            settings=settings,
+            arm=self.client,
+            node_classes=SimpleNamespace(node_class=self.node_classes.get),
+        )
+        launch = SimpleNamespace(
             reader=self.reader,
             recent=self.recent,
-            delete=VmCalls(self.client, settings, self.fence).delete,
-            node_class=self.node_classes.get,
-            unavailable_offerings=UnavailableOfferings(),
+            calls=VmCalls(self.client, settings, self.fence),
         )
+        interruptions = InterruptionSources(self.clock, UnavailableOfferings())
+        self.parts = InstanceParts(services, launch, interruptions)
         self.instances, self.orphans = self.parts.instances, self.parts.orphans
 
     def tags(self, claim):

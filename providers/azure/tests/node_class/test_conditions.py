@@ -16,7 +16,13 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.kit.node_class.readiness import not_ready_error
 from karpenter_provider_azure.arm.errors import ArmError
+from karpenter_provider_azure.catalogue.quotas import Quota
+from karpenter_provider_azure.exhausted_quotas import quota_remark
 from karpenter_provider_azure.node_class.conditions import AZURE_ERRORS, error_code, is_refusal
+from karpenter_provider_azure.node_class.validation import (
+    DiskEncryptionSetCheck,
+    node_class_validator,
+)
 from providers.azure.tests.arm.values import SUBNET
 from providers.azure.tests.fake_arm import forbidden, not_found, unanswered
 from providers.azure.tests.node_class.worlds import DES, Process, node_class_of, said
@@ -161,6 +167,20 @@ def test_a_disk_encryption_set_that_does_not_exist_is_named():
     )
 
 
+def test_exhausted_quotas_are_named_by_a_condition_that_stays_true(process):
+    validator = node_class_validator(
+        process.clock,
+        DiskEncryptionSetCheck(process.arm, ""),
+        refused_launches=process.refused_launches,
+        remark=lambda _node_class: quota_remark({"cores": Quota(4, 4)}, location="westus2"),
+    )
+
+    condition = validator.validate(node_class_of(), ()).condition
+
+    assert condition.status == "True"
+    assert 'westus2 for regional vCPUs ("cores", limit 4)' in condition.message
+
+
 def test_a_launch_that_no_role_permits_becomes_a_condition_for_five_minutes(process):
     node_class = node_class_of()
     request = SimpleNamespace(node_class=node_class)
@@ -241,6 +261,7 @@ def test_codes_are_those_of_azure():
         "failed. Correlation ID: 0a1b2c3d-0000-1111-2222-333344445555",
         "failed. (tracking id '0a1b2c3d000011112222333344445555').",
         "failed. Timestamp: 2030-01-01T12:00:00.123Z",
+        'failed {"timestamp": "2030-01-01 12:00:00Z", "trace_id": "0a1b2c3d-0000-1111-2222-333344445555"}',
     ],
 )
 def test_texts_that_differ_each_time_are_left_out(text):

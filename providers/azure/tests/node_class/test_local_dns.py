@@ -14,7 +14,8 @@ PREFERRED = {"mode": "Preferred"}
 
 def process_of(**settings):
     """Return a process of a cluster that is new enough."""
-    return Process(since=(1, 33), **{"network_policy": "Cilium", **settings})
+    defaults = {"network_policy": "Cilium", "local_dns_preferred_since": "1.33.0"}
+    return Process(**{**defaults, **settings})
 
 
 def state(process, *, before="", **spec):

@@ -19,7 +19,6 @@ from karpenter_provider_azure.images.maintenance import (
     START_KEY,
     MaintenanceWindowReader,
 )
-from karpenter_provider_azure.kubernetes_versions import KubernetesVersion
 from karpenter_provider_azure.network.cluster_addresses import VnetGuidReader
 from karpenter_provider_azure.network.subnets import ClusterNetwork, SubnetReader
 from karpenter_provider_azure.node_class.images import ImageResolver
@@ -71,16 +70,18 @@ def node_class_of(*, generation=1, status=None, **spec):
 class Process:
     """Resolves NodeClasses, and writes the answers into them as the core does."""
 
-    def __init__(self, *, version="v1.33.2", since=(1, 99), **settings):
-        self.arm, self.clock, self.objects = FakeArm(), HandClock(), FakeObjects()
+    def __init__(self, *, version="v1.33.2", arm=None, settings=None, **changes):
+        """Without `arm` and `settings` Azure is a table of answers."""
+        self.arm, self.clock, self.objects = arm or FakeArm(), HandClock(), FakeObjects()
         self.facts = ClusterFacts(version=version)
-        self.settings = settings_for(**{"vnet_guid": "guid", **settings})
-        self.arm.put(SUBNET, {"name": "nodes"})
-        self.publish("1.0.0")
+        self.settings = settings or settings_for(**{"vnet_guid": "guid", **changes})
+        if arm is None:
+            self.arm.put(SUBNET, {"name": "nodes"})
+            self.publish("1.0.0")
         self.refused_launches = RefusedLaunches(self.clock, launch_refusal)
-        self.restart(since=since)
+        self.restart()
 
-    def restart(self, *, since=(1, 99)):
+    def restart(self):
         """Forget what was cached."""
         settings, arm, clock = self.settings, self.arm, self.clock
         galleries = (
@@ -107,7 +108,7 @@ class Process:
                 self.objects,
                 network_plugin=settings.network_plugin,
                 network_policy=settings.network_policy,
-                preferred_since=KubernetesVersion(*since),
+                preferred_since=settings.local_dns_preferred_since,
             ),
         )
         validator = node_class_validator(

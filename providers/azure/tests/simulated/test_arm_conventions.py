@@ -14,6 +14,7 @@ from karpenter_core.provider.kit.simulated.faults import (
 from karpenter_core.provider.kit.simulated.rates import CallRate
 from karpenter_core.provider.kit.simulated.server import HttpRequest
 from karpenter_simulated_azure.arm_api import ApiVersions, ArmFault, ArmReply, ArmRoutes
+from karpenter_simulated_azure.throttling import AZURE_RATES
 
 NSG = "Microsoft.Network/networkSecurityGroups"
 
@@ -211,6 +212,36 @@ def test_an_assertion_must_be_that_of_the_federated_credential(served, assertion
     assert answer.body["error_codes"] == [number]
 
 
+def test_image_tokens_permit_shared_images_until_they_expire(served):
+    tokens = served.manager.application.tokens
+    answer = served.raw("GET", "/sig-token?scope=x").body
+    seen = []
+    served.manager.routes.add(
+        "GET",
+        "Microsoft.Test/things",
+        lambda call: ArmReply(body={"permitted": tokens.permit_shared_images(call)}),
+    )
+
+    for header in (f"Bearer {answer['Token']}", f"Bearer {served.token()}", ""):
+        sent = {"x-ms-authorization-auxiliary": header}
+        found = served.send("GET", served.group("Microsoft.Test/things/a"), headers=sent)
+        seen.append(found.body["permitted"])
+
+    assert seen == [True, False, False]
+    assert served.raw("GET", "/sig-token").status == 400
+
+
+def test_discovery_names_the_url_that_it_was_asked_by(served):
+    tenant = served.world.tenant_id
+    instance = served.raw("GET", "/common/discovery/instance?api-version=1.1").body
+    target = instance["tenant_discovery_endpoint"].removeprefix(served.url)
+    openid = served.raw("GET", target).body
+    cloud = served.raw("GET", "/metadata/endpoints?api-version=2022-09-01").body
+
+    assert openid["token_endpoint"] == f"{served.url}/{tenant}/oauth2/v2.0/token"
+    assert cloud["resourceManager"] == cloud["authentication"]["loginEndpoint"] == served.url
+
+
 def test_a_permission_can_be_taken_away_for_one_group_alone(served, path):
     permissions = served.manager.application.permissions
     listed = f"{served.world.subscription_path}/providers/{NSG}"
@@ -260,6 +291,16 @@ def test_network_and_subscription_throttle_with_codes_of_their_own(served, endpo
     assert (subscription.status, subscription.code) == (429, "SubscriptionRequestsThrottled")
     assert subscription.headers["retry-after"] == "10"
     assert served.world.subscription_id in subscription.body["error"]["message"]
+
+
+def test_with_the_rates_of_azure_writes_are_throttled_long_before_reads(served, endpoint):
+    endpoint.throttling.set(AZURE_RATES)
+    throttling = endpoint.throttling
+    writes = sum(throttling.take("compute-writes") for _ in range(400))
+    reads = sum(throttling.take("compute-reads") for _ in range(400))
+
+    assert writes < 210
+    assert reads == 400
 
 
 def test_a_class_that_is_empty_leaves_the_other_classes_alone(served, endpoint, path):

@@ -147,10 +147,10 @@ class Azure:
 
 
 @pytest.fixture(scope="session")
-def _azure(cloud_server):
+def azure_caller(cloud_server):
     return Azure(cloud_server)
 
 
 @pytest.fixture
-def azure(cloud, _azure):
-    return _azure
+def azure(cloud, azure_caller):
+    return azure_caller

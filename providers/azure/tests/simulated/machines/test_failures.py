@@ -135,7 +135,7 @@ def test_a_refusal_by_a_fault_has_the_form_of_azure(azure, cloud):
 
 def test_a_lost_reply_has_created_the_virtual_machine(azure, cloud):  # case 91
     cloud.lose_replies("virtualMachines:put")
-    with pytest.raises(Exception, match="aborted|closed|reset|EOF"):
+    with pytest.raises(Exception, match=r"aborted|closed|reset|EOF"):
         azure.put(headers={"If-None-Match": "*"})
     assert azure.put(headers={"If-None-Match": "*"}).status == 412
     assert len(cloud.living()) == 1

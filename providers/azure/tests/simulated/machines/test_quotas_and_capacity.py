@@ -20,8 +20,10 @@ def test_a_family_quota_refuses_with_the_numbers_of_the_family(azure, cloud):  #
     assert (answer.status, answer.code) == (409, "OperationNotAllowed")
     for text in (
         f"exceeding approved {FAMILY} Cores quota",
-        "Location: westus2, Current Limit: 100, Current Usage: 96, Additional Required: 32,"
-        " (Minimum) New Limit Required: 128.",
+        (
+            "Location: westus2, Current Limit: 100, Current Usage: 96, Additional Required: 32,"
+            " (Minimum) New Limit Required: 128."
+        ),
     ):
         assert text in answer.message
     assert azure.put(size="Standard_D4s_v5").status == 201
@@ -158,15 +160,15 @@ def test_a_late_failure_raises_in_the_poller(azure, cloud):
         max_size=6,
     ),
 )
-def test_no_quota_is_ever_exceeded(_azure, limit, launches):
-    cloud = _azure.cloud
+def test_no_quota_is_ever_exceeded(azure_caller, limit, launches):
+    cloud = azure_caller.cloud
     cloud.reset()
     for name in (FAMILY, "lowPriorityCores"):
         cloud.usages.set_limit(name, limit)
     accepted = {True: 0, False: 0}
     for number, (size, spot) in enumerate(launches):
         cores = 4 if size == "Standard_D4s_v5" else 8
-        status = _azure.put(f"aks-{number}", size=size, spot=spot).status
+        status = azure_caller.put(f"aks-{number}", size=size, spot=spot).status
         assert status == (201 if accepted[spot] + cores <= limit else 409)
         accepted[spot] += cores if status == 201 else 0
     used = cloud.quotas.used

@@ -114,9 +114,9 @@ def test_an_ephemeral_disk_must_fit_its_placement(azure, cloud):
 
 def test_a_size_that_the_subscription_may_not_use_is_not_available(azure, cloud):
     (row,) = [each for each in cloud.sizes.all if each.name == "Standard_D4s_v5"]
-    assert azure.put("aks-a", zone=sorted(row.zones)[0]).status == 201
+    assert azure.put("aks-a", zone=min(row.zones)).status == 201
     restricted = next(each for each in cloud.sizes.all if each.restricted_zones)
-    zone = sorted(restricted.restricted_zones)[0]
+    zone = min(restricted.restricted_zones)
     image = "2204gen2containerd" if "V2" in restricted.generations else "2204containerd"
     answer = azure.put("aks-b", size=restricted.name, zone=zone, image=image)
     assert (answer.status, answer.code) == (409, "SkuNotAvailable")
@@ -166,10 +166,10 @@ def test_ultra_disks_need_a_zone_that_has_them(azure, cloud):
         if each.ultra_ssd_zones and each.zones - each.ultra_ssd_zones - each.restricted_zones
     )
     properties = {"additionalCapabilities": {"ultraSSDEnabled": True}}
-    without = sorted(size.zones - size.ultra_ssd_zones)[0]
+    without = min(size.zones - size.ultra_ssd_zones)
     answer = azure.put(size=size.name, zone=without, properties=properties)
     assert answer.code == "InvalidParameter"
-    zone = sorted(size.ultra_ssd_zones)[0]
+    zone = min(size.ultra_ssd_zones)
     assert azure.put(size=size.name, zone=zone, properties=properties).status == 201
 
 
