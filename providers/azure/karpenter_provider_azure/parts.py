@@ -180,6 +180,7 @@ class NodeClassParts:
                     context.read_objects,
                     network_plugin=settings.network_plugin,
                     network_policy=settings.network_policy,
+                    preferred_since=settings.local_dns_preferred_since,
                 ),
             ),
             node_class_validator(
