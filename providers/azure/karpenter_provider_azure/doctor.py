@@ -19,10 +19,16 @@ from karpenter_core.provider.kit.doctor import (
 )
 from karpenter_provider_azure.arm.errors import ArmNotFoundError
 from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION, ArmReads
-from karpenter_provider_azure.catalogue.quotas import REGIONAL_QUOTA, SPOT_QUOTA, parse_usages
+from karpenter_provider_azure.catalogue.quotas import parse_usages
+from karpenter_provider_azure.exhausted_quotas import exhausted_quotas
+from karpenter_provider_azure.images.discovery import (
+    COMMUNITY_API_VERSION,
+    NODE_IMAGE_API_VERSION,
+)
 from karpenter_provider_azure.images.galleries import UBUNTU_GALLERY
 from karpenter_provider_azure.network.subnets import ClusterNetwork, subnet_problem
 from karpenter_provider_azure.node_class.conditions import error_code, is_refusal
+from karpenter_provider_azure.node_class.validation import DISK_API_VERSION
 from karpenter_provider_azure.resource_ids import resource_group_path
 from karpenter_provider_azure.role_actions import missing_actions, needed_actions
 
@@ -40,16 +46,10 @@ __all__ = ["DoctorArm", "ProviderDoctor", "quota_findings"]
 
 _COMPUTE: Final = "2024-07-01"
 _SKUS: Final = "2021-07-01"
-_GALLERY_IMAGES: Final = "2024-03-03"
-_NODE_IMAGES: Final = "2024-04-02-preview"
-_DISKS: Final = "2024-03-02"
 _PERMISSIONS: Final = "2022-04-01"
 _NOT_PERMITTED: Final = frozenset({"AuthorizationFailed", "LinkedAuthorizationFailed"})
 """Codes of an identity that Azure knows."""
 _PROBED_IMAGE: Final = "2204gen2containerd"
-_FAMILY: Final = "family"
-"""Names of quotas of VM families end so."""
-_SHOWN: Final = 5
 
 _POLICY: Final = (
     "add it to the roles of the controller's identity; docs/azure.md has a complete role"
@@ -193,7 +193,7 @@ class ProviderDoctor:
         if not set_id:
             return ()
         try:
-            self._arm.get(set_id, api_version=_DISKS, action="diskEncryptionSets:get")
+            self._arm.get(set_id, api_version=DISK_API_VERSION, action="diskEncryptionSets:get")
         except AuthError as error:
             return (
                 error_finding(
@@ -223,7 +223,7 @@ class ProviderDoctor:
                 f"{group}/Microsoft.Compute/virtualMachines",
                 _COMPUTE,
             ),
-            "Microsoft.Compute/disks/read": (f"{group}/Microsoft.Compute/disks", _DISKS),
+            "Microsoft.Compute/disks/read": (f"{group}/Microsoft.Compute/disks", DISK_API_VERSION),
             "Microsoft.Compute/locations/usages/read": (
                 self._regional("Microsoft.Compute", "usages"),
                 _COMPUTE,
@@ -250,12 +250,12 @@ class ProviderDoctor:
         if settings.use_sig:
             path = self._regional("Microsoft.ContainerService", "nodeImageVersions")
             action = "Microsoft.ContainerService/locations/nodeImageVersions/read"
-            tries[action] = partial(self._listed, path, _NODE_IMAGES)
+            tries[action] = partial(self._listed, path, NODE_IMAGE_API_VERSION)
         else:
             path = self._regional("Microsoft.Compute", "communityGalleries")
             images = f"{path}/{UBUNTU_GALLERY.community_name}/images/{_PROBED_IMAGE}/versions"
             action = "Microsoft.Compute/locations/communityGalleries/images/versions/read"
-            tries[action] = partial(self._listed, images, _GALLERY_IMAGES)
+            tries[action] = partial(self._listed, images, COMMUNITY_API_VERSION)
         return tries
 
     def _listed(self, path: str, api_version: str) -> list[JsonObject]:
@@ -286,41 +286,10 @@ class ProviderDoctor:
 
 def quota_findings(quotas: Mapping[str, Quota], *, location: str) -> tuple[Finding, ...]:
     """Return findings about quotas of vCPUs in a region that are used up; `quotas` are by name."""
-    findings: list[Finding] = []
-    ask = f"ask for a higher quota in {location} (Azure portal, Quotas)"
-    regional, spot = quotas.get(REGIONAL_QUOTA), quotas.get(SPOT_QUOTA)
-    if regional is not None and regional.used >= regional.limit:
-        findings.append(
-            error_finding(
-                f'no quota: {regional.used} of {regional.limit} regional vCPUs ("{REGIONAL_QUOTA}") are '
-                f"used in {location}, so that no on-demand instance can be launched",
-                ask,
-            )
+    remedy = f"ask for a higher quota in {location} (Azure portal, Quotas)"
+    return tuple(
+        (error_finding if it.is_total else warning_finding)(
+            f"no quota is left in {location} for {it.text}", remedy
         )
-    if spot is not None and spot.used >= spot.limit:
-        findings.append(
-            warning_finding(
-                f"no quota: {spot.used} of {spot.limit} spot vCPUs "
-                f'("lowPriorityCores") are used in {location}, so that no spot instance can be '
-                "launched",
-                ask,
-            )
-        )
-    used_up = sorted(
-        name
-        for name, quota in quotas.items()
-        if name.endswith(_FAMILY) and 0 < quota.limit <= quota.used
-    )
-    if used_up:
-        more = f" and {len(used_up) - _SHOWN} others" if len(used_up) > _SHOWN else ""
-        findings.append(
-            warning_finding(
-                f"no quota is left of these VM families in {location}: "
-                f"{', '.join(used_up[:_SHOWN])}{more}",
-                f"{ask}, or allow other families in NodePools",
-            )
-        )
-    families = [quota for name, quota in quotas.items() if name.endswith(_FAMILY)]
-    if families and not any(quota.limit > quota.used for quota in families):
-        findings.append(error_finding(f"no quota of any VM family is left in {location}", ask))
-    return tuple(findings) or (ok_finding(f"quotas of vCPUs in {location} have room"),)
+        for it in exhausted_quotas(quotas)
+    ) or (ok_finding(f"quotas of vCPUs in {location} have room"),)

@@ -56,14 +56,16 @@ class JsonService:
         timeout_seconds: float = TIMEOUT_SECONDS,
         observe: AttemptObserver | None = None,
         sleep: Callable[[float], None] = time.sleep,
-        retries: RetryPolicy = _RETRIES,
+        retries: RetryPolicy | None = None,
     ) -> None:
         """`ca_bundle` is a file of certificates, by default the system's."""
         self._timeout_seconds: Final = timeout_seconds
         self._opener: Final = build_opener(
             HTTPSHandler(context=ssl.create_default_context(cafile=ca_bundle or None))
         )
-        self._caller: Final = CloudCaller(_failure, policy=retries, observe=observe, sleep=sleep)
+        self._caller: Final = CloudCaller(
+            _failure, policy=retries or _RETRIES, observe=observe, sleep=sleep
+        )
 
     def get(self, url: str, *, action: str, headers: Mapping[str, str] | None = None) -> JsonObject:
         """Return the answer to a GET; `action` is the name for metrics and errors."""

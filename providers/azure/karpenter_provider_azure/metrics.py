@@ -50,7 +50,6 @@ class AzureMetrics(ProviderMetrics):
             memory_label=SKU_MEMORY,
             with_reserved=with_reserved,
         )
-        self._registry: Final = registry
         self._clock: Final = clock
         self.calls: Final = CallMetrics(registry, "azure", cloud="Azure")
         self.launches: Final = LaunchMetrics(registry, self.own)

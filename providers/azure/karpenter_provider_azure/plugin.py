@@ -90,7 +90,7 @@ class AzureProvider(CloudPlugin[AKSNodeClass, "StartedProvider"]):
 
     @hookimpl
     @one_by_one
-    def karpenter_launch_instances(self, request: LaunchRequest) -> LaunchedInstance:
+    def karpenter_launch_instances(self, request: LaunchRequest) -> LaunchedInstance:  # pyright: ignore[reportIncompatibleMethodOverride] - the decorator makes it plural
         """Launch one virtual machine; Azure has no call for several."""
         return self.running.launch(request)
 

@@ -15,7 +15,7 @@ from karpenter_core.provider.contract import PeriodicTask
 from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
 from karpenter_core.provider.kit.plugin import CloudHooks
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass
-from karpenter_provider_azure.arm.client import ArmClient
+from karpenter_provider_azure.arm.client import RETRIES, ArmClient
 from karpenter_provider_azure.catalogue.quotas import QUOTA_PERIOD
 from karpenter_provider_azure.catalogue.region_sizes import refresh_period
 from karpenter_provider_azure.images.selection import NO_IMAGE_REASON
@@ -68,13 +68,12 @@ class StartedProvider:
             with_reserved=context.feature_gates.reserved_capacity,
         )
         self.node_classes: Final = NodeClassRegistry[AKSNodeClass]()
-        policy = {} if retries is None else {"retries": retries}
         try:
             self.arm: Final = ArmClient(
                 self.settings,
                 observe=self.metrics.calls.observe,
                 observe_remaining=self.metrics.observe_remaining,
-                **policy,
+                retries=retries or RETRIES,
             )
             self.parts: Final = ProviderParts(
                 ProviderServices(
@@ -84,7 +83,7 @@ class StartedProvider:
                     json=JsonService(
                         ca_bundle=self.settings.ca_bundle,
                         observe=self.metrics.calls.observe,
-                        **policy,
+                        retries=retries,
                     ),
                     metrics=self.metrics,
                     node_classes=self.node_classes,

@@ -40,8 +40,8 @@ __all__ = [
 ]
 
 COMMUNITY_API_VERSION: Final = "2024-03-03"
-NODE_IMAGE_API_VERSION: Final = "2024-04-02-preview"
-"""Only preview versions of the API list node images."""
+NODE_IMAGE_API_VERSION: Final = "2026-04-02-preview"
+"""Only preview versions of the API list node images, and each ends after about a year."""
 TTL: Final = timedelta(days=3)
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from karpenter_provider_azure.arm.reads import ArmReads
 
 __all__ = [
+    "DISK_API_VERSION",
     "DISK_ENCRYPTION_SET_MISSING_ROLE",
     "DiskEncryptionSetCheck",
     "launch_refusal",
@@ -34,8 +35,8 @@ RECHECK_INTERVAL: Final = timedelta(hours=1)
 DISK_ENCRYPTION_SET_MISSING_ROLE: Final = "DiskEncryptionSetRBACMissing"
 DISK_ENCRYPTION_SET_NOT_FOUND: Final = "DiskEncryptionSetNotFound"
 LAUNCH_NOT_PERMITTED: Final = "LaunchNotPermitted"
-API_VERSION: Final = "2024-03-02"
-"""Of disk encryption sets."""
+DISK_API_VERSION: Final = "2024-03-02"
+"""Of disks and disk encryption sets."""
 
 
 @final
@@ -56,7 +57,7 @@ class DiskEncryptionSetCheck:
             return None
         field = f'setting node-osdisk-diskencryptionset-id "{self._id}"'
         try:
-            self._arm.get(self._id, api_version=API_VERSION, action="diskEncryptionSets:get")
+            self._arm.get(self._id, api_version=DISK_API_VERSION, action="diskEncryptionSets:get")
         except AuthError as error:
             return NodeClassFinding(
                 reason=DISK_ENCRYPTION_SET_MISSING_ROLE,

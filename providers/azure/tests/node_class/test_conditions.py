@@ -16,7 +16,13 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.kit.node_class.readiness import not_ready_error
 from karpenter_provider_azure.arm.errors import ArmError
+from karpenter_provider_azure.catalogue.quotas import Quota
+from karpenter_provider_azure.exhausted_quotas import quota_remark
 from karpenter_provider_azure.node_class.conditions import AZURE_ERRORS, error_code, is_refusal
+from karpenter_provider_azure.node_class.validation import (
+    DiskEncryptionSetCheck,
+    node_class_validator,
+)
 from providers.azure.tests.arm.values import SUBNET
 from providers.azure.tests.fake_arm import forbidden, not_found, unanswered
 from providers.azure.tests.node_class.worlds import DES, Process, node_class_of, said
@@ -159,6 +165,20 @@ def test_a_disk_encryption_set_that_does_not_exist_is_named():
         "False",
         "DiskEncryptionSetNotFound",
     )
+
+
+def test_exhausted_quotas_are_named_by_a_condition_that_stays_true(process):
+    validator = node_class_validator(
+        process.clock,
+        DiskEncryptionSetCheck(process.arm, ""),
+        refused_launches=process.refused_launches,
+        remark=lambda _node_class: quota_remark({"cores": Quota(4, 4)}, location="westus2"),
+    )
+
+    condition = validator.validate(node_class_of(), ()).condition
+
+    assert condition.status == "True"
+    assert 'westus2 for regional vCPUs ("cores", limit 4)' in condition.message
 
 
 def test_a_launch_that_no_role_permits_becomes_a_condition_for_five_minutes(process):

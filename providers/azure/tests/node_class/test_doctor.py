@@ -7,6 +7,7 @@ import pytest
 from karpenter_core.provider.contract import Severity
 from karpenter_provider_azure.catalogue.quotas import Quota
 from karpenter_provider_azure.doctor import ProviderDoctor, quota_findings
+from karpenter_provider_azure.exhausted_quotas import quota_remark
 from karpenter_provider_azure.network.security_groups import SecurityGroupReader
 from karpenter_simulated_azure.world import AzureWorld
 from providers.azure.tests.fake_arm import HandClock
@@ -150,16 +151,20 @@ def test_a_missing_disk_encryption_set_is_named(cloud, examine):
 
 
 @pytest.mark.parametrize(
-    ("quota", "part"), [("cores", "no quota: 0 of 0 regional vCPUs"), ("lowPriorityCores", "spot")]
+    ("quota", "part", "severity"),
+    [
+        ("cores", 'regional vCPUs ("cores", limit 0)', Severity.ERROR),
+        ("lowPriorityCores", 'spot vCPUs ("lowPriorityCores", limit 0)', Severity.WARNING),
+    ],
 )
-def test_a_region_without_quota_is_named(cloud, examine, quota, part):
+def test_a_region_without_quota_is_named(cloud, examine, quota, part, severity):
     cloud.usages.set_limit(quota, 0)
 
-    found = [it for it in examine() if it.severity is not Severity.OK]
+    (found,) = [it for it in examine() if it.severity is not Severity.OK]
 
-    assert len(found) == 1
-    assert part in found[0].message
-    assert cloud.world.location in found[0].remedy
+    assert found.severity is severity
+    assert part in found.message
+    assert cloud.world.location in found.remedy
 
 
 def test_family_quotas_that_are_used_up_are_named():
@@ -182,10 +187,22 @@ def test_a_subscription_without_any_family_quota_cannot_launch():
     (found,) = quota_findings({"standarddfamily": Quota(0, 0)}, location="westus2")
 
     assert found.severity is Severity.ERROR
-    assert "no quota of any VM family" in found.message
+    assert "vCPUs of every VM family" in found.message
 
 
-def test_unknown_quotas_are_no_finding():
-    (found,) = quota_findings({}, location="westus2")
+def test_unknown_quotas_and_quotas_with_room_are_no_finding():
+    for quotas in ({}, {"cores": Quota(10, 9), "standarddfamily": Quota(10, 9)}):
+        (found,) = quota_findings(quotas, location="westus2")
+        assert found.severity is Severity.OK
+        assert quota_remark(quotas, location="westus2") == ""
 
-    assert found.severity is Severity.OK
+
+def test_the_remark_of_a_condition_does_not_change_with_the_usage():
+    before, after = (
+        quota_remark({"cores": Quota(10, used), "lowprioritycores": Quota(5, used)}, location="x")
+        for used in (10, 11)
+    )
+
+    assert before == after
+    assert before.startswith('no quota is left in x for regional vCPUs ("cores", limit 10): ')
+    assert 'spot vCPUs ("lowPriorityCores", limit 5): no spot instances' in before
