@@ -150,7 +150,7 @@ class _CloudControls:
         subnet = f"{cloud.world.vnet_id}/subnets/missing"
         return ConformanceSubject(
             name="azure",
-            make=lambda: AzureProvider(retries=_RETRIES),
+            make=lambda: AzureProvider(retries=_RETRIES, read_seconds=2),
             node_class=node_class_for(),
             settings=settings_for(cloud),
             cluster=ClusterFacts(
