@@ -114,7 +114,7 @@ def test_an_instance_type_that_boots_no_image_is_not_launched():
     with pytest.raises(LaunchFailedError, match=r"Standard_D4s_v5.*2204gen2containerd") as raised:
         image_for(images(definitions=(GEN2,)), instance_type("amd64", "1"))
     assert raised.value.reason == "ImageSelectionFailed"
-    with pytest.raises(LaunchFailedError, match=": none$"):
+    with pytest.raises(LaunchFailedError, match=r": none$"):
         image_for((), instance_type("amd64", "1"))
 
 
