@@ -21,6 +21,7 @@ from tests.support.log_lines import LogLines
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from pathlib import Path
 
     from _pytest.terminal import TerminalReporter
 
@@ -45,6 +46,8 @@ COLLECTED_AT = (50_000, 20, 50)
 """The thresholds of the garbage collector: new objects, and collections of each younger generation."""
 
 SEED = "hypothesis_seed"
+NAMED_IN_FILES = ("cluster_runs", "properties")
+"""Markers that each file whose tests have them names: `-m MARKER` imports no other file."""
 
 # All providers of the workspace are installed; programs that tests start need but one.
 os.environ.setdefault("PROVIDERS", "kwok")
@@ -71,6 +74,23 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
     terminalreporter.write_line(
         f"properties: the same examples again with --hypothesis-seed={config.getoption(SEED)}"
     )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files without a test that has the marker: importing them all takes 10 s of CPU."""
+    marker = config.getoption("markexpr")
+    if marker not in NAMED_IN_FILES or not collection_path.name.startswith("test_"):
+        return None
+    return True if collection_path.is_file() and marker not in collection_path.read_text() else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a file that has tests with such a marker but does not name it: they would be left out."""
+    for marker in NAMED_IN_FILES:
+        for path in {item.path for item in items if item.get_closest_marker(marker)}:
+            if marker not in path.read_text():
+                raise pytest.UsageError(f'{path}: its tests are marked "{marker}": name it there')
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -94,6 +94,7 @@ async def build_cluster(
     problem_settings = ProblemSettings(
         well_known=labels.well_known,
         aliases={**ALIASES, **labels.aliases},
+        value_aliases=labels.value_aliases,
         default_spread=default_spread,
         unsupported_volumes=UnsupportedVolumes(
             topology_keys=labels.unsupported_topology_keys,

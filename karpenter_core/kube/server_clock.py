@@ -67,13 +67,15 @@ class ClockBounds:
         latest = min(first.latest, second.latest)
         return None if earliest > latest else ClockBounds(earliest, latest, at)
 
-    def offset_seconds(self, own_lead: float) -> float:
+    def offset_seconds(self, own_lead: float, monotonic: float) -> float:
         """Return how far the server's clock is ahead of ours, which leads the monotonic one by `own_lead`.
 
-        Zero where our clock is within the bounds: it is then as good as the estimate. Else the
+        Judged at a monotonic time not before `at`. Zero where our clock is within the bounds: it is then as good as the estimate. Else the
         earliest time that the server's clock may show, so that no deadline comes early.
         """
-        return 0.0 if self.earliest <= own_lead <= self.latest else self.earliest - own_lead
+        wider = DRIFT * max(monotonic - self.at, 0.0)
+        earliest = self.earliest - wider
+        return 0.0 if earliest <= own_lead <= self.latest + wider else earliest - own_lead
 
 
 @final
@@ -167,11 +169,11 @@ class ServerClock:
         if bounds is None:
             return 0.0
         monotonic = self._clock.monotonic()
-        return bounds.at_time(monotonic).offset_seconds(own.timestamp() - monotonic)
+        return bounds.offset_seconds(own.timestamp() - monotonic, monotonic)
 
     def _is_absurd(self, answer: ClockBounds, received: float) -> bool:
         own = self._clock.now()
-        offset = answer.offset_seconds(own.timestamp() - received)
+        offset = answer.offset_seconds(own.timestamp() - received, received)
         if abs(offset) <= MAX_OFFSET.total_seconds():
             return False
         if not self._warned_absurd:

@@ -137,6 +137,7 @@ def _provisioning_options(dependencies: ControllerDependencies) -> ProvisioningO
         problem_settings=ProblemSettings(
             well_known=labels.well_known,
             aliases={**ALIASES, **labels.aliases},
+            value_aliases=labels.value_aliases,
             default_spread=settings.scheduler_config,
             unsupported_volumes=UnsupportedVolumes(
                 topology_keys=labels.unsupported_topology_keys,

@@ -208,7 +208,7 @@ class LabelClasses:
     value_aliases: Mapping[str, Mapping[str, str]] = field(
         default_factory=dict[str, "Mapping[str, str]"],
     )
-    """By key: maps another spelling of a value to the canonical value."""
+    """By key: maps another spelling of a value, in the place of a volume, to the canonical value."""
     known_values: Mapping[str, frozenset[str]] = field(default_factory=dict[str, "frozenset[str]"])
     """By key: all possible values, if no other value is ever added.
 

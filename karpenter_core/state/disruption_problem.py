@@ -48,7 +48,10 @@ def build_disruption_problem(
     for item in asking.set_aside:
         failed.add(item)
     volumes = PodVolumeReader(
-        snapshot, aliases=problem_settings.aliases, unsupported=problem_settings.unsupported_volumes
+        snapshot,
+        aliases=problem_settings.aliases,
+        value_aliases=problem_settings.value_aliases,
+        unsupported=problem_settings.unsupported_volumes,
     )
     budgets = PodBudgets(snapshot.disruption_budgets.values())
     spread = DefaultSpread(snapshot, problem_settings.default_spread)

@@ -59,17 +59,22 @@ class PodVolumeReader:
     origin are one object, so that comparing them costs nothing.
     """
 
-    __slots__ = ("_aliases", "_alternatives", "_crossed", "_read", "_snapshot", "_unsupported")
+    __slots__ = (
+        "_aliases", "_alternatives", "_crossed", "_read", "_snapshot", "_unsupported",
+        "_value_aliases",
+    )  # fmt: skip
 
     def __init__(
         self,
         snapshot: Snapshot,
         *,
         aliases: Mapping[str, str] = ALIASES,
+        value_aliases: Mapping[str, Mapping[str, str]] | None = None,
         unsupported: UnsupportedVolumes | None = None,
     ) -> None:
         self._snapshot = snapshot
         self._aliases = aliases
+        self._value_aliases = value_aliases or {}
         self._unsupported = unsupported or UnsupportedVolumes()
         self._alternatives: dict[tuple[str, str], VolumeAlternatives | str] = {}
         self._crossed: dict[tuple[int, ...], VolumeAlternatives] = {}
@@ -211,7 +216,9 @@ class PodVolumeReader:
             ]
             try:
                 alternatives.append(
-                    Requirements.from_expressions(expressions, aliases=self._aliases)
+                    Requirements.from_expressions(
+                        expressions, aliases=self._aliases, value_aliases=self._value_aliases
+                    )
                 )
             except BadInputError as error:
                 return f'{origin[0]} "{origin[1]}": {error}'

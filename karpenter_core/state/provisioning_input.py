@@ -53,7 +53,8 @@ PROVISIONING_STEP: Final = "scheduling"
 class ProblemSettings:
     """Settings of scheduling problems that do not depend on the cluster.
 
-    `well_known` are labels beyond the core's that the providers' nodes have. `default_spread` are
+    `well_known` are labels beyond the core's that the providers' nodes have. `value_aliases` are other
+    spellings of values in the places of volumes, by canonical label. `default_spread` are
     constraints, without selectors, for pods that have none of their own; the pods of a problem are
     then copies with these, with the same UID and name. A placed pod keeps its placement for
     `nomination_window`, the time that the scheduler has to bind it. `launch_limits` may leave
@@ -62,6 +63,9 @@ class ProblemSettings:
 
     well_known: frozenset[str] = frozenset()
     aliases: Mapping[str, str] = field(default_factory=lambda: ALIASES)
+    value_aliases: Mapping[str, Mapping[str, str]] = field(
+        default_factory=dict[str, "Mapping[str, str]"]
+    )
     default_spread: tuple[TopologySpread, ...] = ()
     unsupported_volumes: UnsupportedVolumes = field(default_factory=UnsupportedVolumes)
     nomination_window: timedelta = NOMINATION_WINDOW
@@ -111,7 +115,10 @@ def build_provisioning_input(
     well_known, aliases = problem_settings.well_known, problem_settings.aliases
     nomination_window = problem_settings.nomination_window
     volumes = PodVolumeReader(
-        snapshot, aliases=aliases, unsupported=problem_settings.unsupported_volumes
+        snapshot,
+        aliases=aliases,
+        value_aliases=problem_settings.value_aliases,
+        unsupported=problem_settings.unsupported_volumes,
     )
     nominated, stranded = _nominated(snapshot, now=now, nomination_window=nomination_window)
     waiting = {**snapshot.pending_pods, **stranded}

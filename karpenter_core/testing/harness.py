@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.kube.transport import ApiRequest, ApiResponse, Transport
     from karpenter_core.kube.writer import WriteFaults
+    from karpenter_core.provider.host.manager import Plugins
     from karpenter_core.sim.fields import Json
     from karpenter_core.sim.kubelets import KubeletTimes
     from karpenter_core.sim.scheduler import Preference
@@ -187,13 +188,16 @@ class ControllerHarness:
         self._folder = folder
         self._arguments = tuple(arguments)
         self._processes: list[RunningProcess] = []
+        self._loaded: Plugins | None = None
+        """Plug-ins that no process has got yet."""
 
     async def __aenter__(self) -> Self:
         await self.cluster.__aenter__()
         if self.workload is not self.cluster:
             await self.workload.__aenter__()
         models = [*core_models()]
-        for provider in load_plugins(extra=self._plugins(), entry_points=()).providers.values():
+        self._loaded = self._load()
+        for provider in self._loaded.providers.values():
             models.extend(provider.info.node_classes)
         self.cluster.apply(_definition(model) for model in models)
         return self
@@ -219,7 +223,7 @@ class ControllerHarness:
         clock: Clock | None = None,
     ) -> RunningProcess:
         """Start a controller process; `clock` is its own, where it is not the cluster's."""
-        plugins = load_plugins(extra=self._plugins(), entry_points=())
+        plugins, self._loaded = self._loaded or self._load(), None
         specs = [spec for specs in plugins.settings().values() for spec in specs]
         settings = load_settings((*self._arguments, *arguments), {}, plugin_options=specs)
         name = name or f"controller-{len(self._processes)}"
@@ -250,6 +254,9 @@ class ControllerHarness:
         running = RunningProcess(Process(settings, plugins, ports), cables)
         self._processes.append(running)
         return running
+
+    def _load(self) -> Plugins:
+        return load_plugins(extra=self._plugins(), entry_points=())
 
     async def settle(self, holds: Callable[[], bool], *, seconds: float = 120.0) -> None:
         """Let simulated time pass until something holds.

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 NEWEST = "1.36"
 """The minor that is tested when no other is asked for."""
-LONGEST = ("test_demo_clouds.py", "test_crashes.py", "test_two_clouds.py")
+LONGEST = (
+    "test_demo_clouds.py",
+    "test_crashes.py",
+    "test_hanging_api_server.py",
+    "test_two_clouds.py",
+)
 """Modules whose tests take a minute and more: begun first, nobody waits for them in the end."""
 
 

@@ -127,7 +127,14 @@ async def need_it_no_more(world: ScenarioWorld) -> None:
         await world.client.delete(NODE_CLAIMS, claim["metadata"]["name"])
 
 
-@pytest.mark.parametrize("moment", list(HookMoment))
+@pytest.mark.parametrize(
+    ("local_cluster", "moment"),
+    [
+        ("embedded", HookMoment.BEFORE),  # no API server sees such a write
+        ("real", HookMoment.AFTER),
+    ],
+    indirect=["local_cluster"],
+)
 async def test_killed_at_any_step_of_launch_and_termination(
     local_cluster: LocalCluster, moment: HookMoment, tmp_path: Path
 ):
@@ -187,11 +194,11 @@ async def test_killed_at_any_step_of_launch_and_termination(
 
 
 async def test_leader_killed_between_claim_and_launch_leaves_one_claim(
-    local_cluster: LocalCluster, tmp_path: Path
+    real_local_cluster: LocalCluster, tmp_path: Path
 ):
     """The standby takes the claim over; the pods that still wait get no second one."""
     async with (
-        ScenarioWorld(local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world,
+        ScenarioWorld(real_local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world,
         Gateway(world.client, tmp_path / "gateway.kubeconfig") as gateway,
     ):
         given = InitialObjects(
@@ -230,12 +237,12 @@ async def test_leader_killed_between_claim_and_launch_leaves_one_claim(
 
 
 async def test_a_leader_suspended_for_half_a_minute_launches_and_terminates_nothing(
-    local_cluster: LocalCluster, tmp_path: Path
+    embedded_local_cluster: LocalCluster, tmp_path: Path
 ):
     """It is stopped in the middle of a launch; when it goes on, another one leads and has done it."""
     cloud = KwokCloud()
     async with (
-        ScenarioWorld(local_cluster, cloud, tmp_path, crds=CRDS) as world,
+        ScenarioWorld(embedded_local_cluster, cloud, tmp_path, crds=CRDS) as world,
         Gateway(world.client, tmp_path / "gateway.kubeconfig") as gateway,
     ):
         given = InitialObjects(

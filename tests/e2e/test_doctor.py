@@ -14,7 +14,7 @@ import pytest
 from karpenter_core.cli.doctor_cluster import FACT_PERMISSIONS, Permission, needed_permissions
 from karpenter_core.kube.resources import NODES, ResourceKind
 from karpenter_core.kube.wire.codecs import Codecs
-from karpenter_core.testing.scenarios import RunnerKind, load_scenarios
+from karpenter_core.testing.scenarios import load_scenario
 from karpenter_provider_kwok.api import KWOKNodeClass
 from tests.e2e.kwok import KwokCloud
 from tests.support.runner import ScenarioWorld
@@ -87,7 +87,7 @@ async def test_a_controller_works_with_what_the_doctor_calls_enough(
 ):
     """And what is missing of it is named."""
     kubeconfig = real_local_cluster.control_plane.write_kubeconfig(USER, organization="nobody")
-    scenarios = {s.name: s for s in load_scenarios(ROOT / "tests" / "scenarios", RunnerKind.REAL)}
+    consolidation = load_scenario(ROOT / "tests" / "scenarios" / "consolidation.yaml")
     async with ScenarioWorld(real_local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world:
         role = cluster_role(permissions())
         await world.client.create(ROLES, {**role, "rules": role["rules"][1:]})
@@ -98,7 +98,7 @@ async def test_a_controller_works_with_what_the_doctor_calls_enough(
             assert await doctor(kubeconfig) == (1, [wrong])
             await world.client.patch(ROLES, USER, {"rules": role["rules"]})
             assert await doctor(kubeconfig) == (0, [])
-            await play(world, scenarios["consolidation"], kubeconfig)
+            await play(world, consolidation, kubeconfig)
             assert "forbidden" not in world.controllers["karpenter"].process.log_text()
         finally:
             await world.client.delete(BINDINGS, USER)

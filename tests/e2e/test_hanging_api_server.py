@@ -32,7 +32,7 @@ from tests.support.runner import ScenarioWorld
 
 if TYPE_CHECKING:
     from karpenter_core.kube.resources import ResourceKind
-    from tests.support.local_clusters import RealLocalCluster
+    from tests.support.local_clusters import LocalCluster
 
 ROOT = Path(__file__).parents[2]
 CRDS = tuple(sorted((ROOT / "crds").glob("*.yaml")))
@@ -90,13 +90,22 @@ def uids(world: ScenarioWorld, kind: ResourceKind) -> set[str]:
     return {each["metadata"]["uid"] for each in world.mirror.objects(kind)}
 
 
-@pytest.mark.parametrize("trouble", list(Trouble), ids=lambda each: each.name.lower())
+@pytest.mark.parametrize(
+    ("local_cluster", "trouble"),
+    [
+        # The others are what the proxy answers, whatever is behind it.
+        ("real" if trouble is Trouble.SILENT else "embedded", trouble)
+        for trouble in Trouble
+    ],
+    ids=lambda each: each.name.lower() if isinstance(each, Trouble) else None,
+    indirect=["local_cluster"],
+)
 async def test_no_node_ends_whose_pods_are_not_shown(
-    real_local_cluster: RealLocalCluster, trouble: Trouble, tmp_path: Path
+    local_cluster: LocalCluster, trouble: Trouble, tmp_path: Path
 ):
     """Pods are bound to nodes that were empty when pods were last heard of."""
     async with (
-        ScenarioWorld(real_local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world,
+        ScenarioWorld(local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world,
         Gateway(world.client, tmp_path / "gateway.kubeconfig") as gateway,
         HangingProxy(gateway.port, tmp_path / "proxy.kubeconfig", marks=ALL_PODS) as proxy,
     ):

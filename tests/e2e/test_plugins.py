@@ -50,13 +50,15 @@ def exactly(number: int) -> CountBounds:
     return CountBounds(at_least=number, at_most=number)
 
 
-async def test_two_providers_serve_a_pool_each(local_cluster: LocalCluster, tmp_path: Path):
+async def test_two_providers_serve_a_pool_each(
+    embedded_local_cluster: LocalCluster, tmp_path: Path
+):
     """Each launches for its own NodePool, and each removes what it launched."""
     plugins = minimal_provider(tmp_path / "plugins")
     crds = {path.name: path for path in render_crds("minimal", tmp_path / "crds", plugins)}
     crds |= {path.name: path for path in CRDS}
     async with ScenarioWorld(
-        local_cluster,
+        embedded_local_cluster,
         KwokCloud(),
         tmp_path,
         crds=crds.values(),

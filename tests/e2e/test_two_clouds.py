@@ -39,7 +39,7 @@ POOL = "example.com/cloud"
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 
 
-async def test_two_clouds_serve_a_pool_each(local_cluster: LocalCluster, tmp_path: Path):
+async def test_two_clouds_serve_a_pool_each(embedded_local_cluster: LocalCluster, tmp_path: Path):
     models = {name: find_node_class(name) for name in CLOUDS}
     with ExitStack() as open_clouds:
         clouds = {name: open_clouds.enter_context(find_simulated_cloud(name)) for name in CLOUDS}
@@ -50,9 +50,9 @@ async def test_two_clouds_serve_a_pool_each(local_cluster: LocalCluster, tmp_pat
         async with AsyncExitStack() as stack:
             kinds = [custom_kind(model.resource) for model in models.values()]
             world = await stack.enter_async_context(
-                ScenarioWorld(local_cluster, KwokCloud(), tmp_path, crds=CRDS, kinds=kinds)
+                ScenarioWorld(embedded_local_cluster, KwokCloud(), tmp_path, crds=CRDS, kinds=kinds)
             )
-            await register_instances(stack, local_cluster, clouds.values())
+            await register_instances(stack, embedded_local_cluster, clouds.values())
             for name, model in models.items():
                 await world.create(node_class(model, clouds[name].node_class_spec))
                 await world.create(pool(name, model).manifest())

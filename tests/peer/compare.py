@@ -25,13 +25,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.peer.draw import random_cluster
 from tests.peer.intended_differences import THEY_LEAVE, WE_LEAVE, explanation, size_of, specs_of
-from tests.peer.our_plans import plan
+from tests.peer.our_plans import plan, plans
 from tests.peer.reference import Reference
 from tests.peer.shrink import shrunk
 
 RUNS = 4
-MORE_RUNS = 24
-"""Number of runs of the reference when it seems to differ: its choices are random."""
+"""Number of runs of the reference at a time."""
+MOST_RUNS = 24
+"""Number of runs after which the reference differs: its choices are random."""
 
 
 def main():
@@ -91,22 +92,25 @@ def difference(reference, cluster, types):
     Among pods of one size it does not matter which one waits.
     """
     try:
-        ours = plan(cluster, types, "first-fit")["unschedulable"]
-        value = plan(cluster, types)["unschedulable"]
+        documents = plans(cluster, types, "first-fit", "value")
     except Exception as error:
         return f"error: {type(error).__name__}: {error}", ()
+    ours, value = (each["unschedulable"] for each in documents)
     if not set(value) <= set(ours):
         return "value packing leaves what first-fit places", ()
     if not all(_is_explained(why, cluster) for why in ours.values()):
         return "no constraint is named", ()
     sizes = {pod: size_of(spec) for pod, spec in specs_of(cluster).items()}
-    for runs in (RUNS, MORE_RUNS):
-        theirs = reference.ask(cluster, types, runs=runs)
-        errors = [run["error"] for run in theirs if "error" in run]
+    theirs, verdicts = [], []
+    while len(theirs) < MOST_RUNS:
+        answers = reference.ask(cluster, types, runs=RUNS)
+        theirs += answers
+        errors = [run["error"] for run in answers if "error" in run]
         if errors:
             return f"reference: {errors[0].partition(chr(10))[0]}", ()
-        verdicts = [frozenset(run["unschedulable"] or ()) for run in theirs]
-        if any(_are_alike(ours, verdict, sizes) for verdict in verdicts):
+        found = [frozenset(run["unschedulable"] or ()) for run in answers]
+        verdicts += found
+        if any(_are_alike(ours, verdict, sizes) for verdict in found):
             return "", theirs
     if set(ours) - frozenset.union(*verdicts):
         return WE_LEAVE, theirs

@@ -149,6 +149,38 @@ def test_only_calls_that_may_be_repeated_are(method, attempts):
     assert len(requests) == attempts
 
 
+def test_the_caller_knows_better_whether_a_post_may_be_repeated():
+    with (
+        client_of(lambda _: (500, {})) as (client, requests),
+        pytest.raises(CloudProviderError),
+    ):
+        client.call("ask", "POST", "/", Thing, repeatable=True)
+    assert len(requests) == 2
+
+
+def test_headers_can_be_new_for_each_attempt():
+    seen: list[str] = []
+    tokens = iter(("first", "second"))
+    replies = iter((HttpReply(status=500), HttpReply(status=200, body=b'{"id": "a"}')))
+
+    def application(request):
+        seen.append(request.headers["x-token"])
+        return next(replies)
+
+    server = HttpServer(application, name="rest")
+    server.start()
+    try:
+        client = RestClient(
+            server.endpoint_url,
+            headers=lambda: {"X-Token": next(tokens)},
+            timeout=timedelta(seconds=5),
+        )
+        assert client.get("get", "/", Thing) == Thing("a")
+    finally:
+        server.stop()
+    assert seen == ["first", "second"]
+
+
 def test_a_call_without_an_answer_may_have_been_carried_out():
     server = HttpServer(lambda _: None, name="rest")
     server.start()

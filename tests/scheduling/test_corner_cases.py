@@ -199,6 +199,20 @@ def test_a_node_in_one_of_the_zones_of_volumes_takes_the_pod(options):
         assert left(planned(asked, options)) == homeless
 
 
+@pytest.mark.parametrize("driver_is_first", [True, False])
+def test_a_node_is_in_its_zone_however_a_csi_driver_spells_it(options, driver_is_first):
+    """A driver may label a node outside zones with an empty zone."""
+    alias = "csi.example/zone"
+    node = existing_node("old")
+    own, of_driver = {**node.labels, ZONE: "0"}, {alias: ""}
+    both = of_driver | own if driver_is_first else own | of_driver
+    web = pod("web", node_selector={ZONE: "0"})
+    asked = replace(
+        problem([web], pools=[], nodes=[replace(node, labels=both)]), aliases={alias: ZONE}
+    )
+    assert left(planned(asked, options)) == []
+
+
 def test_a_zone_of_volumes_and_another_of_the_pod_are_not_met_by_having_none(options):
     """The node has no zone, so neither."""
     node = existing_node("bare")

@@ -234,6 +234,17 @@ class TestAlternatives:
     def test_terms_without_expressions_are_passed_over(self):
         assert alternatives(bound(), volume("pv", node_term(), zone("z1"))) == (zones("z1"),)
 
+    def test_a_place_is_read_as_the_provider_spells_it(self):
+        """A driver may say of a volume outside zones that its zone is empty."""
+        question = ask(
+            pod("a", shape=mounting("data")),
+            bound(),
+            volume("pv", node_term(("csi.example/zone", "In", "", "z1")), zone("")),
+            aliases={"csi.example/zone": ZONE},
+            value_aliases={ZONE: {"": "0"}},
+        )
+        assert asked_volumes(question).alternatives == (zones("0", "z1"), zones("0"))
+
     def test_only_combinations_that_some_node_can_meet_are_tried(self):
         """Case 278: in the order of the volumes and their terms."""
         terms = alternatives(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from difflib import get_close_matches
+from functools import cache
 from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.provider import hookspecs
@@ -38,7 +39,7 @@ def _letters(word: str) -> str:
 
 def hook_problems(plugin: object) -> Iterator[str]:
     """Return the errors in the names of a plug-in's hooks and their arguments."""
-    hook_names = {name for name in dir(hookspecs) if name.startswith(f"{PROJECT}_")}
+    hook_names = _hook_names()
     for name in dir(plugin):
         implementation = getattr(plugin, name, None) if name.startswith(f"{PROJECT}_") else None
         if not callable(implementation):
@@ -53,11 +54,21 @@ def hook_problems(plugin: object) -> Iterator[str]:
             yield f'{name} is not a hook; did you mean "{alike[0]}", with @hookimpl above it?'
 
 
+@cache
+def _hook_names() -> frozenset[str]:
+    return frozenset(name for name in dir(hookspecs) if name.startswith(f"{PROJECT}_"))
+
+
+@cache
+def _specified_arguments(name: str) -> tuple[str, ...]:
+    return tuple(inspect.signature(getattr(hookspecs, name)).parameters)
+
+
 def _argument_problems(name: str, implementation: object) -> Iterator[str]:
     if not hasattr(implementation, _MARK):
         yield f"{name} is not marked with @hookimpl"
         return
-    specified = list(inspect.signature(getattr(hookspecs, name)).parameters)
+    specified = _specified_arguments(name)
     function = cast("Callable[..., object]", implementation)
     for argument, parameter in inspect.signature(function).parameters.items():
         is_asked = parameter.default is parameter.empty

@@ -256,8 +256,9 @@ class ExistingNodeReader:
         return node_signature
 
     def _requirements(self, node: ExistingNode) -> Requirements:
+        # A CSI driver spells some values of an alias in its own way: the canonical label counts.
         labels = {self._aliases.get(key, key): value for key, value in node.labels.items()}
-        labels = {HOSTNAME: node.name, **labels}
+        labels = {HOSTNAME: node.name, **labels, **node.labels}
         return Requirements.from_labels(
             {key: labels[key] for key in self._required_keys if key in labels},
             aliases=self._aliases,

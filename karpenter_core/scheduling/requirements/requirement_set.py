@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, final
 
 from karpenter_core.api.labels import ALIASES, HOSTNAME, RESTRICTED_DOMAIN, WELL_KNOWN
@@ -25,6 +26,9 @@ __all__ = [
     "UndefinedLabel",
     "is_restricted_label",
 ]
+
+
+_NO_ALIASES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({})
 
 
 class MatchExpression(Protocol):
@@ -131,11 +135,23 @@ class Requirements:
 
     @classmethod
     def from_expressions(
-        cls, expressions: Iterable[MatchExpression], *, aliases: Mapping[str, str] = ALIASES
+        cls,
+        expressions: Iterable[MatchExpression],
+        *,
+        aliases: Mapping[str, str] = ALIASES,
+        value_aliases: Mapping[str, Mapping[str, str]] = _NO_ALIASES,
     ) -> Requirements:
-        """Read match expressions that must all hold (one node selector term)."""
+        """Read match expressions that must all hold (one node selector term).
+
+        `value_aliases` are other spellings of values by canonical label.
+        """
         return cls(
-            Requirement.of(expression.key, expression.operator, expression.values, aliases=aliases)
+            Requirement.of(
+                expression.key,
+                expression.operator,
+                _canonical_values(expression, aliases, value_aliases),
+                aliases=aliases,
+            )
             for expression in expressions
         )
 
@@ -285,6 +301,17 @@ class Requirements:
             replace(r, min_values=counts[key] or None) if key in counts else r
             for key, r in self._by_key.items()
         )
+
+
+def _canonical_values(
+    expression: MatchExpression,
+    aliases: Mapping[str, str],
+    value_aliases: Mapping[str, Mapping[str, str]],
+) -> Iterable[str]:
+    spellings = value_aliases.get(aliases.get(expression.key, expression.key))
+    if not spellings:
+        return expression.values
+    return [spellings.get(value, value) for value in expression.values]
 
 
 def is_restricted_label(key: str, *, well_known: Container[str] = WELL_KNOWN) -> bool:

@@ -23,7 +23,7 @@ from karpenter_provider_alibabacloud.catalogue.region_types import refresh_perio
 from karpenter_provider_alibabacloud.catalogue.stock import CapacityErrorCounter
 from karpenter_provider_alibabacloud.late_taints import LATE_TAINTS_PERIOD
 from karpenter_provider_alibabacloud.metrics import AlibabaCloudMetrics
-from karpenter_provider_alibabacloud.node_class.conditions import with_stable_text
+from karpenter_provider_alibabacloud.node_class.conditions import ALIBABA_CLOUD_ERRORS
 from karpenter_provider_alibabacloud.parts import PRICES_TASK, ProviderParts, ProviderServices
 from karpenter_provider_alibabacloud.price_reader import RUN_PERIOD
 from karpenter_provider_alibabacloud.sdk import CloudClients
@@ -135,7 +135,7 @@ class StartedProvider:
         try:
             return self.parts.catalogue.types.instance_types(node_class, node_pool)
         except CloudProviderError as error:
-            raise with_stable_text(error) from error
+            raise ALIBABA_CLOUD_ERRORS.with_stable_text(error) from error
 
     def launch(self, requests: Sequence[LaunchRequest]) -> Sequence[LaunchOutcome]:
         """Launch instances, and draw conclusions from what came of it."""

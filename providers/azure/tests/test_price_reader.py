@@ -12,6 +12,7 @@ import pytest
 
 from karpenter_core.errors import CloudProviderError, ThrottledError
 from karpenter_core.provider.kit.disk_cache import DiskCache
+from karpenter_provider_azure.json_service import JsonService
 from karpenter_provider_azure.price_reader import PriceReader, RetailPriceList
 from karpenter_provider_azure.prices import DISK_VERSION, RegionPrices
 from providers.azure.tests.catalogue.sku_items import SetClock
@@ -95,7 +96,7 @@ def reader(server: PriceServer, prices: RegionPrices, tmp_path: Path) -> PriceRe
 
 
 def price_list(server: PriceServer) -> RetailPriceList:
-    return RetailPriceList(server.url, sleep=lambda _: None)
+    return RetailPriceList(JsonService(sleep=lambda _: None), f"{server.url}/api/retail/prices")
 
 
 def items(*found: dict[str, Any]) -> dict[str, Any]:

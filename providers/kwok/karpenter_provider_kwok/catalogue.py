@@ -16,6 +16,7 @@ import json
 import math
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Final, cast, final
 
@@ -238,14 +239,22 @@ def _offering(place: _FilePosition, value: object) -> Iterable[Offering]:
     capacity_types = sorted(requirements.get(CAPACITY_TYPE).values)
     for zone, capacity_type in product(zones, capacity_types):
         yield Offering(
-            requirements=rest.add(
-                Requirement.of(ZONE, "In", (zone,)),
-                Requirement.of(CAPACITY_TYPE, "In", (capacity_type,)),
+            requirements=_shared(
+                rest.add(
+                    Requirement.of(ZONE, "In", (zone,)),
+                    Requirement.of(CAPACITY_TYPE, "In", (capacity_type,)),
+                )
             ),
             price=Price(float(price), currency),
             available=available,
             reservation_capacity=reserved,
         )
+
+
+@lru_cache(maxsize=1024)
+def _shared(requirements: Requirements) -> Requirements:
+    """Return the one object of equal requirements: to compare it with itself takes no time."""
+    return requirements
 
 
 def _is_price(value: float) -> bool:

@@ -48,6 +48,7 @@ FEW_RETRIES: Final = RetryPolicy(
 )
 """For calls in hooks: the core retries too, and a longer wait between its attempts holds no thread."""
 
+_REPEATABLE: Final = frozenset({"GET", "PUT", "DELETE"})
 _NOT_FOUND: Final = 404
 _THROTTLED: Final = 429
 _DENIED: Final = frozenset({401, 403})
@@ -87,21 +88,21 @@ class RestClient:
         self,
         endpoint: str,
         *,
-        headers: Mapping[str, str],
+        headers: Mapping[str, str] | Callable[[], Mapping[str, str]],
         timeout: timedelta,
         error_of: Callable[[str, str], CloudProviderError | None] = lambda _code, _message: None,
         rates: Mapping[str, CallRate] | None = None,
         policy: RetryPolicy = FEW_RETRIES,
         observe: AttemptObserver | None = None,
     ) -> None:
-        """`timeout` is for each attempt.
+        """`timeout` is for each attempt; `headers` may be a function that is called for each.
 
         `error_of` returns the core's error for the code and message of a refusal; None leaves it a
         `RestRefusedError`. `rates` are those of the operation classes `read` and `write`.
         """
         self._error_of: Final = error_of
         self._endpoint: Final = endpoint.rstrip("/")
-        self._headers: Final = {"Content-Type": "application/json", **headers}
+        self._headers: Final = headers if callable(headers) else lambda: headers
         self._timeout_seconds: Final = timeout.total_seconds()
         self._caller: Final = CloudCaller(
             _attempt_failure,
@@ -160,10 +161,12 @@ class RestClient:
         *,
         query: Mapping[str, str] | None = None,
         body: object = None,
+        repeatable: bool | None = None,
     ) -> T:
         """Make a call, and decode its answer; an empty answer is decoded as `{}`.
 
         `action` names the call in errors and metrics, without ids. Ids in `path` are quoted by the caller.
+        `repeatable` says whether a call without an answer may be made again; None goes by the method.
         """
         path += f"?{urlencode(query)}" if query else ""
         data = None if body is None else msgspec.json.encode(body)
@@ -173,15 +176,16 @@ class RestClient:
             ),
             action=action,
             operation_class="read" if method == "GET" else "write",
-            repeatable=method in {"GET", "PUT", "DELETE"},
+            repeatable=method in _REPEATABLE if repeatable is None else repeatable,
         )
 
     def _send(self, action: str, method: str, path: str, data: bytes | None) -> bytes:
         from urllib.error import HTTPError
         from urllib.request import Request, urlopen
 
+        headers = {"Content-Type": "application/json", **self._headers()}
         request = Request(  # noqa: S310 - the endpoint is the operator's setting
-            self._endpoint + path, data=data, headers=dict(self._headers), method=method
+            self._endpoint + path, data=data, headers=headers, method=method
         )
         try:
             with urlopen(request, timeout=self._timeout_seconds) as answer:  # noqa: S310

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.conditions import UNKNOWN
-from karpenter_core.errors import AuthError
+from karpenter_core.errors import AuthError, CloudProviderError, ThrottledError
 from karpenter_core.provider.kit.node_class.parts import (
     RETRY_SOON,
     UNREACHABLE_REASON,
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
-    from karpenter_core.errors import CloudProviderError
     from karpenter_core.provider.kit.node_class.parts import ResolutionPart
 
 __all__ = ["UNAUTHORIZED_REASON", "CallErrors"]
@@ -57,6 +56,21 @@ class CallErrors:
         """Return the message of an error without the parts that differ each time."""
         text = str(error)
         return text if self.varying_text is None else self.varying_text.sub("", text)
+
+    def with_stable_text(self, error: CloudProviderError) -> CloudProviderError:
+        """Return an error that says the same each time, for hooks whose errors become a status.
+
+        The kinds of error that the core distinguishes stay, and an error whose message has no varying
+        parts is returned as it is.
+        """
+        text = self.stable_text(error)
+        if text == str(error):
+            return error
+        if isinstance(error, AuthError):
+            return AuthError(text, action=error.action)
+        if isinstance(error, ThrottledError):
+            return ThrottledError(text, retry_after=error.retry_after)
+        return CloudProviderError(text)
 
     def refusal_reason(self, error: CloudProviderError) -> str:
         """Return the reason of the condition for a refusal: the cloud's code, if it has one."""

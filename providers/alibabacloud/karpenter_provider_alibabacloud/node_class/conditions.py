@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from karpenter_core.errors import AuthError, CloudProviderError, ThrottledError
 from karpenter_core.provider.kit.node_class.call_errors import CallErrors
 from karpenter_core.provider.kit.node_class.parts import RETRY_SOON, RETRY_USUAL
 from karpenter_provider_alibabacloud.codes import ErrorClass
 from karpenter_provider_alibabacloud.discovery.call_errors import is_refusal, refusal_behind
+
+if TYPE_CHECKING:
+    from karpenter_core.errors import CloudProviderError
 
 __all__ = [
     "ALIBABA_CLOUD_ERRORS",
@@ -20,7 +22,6 @@ __all__ = [
     "SECURITY_GROUPS_READY",
     "VSWITCHES_READY",
     "stable_text",
-    "with_stable_text",
 ]
 
 VSWITCHES_READY: Final = "VSwitchesReady"
@@ -52,16 +53,3 @@ ALIBABA_CLOUD_ERRORS: Final = CallErrors(
     retry_refused_after=_retry_after,
 )
 stable_text: Final = ALIBABA_CLOUD_ERRORS.stable_text
-
-
-def with_stable_text(error: CloudProviderError) -> CloudProviderError:
-    """Return an error of the same kind that says the same each time: without the request's id.
-
-    What a NodePool's types could not be listed for is written into its status, anew when it changes.
-    """
-    text = stable_text(error)
-    if isinstance(error, AuthError):
-        return AuthError(text, action=error.action)
-    if isinstance(error, ThrottledError):
-        return ThrottledError(text, retry_after=error.retry_after)
-    return CloudProviderError(text) if type(error) is CloudProviderError else error

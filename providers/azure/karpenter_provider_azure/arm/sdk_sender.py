@@ -29,6 +29,7 @@ READ_SECONDS: Final = 20
 
 _CONNECTIONS: Final = 64
 _REFUSED: Final = 400
+_UNAUTHENTICATED: Final = 401
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,10 +114,14 @@ class SdkSender:
         )
         sdk_error: Any = import_module("azure.core.exceptions").AzureError
         try:
-            response = client.send_request(request)
-        except sdk_error as error:
+            # The pipeline would decode an answer that is not a stream, and keep it beside ours.
+            with client.send_request(request, stream=True) as response:
+                content: bytes = response.read()
+        except (sdk_error, OSError) as error:
             raise ArmError(f"no answer: {error}", status=0) from error
-        return _answer(response)
+        if response.status_code == _UNAUTHENTICATED:
+            self._credential.forget_tokens()
+        return _answer(response, content)
 
     def close(self) -> None:
         """Close the connections; a request afterwards opens new ones."""
@@ -168,7 +173,7 @@ def _transport(ca_bundle: str) -> object:
     )
 
 
-def _answer(response: Any) -> ArmAnswer:
+def _answer(response: Any, content: bytes) -> ArmAnswer:
     """Return an answer.
 
     Raises:
@@ -176,7 +181,6 @@ def _answer(response: Any) -> ArmAnswer:
     """
     status: int = response.status_code
     headers = {name.lower(): str(value) for name, value in response.headers.items()}
-    content: bytes = response.content
     if status >= _REFUSED:
         raise error_of_answer(status, _error_body(content), headers)
     if not content.strip():

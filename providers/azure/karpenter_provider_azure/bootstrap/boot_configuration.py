@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.provider.catalogue import Requirements
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
-    from karpenter_provider_azure.arm.resource_ids import ResourceId
     from karpenter_provider_azure.catalogue.vm_sizes import VmSize
     from karpenter_provider_azure.images.families import EffectiveFamily
     from karpenter_provider_azure.kubernetes_versions import KubernetesVersion
     from karpenter_provider_azure.network.security_groups import ManagedSecurityGroup
+    from karpenter_provider_azure.resource_ids import ResourceId
     from karpenter_provider_azure.settings import AzureSettings
 
 __all__ = ["BootConfiguration", "ClusterBoot"]

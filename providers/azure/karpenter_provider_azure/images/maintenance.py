@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "END_KEY",
+    "NAMESPACE_VARIABLE",
     "START_KEY",
     "WINDOW_NAME",
     "MaintenanceWindow",
@@ -29,6 +30,8 @@ __all__ = [
     "window_read",
 ]
 
+NAMESPACE_VARIABLE: Final = "SYSTEM_NAMESPACE"
+"""The variable with the controller's namespace, in which AKS keeps the ConfigMap."""
 WINDOW_NAME: Final = "upcoming-maintenance-window"
 _SCHEDULE: Final = "aksManagedNodeOSUpgradeSchedule"
 START_KEY: Final = f"{_SCHEDULE}-start"

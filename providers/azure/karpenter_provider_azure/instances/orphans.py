@@ -17,14 +17,14 @@ from karpenter_core.provider.contract import PeriodicTask
 from karpenter_core.provider.kit.orphans import OrphanTracker
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
 from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION
-from karpenter_provider_azure.arm.resource_ids import (
+from karpenter_provider_azure.instances.vm_reader import is_owned
+from karpenter_provider_azure.labels import CLUSTER_TAG
+from karpenter_provider_azure.resource_ids import (
     ResourceId,
     claim_name,
     resource_group_path,
     vm_name,
 )
-from karpenter_provider_azure.instances.vm_reader import is_owned
-from karpenter_provider_azure.labels import CLUSTER_TAG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

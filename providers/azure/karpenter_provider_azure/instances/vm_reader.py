@@ -15,19 +15,19 @@ from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.instances.described import DescribedInstances
 from karpenter_core.provider.kit.recent_launches import ClaimRef
 from karpenter_provider_azure.arm.errors import ArmNotFoundError
-from karpenter_provider_azure.arm.resource_ids import (
-    VIRTUAL_MACHINES,
-    claim_name,
-    parse_provider_id,
-    resource_group_path,
-    vm_id,
-)
 from karpenter_provider_azure.described_vms import VM_API_VERSION, instance_id, read_vm
 from karpenter_provider_azure.instance_tags import CLAIM_UID_TAG
 from karpenter_provider_azure.labels import (
     AKS_MACHINE_NODE_CLAIM_TAG,
     CLUSTER_TAG,
     NODE_POOL_TAG,
+)
+from karpenter_provider_azure.resource_ids import (
+    VIRTUAL_MACHINES,
+    claim_name,
+    parse_provider_id,
+    resource_group_path,
+    vm_id,
 )
 
 if TYPE_CHECKING:

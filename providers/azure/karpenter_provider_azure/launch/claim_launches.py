@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.errors import BadInputError, ExhaustedScope, InsufficientCapacityError
 from karpenter_core.provider.kit.launch_candidates import offering_key
-from karpenter_provider_azure.arm.resource_ids import vm_name
+from karpenter_provider_azure.resource_ids import vm_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,23 @@ if TYPE_CHECKING:
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
     from karpenter_provider_azure.catalogue.vm_sizes import VmSize
 
-__all__ = ["ClaimLaunch", "LaunchCatalogue", "node_class_of"]
+__all__ = ["ClaimLaunch", "LaunchCatalogue", "QuotaReservations", "node_class_of"]
+
+
+class QuotaReservations(Protocol):
+    """The methods of `RegionQuotas` that launches use; a launch is known by the UID of its claim."""
+
+    def reserve(self, key: str, size: VmSize, capacity_type: str) -> None:
+        """Count the vCPUs of a launch."""
+        ...
+
+    def note_launched(self, key: str) -> None:
+        """Count a launch until a reading of the quotas does."""
+        ...
+
+    def release(self, key: str) -> None:
+        """Count a launch no more."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +44,11 @@ class LaunchCatalogue:
 
     sizes: Callable[[], Mapping[str, VmSize]]
     """Returns the VM sizes of the region by name."""
-    is_open: Callable[[VmSize, str, str], bool]
-    """Whether a size in a zone with a capacity type is available by all that is known now."""
+    is_open: Callable[[InstanceType, Offering], bool]
+    """Whether an offering is available by all that is known now (`InstanceTypeCatalogue.is_open`)."""
     instance_types: Callable[[AKSNodeClass], Iterable[InstanceType]]
     """Returns all instance types of a NodeClass."""
+    quotas: QuotaReservations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,12 +9,12 @@ import structlog
 
 from karpenter_core.errors import CloudProviderError, LaunchFailedError
 from karpenter_provider_azure.arm.errors import ArmError
-from karpenter_provider_azure.arm.resource_ids import vm_name
 from karpenter_provider_azure.described_vms import read_vm
 from karpenter_provider_azure.instance_tags import foreign_owner
 from karpenter_provider_azure.labels import NODE_POOL_TAG
 from karpenter_provider_azure.launch.failure_recorder import FAILED, LOG_NAME
 from karpenter_provider_azure.launch.failures import is_of_launch
+from karpenter_provider_azure.resource_ids import vm_name
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger

@@ -15,8 +15,8 @@ from karpenter_core.errors import BadInputError, CloudProviderError, ThrottledEr
 from karpenter_core.provider.contract import PeriodicTask
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_azure.arm.errors import ArmNotFoundError
-from karpenter_provider_azure.arm.resource_ids import vm_name
 from karpenter_provider_azure.launch.failure_recorder import LOG_NAME
+from karpenter_provider_azure.resource_ids import vm_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
 from karpenter_provider_azure.arm.operations import OperationState, state_of_poll
-from karpenter_provider_azure.arm.resource_ids import vm_id
 from karpenter_provider_azure.described_vms import VM_API_VERSION
+from karpenter_provider_azure.resource_ids import vm_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

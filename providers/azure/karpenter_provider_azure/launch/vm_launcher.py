@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.errors import (
+    AuthError,
     BadInputError,
     CloudProviderError,
     InsufficientCapacityError,
+    ThrottledError,
 )
 from karpenter_core.provider.contract import Instance
 from karpenter_core.provider.kit.calls.failures import UncertainCallError
@@ -31,7 +33,6 @@ from karpenter_core.provider.kit.node_class.readiness import not_ready_error
 from karpenter_core.provider.kit.recent_launches import ClaimRef, RecentLaunch
 from karpenter_provider_azure.arm.errors import ArmError
 from karpenter_provider_azure.arm.operations import POLL_PERIOD, operation_url
-from karpenter_provider_azure.arm.resource_ids import provider_id
 from karpenter_provider_azure.described_vms import DescribedVm, instance_id
 from karpenter_provider_azure.images.selection import image_for
 from karpenter_provider_azure.instance_tags import instance_tags
@@ -42,6 +43,7 @@ from karpenter_provider_azure.launch.failure_recorder import LOG_NAME, REFUSED
 from karpenter_provider_azure.launch.launched_nodes import launched_node, uses_ultra_ssd
 from karpenter_provider_azure.launch.offering_order import ordered_offerings
 from karpenter_provider_azure.launch.virtual_machines import VirtualMachine, vm_body
+from karpenter_provider_azure.resource_ids import provider_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,7 +56,6 @@ if TYPE_CHECKING:
     from karpenter_core.provider.kit.recent_launches import RecentLaunches
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
     from karpenter_provider_azure.arm.client import ArmAnswer
-    from karpenter_provider_azure.catalogue.vm_sizes import VmSize
     from karpenter_provider_azure.launch.boot_data import BootDataBuilder
     from karpenter_provider_azure.launch.claim_launches import LaunchCatalogue
     from karpenter_provider_azure.launch.custom_scripts import CustomScripts
@@ -148,21 +149,16 @@ class VmLauncher:
         self, launch: ClaimLaunch
     ) -> tuple[DescribedVm | FailedVm, tuple[InsufficientCapacityError, ...]]:
         """Return the virtual machine of the claim, and the shortages that its launch met."""
-        sizes = self._catalogue.sizes()
         requested: list[str] = []
 
         def create(it: InstanceType, offering: Offering) -> DescribedVm | FailedVm:
             requested.append(it.name)
-            return self._create(launch, it, offering, sizes[it.name])
-
-        def is_open(it: InstanceType, offering: Offering) -> bool:
-            size = sizes.get(it.name)
-            return size is not None and self._catalogue.is_open(
-                size, offering.zone, offering.capacity_type
-            )
+            return self._create(launch, it, offering)
 
         try:
-            return create_in_order(launch.request, launch.offered, create, is_open=is_open)
+            return create_in_order(
+                launch.request, launch.offered, create, is_open=self._catalogue.is_open
+            )
         except InsufficientCapacityError:
             if requested:
                 raise
@@ -173,29 +169,35 @@ class VmLauncher:
             return existing, ()
 
     def _create(
-        self, launch: ClaimLaunch, it: InstanceType, offering: Offering, size: VmSize
+        self, launch: ClaimLaunch, it: InstanceType, offering: Offering
     ) -> DescribedVm | FailedVm:
         """Request a virtual machine from an offering; return it, or the one that exists.
 
         Raises:
             InsufficientCapacityError: Azure refused for a shortage, which is recorded.
         """
-        vm, claim = self._virtual_machine(launch, it, offering, size), launch.request.node_claim
+        vm, uid = self._virtual_machine(launch, it, offering), launch.request.token
         attempt = self._failures.attempt(it.name, offering.zone, offering.capacity_type)
         self._failures.observer.note_requested(
             attempt, image=vm.image_id, node_pool=launch.node_pool
         )
+        self._catalogue.quotas.reserve(uid, vm.size, vm.capacity_type)
         try:
             answer = self._request(vm, launch.node_class)
+        except (ThrottledError, AuthError):
+            self._catalogue.quotas.release(uid)
+            raise
         except ArmError as error:
-            if error.status == _EXISTS:
-                return self._existing.of_claim(claim)
-            if error.may_be_done:
+            if error.status != _EXISTS and error.may_be_done:
                 raise UncertainCallError(str(error)) from error
+            self._catalogue.quotas.release(uid)
+            if error.status == _EXISTS:
+                return self._existing.of_claim(launch.request.node_claim)
             raised = self._failures.record(
                 error, attempt, image=vm.image_id, node_pool=launch.node_pool, phase=REFUSED
             )
             raise launch.with_all_offerings(raised) from error
+        self._catalogue.quotas.note_launched(uid)
         return self._accepted(vm, answer)
 
     def _request(self, vm: VirtualMachine, node_class: AKSNodeClass) -> ArmAnswer:
@@ -213,9 +215,10 @@ class VmLauncher:
         return self._calls.create(vm.name, body)
 
     def _virtual_machine(
-        self, launch: ClaimLaunch, it: InstanceType, offering: Offering, size: VmSize
+        self, launch: ClaimLaunch, it: InstanceType, offering: Offering
     ) -> VirtualMachine:
         claim, node_class = launch.request.node_claim, launch.node_class
+        size = self._catalogue.sizes()[it.name]
         image_id = image_for(node_class.status.images, it).id
         target = BootTarget(
             node_claim=claim,

@@ -83,6 +83,8 @@ class Application:
                 f" '{shown}' seconds.",
                 status=_TOO_MANY,
             )
+        if call.operation_class == "graph":
+            return ArmFault("RateLimiting", "The query is throttled.", status=_TOO_MANY)
         if not call.operation_class.startswith("compute"):
             return ArmFault("TooManyRequests", "The request is being throttled.", status=_TOO_MANY)
         group = "HighCostGet3Min" if _kind(call) == "reads" else "PutVM3Min"
@@ -165,25 +167,29 @@ class Application:
             "x-ms-routing-request-id": f"{self._world.location.upper()}:{request_id}",
         }
         if call is not None and not call.route.public:
-            kind = _kind(call)
-            headers[f"x-ms-ratelimit-remaining-subscription-{kind}"] = str(self._remaining(call))
-            if call.operation_class.startswith("compute-"):
-                left = self.endpoint.throttling.left(call.operation_class)
-                if left is not None:
-                    group = call.operation_class.replace("-", " ").title().replace(" ", "")
-                    headers["x-ms-ratelimit-remaining-resource"] = (
-                        f"Microsoft.Compute/{group};{int(left)}"
-                    )
+            headers |= self._remaining(call)
         if call is not None and (client_id := call.headers.get("x-ms-client-request-id")):
             headers["x-ms-client-request-id"] = client_id
         headers |= reply.headers
         body = b"" if reply.body is None else json.dumps(reply.body).encode()
         return HttpReply(status=reply.status, headers=tuple(headers.items()), body=body)
 
-    def _remaining(self, call: ArmCall) -> int:
-        kind = _kind(call)
-        left = self.endpoint.throttling.left(f"subscription-{kind}")
-        return _REMAINING[kind] if left is None else int(left)
+    def _remaining(self, call: ArmCall) -> Mapping[str, str]:
+        """Return the headers that say how many more calls are permitted."""
+        kind, left = _kind(call), self.endpoint.throttling.left
+        of_subscription, of_class = left(f"subscription-{kind}"), left(call.operation_class)
+        shown = _REMAINING[kind] if of_subscription is None else int(of_subscription)
+        headers = {f"x-ms-ratelimit-remaining-subscription-{kind}": str(shown)}
+        if of_class is None:
+            return headers
+        if call.operation_class == "graph":
+            headers["x-ms-user-quota-remaining"] = str(int(of_class))
+        elif call.operation_class.startswith("compute-"):
+            group = call.operation_class.title().replace("-", "")
+            headers["x-ms-ratelimit-remaining-resource"] = (
+                f"Microsoft.Compute/{group};{int(of_class)}"
+            )
+        return headers
 
 
 def _kind(call: ArmCall) -> str:

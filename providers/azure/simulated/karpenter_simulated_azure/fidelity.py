@@ -71,6 +71,7 @@ _UNVERIFIED: Final = (
     "OperationPreempted",
     "ParentResourceNotFound",
     "PreconditionFailed",
+    "RateLimiting",
     "ResourceGroupNotFound",
     "SubscriptionNotFound",
     "VMSizeIsNotPermittedToEnableAcceleratedNetworking",

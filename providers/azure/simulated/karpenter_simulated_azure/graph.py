@@ -88,28 +88,36 @@ class ResourceGraph:
         routes.add(
             "POST",
             GRAPH_TYPE,
-            self._query,
+            self._answer,
             api_versions=ApiVersions(earliest="2021-03-01", latest="2024-04-01"),
             action="resources:query",
         )
 
-    def _query(self, call: ArmCall) -> ArmReply:
+    def _answer(self, call: ArmCall) -> ArmReply:
         subscriptions = call.body.get("subscriptions") or [self._world.subscription_id]
         query = call.body.get("query")
         if not isinstance(query, str):
             raise _invalid("The query is missing.")
-        conditions = _read_query(query)
-        at = self._clock() - timedelta(seconds=self.lag_seconds)
         here = self._world.subscription_id in {str(each).lower() for each in subscriptions}
-        rows = [
+        rows = self.query(query) if here else []
+        return ArmReply(body=self._page(call, rows))
+
+    def query(self, text: str) -> list[JsonObject]:
+        """Return all rows of a query.
+
+        Raises:
+            ArmFault: the query has something that is not interpreted.
+        """
+        conditions = _read_query(text)
+        at = self._clock() - timedelta(seconds=self.lag_seconds)
+        return [
             row
             for source in self._sources
             for each in source()
-            if here and each.seen(at) and self._is_readable(each.body)
+            if each.seen(at) and self._is_readable(each.body)
             for row in (self._row(each.body),)
             if all(holds(row) for holds in conditions)
         ]
-        return ArmReply(body=self._page(call, rows))
 
     def _is_readable(self, body: JsonMapping) -> bool:
         return self._permissions.allow(f"{body['type']}/read", body["id"])

@@ -134,7 +134,7 @@ class VirtualMachines(life.SimulatedInstances[VirtualMachine]):
         """Those whose name was taken again."""
         self._delays: Final[list[LaunchDelay]] = []
         self.ended: Callable[[VirtualMachine], None] = lambda _: None
-        """Called when the end of a virtual machine is set, or taken back."""
+        """Called when it is known when a virtual machine ends."""
 
     def add(self, instance: VirtualMachine) -> None:
         """Add a new virtual machine; a late failure or a delay may strike it."""
@@ -201,8 +201,3 @@ class VirtualMachines(life.SimulatedInstances[VirtualMachine]):
             return
         if operation.done_at is None or operation.done_at > ends_at:
             operation.done_at, operation.canceled = ends_at, True
-
-    def keep(self, instance: VirtualMachine) -> None:
-        """Take its deletion back: it did not succeed."""
-        instance.ends_at, instance.end_reason = None, ""
-        self.ended(instance)

@@ -167,13 +167,14 @@ class VmCalls:
         if machine is None:
             return ArmReply(status=204)
         check_etag(call, machine.etag)
+        operation = self._operations.start(call, done_at=self._clock())
+        if operation.done_at is None or operation.error is not None or operation.canceled:
+            # A deletion that does not succeed leaves the virtual machine where it is.
+            return ArmReply(status=202, headers=operation.headers)
         if self._machines.phase_of(machine) is not InstancePhase.TERMINATING:
             machine.is_graceful = call.query.get("forcedeletion", "").lower() != "true"
             self._machines.end(machine, reason="deleted")
-        operation = self._operations.start(call, done_at=self._machines.gone_at(machine))
-        if operation.done_at is None or operation.error is not None or operation.canceled:
-            # A deletion that is stuck or fails leaves the virtual machine where it was.
-            self._machines.keep(machine)
+        operation.done_at = self._machines.gone_at(machine)
         return ArmReply(status=202, headers=operation.headers)
 
     def list(self, call: ArmCall) -> ArmReply:

@@ -173,6 +173,18 @@ def test_a_denied_call_names_its_action(client, server, status):
     assert len(server.received) == 1
 
 
+def test_a_token_that_azure_refuses_is_not_used_again(client, server, tokens):
+    server.reply(401, {"error": {"code": "InvalidAuthenticationToken", "message": "revoked"}})
+    server.reply(200, {})
+    with pytest.raises(AuthError):
+        read(client)
+    read(client)
+    assert [request.headers["authorization"] for request in server.received] == [
+        "Bearer token-1",
+        "Bearer token-2",
+    ]
+
+
 def test_without_a_token_nothing_is_sent(client, server, tokens):
     from azure.core.exceptions import ClientAuthenticationError
 

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
 from karpenter_provider_azure.arm.client import ArmAnswer
 from karpenter_provider_azure.arm.errors import ArmError, error_of_answer
-from karpenter_provider_azure.arm.resource_ids import provider_id, vm_id
 from karpenter_provider_azure.instance_tags import instance_tags
 from karpenter_provider_azure.instances.cluster_vms import cluster_vms
 from karpenter_provider_azure.instances.vm_reader import VmReader
+from karpenter_provider_azure.resource_ids import provider_id, vm_id
 from providers.azure.tests.arm.values import GROUP, SUBSCRIPTION, settings_for
 
 PREFIX = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{GROUP}/providers"

@@ -1,0 +1,184 @@
+"""Declares the provider's metrics.
+
+Metrics that Karpenter's provider for Azure has too have its names; `docs/reference/metrics.md` has a row for
+each. One set is declared for each started provider. The core counts received and acknowledged interruptions
+and the conditions of NodeClasses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from prometheus_client import Gauge
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from karpenter_core.api.labels import ON_DEMAND, SPOT
+from karpenter_core.provider.kit.calls.metrics import CallMetrics
+from karpenter_core.provider.kit.provider_metrics import ProviderMetrics
+from karpenter_provider_azure.labels import SKU_CPU, SKU_MEMORY
+from karpenter_provider_azure.launch.metrics import LaunchMetrics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from prometheus_client import CollectorRegistry, Metric
+
+    from karpenter_core.clock import Clock
+    from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
+    from karpenter_provider_azure.catalogue.quotas import RegionQuotas
+    from karpenter_provider_azure.prices import RegionPrices
+
+__all__ = ["AzureMetrics"]
+
+_ANY: Final = "any"
+"""Label value of a mark that covers all capacity types."""
+
+
+@final
+class AzureMetrics(ProviderMetrics):
+    """One method for each thing that happens; callable from any thread."""
+
+    def __init__(
+        self, registry: CollectorRegistry, clock: Clock, *, with_reserved: bool = False
+    ) -> None:
+        """`with_reserved` is the feature gate ReservedCapacity."""
+        super().__init__(
+            registry,
+            clock,
+            cpu_label=SKU_CPU,
+            memory_label=SKU_MEMORY,
+            with_reserved=with_reserved,
+        )
+        self._clock: Final = clock
+        self.calls: Final = CallMetrics(registry, "azure", cloud="Azure")
+        self.launches: Final = LaunchMetrics(registry, self.own)
+        self._image_errors: Final = self.own(
+            Gauge(  # The name has no suffix `_total`, which a Counter would get.
+                "karpenter_image_selection_error_count",
+                "Launches for which the NodeClass had no image.",
+                ("family",),
+                registry=registry,
+            )
+        )
+        self._remaining: Final = self.own(
+            Gauge(
+                "karpenter_azure_remaining_requests",
+                "Requests that Azure still permits, as its last answer said, by limit.",
+                ("limit",),
+                registry=registry,
+            )
+        )
+
+    def observe_image_error(self, family: str) -> None:
+        """Count a launch without an image; `family` is the NodeClass's image family."""
+        self._image_errors.labels(family).inc()
+
+    def observe_remaining(self, remaining: Mapping[str, int]) -> None:
+        """Record how many requests Azure still permits, by limit."""
+        for limit, count in remaining.items():
+            self._remaining.labels(limit).set(count)
+
+    def watch_region(
+        self,
+        *,
+        quotas: RegionQuotas,
+        prices: RegionPrices,
+        unavailable_offerings: UnavailableOfferings,
+    ) -> None:
+        """Export quotas, age of prices and marks of the region as they are at each scrape."""
+        self.own(
+            _RegionSeries(
+                self._registry,
+                self._clock,
+                quotas=quotas,
+                prices=prices,
+                unavailable_offerings=unavailable_offerings,
+            )
+        )
+
+    def close(self) -> None:
+        """Unregister the metrics, so that a provider can be started again."""
+        self.calls.close()
+        super().close()
+
+
+@final
+class _RegionSeries(Collector):
+    """Quotas, age of prices and marks of the region."""
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        clock: Clock,
+        *,
+        quotas: RegionQuotas,
+        prices: RegionPrices,
+        unavailable_offerings: UnavailableOfferings,
+    ) -> None:
+        self._clock: Final = clock
+        self._quotas: Final = quotas
+        self._prices: Final = prices
+        self._unavailable_offerings: Final = unavailable_offerings
+        registry.register(self)
+
+    def describe(self) -> Iterable[Metric]:
+        """Return the gauges without series."""
+        return (_quota_family(), _price_family(), _mark_family())
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the gauges as they are now."""
+        return (self._quota_series(), self._price_series(), self._mark_series())
+
+    def _quota_series(self) -> GaugeMetricFamily:
+        family, view = _quota_family(), self._quotas.view()
+        for name in view.quotas:
+            left = view.remaining(name)
+            if left is not None:
+                family.add_metric((name,), left)
+        return family
+
+    def _price_series(self) -> GaugeMetricFamily:
+        family, now = _price_family(), self._clock.now()
+        for capacity_type in (ON_DEMAND, SPOT):
+            read_at = self._prices.read_at(capacity_type)
+            if read_at is not None:
+                family.add_metric((capacity_type,), max(0.0, (now - read_at).total_seconds()))
+        return family
+
+    def _mark_series(self) -> GaugeMetricFamily:
+        family = _mark_family()
+        view = self._unavailable_offerings.view(now=self._clock.now())
+        counts: dict[tuple[str, str], int] = {}
+        for scope, marks in (("offering", view.offerings), ("shortage", view.shortages)):
+            for mark in marks:
+                key = (scope, mark.capacity_type or _ANY)
+                counts[key] = counts.get(key, 0) + 1
+        for key in sorted(counts):
+            family.add_metric(key, counts[key])
+        return family
+
+
+def _quota_family() -> GaugeMetricFamily:
+    return GaugeMetricFamily(
+        "karpenter_azure_quota_remaining_vcpus",
+        "vCPUs left of a quota, without those of launches in flight; below zero if it is exceeded.",
+        labels=("quota",),
+    )
+
+
+def _price_family() -> GaugeMetricFamily:
+    return GaugeMetricFamily(
+        "karpenter_azure_price_age_seconds",
+        "Time since prices were read from the price list; no series while they are as shipped.",
+        labels=("capacity_type",),
+    )
+
+
+def _mark_family() -> GaugeMetricFamily:
+    return GaugeMetricFamily(
+        "karpenter_azure_unavailable_marks",
+        "Marks by which offerings are unavailable after failed launches: single offerings, or "
+        "shortages of a quota family or zone.",
+        labels=("scope", "capacity_type"),
+    )

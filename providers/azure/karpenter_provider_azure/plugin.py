@@ -1,0 +1,100 @@
+"""The hooks of the Azure provider; each calls one part of it.
+
+Imports nothing that is slow: every run of the program loads every plug-in.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.provider.contract import CONTRACT_VERSION, BatchLimits, ProviderInfo
+from karpenter_core.provider.kit.one_by_one import one_by_one
+from karpenter_core.provider.kit.plugin import CloudPlugin, repair_policies
+from karpenter_core.provider.markers import hookimpl
+from karpenter_provider_azure.api.nodeclass import AKSNodeClass
+from karpenter_provider_azure.images.maintenance import NAMESPACE_VARIABLE, window_read
+from karpenter_provider_azure.labels import LABEL_CLASSES
+from karpenter_provider_azure.node_class.local_dns import LOCAL_DNS_READS
+from karpenter_provider_azure.setting_specs import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from karpenter_core.api.records import NodeView
+    from karpenter_core.provider.contract import (
+        Interruption,
+        LaunchedInstance,
+        LaunchRequest,
+        ProviderContext,
+    )
+    from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
+    from karpenter_core.provider.kit.plugin import StartedCloud
+    from karpenter_provider_azure.started_provider import StartedProvider
+
+__all__ = ["AzureProvider"]
+
+_BATCHES: Final = {
+    "karpenter_fetch_instances": BatchLimits(size=500),
+    "karpenter_terminate_instances": BatchLimits(idle=timedelta(milliseconds=100), size=500),
+}
+"""One listing serves all instances that are fetched or terminated together."""
+
+_REPAIRED: Final = (
+    ("Ready", "False", timedelta(minutes=10)),
+    ("Ready", "Unknown", timedelta(minutes=10)),
+    ("kubernetes.azure.com/NodeHealthy", "False", timedelta()),
+    ("PreemptionScheduled", "True", timedelta()),
+)
+"""The kubelet's condition and those of AKS's node problem detector, and how long each may last."""
+
+_USUAL_NAMESPACE: Final = "kube-system"
+"""The namespace that permissions are granted for when the variable is not set."""
+
+
+@final
+class AzureProvider(CloudPlugin[AKSNodeClass, "StartedProvider"]):
+    """The plug-in; one object for each process."""
+
+    info = ProviderInfo(
+        name="azure",
+        contract_version=CONTRACT_VERSION,
+        node_classes=(AKSNodeClass,),
+        batch_limits=_BATCHES,
+        repair_policies=repair_policies(_REPAIRED),
+        reads=(
+            *LOCAL_DNS_READS,
+            window_read(os.environ.get(NAMESPACE_VARIABLE) or _USUAL_NAMESPACE),
+        ),
+    )
+    title = "Azure"
+    settings = SETTINGS
+    labels = LABEL_CLASSES
+
+    def __init__(self, *, retries: RetryPolicy | None = None) -> None:
+        """`retries` is the policy of calls, where the usual one takes too long."""
+        super().__init__()
+        self._retries: Final = retries
+
+    def start_provider(self, context: ProviderContext) -> StartedProvider:
+        """Read settings and files; no call is made."""
+        from karpenter_provider_azure.started_provider import StartedProvider
+
+        return StartedProvider(context, retries=self._retries)
+
+    @property
+    def cloud(self) -> StartedCloud[AKSNodeClass]:
+        """The started provider."""
+        return self.running
+
+    @hookimpl
+    @one_by_one
+    def karpenter_launch_instances(self, request: LaunchRequest) -> LaunchedInstance:  # pyright: ignore[reportIncompatibleMethodOverride] - the decorator makes it plural
+        """Launch one virtual machine; Azure has no call for several."""
+        return self.running.launch(request)
+
+    @hookimpl
+    def karpenter_read_interruptions(self, node: NodeView) -> Sequence[Interruption]:
+        """Read the conditions by which AKS announces scheduled events."""
+        return self.running.parts.interruptions.read(node)

@@ -1,0 +1,64 @@
+"""The simulated Azure for `karpenter demo --provider azure`."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.provider.kit.simulated.demo import SimulatedCloudDemo
+from karpenter_simulated_azure.cloud import SimulatedAzure
+from karpenter_simulated_azure.invariants import leftovers
+from karpenter_simulated_azure.virtual_machines import VirtualMachine
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Generator, Mapping, Sequence
+
+    from karpenter_core.provider.kit.demo_cloud import LaunchCall
+
+__all__ = ["AzureDemo", "simulated_cloud"]
+
+
+@contextmanager
+def simulated_cloud() -> Generator[AzureDemo]:
+    """Serve a subscription with an AKS cluster in three zones, where nodes take seconds to boot."""
+    with SimulatedAzure() as cloud:
+        cloud.behaviour.pending_seconds = 2
+        cloud.behaviour.boot_seconds = 2
+        cloud.behaviour.terminating_seconds = 1
+        cloud.operations.retry_after_seconds = 1
+        yield AzureDemo(cloud)
+
+
+@final
+class AzureDemo(SimulatedCloudDemo[VirtualMachine]):
+    """One simulated cloud and what a demo does with it."""
+
+    def __init__(self, cloud: SimulatedAzure) -> None:
+        super().__init__(cloud)
+        self._azure: Final = cloud
+
+    @property
+    def node_class_spec(self) -> Mapping[str, object]:
+        """Ubuntu; images cannot be pinned."""
+        return {"imageFamily": "Ubuntu"}
+
+    @property
+    def newer_image(self) -> Mapping[str, object]:
+        """Another family, whose image is newer."""
+        return {"imageFamily": "AzureLinux"}
+
+    @property
+    def requirements(self) -> Sequence[Mapping[str, object]]:
+        """Sizes of 16 CPUs in zones."""
+        return [
+            {"key": "karpenter.azure.com/sku-cpu", "operator": "In", "values": ["16"]},
+            {"key": "karpenter.azure.com/placement-scope", "operator": "In", "values": ["zonal"]},
+        ]
+
+    def launch_calls(self) -> Sequence[LaunchCall]:
+        """Return the PUTs of virtual machines."""
+        return self._azure.launches.all
+
+    def list_resources(self) -> Collection[str]:
+        """Return virtual machines, network interfaces and disks."""
+        return list(leftovers(self._azure))

@@ -1,0 +1,96 @@
+"""A cluster's virtual machines in the simulated Azure, and the parts of one process that looks after them,
+through the real SDK; its clock is the cloud's."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+
+from karpenter_core.operator.settings_loader import load_settings
+from karpenter_core.provider.contract import ClusterFacts
+from karpenter_core.provider.kit.recent_launches import RecentLaunches
+from karpenter_provider_azure.arm import graph
+from karpenter_provider_azure.arm.client import ArmClient
+from karpenter_provider_azure.arm.errors import ArmNotFoundError
+from karpenter_provider_azure.instance_tags import instance_tags
+from karpenter_provider_azure.instances.cluster_vms import cluster_vms
+from karpenter_provider_azure.instances.orphans import OrphanCollector
+from karpenter_provider_azure.instances.vm_reader import VmReader
+from karpenter_provider_azure.launch.network_interfaces import NetworkInterface, network_profile
+from karpenter_provider_azure.settings import SETTINGS, AzureSettings
+
+from .fake_azure import Fence
+
+
+def read_settings():
+    """Return the settings of the environment, as the process reads them."""
+    settings = load_settings((), dict(os.environ), plugin_options=SETTINGS)
+    cluster = ClusterFacts(name=os.environ["CLUSTER_NAME"])
+    return AzureSettings.from_context(SimpleNamespace(settings=settings.plugins, cluster=cluster))
+
+
+class CloudClock:
+    def __init__(self, cloud):
+        self.cloud = cloud
+
+    def now(self):
+        return self.cloud.time()
+
+    def monotonic(self):
+        return self.now().timestamp()
+
+    def forward(self, seconds):
+        self.cloud.time.advance(seconds)
+
+
+class SimulatedWorld:
+    def __init__(self, cloud, settings):
+        self.cloud, self.settings = cloud, settings
+        self.clock, self.fence = CloudClock(cloud), Fence()
+        self.claims = {}
+        self.client = ArmClient(settings, sleep=lambda _seconds: None)
+        self.reader = VmReader(self.client, settings)
+        self.recent = RecentLaunches(self.clock)
+        self.instances = cluster_vms(
+            self.clock, reader=self.reader, recent=self.recent, delete=self.delete
+        )
+        self.orphans = OrphanCollector(
+            self.client,
+            self.clock,
+            settings=settings,
+            reader=self.reader,
+            query=lambda text: graph.query(self.client, text),
+            read_claims=lambda: self.claims,
+            fence=self.fence,
+        )
+
+    def tags(self, claim):
+        return instance_tags(
+            {},
+            additional_tags={},
+            cluster=self.settings.cluster_name,
+            claim_uid=f"uid-of-{claim}",
+            node_pool="web",
+        )
+
+    def create(self, claim, **fields):
+        """Create the virtual machine of a claim and let it boot; return its provider id."""
+        name, tags = f"aks-{claim}", self.tags(claim)
+        interface = NetworkInterface(name=name, subnet_id=self.settings.vnet_subnet_id)
+        properties = {"networkProfile": network_profile(interface, tags)}
+        provider_id = self.cloud.create_vm(name, tags=tags, properties=properties, **fields)
+        self.clock.forward(120)
+        return provider_id
+
+    def delete(self, name):
+        try:
+            self.client.send(
+                "DELETE",
+                self.reader.resource_path(name),
+                api_version="2024-07-01",
+                action="virtualMachines:delete",
+                query={"forceDeletion": "true"},
+                repeatable=True,
+            )
+        except ArmNotFoundError:
+            return

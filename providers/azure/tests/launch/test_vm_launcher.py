@@ -1,0 +1,531 @@
+"""A claim gets one virtual machine, from the first offering that has capacity."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+
+from karpenter_core.api.conditions import FALSE, UNKNOWN
+from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, ON_DEMAND, SPOT, ZONE
+from karpenter_core.api.nodeclaim import RequirementSpec
+from karpenter_core.errors import (
+    AuthError,
+    BadInputError,
+    CloudProviderError,
+    ExhaustedScope,
+    InsufficientCapacityError,
+    LaunchFailedError,
+    NodeClassNotReadyError,
+    ThrottledError,
+)
+from karpenter_core.provider.kit.calls.failures import UncertainCallError
+from karpenter_provider_azure import labels
+from karpenter_provider_azure.instance_tags import CLAIM_UID_TAG
+from karpenter_provider_azure.labels import CLUSTER_TAG, NODE_POOL_TAG
+from providers.azure.tests.launch.launch_world import (
+    IMAGE,
+    MANAGED_SUBNET,
+    OWN_SUBNET,
+    FakeArm,
+    LaunchWorld,
+    family_sizes,
+    instance_type,
+    node_class,
+    refusal,
+    vm_size,
+)
+
+D2, D4 = "Standard_D2s_v5", "Standard_D4s_v5"
+LOW_PRIORITY = "results in exceeding approved LowPriorityCores quota. Current Limit: 3"
+MANAGED_GROUP = "nsg-id"
+
+
+def only(key, *values):
+    return RequirementSpec(key=key, operator="In", values=values)
+
+
+def refused_when(predicate, code, message=""):
+    return lambda body: refusal(code, message) if predicate(body) else None
+
+
+def is_spot(body):
+    return body["properties"]["priority"] == "Spot"
+
+
+def interface_of(vm):
+    (configuration,) = vm["properties"]["networkProfile"]["networkInterfaceConfigurations"]
+    return configuration["properties"]
+
+
+# -- one request ---------------------------------------------------------------------------------
+
+
+def test_a_launch_is_one_request():
+    made = LaunchWorld()
+    outcome = made.launch()
+    assert made.arm.counts == {"virtualMachines:put": 1}  # case 73, without GET and interface
+    assert made.arm.headers == [{"If-None-Match": "*"}]
+    assert outcome.provider_id == (  # case 90
+        "azure:///subscriptions/sub/resourceGroups/mc_foo/providers/Microsoft.Compute/"
+        "virtualMachines/aks-web-1"
+    )
+    assert made.vm()["tags"] | {"compute.aks.billing": "linux"} == {
+        CLUSTER_TAG: "tidal",
+        CLAIM_UID_TAG: "uid-of-web-1",
+        NODE_POOL_TAG: "web",
+        "compute.aks.billing": "linux",
+    }
+    assert made.observer.requested == [outcome.zone]
+
+
+def test_the_outcome_describes_the_node():
+    outcome = LaunchWorld().launch()
+    assert (outcome.instance_type, outcome.capacity_type, outcome.image_id) == (D2, SPOT, IMAGE)
+    assert outcome.labels[INSTANCE_TYPE] == D2
+    assert outcome.labels[ZONE] == outcome.zone
+    assert outcome.labels[CAPACITY_TYPE] == SPOT
+    assert outcome.labels[NODE_POOL] == "web"
+    assert outcome.labels[labels.PLACEMENT_SCOPE] == labels.ZONAL
+    assert outcome.labels[labels.AKS_PRIORITY] == labels.PRIORITY_SPOT
+    assert outcome.labels[labels.AKS_SCALE_SET_PRIORITY] == labels.PRIORITY_SPOT
+    assert outcome.labels[labels.SKU_STORAGE_ULTRA_SSD] == "false"
+    assert outcome.labels[labels.SKU_CPU] == "2"
+    assert labels.AKS_MODE not in outcome.labels
+    assert 0 not in outcome.capacity.values()
+    assert outcome.allocatable["cpu"] < outcome.capacity["cpu"] == 2000
+
+
+def test_a_node_without_a_zone_has_the_zone_0():
+    outcome = LaunchWorld().launch(requirements=(only(ZONE, "0"),))  # case 76
+    assert (outcome.zone, outcome.labels[labels.PLACEMENT_SCOPE]) == ("0", labels.REGIONAL)
+
+
+def test_a_label_that_the_claim_fixes_is_in_the_outcome():
+    outcome = LaunchWorld().launch(requirements=(only(labels.AKS_MODE, "system"),))
+    assert outcome.labels[labels.AKS_MODE] == "system"
+
+
+@pytest.mark.parametrize(
+    ("requirements", "enabled"),
+    [
+        ((), False),
+        ((only(labels.SKU_STORAGE_ULTRA_SSD, "true"),), True),
+        ((only(labels.SKU_STORAGE_ULTRA_SSD, "true", "false"),), False),
+        (
+            (
+                RequirementSpec(
+                    key=labels.SKU_STORAGE_ULTRA_SSD, operator="NotIn", values=("true",)
+                ),
+            ),
+            False,
+        ),
+    ],
+)
+def test_ultra_disks_are_possible_only_if_the_claim_insists(requirements, enabled):
+    made = LaunchWorld(vm_size(D2, cpus=2, family="f", ultra_ssd_zones=("1",)))
+    outcome = made.launch(requirements=requirements)  # case 46
+    assert ("additionalCapabilities" in made.vm()["properties"]) is enabled
+    assert outcome.labels[labels.SKU_STORAGE_ULTRA_SSD] == str(enabled).lower()
+
+
+def test_tags_of_the_node_class_are_written():
+    own = node_class(tags={"team/name": "sea"})
+    made = LaunchWorld(additional_tags={"team_name": "land", "cost": "7"})
+    made.launch(node_class=own)
+    assert made.vm()["tags"]["team_name"] == "sea"  # case 85
+    assert made.vm()["tags"]["cost"] == "7"
+
+
+@pytest.mark.parametrize(  # case 78
+    ("cluster_subnet", "own", "group"),
+    [
+        (MANAGED_SUBNET, "", ""),
+        (OWN_SUBNET, "", MANAGED_GROUP),
+        (MANAGED_SUBNET, OWN_SUBNET, MANAGED_GROUP),
+    ],
+)
+def test_the_security_group_is_attached_in_networks_that_aks_does_not_manage(
+    cluster_subnet, own, group
+):
+    made = LaunchWorld(vnet_subnet_id=cluster_subnet)
+    made.launch(node_class=node_class(vnetSubnetID=own))
+    interface = interface_of(made.vm())
+    assert interface.get("networkSecurityGroup", {}).get("id", "") == group
+    subnet = interface["ipConfigurations"][0]["properties"]["subnet"]
+    assert subnet == {"id": own or cluster_subnet}
+
+
+def test_a_malformed_subnet_names_the_node_class():
+    with pytest.raises(LaunchFailedError, match='AKSNodeClass "general"'):
+        LaunchWorld().launch(node_class=node_class(vnetSubnetID="/subnets/x"))
+
+
+# -- readiness -----------------------------------------------------------------------------------
+
+
+def test_a_node_class_that_is_not_ready_launches_nothing():
+    made = LaunchWorld()
+    with pytest.raises(NodeClassNotReadyError, match="SubnetNotFound: text"):  # case 72
+        made.launch(node_class=node_class(ready=FALSE, reason="SubnetNotFound"))
+    with pytest.raises(LaunchFailedError) as raised:
+        made.launch(node_class=node_class(ready=UNKNOWN))
+    assert raised.value.reason == "NodeClassReadinessUnknown"
+    assert made.arm.calls == []
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+def test_after_the_spot_quota_the_same_launch_takes_on_demand():
+    made = LaunchWorld()
+    made.arm.refuse = refused_when(is_spot, "OperationNotAllowed", LOW_PRIORITY)
+    outcome = made.launch()  # case 93
+    assert outcome.capacity_type == ON_DEMAND
+    assert made.arm.counts["virtualMachines:put"] == 2
+    (shortage,) = outcome.shortages
+    assert [group.capacity_type for group in shortage.quota_groups] == [SPOT]
+    assert made.observer.failed == [("sync", "OperationNotAllowed")]
+
+
+def test_after_a_full_zone_the_same_launch_takes_another_one():
+    made = LaunchWorld()
+    full = set()
+
+    def refuse(body):
+        full.update(body["zones"][:1] if not full else ())
+        return refusal("ZonalAllocationFailed") if full.issuperset(body["zones"]) else None
+
+    made.arm.refuse = refuse
+    outcome = made.launch()  # case 97
+    assert outcome.zone not in {f"westus2-{zone}" for zone in full}
+    assert made.arm.counts["virtualMachines:put"] == 2
+
+
+def test_a_family_quota_falls_back_to_another_family():
+    other = vm_size("Standard_F2s_v2", cpus=2, family="standardFSv2Family")
+    made = LaunchWorld(*family_sizes(2, 4), other)
+    made.types[-1] = instance_type(other, dict.fromkeys(_every_offering(), 9.0))
+    made.arm.refuse = refused_when(
+        lambda body: "_D" in body["properties"]["hardwareProfile"]["vmSize"],
+        "OperationNotAllowed",
+        "exceeding approved standardDSv5Family Cores quota. Current Limit: 10",
+    )
+    outcome = made.launch()
+    assert outcome.instance_type == other.name
+    sizes = [body["properties"]["hardwareProfile"]["vmSize"] for body in made.arm.bodies]
+    assert sizes == [D2, D2, other.name]  # spot, on demand, and no larger size of the family
+
+
+def _every_offering():
+    zones = ("westus2-1", "westus2-2", "westus2-3", "0")
+    return [(zone, capacity_type) for zone in zones for capacity_type in (ON_DEMAND, SPOT)]
+
+
+def test_a_claim_for_which_nothing_is_left_names_all_that_is_exhausted():
+    made = LaunchWorld()
+    made.arm.refuse = lambda _body: refusal("AllocationFailed", "no capacity")
+    with pytest.raises(
+        InsufficientCapacityError, match="AllocationFailure: AllocationFailed"
+    ) as raised:
+        made.launch()
+    assert made.arm.counts["virtualMachines:put"] == 2  # in zones, and without one
+    assert {group.value for group in raised.value.quota_groups} == {D2, D4}
+    assert made.arm.vms == {}
+
+
+def test_what_one_launch_found_full_the_next_one_does_not_ask_for():
+    made = LaunchWorld()
+    made.arm.refuse = lambda _body: refusal("AllocationFailed")
+    with pytest.raises(InsufficientCapacityError):
+        made.launch("web-1")
+    before = made.arm.counts["virtualMachines:put"]
+    with pytest.raises(InsufficientCapacityError) as raised:
+        made.launch("web-2")
+    assert made.arm.counts["virtualMachines:put"] == before
+    assert {key.instance_type for key in raised.value.offerings} == {D2, D4}
+
+
+def test_the_regional_quota_is_a_shortage():
+    made = LaunchWorld(*family_sizes(2))
+    text = "exceeding approved Total Regional Cores quota. Current Limit: 10"
+    made.arm.refuse = lambda _body: refusal("OperationNotAllowed", text)
+    with pytest.raises(InsufficientCapacityError):  # case 100
+        made.launch()
+
+
+def test_a_full_subnet_names_every_offering_for_this_node_class():
+    made = LaunchWorld()
+    made.arm.refuse = lambda _body: refusal("SubnetIsFull", "no address", status=400)
+    with pytest.raises(InsufficientCapacityError) as raised:
+        made.launch()
+    assert raised.value.scope is ExhaustedScope.NODE_CLASS
+    assert len(raised.value.offerings) == 16
+    assert made.arm.counts["virtualMachines:put"] == 1
+
+
+def test_a_mistake_is_a_failed_launch_and_not_tried_elsewhere():
+    made = LaunchWorld()
+    made.arm.refuse = lambda _body: refusal(
+        "InvalidParameter", "customData is too long", status=400
+    )
+    with pytest.raises(LaunchFailedError, match="customData is too long") as raised:
+        made.launch()
+    assert raised.value.reason == "CreateInstanceFailed"
+    assert made.arm.counts["virtualMachines:put"] == 1
+    assert made.quotas.open == {}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ThrottledError("slow down", retry_after=timedelta(seconds=30)),
+        AuthError("forbidden", action="virtualMachines:put"),
+    ],
+)
+def test_a_throttled_or_forbidden_launch_marks_nothing(error):
+    made = LaunchWorld()
+    made.arm.throttles = [error]
+    with pytest.raises(type(error)):  # case 103
+        made.launch()
+    assert made.unavailable.view(now=made.clock.now()).is_empty
+    assert made.quotas.open == {}
+    assert made.launch().provider_id
+
+
+def test_bad_input_of_the_boot_data_is_a_failed_launch():
+    made = LaunchWorld()
+
+    def boot_data(_target):
+        raise BadInputError("spec.kubelet: cannot be used")
+
+    made.boot.boot_data = boot_data
+    with pytest.raises(LaunchFailedError, match=r"spec\.kubelet") as raised:
+        made.launch()
+    assert raised.value.reason == "InvalidNodeClass"
+
+
+def test_vcpus_are_reserved_until_azure_counts_them():
+    made = LaunchWorld()
+    made.launch()
+    assert made.quotas.open == {"uid-of-web-1": f"{D2} spot launched"}
+
+
+# -- backend pools -------------------------------------------------------------------------------
+
+
+def missing_pool(made, pool):
+    def refuse(body):
+        (configuration,) = body["properties"]["networkProfile"]["networkInterfaceConfigurations"]
+        first = configuration["properties"]["ipConfigurations"][0]["properties"]
+        used = [each["id"] for each in first["loadBalancerBackendAddressPools"]]
+        if pool not in used:
+            return None
+        made.pools = ("/pools/new",)
+        return refusal("InvalidResourceReference", f"Resource {pool} was not found", status=400)
+
+    return refuse
+
+
+def test_a_deleted_backend_pool_is_read_again_once():
+    made = LaunchWorld()
+    made.arm.refuse = missing_pool(made, made.pools[0])
+    made.launch()  # case 80
+    assert (made.pool_reads, made.arm.counts["virtualMachines:put"]) == (2, 2)
+
+
+def test_a_reference_to_something_else_is_not_tried_again():
+    made = LaunchWorld()
+    made.arm.refuse = lambda _body: refusal(
+        "InvalidResourceReference", f"subnet {MANAGED_SUBNET} was not found", status=400
+    )
+    with pytest.raises(LaunchFailedError):  # case 80
+        made.launch()
+    assert (made.pool_reads, made.arm.counts["virtualMachines:put"]) == (1, 1)
+
+
+def test_parallel_launches_read_deleted_pools_once():
+    made = LaunchWorld()
+    refuse, met = missing_pool(made, made.pools[0]), threading.Barrier(10)
+
+    def together(body):
+        error = refuse(body)
+        if error is not None:
+            met.wait(10)
+        return error
+
+    made.arm.refuse = together
+    with ThreadPoolExecutor(10) as pool:
+        outcomes = list(pool.map(made.launch, [f"web-{n}" for n in range(10)]))
+    assert len({outcome.provider_id for outcome in outcomes}) == 10
+    assert made.pool_reads == 2  # case 80
+
+
+# -- virtual machines of earlier launches --------------------------------------------------------
+
+
+def test_a_restart_adopts_the_virtual_machine():
+    made = LaunchWorld()
+    before = made.launch()
+    made.start()
+    after = made.launch()  # case 91
+    assert after.provider_id == before.provider_id
+    assert (after.zone, after.capacity_type, after.labels) == (
+        before.zone,
+        before.capacity_type,
+        before.labels,
+    )
+    assert len(made.arm.vms) == 1
+    assert made.arm.counts["virtualMachines:put"] == 2
+    assert made.arm.counts["virtualMachines:get"] == 1
+
+
+def test_a_launch_without_an_answer_is_found_by_the_next_one():
+    made = LaunchWorld()
+    made.arm.loses_answers = 1
+    with pytest.raises(UncertainCallError):
+        made.launch()
+    assert made.launch().provider_id.endswith("aks-web-1")
+    assert len(made.arm.vms) == 1
+
+
+def test_a_repeated_request_that_was_carried_out_before_is_adopted():
+    """The client repeats a request without an answer by itself."""
+    made = LaunchWorld()
+    made.launch()
+    made.arm.refuse = lambda _body: None
+    outcome = made.launch()
+    assert outcome.provider_id.endswith("aks-web-1")
+
+
+def test_a_refusal_after_an_attempt_without_an_answer_marks_nothing():
+    made = LaunchWorld()
+    made.arm.refuse = lambda _body: refusal("SkuNotAvailable").of_call("put", may_be_done=True)
+    with pytest.raises(UncertainCallError):
+        made.launch()
+    assert made.unavailable.view(now=made.clock.now()).is_empty
+
+
+def test_a_virtual_machine_that_used_up_the_quota_is_found_without_a_request():
+    made = LaunchWorld(*family_sizes(2))
+    made.launch()
+    made.start()
+    made.closed = {(D2, zone, ct) for zone, ct in _every_offering()}
+    assert made.launch().provider_id.endswith("aks-web-1")
+    assert made.arm.counts["virtualMachines:put"] == 1
+
+
+def test_nothing_open_and_no_virtual_machine_is_a_shortage():
+    made = LaunchWorld(*family_sizes(2))
+    made.closed = {(D2, zone, ct) for zone, ct in _every_offering()}
+    with pytest.raises(InsufficientCapacityError):
+        made.launch()
+    assert made.arm.counts == {"virtualMachines:get": 1}
+
+
+def test_a_virtual_machine_of_a_size_that_is_not_requested_any_more_is_adopted():
+    made = LaunchWorld()
+    made.launch(types=[D4])
+    assert made.launch(types=[D2]).instance_type == D4
+
+
+@pytest.mark.parametrize("tag", [CLUSTER_TAG, CLAIM_UID_TAG])
+def test_a_virtual_machine_of_another_claim_is_not_adopted(tag):
+    made = LaunchWorld()
+    made.launch()
+    made.vm()["tags"][tag] = "other"
+    with pytest.raises(LaunchFailedError, match=f"{tag}=other") as raised:
+        made.launch()
+    assert raised.value.reason == "VirtualMachineExists"
+    assert made.arm.counts["virtualMachines:delete"] == 0
+
+
+def test_a_virtual_machine_that_is_being_deleted_is_waited_for():
+    made = LaunchWorld()
+    made.launch()
+    made.vm()["properties"]["provisioningState"] = "Deleting"
+    with pytest.raises(CloudProviderError, match="is being deleted") as raised:
+        made.launch()
+    assert type(raised.value) is CloudProviderError
+    made.arm.vms.clear()
+    assert made.launch().provider_id
+
+
+def test_a_virtual_machine_that_failed_before_a_restart_is_deleted_and_counts_as_refused():
+    made = LaunchWorld()
+    zone = made.launch().zone
+    made.arm.fail("aks-web-1", "ZonalAllocationFailed", "full")
+    made.start()
+    with pytest.raises(InsufficientCapacityError, match="ZonalAllocationFailed") as raised:
+        made.launch()
+    assert {group.zone for group in raised.value.quota_groups} == {zone}
+    assert made.arm.counts["virtualMachines:delete"] == 1
+    assert not made.is_available(D2, zone, SPOT)
+    assert made.observer.failed == [("async", "ZonalAllocationFailed")]
+    assert made.launch("web-2").zone != zone
+
+
+def test_a_virtual_machine_whose_extension_failed_is_adopted():
+    made = LaunchWorld()
+    made.launch()
+    made.arm.fail("aks-web-1", "VMExtensionProvisioningError", forgotten=True)
+    made.start()
+    assert made.launch().provider_id
+    assert made.arm.counts["virtualMachines:delete"] == 0
+
+
+# -- claims without a NodePool -------------------------------------------------------------------
+
+
+def test_a_standalone_claim_gets_the_error_of_its_operation():
+    made = LaunchWorld()
+    made.on_sleep = lambda: (
+        made.clock.passed < timedelta(seconds=6)
+        or made.arm.fail("aks-web-1", "AllocationFailed", "no capacity")
+    )
+    with pytest.raises(InsufficientCapacityError, match="no capacity"):  # case 84
+        made.launch(pool="")
+    assert made.clock.passed == timedelta(seconds=6)
+    assert made.vm()["properties"]["provisioningState"] == "Deleting"
+
+
+def test_a_standalone_claim_that_takes_long_is_launched():
+    made = LaunchWorld()
+    assert made.launch(pool="").labels.get(NODE_POOL) is None
+    assert made.clock.passed >= timedelta(seconds=90)
+
+
+# -- many claims ---------------------------------------------------------------------------------
+
+
+def test_two_hundred_claims_make_two_hundred_requests():
+    made = LaunchWorld()
+    with ThreadPoolExecutor(24) as pool:
+        outcomes = list(pool.map(made.launch, [f"web-{n}" for n in range(200)]))
+    assert len({outcome.provider_id for outcome in outcomes}) == 200
+    assert made.arm.counts == {"virtualMachines:put": 200}  # case 92
+    assert made.pool_reads == 1
+
+
+def test_many_claims_spread_over_zones():
+    made = LaunchWorld()
+    zones = [made.launch(f"web-{n}").zone for n in range(120)]
+    assert {zone for zone in zones if zones.count(zone) > 15} == {f"westus2-{n}" for n in (1, 2, 3)}
+
+
+def test_a_slow_launch_holds_no_other_one():
+    """Each claim is a call of its own: the fast ones are done while the slow one waits."""
+    arm = FakeArm()
+    made, released = LaunchWorld(arm=arm), threading.Event()
+    arm.refuse = lambda body: (
+        released.wait(10) and None if body["tags"][CLAIM_UID_TAG] == "uid-of-slow" else None
+    )
+    with ThreadPoolExecutor(2) as pool:
+        slow = pool.submit(made.launch, "slow")
+        fast = [pool.submit(made.launch, f"web-{n}").result(10) for n in range(20)]
+        assert not slow.done()
+        released.set()
+        assert slow.result(10).provider_id
+    assert len(fast) == 20
