@@ -54,6 +54,7 @@ crds: $(READY) ## Write crds/ from the models
 	$(BIN)/karpenter crds --provider kwok --output-dir crds
 	$(BIN)/karpenter crds --provider aws --output-dir crds
 	$(BIN)/karpenter crds --provider alibabacloud --output-dir crds
+	$(BIN)/karpenter crds --provider azure --output-dir crds
 
 docs: $(READY) ## Write the generated parts of the documentation and check the rest
 	$(BIN)/python docs/check.py --write

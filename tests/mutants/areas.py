@@ -16,6 +16,7 @@ AREAS: Final = {
     "karpenter_core/state": 3,
     "providers/alibabacloud/karpenter_provider_alibabacloud": 5,
     "providers/aws/karpenter_provider_aws": 5,
+    "providers/azure/karpenter_provider_azure": 5,
     "providers/kwok/karpenter_provider_kwok": 2,
 }
 """The share of a sample that each package gets, in parts of the sum of all."""

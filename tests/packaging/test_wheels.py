@@ -19,17 +19,21 @@ DISTRIBUTIONS = {
     "providers/alibabacloud/simulated": "karpenter_simulated_alibabacloud",
     "providers/aws": "karpenter_provider_aws",
     "providers/aws/simulated": "karpenter_simulated_aws",
+    "providers/azure": "karpenter_provider_azure",
+    "providers/azure/simulated": "karpenter_simulated_azure",
     "providers/kwok": "karpenter_provider_kwok",
 }
 NAMES = (
     "karpenter-core",
     "karpenter-provider-alibabacloud",
     "karpenter-provider-aws",
+    "karpenter-provider-azure",
     "karpenter-provider-kwok",
     "karpenter-simulated-alibabacloud",
     "karpenter-simulated-aws",
+    "karpenter-simulated-azure",
 )
-PROVIDERS = ("alibabacloud", "aws", "kwok")
+PROVIDERS = ("alibabacloud", "aws", "azure", "kwok")
 
 pytestmark = pytest.mark.xdist_group("packaging")
 
@@ -86,6 +90,7 @@ def assert_works(environment: Path) -> None:
     assert "kwoknodeclasses.karpenter.kwok.sh" in crds
     assert "ec2nodeclasses.karpenter.k8s.aws" in crds
     assert "ecsnodeclasses.karpenter.k8s.alibabacloud" in crds
+    assert "aksnodeclasses.karpenter.azure.com" in crds
 
 
 def test_wheels_install_without_an_index(wheels: Path, environment: Path):
@@ -109,7 +114,7 @@ def test_wheels_install_without_an_index(wheels: Path, environment: Path):
 
 
 def test_a_clone_installs_with_pip(environment: Path):
-    """`pip install . ./providers/alibabacloud ./providers/aws ./providers/kwok`."""
+    """`pip install . ./providers/alibabacloud ./providers/aws ./providers/azure ./providers/kwok`."""
     run(
         sys.executable,
         "-m",
