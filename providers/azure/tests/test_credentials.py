@@ -8,9 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from karpenter_core.errors import AuthError
+from karpenter_core.provider.kit.calls.failures import UncertainCallError
 from karpenter_provider_azure.arm.client import ArmClient
 from karpenter_provider_azure.arm.credentials import CappedCredential, find_credential
 from karpenter_provider_azure.arm.errors import NoTokenError
+from karpenter_provider_azure.cloud_environment import read_environment_file
 
 from .arm.conftest import _server, server  # noqa: F401 - fixtures
 from .arm.values import settings_for
@@ -151,3 +153,28 @@ def test_a_refused_identity_is_an_error_of_authentication(workload):
 def test_finding_a_credential_asks_nothing(workload):
     find_credential(settings_for(workload.url).cloud)
     assert not workload.received
+
+
+def test_a_token_service_that_does_not_answer_is_no_refusal(cloud):
+    settings = settings_for(
+        ca_bundle=cloud.ca_bundle,
+        cloud=read_environment_file(cloud.environment["AZURE_ENVIRONMENT_FILEPATH"]),
+        azure_subscription_id=cloud.world.subscription_id,
+    )
+    client = ArmClient(settings, read_seconds=0.2, sleep=lambda _seconds: None)
+    path = f"{cloud.world.subscription_path}/locations"
+
+    def get():
+        return client.get(path, api_version="2022-12-01", action="locations:list")
+
+    with cloud.cut_off("tokens:post"), pytest.raises(UncertainCallError, match="no token"):
+        get()
+    with cloud.fall_silent("tokens:post"), pytest.raises(UncertainCallError, match="no token"):
+        get()
+    with (
+        cloud.fail("tokens:post", code="invalid_client", status=401, times=None),
+        pytest.raises(AuthError, match="no token"),
+    ):
+        get()
+    assert get()["value"]
+    client.close()
