@@ -13,6 +13,7 @@ import random
 import time
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
@@ -72,6 +73,7 @@ _EXISTS: Final = 412
 _LONGEST_STANDALONE_WAIT: Final = timedelta(seconds=90)
 """Shorter than the time limit of the hook."""
 _BAD_NODE_CLASS: Final = "InvalidNodeClass"
+_LAUNCH_HOOK: Final = "karpenter_launch_instances"
 
 
 @final
@@ -145,27 +147,19 @@ class VmLauncher:
         self, launch: ClaimLaunch
     ) -> tuple[DescribedVm | FailedVm, tuple[InsufficientCapacityError, ...]]:
         """Return the virtual machine of the claim, and the shortages that its launch met."""
-        requested: list[str] = []
-
-        def create(it: InstanceType, offering: Offering) -> DescribedVm | FailedVm:
-            requested.append(it.name)
-            return self._create(launch, it, offering)
-
         try:
             return create_in_order(
                 launch.request,
                 self._order.offerings(launch.request),
-                create,
+                partial(self._create, launch),
                 is_open=self._catalogue.is_open,
             )
-        except InsufficientCapacityError:
-            if requested:
-                raise
+        except InsufficientCapacityError as error:
             # The virtual machine of an earlier launch may be what has used up the quota.
             existing = self._existing.find(launch.request.node_claim)
             if existing is None:
                 raise
-            return existing, ()
+            return existing, (error,)
 
     def _create(
         self, launch: ClaimLaunch, it: InstanceType, offering: Offering
@@ -183,7 +177,13 @@ class VmLauncher:
         self._catalogue.quotas.reserve(uid, vm.size, vm.capacity_type)
         try:
             answer = self._request(vm, launch.node_class)
-        except (ThrottledError, AuthError):
+        except ThrottledError as error:
+            self._catalogue.quotas.release(uid)
+            # Every launch needs the same writes, and would be throttled too.
+            raise ThrottledError(
+                str(error), retry_after=error.retry_after, pauses=(_LAUNCH_HOOK,)
+            ) from error
+        except AuthError:
             self._catalogue.quotas.release(uid)
             raise
         except ArmError as error:

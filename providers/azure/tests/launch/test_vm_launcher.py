@@ -288,8 +288,11 @@ def test_a_mistake_is_a_failed_launch_and_not_tried_elsewhere():
 def test_a_throttled_or_forbidden_launch_marks_nothing(error):
     made = LaunchWorld()
     made.arm.throttles = [error]
-    with pytest.raises(type(error)):  # case 103
+    with pytest.raises(type(error)) as raised:  # case 103
         made.launch()
+    if isinstance(error, ThrottledError):
+        assert raised.value.retry_after == error.retry_after
+        assert raised.value.pauses == {"karpenter_launch_instances"}
     assert made.unavailable.view(now=made.clock.now()).is_empty
     assert made.quotas.open == {}
     assert made.launch().provider_id
@@ -415,6 +418,16 @@ def test_a_virtual_machine_that_used_up_the_quota_is_found_without_a_request():
     made.closed = {(D2, zone, ct) for zone, ct in _every_offering()}
     assert made.launch().provider_id.endswith("aks-web-1")
     assert made.arm.counts["virtualMachines:put"] == 1
+
+
+def test_a_quota_that_is_checked_before_the_name_hides_no_virtual_machine():
+    made = LaunchWorld(*family_sizes(2))
+    made.launch()
+    made.start()
+    made.arm.refuse_first = lambda _body: refusal("AllocationFailed")
+    outcome = made.launch()
+    assert outcome.provider_id.endswith("aks-web-1")
+    assert outcome.shortages[0].quota_groups
 
 
 def test_nothing_open_and_no_virtual_machine_is_a_shortage():
