@@ -13,6 +13,7 @@ from karpenter_provider_azure.bootstrap.node_boot import ClusterBootReader, Scri
 from karpenter_provider_azure.instances.cluster_vms import cluster_vms
 from karpenter_provider_azure.instances.drift import DriftDetector
 from karpenter_provider_azure.instances.orphans import OrphanCollector
+from karpenter_provider_azure.instances.vm_listing import VmListing
 from karpenter_provider_azure.instances.vm_reader import VmReader
 from karpenter_provider_azure.instances.vm_updater import VmExtensions, VmUpdater
 from karpenter_provider_azure.launch.custom_scripts import CustomScripts
@@ -61,6 +62,7 @@ class LaunchParts:
             services.arm, settings, context.fence, image_headers=_image_headers(services)
         )
         self.reader: Final = VmReader(services.arm, settings)
+        self.listing: Final = VmListing(clock, self.reader.of_cluster)
         self.recent: Final = RecentLaunches(clock)
         boot = self._boot(services, network)
         scripts = CustomScripts(
@@ -118,7 +120,7 @@ class LaunchParts:
         )
 
     def _list_vms(self) -> tuple[DescribedVm, ...]:
-        return self.reader.of_cluster().instances
+        return self.listing.recent().instances
 
     def _boot(self, services: ProviderServices, network: NetworkParts) -> BootDataBuilder:
         return ScriptlessBoot(
