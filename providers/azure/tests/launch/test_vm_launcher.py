@@ -511,6 +511,23 @@ def test_a_virtual_machine_that_failed_before_a_restart_is_deleted_and_counts_as
     assert made.launch("web-2").zone != zone
 
 
+def test_a_refusal_that_leaves_a_failed_virtual_machine_behind_is_cleaned_up():
+    made = LaunchWorld()
+
+    def refuse(body):
+        path = (
+            "/subscriptions/sub/resourceGroups/MC_Foo/providers/Microsoft.Compute/virtualMachines"
+        )
+        made.arm.vms["aks-web-1"] = {"id": f"{path}/aks-web-1", "name": "aks-web-1", **body}
+        made.arm.fail("aks-web-1", "ZonalAllocationFailed")
+        return refusal("ZonalAllocationFailed")
+
+    made.arm.refuse = refuse
+    with pytest.raises(InsufficientCapacityError):  # case 82
+        made.launch()
+    assert made.vm()["properties"]["provisioningState"] == "Deleting"
+
+
 def test_a_virtual_machine_whose_extension_failed_is_adopted():
     made = LaunchWorld()
     made.launch()
