@@ -70,6 +70,8 @@ __all__ = ["VmLauncher"]
 
 _EXISTS: Final = 412
 """The status of a request with `If-None-Match: *` for a name that exists."""
+_CHANGE_NOT_ALLOWED: Final = "PropertyChangeNotAllowed"
+"""The code of a request that would change the size or zone of a virtual machine that exists."""
 _LONGEST_STANDALONE_WAIT: Final = timedelta(seconds=90)
 """Shorter than the time limit of the hook."""
 _BAD_NODE_CLASS: Final = "InvalidNodeClass"
@@ -187,10 +189,10 @@ class VmLauncher:
             self._catalogue.quotas.release(uid)
             raise
         except ArmError as error:
-            if error.status != _EXISTS and error.may_be_done:
+            if error.may_be_done and not _exists(error):
                 raise UncertainCallError(str(error)) from error
             self._catalogue.quotas.release(uid)
-            if error.status == _EXISTS:
+            if _exists(error):
                 return self._existing.of_claim(launch.request.node_claim)
             raised = self._failures.record(
                 error, attempt, image=vm.image_id, node_pool=launch.node_pool, phase=REFUSED
@@ -205,7 +207,7 @@ class VmLauncher:
         try:
             return self._calls.create(vm.name, body)
         except ArmError as error:
-            if error.status == _EXISTS:
+            if _exists(error):
                 raise
             interface = self._network.with_current_pools(vm.interface, error)
             if interface is None:
@@ -320,3 +322,8 @@ class VmLauncher:
             if state.is_done:
                 return
             self._sleep((state.retry_after or POLL_PERIOD).total_seconds())
+
+
+def _exists(error: ArmError) -> bool:
+    """Whether a request was refused because there is a virtual machine of that name."""
+    return error.status == _EXISTS or error.code == _CHANGE_NOT_ALLOWED

@@ -403,6 +403,15 @@ def test_a_repeated_request_that_was_carried_out_before_is_adopted():
     assert outcome.provider_id.endswith("aks-web-1")
 
 
+def test_a_refused_change_of_a_virtual_machine_that_exists_adopts_it():
+    """Should Azure not honour If-None-Match, it still refuses another size or zone."""
+    made = LaunchWorld()
+    before = made.launch()
+    made.arm.refuse_first = lambda _body: refusal("PropertyChangeNotAllowed", "vmSize")
+    assert made.launch().zone == before.zone
+    assert made.observer.failed == []
+
+
 def test_a_refusal_after_an_attempt_without_an_answer_marks_nothing():
     made = LaunchWorld()
     made.arm.refuse = lambda _body: refusal("SkuNotAvailable").of_call("put", may_be_done=True)
