@@ -9,12 +9,21 @@ from urllib.parse import urlencode
 from karpenter_core.provider.kit.late_failures import LateFailures
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
 from karpenter_provider_azure.arm import graph
-from karpenter_provider_azure.bootstrap.node_boot import ClusterBootReader, ScriptlessBoot
+from karpenter_provider_azure.bootstrap.bootstrapping_service import (
+    TIMEOUT_SECONDS,
+    BootstrappingService,
+)
+from karpenter_provider_azure.bootstrap.node_boot import (
+    ClusterBootReader,
+    ScriptlessBoot,
+    ServiceBoot,
+)
 from karpenter_provider_azure.instances.cluster_vms import cluster_vms
 from karpenter_provider_azure.instances.drift import DriftDetector
 from karpenter_provider_azure.instances.orphans import OrphanCollector
 from karpenter_provider_azure.instances.vm_reader import VmReader
 from karpenter_provider_azure.instances.vm_updater import VmExtensions, VmUpdater
+from karpenter_provider_azure.json_service import JsonService
 from karpenter_provider_azure.launch.custom_scripts import CustomScripts
 from karpenter_provider_azure.launch.existing_vms import ExistingVms
 from karpenter_provider_azure.launch.extensions import (
@@ -121,14 +130,22 @@ class LaunchParts:
         return self.reader.of_cluster().instances
 
     def _boot(self, services: ProviderServices, network: NetworkParts) -> BootDataBuilder:
-        return ScriptlessBoot(
-            ClusterBootReader(
-                services.settings,
-                services.context.cluster,
-                guid=network.guid,
-                security_groups=network.security_groups,
-            )
+        settings = services.settings
+        cluster = ClusterBootReader(
+            settings,
+            services.context.cluster,
+            guid=network.guid,
+            security_groups=network.security_groups,
         )
+        if not runs_script(settings):
+            return ScriptlessBoot(cluster)
+        poster = JsonService(
+            ca_bundle=settings.ca_bundle,
+            timeout_seconds=TIMEOUT_SECONDS,
+            observe=services.metrics.calls.observe,
+        )
+        service = BootstrappingService(settings, poster, bearer_token=services.arm.bearer_token)
+        return ServiceBoot(cluster, service)
 
 
 @final
