@@ -37,6 +37,8 @@ __all__ = [
 
 NOT_FOUND: Final = 404
 _OK: Final = 200
+_MISSING_RESOURCE: Final = frozenset({"resourcenotfound", "notfound"})
+"""Codes of Azure Resource Manager and of the resource providers."""
 _DEEPEST: Final = 8
 """Errors within errors are read to this depth."""
 
@@ -95,11 +97,25 @@ class ArmError(CloudProviderError):
 
 
 class ArmNotFoundError(ArmError):
-    """The status is 404, whatever the code: the resource or its resource group does not exist."""
+    """The status is 404, whatever the code: the resource does not exist, or where it would be."""
+
+    @property
+    def is_of_resource(self) -> bool:
+        """Whether the resource itself is missing, for certain.
+
+        Azure answers with the same status if the resource group or subscription of a setting does not
+        exist, or if it does not know the type of the resource; a proxy may answer so too.
+        """
+        return self.code.lower() in _MISSING_RESOURCE
 
 
 class NoTokenError(CloudProviderError):
     """No credential gave a token, so that the call was not sent."""
+
+    def __init__(self, message: str, *, is_unanswered: bool = False) -> None:
+        super().__init__(message)
+        self.is_unanswered: Final = is_unanswered
+        """Whether the service that gives tokens did not answer."""
 
 
 def error_of_body(body: JsonMapping) -> ArmError:
@@ -131,7 +147,9 @@ def error_of_answer(
 def arm_failure(error: Exception) -> AttemptFailure | None:
     """Return what a failed attempt means for its call; None if it is not one."""
     if isinstance(error, NoTokenError):
-        return AttemptFailure(kind=AttemptFailureKind.DENIED, message=str(error), code="NoToken")
+        unanswered = error.is_unanswered
+        kind = AttemptFailureKind.UNANSWERED if unanswered else AttemptFailureKind.DENIED
+        return AttemptFailure(kind=kind, message=str(error), code="NoToken")
     if not isinstance(error, ArmError):
         return None
     failure = http_failure(error.status, message=error.text, code=error.code)
