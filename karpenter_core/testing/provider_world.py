@@ -173,6 +173,7 @@ class ProviderWorld:
     settings: Mapping[str, str | float | bool | timedelta] = field(
         default_factory=dict[str, "str | float | bool | timedelta"]
     )
+    cluster: ClusterFacts = field(default_factory=lambda: ClusterFacts(name="test"))
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
     nodes: FakeNodes = field(default_factory=FakeNodes)
     fence: FakeFence = field(default_factory=FakeFence)
@@ -209,7 +210,7 @@ class ProviderWorld:
             clock=self.clock,
             cache_folder=self.cache_folder,
             metrics=self.registry,
-            cluster=ClusterFacts(name="test"),
+            cluster=self.cluster,
             nodes=self.nodes,
             read_nodes=self.nodes,
             wake=self._waker(name),

@@ -20,6 +20,8 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from karpenter_core.provider.contract import ClusterFacts
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from contextlib import AbstractContextManager
@@ -78,6 +80,8 @@ class ConformanceSubject:
         default_factory=dict[str, "str | float | bool | timedelta"]
     )
     """By flag without leading dashes; other settings have their defaults."""
+    cluster: ClusterFacts = field(default_factory=lambda: ClusterFacts(name="test"))
+    """The cluster that instances join, as far as the provider needs to know it."""
 
     has_tokens: bool = True
     """Whether the cloud has idempotency tokens. Without them, and where it does not show terminated

@@ -73,7 +73,10 @@ _FORBIDDEN_EVENTS: Final = frozenset(
 def new_world(subject: ConformanceSubject, folder: Path) -> ProviderWorld:
     """Return a world for a new process of the provider; `async with` starts it."""
     return ProviderWorld(
-        plugins={subject.name: subject.make()}, cache_folder=folder, settings=subject.settings
+        plugins={subject.name: subject.make()},
+        cache_folder=folder,
+        settings=subject.settings,
+        cluster=subject.cluster,
     )
 
 

@@ -72,16 +72,20 @@ class AzureProvider(CloudPlugin[AKSNodeClass, "StartedProvider"]):
     settings = SETTINGS
     labels = LABEL_CLASSES
 
-    def __init__(self, *, retries: RetryPolicy | None = None) -> None:
-        """`retries` is the policy of calls, where the usual one takes too long."""
+    def __init__(
+        self, *, retries: RetryPolicy | None = None, read_seconds: float | None = None
+    ) -> None:
+        """`retries` and `read_seconds` replace the policy of calls, and the longest wait for an answer."""
         super().__init__()
         self._retries: Final = retries
+        self._read_seconds: Final = read_seconds
 
     def start_provider(self, context: ProviderContext) -> StartedProvider:
         """Read settings and files; no call is made."""
         from karpenter_provider_azure.started_provider import StartedProvider
 
-        return StartedProvider(context, retries=self._retries)
+        waits = {} if self._read_seconds is None else {"read_seconds": self._read_seconds}
+        return StartedProvider(context, retries=self._retries, **waits)
 
     @property
     def cloud(self) -> StartedCloud[AKSNodeClass]:

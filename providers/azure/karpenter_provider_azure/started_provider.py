@@ -16,6 +16,7 @@ from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
 from karpenter_core.provider.kit.plugin import CloudHooks
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass
 from karpenter_provider_azure.arm.client import RETRIES, ArmClient
+from karpenter_provider_azure.arm.sdk_sender import READ_SECONDS
 from karpenter_provider_azure.catalogue.quotas import QUOTA_PERIOD
 from karpenter_provider_azure.catalogue.region_sizes import refresh_period
 from karpenter_provider_azure.images.selection import NO_IMAGE_REASON
@@ -55,8 +56,16 @@ _PRICES_TASK: Final = "prices"
 class StartedProvider:
     """One started provider; callable from any thread."""
 
-    def __init__(self, context: ProviderContext, *, retries: RetryPolicy | None = None) -> None:
-        """Read settings and files. `retries` replaces the usual policies of calls.
+    def __init__(
+        self,
+        context: ProviderContext,
+        *,
+        retries: RetryPolicy | None = None,
+        read_seconds: float = READ_SECONDS,
+    ) -> None:
+        """Read settings and files; `retries` replaces the usual policies of calls.
+
+        `read_seconds` is the longest wait for an answer.
 
         Raises:
             SettingsError: a setting cannot be used; all such settings are named.
@@ -73,6 +82,7 @@ class StartedProvider:
                 self.settings,
                 observe=self.metrics.calls.observe,
                 observe_remaining=self.metrics.observe_remaining,
+                read_seconds=read_seconds,
                 retries=retries or RETRIES,
             )
             self.parts: Final = ProviderParts(
@@ -82,6 +92,7 @@ class StartedProvider:
                     arm=self.arm,
                     json=JsonService(
                         ca_bundle=self.settings.ca_bundle,
+                        timeout_seconds=read_seconds,
                         observe=self.metrics.calls.observe,
                         retries=retries,
                     ),

@@ -36,3 +36,22 @@ def cloud(cloud_server: SimulatedAzure, monkeypatch: pytest.MonkeyPatch) -> Simu
     for name, value in cloud_server.environment.items():
         monkeypatch.setenv(name, value)
     return cloud_server
+
+
+@pytest.fixture(scope="session")
+def few_sizes_server() -> Iterator[SimulatedAzure]:
+    """A simulated cloud that sells few sizes; tests of the whole provider take `few_sizes_cloud`."""
+    from karpenter_simulated_azure.testing import few_sizes
+
+    with few_sizes() as made:
+        yield made
+
+
+@pytest.fixture
+def few_sizes_cloud(few_sizes_server: SimulatedAzure) -> Iterator[SimulatedAzure]:
+    """The simulated cloud with few sizes as it is in the beginning; the environment leads to it."""
+    from karpenter_simulated_azure.testing import simulated_environment
+
+    few_sizes_server.reset()
+    with simulated_environment(few_sizes_server):
+        yield few_sizes_server

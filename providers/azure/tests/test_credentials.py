@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from karpenter_core.errors import AuthError
+from karpenter_core.provider.kit.calls.failures import UncertainCallError
 from karpenter_provider_azure.arm.client import ArmClient
 from karpenter_provider_azure.arm.credentials import (
     CappedCredential,
@@ -15,6 +16,7 @@ from karpenter_provider_azure.arm.credentials import (
     token_failure,
 )
 from karpenter_provider_azure.arm.errors import NoTokenError
+from karpenter_provider_azure.cloud_environment import read_environment_file
 
 from .arm.conftest import _server, server  # noqa: F401 - fixtures
 from .arm.values import settings_for
@@ -217,3 +219,28 @@ def test_other_texts_are_shown_in_one_line(text):
 def test_finding_a_credential_asks_nothing(workload):
     find_credential(settings_for(workload.url).cloud)
     assert not workload.received
+
+
+def test_a_token_service_that_does_not_answer_is_no_refusal(cloud):
+    settings = settings_for(
+        ca_bundle=cloud.ca_bundle,
+        cloud=read_environment_file(cloud.environment["AZURE_ENVIRONMENT_FILEPATH"]),
+        azure_subscription_id=cloud.world.subscription_id,
+    )
+    client = ArmClient(settings, read_seconds=0.2, sleep=lambda _seconds: None)
+    path = f"{cloud.world.subscription_path}/locations"
+
+    def get():
+        return client.get(path, api_version="2022-12-01", action="locations:list")
+
+    with cloud.cut_off("tokens:post"), pytest.raises(UncertainCallError, match="no token"):
+        get()
+    with cloud.fall_silent("tokens:post"), pytest.raises(UncertainCallError, match="no token"):
+        get()
+    with (
+        cloud.fail("tokens:post", code="invalid_client", status=401, times=None),
+        pytest.raises(AuthError, match="no token"),
+    ):
+        get()
+    assert get()["value"]
+    client.close()

@@ -17,7 +17,7 @@ from karpenter_core.provider.kit.calls.pages import token_pages
 from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
 from karpenter_provider_azure.arm.errors import arm_failure, call_error
 from karpenter_provider_azure.arm.rate_headers import remaining_requests
-from karpenter_provider_azure.arm.sdk_sender import ArmAnswer, SdkSender
+from karpenter_provider_azure.arm.sdk_sender import READ_SECONDS, ArmAnswer, SdkSender
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,12 +70,14 @@ class ArmClient:
         observe: AttemptObserver | None = None,
         observe_remaining: Callable[[Mapping[str, int]], None] | None = None,
         retries: RetryPolicy = RETRIES,
+        read_seconds: float = READ_SECONDS,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Nothing is imported or asked before the first call.
 
         `authentication_policy` is one of the SDK's policies and replaces tokens of `credential`, for an
         endpoint without TLS. `observe_remaining` receives the remaining requests by limit.
+        `read_seconds` is the longest wait for an answer of Azure, or for a token.
 
         Raises:
             SettingsError: the endpoint has no TLS; tokens are not sent over it.
@@ -83,7 +85,10 @@ class ArmClient:
         self.subscription_id: Final = settings.azure_subscription_id
         self.location: Final = settings.location
         self._sender: Final = SdkSender(
-            settings, credential=credential, authentication_policy=authentication_policy
+            settings,
+            credential=credential,
+            authentication_policy=authentication_policy,
+            read_seconds=read_seconds,
         )
         self._observe_remaining: Final = observe_remaining
         self._caller: Final = CloudCaller(

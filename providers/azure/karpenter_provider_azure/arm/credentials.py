@@ -25,6 +25,10 @@ __all__ = ["CappedCredential", "TokenCredential", "find_credential", "token_fail
 LONGEST_SECONDS: Final = 2 * 3600
 """A token is used for two hours at most, so that changed permissions of an identity take effect."""
 
+READ_SECONDS: Final = 20
+"""The longest wait for a token."""
+
+_CONNECT_SECONDS: Final = 5
 _RENEWED_SECONDS: Final = 300
 """A token is renewed this long before it expires, as by the SDK."""
 _AUTHORITY_HOST: Final = "AZURE_AUTHORITY_HOST"
@@ -55,21 +59,67 @@ class TokenCredential(Protocol):
 
 
 def find_credential(
-    cloud: CloudEnvironment, *, ca_bundle: str = "", environment: Mapping[str, str] | None = None
+    cloud: CloudEnvironment,
+    *,
+    ca_bundle: str = "",
+    read_seconds: float = READ_SECONDS,
+    environment: Mapping[str, str] | None = None,
 ) -> CappedCredential:
     """Return the default chain of credentials; nothing is imported or asked before a token is due.
 
-    `ca_bundle` is a file with the certificates that the token endpoint is verified by.
+    `ca_bundle` is a file with the certificates that the token endpoint is verified by; it has
+    `read_seconds` to answer.
     """
     given = os.environ if environment is None else environment
-    return CappedCredential(lambda: _chain(cloud, ca_bundle, given))
+    outages = AuthorityOutages(cloud.authority)
+
+    def make() -> TokenCredential:
+        return _chain(cloud, outages.transport(ca_bundle, read_seconds), given)
+
+    return CappedCredential(make, outages=outages)
 
 
-def _chain(cloud: CloudEnvironment, ca_bundle: str, given: Mapping[str, str]) -> TokenCredential:
+@final
+class AuthorityOutages:
+    """Counts requests to the service that gives tokens which it did not answer.
+
+    A chain of credentials tells of that only in the text of its error.
+    """
+
+    def __init__(self, authority: str) -> None:
+        self._authority: Final = authority
+        self.count = 0
+
+    def transport(self, ca_bundle: str, read_seconds: float) -> object:
+        """Return a transport of the SDK that counts."""
+        base: Any = import_module("azure.core.pipeline.transport").RequestsTransport
+        sdk_error: Any = import_module("azure.core.exceptions").AzureError
+        transport: Any = base(
+            connection_timeout=_CONNECT_SECONDS,
+            read_timeout=read_seconds,
+            connection_verify=ca_bundle or True,
+        )
+        send: Callable[..., object] = transport.send
+
+        def send_and_count(request: Any, **options: object) -> object:
+            try:
+                return send(request, **options)
+            except sdk_error:
+                if str(request.url).startswith(self._authority):
+                    self.count += 1
+                raise
+
+        transport.send = send_and_count
+        return transport
+
+
+def _chain(cloud: CloudEnvironment, transport: object, given: Mapping[str, str]) -> TokenCredential:
     identity: Any = import_module("azure.identity")
-    options: dict[str, object] = {"authority": cloud.authority}
-    if ca_bundle:
-        options["connection_verify"] = ca_bundle
+    options: dict[str, object] = {
+        "authority": cloud.authority,
+        "transport": transport,
+        "retry_total": 0,  # the call that needs the token is made again
+    }
     if not cloud.is_named:  # its authority is unknown to the service that lists authorities
         options["disable_instance_discovery"] = True
     excluded = ("shared_token_cache", "visual_studio_code", "powershell", "broker")
@@ -93,11 +143,13 @@ class CappedCredential:
         self,
         make: Callable[[], TokenCredential],
         *,
+        outages: AuthorityOutages | None = None,
         now: Callable[[], float] = time.time,
         longest_seconds: float = LONGEST_SECONDS,
     ) -> None:
         """`make` is called when the first token is due; `now` is in seconds since 1970."""
         self._make: Final = make
+        self._outages: Final = outages or AuthorityOutages("")
         self._now: Final = now
         self._longest_seconds: Final = longest_seconds
         self._lock: Final = Lock()
@@ -142,13 +194,17 @@ class CappedCredential:
 
     def _request(self, scopes: tuple[str, ...], claims: Mapping[str, Any]) -> object:
         errors: Any = import_module("azure.core.exceptions")
+        outages = self._outages.count
         try:
             if self._credential is None:
                 self._credential = self._make()
             return self._credential.get_token(*scopes, **claims)
         except (errors.AzureError, OSError, ValueError) as error:
             reason = token_failure(str(getattr(error, "message", "") or error))
-            raise NoTokenError(f"no token for {scopes[0]}: {reason}") from error
+            raise NoTokenError(
+                f"no token for {scopes[0]}: {reason}",
+                is_unanswered=self._outages.count > outages,
+            ) from error
 
 
 def token_failure(text: str) -> str:

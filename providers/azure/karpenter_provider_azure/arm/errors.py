@@ -112,6 +112,11 @@ class ArmNotFoundError(ArmError):
 class NoTokenError(CloudProviderError):
     """No credential gave a token, so that the call was not sent."""
 
+    def __init__(self, message: str, *, is_unanswered: bool = False) -> None:
+        super().__init__(message)
+        self.is_unanswered: Final = is_unanswered
+        """Whether the service that gives tokens did not answer."""
+
 
 def error_of_body(body: JsonMapping) -> ArmError:
     """Return the error in a body: below `error` or flat, with details and inner errors.
@@ -142,7 +147,9 @@ def error_of_answer(
 def arm_failure(error: Exception) -> AttemptFailure | None:
     """Return what a failed attempt means for its call; None if it is not one."""
     if isinstance(error, NoTokenError):
-        return AttemptFailure(kind=AttemptFailureKind.DENIED, message=str(error), code="NoToken")
+        unanswered = error.is_unanswered
+        kind = AttemptFailureKind.UNANSWERED if unanswered else AttemptFailureKind.DENIED
+        return AttemptFailure(kind=kind, message=str(error), code="NoToken")
     if not isinstance(error, ArmError):
         return None
     failure = http_failure(error.status, message=error.text, code=error.code)

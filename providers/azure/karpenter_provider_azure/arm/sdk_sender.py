@@ -53,6 +53,7 @@ class SdkSender:
         *,
         credential: CappedCredential | None = None,
         authentication_policy: object = None,
+        read_seconds: float = READ_SECONDS,
     ) -> None:
         """Raise `SettingsError` for an endpoint without TLS, unless there is an authentication policy."""
         cloud = settings.cloud
@@ -65,7 +66,10 @@ class SdkSender:
             )
         self._settings: Final = settings
         self._scope: Final = cloud.scope
-        self._credential: Final = credential or find_credential(cloud, ca_bundle=settings.ca_bundle)
+        self._credential: Final = credential or find_credential(
+            cloud, ca_bundle=settings.ca_bundle, read_seconds=read_seconds
+        )
+        self._read_seconds: Final = read_seconds
         self._authentication_policy: Final = authentication_policy
         self._lock: Final = Lock()
         self._client: Any = None
@@ -152,7 +156,7 @@ class SdkSender:
             "base_url": self.endpoint,
             "credential_scopes": [self._scope],
             "retry_total": 0,
-            "transport": _transport(settings.ca_bundle),
+            "transport": _transport(settings.ca_bundle, self._read_seconds),
             "user_agent": "karpenter-core",
         }
         if self._authentication_policy is not None:
@@ -163,7 +167,7 @@ class SdkSender:
         )
 
 
-def _transport(ca_bundle: str) -> object:
+def _transport(ca_bundle: str, read_seconds: float) -> object:
     """Return the SDK's transport, with as many connections as threads that call."""
     transport: Any = import_module("azure.core.pipeline.transport").RequestsTransport
     requests: Any = import_module("requests")
@@ -176,7 +180,7 @@ def _transport(ca_bundle: str) -> object:
     return transport(
         session=session,
         connection_timeout=CONNECT_SECONDS,
-        read_timeout=READ_SECONDS,
+        read_timeout=read_seconds,
         connection_verify=ca_bundle or True,
     )
 
