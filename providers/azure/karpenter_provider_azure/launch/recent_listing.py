@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 __all__ = ["RecentListing"]
 
-_LIFE: Final = timedelta(seconds=10)
+_LIFE: Final = timedelta(seconds=5)
 """Launches take a minute; their failures are looked for every few seconds, and may wait for so long."""
 _ALL: Final = ""
 
 
 @final
 class RecentListing:
-    """The virtual machines of the cluster, as of ten seconds ago at most; callable from any thread."""
+    """The virtual machines of the cluster, as of five seconds ago at most; callable from any thread."""
 
     def __init__(self, clock: Clock, read: Callable[[], tuple[DescribedVm, ...]]) -> None:
         """`read` lists them; it may raise CloudProviderError."""
