@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.provider.kit.calls.metrics import CallMetrics
 from karpenter_core.provider.kit.provider_metrics import ProviderMetrics
+from karpenter_provider_azure.catalogue.quotas import counts_vcpus
 from karpenter_provider_azure.labels import SKU_CPU, SKU_MEMORY
 from karpenter_provider_azure.launch.metrics import LaunchMetrics
 
@@ -134,7 +135,8 @@ class _RegionSeries(Collector):
         family, view = _quota_family(), self._quotas.view()
         for name in view.quotas:
             left = view.remaining(name)
-            if left is not None:
+            # Azure also limits other things there, such as availability sets.
+            if left is not None and counts_vcpus(name):
                 family.add_metric((name,), left)
         return family
 

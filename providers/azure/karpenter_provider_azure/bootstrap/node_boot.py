@@ -41,11 +41,15 @@ class ClusterBootReader:
         """Return the part as it is now.
 
         Raises:
-            NodeClassNotReadyError: the certificates of the API server, or its DNS, are not known yet.
+            NodeClassNotReadyError: the certificates of the API server, or its DNS, are not known.
             CloudProviderError: Azure refused or did not answer.
         """
-        if not self._facts.ca_bundle:
-            raise NodeClassNotReadyError("the certificates of the API server are not known yet")
+        # An API server without TLS has none, as that of the demo.
+        if not self._facts.ca_bundle and self._facts.endpoint.startswith("https://"):
+            raise NodeClassNotReadyError(
+                "the certificates of the API server are not known: the kubeconfig or service account "
+                "of the controller has none, and nodes need them to join"
+            )
         return ClusterBoot(
             settings=self._settings,
             ca_pem=self._facts.ca_bundle,

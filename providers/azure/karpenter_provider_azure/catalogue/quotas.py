@@ -31,6 +31,7 @@ __all__ = [
     "Quota",
     "QuotaSnapshot",
     "RegionQuotas",
+    "counts_vcpus",
     "parse_usages",
 ]
 
@@ -42,6 +43,8 @@ RESERVATION_LIFE: Final = timedelta(minutes=10)
 
 REGIONAL_QUOTA: Final = "cores"
 SPOT_QUOTA: Final = "lowprioritycores"
+_FAMILY: Final = "family"
+"""Names of quotas of families end so."""
 
 _log: Final[FilteringBoundLogger] = structlog.get_logger(__name__)
 
@@ -61,6 +64,12 @@ def parse_usages(items: Iterable[JsonMapping]) -> dict[str, Quota]:
         if name and isinstance(limit, int) and isinstance(used, int):
             quotas[name.lower()] = Quota(limit, used)
     return {name: quotas[name] for name in sorted(quotas)}
+
+
+def counts_vcpus(name: str) -> bool:
+    """Whether a quota limits vCPUs: of a family of VM sizes, or of the region."""
+    name = name.lower()
+    return name.endswith(_FAMILY) or name in {REGIONAL_QUOTA, SPOT_QUOTA}
 
 
 def quota_names(size: VmSize, capacity_type: str) -> tuple[str, ...]:

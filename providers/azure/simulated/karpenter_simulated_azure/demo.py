@@ -52,7 +52,8 @@ class AzureDemo(SimulatedCloudDemo[VirtualMachine]):
         """Sizes of 16 CPUs in zones."""
         return [
             {"key": "karpenter.azure.com/sku-cpu", "operator": "In", "values": ["16"]},
-            {"key": "karpenter.azure.com/placement-scope", "operator": "In", "values": ["zonal"]},
+            # Zone "0" would be one more zone to spread pods over: that of nodes without a zone.
+            {"key": "topology.kubernetes.io/zone", "operator": "NotIn", "values": ["0"]},
         ]
 
     def launch_calls(self) -> Sequence[LaunchCall]:
