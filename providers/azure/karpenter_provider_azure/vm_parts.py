@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 from urllib.parse import urlencode
 
 from karpenter_core.provider.kit.late_failures import LateFailures
@@ -21,6 +21,7 @@ from karpenter_provider_azure.bootstrap.node_boot import (
 from karpenter_provider_azure.instances.cluster_vms import cluster_vms
 from karpenter_provider_azure.instances.drift import DriftDetector
 from karpenter_provider_azure.instances.orphans import OrphanCollector
+from karpenter_provider_azure.instances.vm_listing import VmListing
 from karpenter_provider_azure.instances.vm_reader import VmReader
 from karpenter_provider_azure.instances.vm_updater import VmExtensions, VmUpdater
 from karpenter_provider_azure.json_service import JsonService
@@ -44,11 +45,15 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
+    from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
     from karpenter_provider_azure.described_vms import DescribedVm
     from karpenter_provider_azure.interruption.sources import InterruptionSources
     from karpenter_provider_azure.launch.boot_data import BootDataBuilder
-    from karpenter_provider_azure.parts import CatalogueParts, NetworkParts
+    from karpenter_provider_azure.launch.claim_launches import LaunchCatalogue
+    from karpenter_provider_azure.network.backend_pools import BackendPoolReader
+    from karpenter_provider_azure.network.cluster_addresses import VnetGuidReader
+    from karpenter_provider_azure.network.security_groups import SecurityGroupReader
     from karpenter_provider_azure.provider_services import ProviderServices
     from karpenter_provider_azure.settings import AzureSettings
 
@@ -57,12 +62,45 @@ __all__ = ["InstanceParts", "LaunchParts"]
 _TOKEN_ACTION: Final = "imageTokens:get"  # noqa: S105 - a name for metrics
 
 
+class LaunchNetwork(Protocol):
+    """The readers of `NetworkParts` that launches use."""
+
+    @property
+    def security_groups(self) -> SecurityGroupReader:
+        """Of the nodes' security group."""
+        ...
+
+    @property
+    def pools(self) -> BackendPoolReader:
+        """Of the backend pools of the cluster's load balancers."""
+        ...
+
+    @property
+    def guid(self) -> VnetGuidReader:
+        """Of the GUID of the virtual network."""
+        ...
+
+
+class LaunchOffers(Protocol):
+    """The members of `CatalogueParts` that launches use."""
+
+    @property
+    def for_launches(self) -> LaunchCatalogue:
+        """The catalogue as launches see it."""
+        ...
+
+    @property
+    def unavailable_offerings(self) -> UnavailableOfferings:
+        """The marks of failed launches."""
+        ...
+
+
 @final
 class LaunchParts:
     """Launches of virtual machines, their extensions, and launches that fail late."""
 
     def __init__(
-        self, services: ProviderServices, network: NetworkParts, catalogue: CatalogueParts
+        self, services: ProviderServices, network: LaunchNetwork, catalogue: LaunchOffers
     ) -> None:
         context, settings = services.context, services.settings
         clock = context.clock
@@ -70,6 +108,7 @@ class LaunchParts:
             services.arm, settings, context.fence, image_headers=_image_headers(services)
         )
         self.reader: Final = VmReader(services.arm, settings)
+        self.listing: Final = VmListing(clock, self.reader.of_cluster)
         self.recent: Final = RecentLaunches(clock)
         boot = self._boot(services, network)
         scripts = CustomScripts(
@@ -127,9 +166,9 @@ class LaunchParts:
         )
 
     def _list_vms(self) -> tuple[DescribedVm, ...]:
-        return self.reader.of_cluster().instances
+        return self.listing.recent().instances
 
-    def _boot(self, services: ProviderServices, network: NetworkParts) -> BootDataBuilder:
+    def _boot(self, services: ProviderServices, network: LaunchNetwork) -> BootDataBuilder:
         settings = services.settings
         cluster = ClusterBootReader(
             settings,

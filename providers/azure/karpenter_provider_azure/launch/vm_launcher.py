@@ -41,7 +41,7 @@ from karpenter_provider_azure.launch.claim_launches import ClaimLaunch, node_cla
 from karpenter_provider_azure.launch.existing_vms import ExistingVms, FailedVm
 from karpenter_provider_azure.launch.failure_recorder import LOG_NAME, REFUSED
 from karpenter_provider_azure.launch.launched_nodes import launched_node, uses_ultra_ssd
-from karpenter_provider_azure.launch.offering_order import ordered_offerings
+from karpenter_provider_azure.launch.offering_order import OfferingOrder
 from karpenter_provider_azure.launch.virtual_machines import VirtualMachine, vm_body
 from karpenter_provider_azure.resource_ids import provider_id
 
@@ -107,7 +107,7 @@ class VmLauncher:
         self._operations: Final = operations
         self._scripts: Final = scripts
         self._recent: Final = recent
-        self._draw: Final = draw
+        self._order: Final = OfferingOrder(draw)
         self._sleep: Final = sleep
         self._log: FilteringBoundLogger = structlog.get_logger(LOG_NAME)
 
@@ -129,11 +129,7 @@ class VmLauncher:
         node_class = node_class_of(request)
         if (unready := not_ready_error(node_class)) is not None:
             raise unready
-        launch = ClaimLaunch(
-            request=request,
-            node_class=node_class,
-            offered=tuple(ordered_offerings(request, draw=self._draw)),
-        )
+        launch = ClaimLaunch(request=request, node_class=node_class)
         made, shortages = self._made(launch)
         if isinstance(made, FailedVm):
             raise made.error if not shortages else merge_shortages(shortages[0], made.error)
@@ -157,7 +153,10 @@ class VmLauncher:
 
         try:
             return create_in_order(
-                launch.request, launch.offered, create, is_open=self._catalogue.is_open
+                launch.request,
+                self._order.offerings(launch.request),
+                create,
+                is_open=self._catalogue.is_open,
             )
         except InsufficientCapacityError:
             if requested:
@@ -196,7 +195,7 @@ class VmLauncher:
             raised = self._failures.record(
                 error, attempt, image=vm.image_id, node_pool=launch.node_pool, phase=REFUSED
             )
-            raise launch.with_all_offerings(raised) from error
+            raise launch.of_all_offerings(raised) from error
         self._catalogue.quotas.note_launched(uid)
         return self._accepted(vm, answer)
 

@@ -453,6 +453,37 @@ def test_a_virtual_machine_that_is_being_deleted_is_waited_for():
     assert made.launch().provider_id
 
 
+@pytest.mark.parametrize("action", ["get", "send"])
+@pytest.mark.parametrize(
+    "error", [ThrottledError("slow down"), AuthError("forbidden", action="virtualMachines:get")]
+)
+def test_an_existing_virtual_machine_that_cannot_be_read_or_deleted_is_not_denied(action, error):
+    """The core takes these errors of a launch for the absence of a virtual machine."""
+    made = LaunchWorld()
+    made.launch()
+    made.arm.fail("aks-web-1", "ZonalAllocationFailed")
+    own = getattr(made.arm, action)
+
+    def refuse(*args, **kwargs):
+        if args[0] == "PUT":
+            return own(*args, **kwargs)
+        raise error
+
+    setattr(made.arm, action, refuse)
+    with pytest.raises(CloudProviderError, match=r"slow down|forbidden") as raised:
+        made.launch()
+    assert type(raised.value) is CloudProviderError
+
+
+def test_a_name_that_is_too_long_names_the_cure():
+    made = LaunchWorld()
+    with pytest.raises(LaunchFailedError, match="shorten the name of the NodePool") as raised:
+        made.launch("a" * 61)
+    assert raised.value.reason == "NameTooLong"
+    assert made.arm.calls == []
+    assert made.launch("a" * 60).provider_id
+
+
 def test_a_virtual_machine_that_failed_before_a_restart_is_deleted_and_counts_as_refused():
     made = LaunchWorld()
     zone = made.launch().zone
