@@ -22,6 +22,7 @@ from karpenter_provider_azure.catalogue.quotas import RegionQuotas
 from karpenter_provider_azure.catalogue.region_reads import list_skus, list_usages
 from karpenter_provider_azure.catalogue.region_sizes import RegionSizeReader
 from karpenter_provider_azure.doctor import ProviderDoctor
+from karpenter_provider_azure.exhausted_quotas import quota_remark
 from karpenter_provider_azure.images.discovery import (
     CommunityGalleries,
     ImageReader,
@@ -147,9 +148,11 @@ def has_price_list(settings: AzureSettings) -> bool:
 class NodeClassParts:
     """Resolution, validation and finalization of NodeClasses."""
 
-    def __init__(self, services: ProviderServices, network: NetworkParts) -> None:
+    def __init__(
+        self, services: ProviderServices, network: NetworkParts, catalogue: CatalogueParts
+    ) -> None:
         context, settings, arm = services.context, services.settings, services.arm
-        clock = context.clock
+        clock, location = context.clock, settings.location
         galleries = (
             SharedGalleries(arm, gallery_subscription_id=settings.sig_subscription_id)
             if settings.use_sig
@@ -187,6 +190,9 @@ class NodeClassParts:
                 clock,
                 DiskEncryptionSetCheck(arm, settings.node_osdisk_diskencryptionset_id),
                 refused_launches=self.refused_launches,
+                remark=lambda _node_class: quota_remark(
+                    catalogue.quotas.view().quotas, location=location
+                ),
             ),
         )
         self.finalizer: Final = NodeClassFinalizer(forget=self.resolver.forget)
@@ -199,7 +205,7 @@ class ProviderParts:
     def __init__(self, services: ProviderServices) -> None:
         self.network: Final = NetworkParts(services)
         self.catalogue: Final = CatalogueParts(services)
-        self.node_class: Final = NodeClassParts(services, self.network)
+        self.node_class: Final = NodeClassParts(services, self.network, self.catalogue)
         self.launch: Final = LaunchParts(services, self.network, self.catalogue)
         self.interruptions: Final = InterruptionSources(
             services.context.clock, self.catalogue.unavailable_offerings

@@ -56,7 +56,7 @@ class SharedAnswer(Generic[T]):
         if held is not None and self._clock.monotonic() - self._read_at < self._ttl_seconds:
             return held
         try:
-            return self._next(held)
+            return self._next(0 if held is None else held.revision)
         except CloudProviderError:
             if held is None:
                 raise
@@ -68,12 +68,12 @@ class SharedAnswer(Generic[T]):
         Raises:
             CloudProviderError: the cloud refused or did not answer.
         """
-        return self._next(seen)
+        return self._next(seen.revision)
 
-    def _next(self, seen: AnswerRevision[T] | None) -> AnswerRevision[T]:
+    def _next(self, seen_revision: int) -> AnswerRevision[T]:
         with self._lock:
             held = self._held
-            if held is not None and (seen is None or held.revision > seen.revision):
+            if held is not None and held.revision > seen_revision:
                 return held
             read = self._open = self._open or SharedRead(self._fetch)
         return read()

@@ -25,8 +25,8 @@ SUBNETS_READY: Final = "SubnetsReady"
 LOCAL_DNS_READY: Final = "LocalDNSReady"
 
 _CLIENT_ERRORS: Final = range(400, 500)
-_PASSING: Final = frozenset({408, 409, 412, 429})
-"""Statuses of the 400s that say nothing about the next attempt."""
+_PASSING: Final = frozenset({409, 412})
+"""Statuses of refusals that say nothing about the next attempt: a conflict, a changed resource."""
 _ID: Final = r"[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}"
 _QUOTES: Final = r"[ :=\"']*"
 _VARYING: Final = re.compile(

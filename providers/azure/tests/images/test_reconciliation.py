@@ -114,7 +114,7 @@ def test_an_instance_type_that_boots_no_image_is_not_launched():
     with pytest.raises(LaunchFailedError, match=r"Standard_D4s_v5.*2204gen2containerd") as raised:
         image_for(images(definitions=(GEN2,)), instance_type("amd64", "1"))
     assert raised.value.reason == "ImageSelectionFailed"
-    with pytest.raises(LaunchFailedError, match="none"):
+    with pytest.raises(LaunchFailedError, match=r": none$"):
         image_for((), instance_type("amd64", "1"))
 
 
@@ -130,6 +130,8 @@ def test_ids_of_shared_and_community_images():
         "/AKSUbuntu/images/2204gen2containerd/versions/1.0.0"
     )
     assert not is_community_image(shared)
+    assert definition_id(shared) == shared.removesuffix("/versions/1.0.0")
+    assert definition_id("of no gallery") == "of no gallery"
     assert image(GEN2).id == (
         "/CommunityGalleries/AKSUbuntu-38d80f77-467a-481f-a8d4-09b6d4220bd2"
         "/images/2204gen2containerd/versions/1.0.0"

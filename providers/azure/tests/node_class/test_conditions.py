@@ -242,6 +242,7 @@ def test_readiness_blocks_launches(process):  # case 72
         (not_found(), True),
         (ArmError("busy", code="Conflict", status=409), False),
         (ArmError("changed", status=412), False),
+        (ArmError("broken", status=500), False),
         (ArmError("failed later", code="AllocationFailed"), False),
     ],
 )

@@ -188,7 +188,7 @@ def test_an_unknown_version_is_not_a_version(version):
 def test_versions_compare_as_numbers(current, served, version, is_upgrade):
     choice = choose_version(current, served)
 
-    assert (choice.version, choice.is_upgrade) == (version, is_upgrade)
+    assert (choice.version, choice.is_upgrade, choice.remark) == (version, is_upgrade, "")
 
 
 def test_fips_needs_shared_galleries():  # case 59
