@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib.metadata import EntryPoint, EntryPoints
 from types import SimpleNamespace
 from typing import Final
 
+import msgspec
 import pytest
 
 from karpenter_core.cli.demo import demo_kubelets
@@ -60,7 +62,7 @@ def test_installed_simulated_cloud_is_called(install):
     assert demo_kubelets.find_simulated_cloud("web") == {}
 
 
-@pytest.mark.parametrize("provider", ["alibabacloud", "aws"])
+@pytest.mark.parametrize("provider", ["alibabacloud", "aws", "azure"])
 def test_simulated_cloud_of_each_shipped_provider_is_found(provider: str):
     with demo_kubelets.find_simulated_cloud(provider) as cloud:
         assert cloud.nodes() == {}
@@ -75,3 +77,44 @@ def test_controller_of_a_demo_gets_cluster_name_and_currency_unless_the_cloud_se
     }
     cloud.environment = {"CLUSTER_NAME": "own"}
     assert controller_environment(cloud)["CLUSTER_NAME"] == "own"
+
+
+class FakeApi:
+    """One Node at a time."""
+
+    def __init__(self) -> None:
+        self.node: dict = {}
+
+    async def create(self, _kind, body):
+        self.node = {**body, "metadata": {**body["metadata"], "resourceVersion": "1"}}
+
+    async def get(self, _kind, _name):
+        return msgspec.json.encode(self.node)
+
+    async def patch(self, _kind, _name, body, *, subresource, resource_version):
+        assert (subresource, resource_version) == ("status", "1")
+        self.node["status"] |= body["status"]
+
+    async def delete(self, _kind, _name):
+        self.node = {}
+
+
+def test_conditions_that_come_after_a_node_registers_are_set_beside_those_that_it_has():
+    ready = {"type": "Ready", "status": "True"}
+    preempted = {"type": "PreemptionScheduled", "status": "True"}
+    manifest = {"metadata": {"name": "n"}, "status": {}}
+    cloud = SimpleNamespace(nodes=lambda: {"id": manifest}, instances=lambda: {"id": None})
+    api = FakeApi()
+
+    kubelets = demo_kubelets.DemoKubelets(cloud, api)
+
+    async def scenario() -> None:
+        await kubelets._follow()
+        api.node["status"]["conditions"] = [ready]
+        await kubelets._follow()
+        assert api.node["status"]["conditions"] == [ready]
+        manifest["status"] = {"conditions": [preempted]}
+        await kubelets._follow()
+        assert api.node["status"]["conditions"] == [ready, preempted]
+
+    asyncio.run(scenario())

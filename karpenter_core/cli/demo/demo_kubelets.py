@@ -1,4 +1,4 @@
-"""Registers instances of the demo's simulated cloud as Nodes of the cluster."""
+"""Registers instances of the demo's simulated cloud as Nodes of the cluster, with their conditions."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import contextlib
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Final, cast
 
+import msgspec
+
 from karpenter_core.errors import ApiError, ConflictError, NotFoundError, SettingsError
 from karpenter_core.provider.markers import PROJECT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from karpenter_core.api.json_objects import JsonMapping
@@ -66,6 +68,8 @@ class DemoKubelets:
         self._api: Final = api
         self._names: Final[dict[str, str]] = {}
         """Names of the registered Nodes, by provider id."""
+        self._conditions: Final[dict[str, Sequence[JsonMapping]]] = {}
+        """Conditions that clouds have given to registered Nodes, by provider id."""
 
     async def run(self) -> None:
         """Follow the state of the cloud until cancelled."""
@@ -80,6 +84,8 @@ class DemoKubelets:
         for provider_id, manifest in booted.items():
             if provider_id not in self._names:
                 await self._register(provider_id, manifest)
+            elif _conditions_of(manifest) != self._conditions[provider_id]:
+                await self._set_conditions(provider_id, _conditions_of(manifest))
         living = await asyncio.to_thread(self._cloud.instances)
         for provider_id in self._names.keys() - living.keys():
             await self._remove(provider_id)
@@ -96,6 +102,27 @@ class DemoKubelets:
         except ConflictError:
             return  # the previous Node of that name is still being removed
         self._names[provider_id] = metadata["name"]
+        self._conditions[provider_id] = _conditions_of(manifest)
+
+    async def _set_conditions(self, provider_id: str, conditions: Sequence[JsonMapping]) -> None:
+        """Set conditions that came later, as agents on a node do; the others stay."""
+        from karpenter_core.kube.resources import NODES
+
+        name, types = self._names[provider_id], {each["type"] for each in conditions}
+        node: JsonMapping = msgspec.json.decode(await self._api.get(NODES, name))
+        kept = [
+            each
+            for each in node.get("status", {}).get("conditions", ())
+            if each["type"] not in types
+        ]
+        await self._api.patch(
+            NODES,
+            name,
+            {"status": {"conditions": [*kept, *conditions]}},
+            subresource="status",
+            resource_version=node["metadata"]["resourceVersion"],
+        )
+        self._conditions[provider_id] = conditions
 
     async def _remove(self, provider_id: str) -> None:
         from karpenter_core.kube.resources import NODES
@@ -103,11 +130,14 @@ class DemoKubelets:
         with contextlib.suppress(NotFoundError):
             await self._api.delete(NODES, self._names[provider_id])
         del self._names[provider_id]
+        del self._conditions[provider_id]
+
+
+def _conditions_of(manifest: Mapping[str, object]) -> Sequence[JsonMapping]:
+    return cast("JsonMapping", manifest.get("status", {})).get("conditions", ())
 
 
 def _is_never_ready(manifest: Mapping[str, object]) -> bool:
-    status = cast("JsonMapping", manifest.get("status", {}))
     return any(
-        (each["type"], each["status"]) == ("Ready", "False")
-        for each in status.get("conditions", ())
+        (each["type"], each["status"]) == ("Ready", "False") for each in _conditions_of(manifest)
     )

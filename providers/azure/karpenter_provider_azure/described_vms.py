@@ -21,7 +21,7 @@ __all__ = ["VM_API_VERSION", "DescribedVm", "instance_id", "read_vm"]
 VM_API_VERSION: Final = "2025-04-01"
 """The earliest version of Microsoft.Compute in which inline network interfaces have tags."""
 _DELETING: Final = "deleting"
-_FAILED: Final = "failed"
+_FAILED: Final = frozenset({"failed", "canceled"})
 _SUCCEEDED: Final = "succeeded"
 
 
@@ -76,7 +76,7 @@ class DescribedVm:
     @property
     def has_failed(self) -> bool:
         """Whether its last operation failed: its launch, or a later change."""
-        return self.state == _FAILED
+        return self.state in _FAILED
 
     @property
     def has_succeeded(self) -> bool:

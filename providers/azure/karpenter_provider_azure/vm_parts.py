@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 from urllib.parse import urlencode
 
 from karpenter_core.provider.kit.late_failures import LateFailures
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
 from karpenter_provider_azure.arm import graph
-from karpenter_provider_azure.bootstrap.node_boot import ClusterBootReader, ScriptlessBoot
+from karpenter_provider_azure.bootstrap.bootstrapping_service import (
+    TIMEOUT_SECONDS,
+    BootstrappingService,
+)
+from karpenter_provider_azure.bootstrap.node_boot import (
+    ClusterBootReader,
+    ScriptlessBoot,
+    ServiceBoot,
+)
 from karpenter_provider_azure.instances.cluster_vms import cluster_vms
 from karpenter_provider_azure.instances.drift import DriftDetector
 from karpenter_provider_azure.instances.orphans import OrphanCollector
+from karpenter_provider_azure.instances.vm_listing import VmListing
 from karpenter_provider_azure.instances.vm_reader import VmReader
 from karpenter_provider_azure.instances.vm_updater import VmExtensions, VmUpdater
+from karpenter_provider_azure.json_service import JsonService
 from karpenter_provider_azure.launch.custom_scripts import CustomScripts
 from karpenter_provider_azure.launch.existing_vms import ExistingVms
 from karpenter_provider_azure.launch.extensions import (
@@ -27,6 +37,7 @@ from karpenter_provider_azure.launch.failure_recorder import FailureRecorder
 from karpenter_provider_azure.launch.image_tokens import ImageTokens
 from karpenter_provider_azure.launch.node_network import NodeNetwork
 from karpenter_provider_azure.launch.open_operations import OpenOperations
+from karpenter_provider_azure.launch.recent_listing import RecentListing
 from karpenter_provider_azure.launch.vm_calls import VmCalls
 from karpenter_provider_azure.launch.vm_launcher import VmLauncher
 
@@ -35,11 +46,14 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
+    from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
-    from karpenter_provider_azure.described_vms import DescribedVm
     from karpenter_provider_azure.interruption.sources import InterruptionSources
     from karpenter_provider_azure.launch.boot_data import BootDataBuilder
-    from karpenter_provider_azure.parts import CatalogueParts, NetworkParts
+    from karpenter_provider_azure.launch.claim_launches import LaunchCatalogue
+    from karpenter_provider_azure.network.backend_pools import BackendPoolReader
+    from karpenter_provider_azure.network.cluster_addresses import VnetGuidReader
+    from karpenter_provider_azure.network.security_groups import SecurityGroupReader
     from karpenter_provider_azure.provider_services import ProviderServices
     from karpenter_provider_azure.settings import AzureSettings
 
@@ -48,12 +62,45 @@ __all__ = ["InstanceParts", "LaunchParts"]
 _TOKEN_ACTION: Final = "imageTokens:get"  # noqa: S105 - a name for metrics
 
 
+class LaunchNetwork(Protocol):
+    """The readers of `NetworkParts` that launches use."""
+
+    @property
+    def security_groups(self) -> SecurityGroupReader:
+        """Of the nodes' security group."""
+        ...
+
+    @property
+    def pools(self) -> BackendPoolReader:
+        """Of the backend pools of the cluster's load balancers."""
+        ...
+
+    @property
+    def guid(self) -> VnetGuidReader:
+        """Of the GUID of the virtual network."""
+        ...
+
+
+class LaunchOffers(Protocol):
+    """The members of `CatalogueParts` that launches use."""
+
+    @property
+    def for_launches(self) -> LaunchCatalogue:
+        """The catalogue as launches see it."""
+        ...
+
+    @property
+    def unavailable_offerings(self) -> UnavailableOfferings:
+        """The marks of failed launches."""
+        ...
+
+
 @final
 class LaunchParts:
     """Launches of virtual machines, their extensions, and launches that fail late."""
 
     def __init__(
-        self, services: ProviderServices, network: NetworkParts, catalogue: CatalogueParts
+        self, services: ProviderServices, network: LaunchNetwork, catalogue: LaunchOffers
     ) -> None:
         context, settings = services.context, services.settings
         clock = context.clock
@@ -61,6 +108,7 @@ class LaunchParts:
             services.arm, settings, context.fence, image_headers=_image_headers(services)
         )
         self.reader: Final = VmReader(services.arm, settings)
+        self.listing: Final = VmListing(clock, self.reader.of_cluster)
         self.recent: Final = RecentLaunches(clock)
         boot = self._boot(services, network)
         scripts = CustomScripts(
@@ -97,11 +145,12 @@ class LaunchParts:
             scripts=scripts,
             recent=self.recent,
         )
+        list_vms = RecentListing(clock, lambda: self.reader.of_cluster().instances)
         self.extensions: Final = ExtensionInstaller(
             settings,
             clock,
             calls=self.calls,
-            list_vms=self._list_vms,
+            list_vms=list_vms,
             read_claims=context.read_claims,
             scripts=scripts if runs_script(settings) else None,
         )
@@ -109,7 +158,7 @@ class LaunchParts:
             FailedLaunches(
                 clock,
                 calls=self.calls,
-                list_vms=self._list_vms,
+                list_vms=list_vms,
                 read_claims=context.read_claims,
                 failures=failures,
                 operations=operations,
@@ -117,18 +166,23 @@ class LaunchParts:
             context.read_claims,
         )
 
-    def _list_vms(self) -> tuple[DescribedVm, ...]:
-        return self.reader.of_cluster().instances
-
-    def _boot(self, services: ProviderServices, network: NetworkParts) -> BootDataBuilder:
-        return ScriptlessBoot(
-            ClusterBootReader(
-                services.settings,
-                services.context.cluster,
-                guid=network.guid,
-                security_groups=network.security_groups,
-            )
+    def _boot(self, services: ProviderServices, network: LaunchNetwork) -> BootDataBuilder:
+        settings = services.settings
+        cluster = ClusterBootReader(
+            settings,
+            services.context.cluster,
+            guid=network.guid,
+            security_groups=network.security_groups,
         )
+        if not runs_script(settings):
+            return ScriptlessBoot(cluster)
+        poster = JsonService(
+            ca_bundle=settings.ca_bundle,
+            timeout_seconds=TIMEOUT_SECONDS,
+            observe=services.metrics.calls.observe,
+        )
+        service = BootstrappingService(settings, poster, bearer_token=services.arm.bearer_token)
+        return ServiceBoot(cluster, service)
 
 
 @final

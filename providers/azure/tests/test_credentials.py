@@ -10,7 +10,11 @@ import pytest
 from karpenter_core.errors import AuthError
 from karpenter_core.provider.kit.calls.failures import UncertainCallError
 from karpenter_provider_azure.arm.client import ArmClient
-from karpenter_provider_azure.arm.credentials import CappedCredential, find_credential
+from karpenter_provider_azure.arm.credentials import (
+    CappedCredential,
+    find_credential,
+    token_failure,
+)
 from karpenter_provider_azure.arm.errors import NoTokenError
 from karpenter_provider_azure.cloud_environment import read_environment_file
 
@@ -31,12 +35,15 @@ VARIABLES = (
 class Source:
     def __init__(self, lifetime=24 * HOUR):
         self.asked = 0
+        self.error = None
         self.lifetime = lifetime
         self.closed = False
 
     def get_token(self, *scopes, **options):
         self.asked += 1
         self.last = (scopes, options)
+        if self.error is not None:
+            raise self.error
         return SimpleNamespace(token=f"t{self.asked}", expires_on=self.lifetime)
 
     def close(self):
@@ -60,6 +67,18 @@ def test_a_token_is_used_for_two_hours_at_most(time_now):
     assert credential.get_token("scope").token == "t1"
     time_now.seconds = 2 * HOUR - 300
     assert credential.get_token("scope").token == "t2"
+
+
+def test_a_token_is_used_to_its_end_while_there_is_no_new_one(time_now):
+    source = Source()
+    credential = capped(source, time_now)
+    credential.get_token("scope")
+    source.error = ValueError("no answer")
+    time_now.seconds = 2 * HOUR - 1
+    assert credential.get_token("scope").token == "t1"
+    time_now.seconds = 2 * HOUR
+    with pytest.raises(NoTokenError):
+        credential.get_token("scope")
 
 
 def test_a_shorter_life_stays_as_it_is(time_now):
@@ -148,6 +167,53 @@ def test_a_refused_identity_is_an_error_of_authentication(workload):
     with pytest.raises(AuthError, match="AADSTS70021"):
         client.check_token()
     client.close()
+
+
+def test_without_any_credential_those_that_were_tried_are_named(workload, monkeypatch):
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "EnvironmentCredential")
+    client = ArmClient(settings_for(workload.url, workload.ca_bundle))
+    with pytest.raises(AuthError) as caught:
+        client.check_token()
+    client.close()
+    assert "EnvironmentCredential: Environment variables are not fully configured." in str(
+        caught.value
+    )
+    assert "aka.ms" not in str(caught.value)
+
+
+CHAIN = """DefaultAzureCredential failed to retrieve a token from the included credentials.
+Attempted credentials:
+\tEnvironmentCredential: EnvironmentCredential authentication unavailable. Environment variables are not fully configured.
+Visit https://aka.ms/environment to troubleshoot this issue.
+\tWorkloadIdentityCredential: {failure}
+{rest}To mitigate this issue, please refer to the troubleshooting guidelines here at https://aka.ms/x."""
+
+
+def test_the_failed_credential_of_a_chain_is_shown_with_its_cause():
+    failure = (
+        "Authentication failed: AADSTS70021: No matching federated identity record found. "
+        "Trace ID: 1 Correlation ID: 2"
+    )
+    assert token_failure(CHAIN.format(failure=failure, rest="")) == (
+        "WorkloadIdentityCredential: Authentication failed: AADSTS70021: No matching federated "
+        "identity record found. (not configured: EnvironmentCredential)"
+    )
+
+
+def test_a_chain_that_comes_to_its_end_has_nothing_configured():
+    rest = "\tAzureCliCredential: Azure CLI not found on path\n"
+    text = CHAIN.format(failure="WorkloadIdentityCredential authentication unavailable.", rest=rest)
+    assert token_failure(text) == (
+        "no credential is configured; tried EnvironmentCredential, WorkloadIdentityCredential, "
+        "AzureCliCredential"
+    )
+
+
+@pytest.mark.parametrize("text", ["connection refused", "connection\n refused"])
+def test_other_texts_are_shown_in_one_line(text):
+    assert token_failure(text) == "connection refused"
 
 
 def test_finding_a_credential_asks_nothing(workload):

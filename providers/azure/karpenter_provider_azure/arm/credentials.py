@@ -7,6 +7,7 @@ In a cluster the chain ends at workload identity: the variables `AZURE_CLIENT_ID
 from __future__ import annotations
 
 import os
+import re
 import time
 from importlib import import_module
 from threading import Lock
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from karpenter_provider_azure.cloud_environment import CloudEnvironment
 
-__all__ = ["CappedCredential", "TokenCredential", "find_credential"]
+__all__ = ["CappedCredential", "TokenCredential", "find_credential", "token_failure"]
 
 LONGEST_SECONDS: Final = 2 * 3600
 """A token is used for two hours at most, so that changed permissions of an identity take effect."""
@@ -32,6 +33,17 @@ _RENEWED_SECONDS: Final = 300
 """A token is renewed this long before it expires, as by the SDK."""
 _AUTHORITY_HOST: Final = "AZURE_AUTHORITY_HOST"
 _TOKEN_FILE: Final = "AZURE_FEDERATED_TOKEN_FILE"  # noqa: S105 - the name of a variable
+
+
+_CREDENTIAL: Final = re.compile(
+    r"^\t*(\w+Credential): (?:\1 authentication unavailable\. )?", re.MULTILINE
+)
+_ELSEWHERE: Final = re.compile(
+    r"\b(?:To mitigate this issue|Visit https|Please visit|See the troubleshooting|Trace ID|Correlation ID)"
+)
+_ENDS_OF_CHAIN: Final = frozenset({"AzureDeveloperCliCredential", "AzureCliCredential"})
+"""Credentials of people, which come last."""
+_LONGEST_REASON: Final = 500
 
 
 class TokenCredential(Protocol):
@@ -148,7 +160,7 @@ class CappedCredential:
         """Return a token; a token with `claims` is always a new one.
 
         Raises:
-            NoTokenError: no credential gave one.
+            NoTokenError: no credential gave one, and the last one has expired.
         """
         access_token: Any = import_module("azure.core.credentials").AccessToken
         claims = {"claims": options["claims"]} if options.get("claims") else {}
@@ -156,7 +168,12 @@ class CappedCredential:
             token = None if claims else self._tokens.get(scopes)
             if token is not None and token.expires_on - self._now() > _RENEWED_SECONDS:
                 return token
-            given: Any = self._request(scopes, claims)
+            try:
+                given: Any = self._request(scopes, claims)
+            except NoTokenError:
+                if token is None or token.expires_on <= self._now():
+                    raise
+                return token
             latest = int(self._now() + self._longest_seconds)
             token = access_token(given.token, min(given.expires_on, latest))
             self._tokens[scopes] = token
@@ -183,10 +200,32 @@ class CappedCredential:
                 self._credential = self._make()
             return self._credential.get_token(*scopes, **claims)
         except (errors.AzureError, OSError, ValueError) as error:
-            # The SDK's text has one line for each credential, and a link.
-            text = str(getattr(error, "message", "") or error)
-            lines = [line.strip() for line in text.splitlines() if line.strip()]
+            reason = token_failure(str(getattr(error, "message", "") or error))
             raise NoTokenError(
-                f"no token for {scopes[0]}: {'; '.join(lines)}",
+                f"no token for {scopes[0]}: {reason}",
                 is_unanswered=self._outages.count > outages,
             ) from error
+
+
+def token_failure(text: str) -> str:
+    """Return the cause in the text of a failed chain of credentials, in one line.
+
+    The text has a part for each credential up to the one that failed, and links. Credentials that are not
+    configured are named alone.
+    """
+    parts = [(found[1], found.end()) for found in _CREDENTIAL.finditer(text)]
+    if not parts:
+        return _one_line(text)
+    names = list(dict.fromkeys(name for name, _ in parts))
+    last, start = parts[-1]
+    if last in _ENDS_OF_CHAIN:
+        return f"no credential is configured; tried {', '.join(names)}"
+    others = f" (not configured: {', '.join(names[:-1])})" if names[:-1] else ""
+    return f"{last}: {_one_line(text[start:])}{others}"
+
+
+def _one_line(text: str) -> str:
+    """Return the sentences before those that only lead somewhere else."""
+    line = " ".join(text.split())
+    shown = _ELSEWHERE.split(line, maxsplit=1)[0].strip() or line
+    return shown if len(shown) <= _LONGEST_REASON else f"{shown[:_LONGEST_REASON]}…"

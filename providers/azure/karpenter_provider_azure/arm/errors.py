@@ -37,6 +37,8 @@ __all__ = [
 
 NOT_FOUND: Final = 404
 _OK: Final = 200
+_MISSING_RESOURCE: Final = frozenset({"resourcenotfound", "notfound"})
+"""Codes of Azure Resource Manager and of the resource providers."""
 _DEEPEST: Final = 8
 """Errors within errors are read to this depth."""
 
@@ -95,7 +97,16 @@ class ArmError(CloudProviderError):
 
 
 class ArmNotFoundError(ArmError):
-    """The status is 404, whatever the code: the resource or its resource group does not exist."""
+    """The status is 404, whatever the code: the resource does not exist, or where it would be."""
+
+    @property
+    def is_of_resource(self) -> bool:
+        """Whether the resource itself is missing, for certain.
+
+        Azure answers with the same status if the resource group or subscription of a setting does not
+        exist, or if it does not know the type of the resource; a proxy may answer so too.
+        """
+        return self.code.lower() in _MISSING_RESOURCE
 
 
 class NoTokenError(CloudProviderError):

@@ -73,6 +73,7 @@ class SdkSender:
         self._authentication_policy: Final = authentication_policy
         self._lock: Final = Lock()
         self._client: Any = None
+        _limit_logs(is_on=settings.enable_azure_sdk_logging)
 
     def is_own(self, url: str) -> bool:
         """Whether a URL is of this endpoint or a region of it: `eastus.management.azure.com`."""
@@ -95,7 +96,15 @@ class SdkSender:
         Raises:
             NoTokenError: no credential gives one.
         """
-        self._credential.get_token(self._scope)
+        self.token()
+
+    def token(self) -> str:
+        """Return a token for Azure Resource Manager.
+
+        Raises:
+            NoTokenError: no credential gives one.
+        """
+        return str(self._credential.get_token(self._scope).token)
 
     def send(
         self,
@@ -152,7 +161,6 @@ class SdkSender:
         }
         if self._authentication_policy is not None:
             options["authentication_policy"] = self._authentication_policy
-        _limit_logs(is_on=settings.enable_azure_sdk_logging)
         compute: Any = import_module("azure.mgmt.compute")
         return compute.ComputeManagementClient(
             self._credential, settings.azure_subscription_id, **options

@@ -138,9 +138,10 @@ class OrphanCollector:
         interfaces = self._list_interfaces()
         disks = self._list_disks()
         listing = self._reader.of_group()
-        users = {vm.id for vm in listing.vms} | {
-            vm_name(name).lower() for name in self._read_claims()
-        }
+        users = {vm.id for vm in listing.vms}
+        users |= {vm_name(name).lower() for name in self._read_claims()}
+        # Azure may append something to the name of an interface.
+        users |= {each.lower() for vm in listing.vms for each in vm.interfaces}
         is_complete = not listing.problem
         self._delete(self._interfaces, interfaces, users, is_complete, self._delete_interface)
         self._delete(self._disks, disks, users, is_complete, self._delete_disk)
@@ -154,7 +155,11 @@ class OrphanCollector:
         delete: Callable[[str], None],
     ) -> None:
         by_id = {each.resource_id.lower(): each for each in leftovers}
-        used = {key for key, each in by_id.items() if each.is_attached or each.name in users}
+        used = {
+            key
+            for key, each in by_id.items()
+            if each.is_attached or not users.isdisjoint({key, each.name})
+        }
         ripe = tracker.deletable(by_id.keys(), used, complete=is_complete, now=self._clock.now())
         for key in ripe:
             resource_id = by_id[key].resource_id

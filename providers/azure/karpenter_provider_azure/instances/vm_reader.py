@@ -43,10 +43,6 @@ __all__ = ["GroupListing", "VmReader", "claim_of", "is_owned"]
 SINGLE_READS: Final = 2
 """So many virtual machines are read one by one; more are read by a listing."""
 _READS_AT_ONCE: Final = 8
-_PLACE_MISSING: Final = frozenset(
-    {"resourcegroupnotfound", "subscriptionnotfound", "invalidsubscriptionid"}
-)
-"""Codes of status 404 that say nothing about the virtual machine: a setting is wrong, perhaps."""
 
 
 def is_owned(tags: Mapping[str, str], cluster: str) -> bool:
@@ -130,9 +126,9 @@ class VmReader:
         try:
             return read_vm(self._get(name))
         except ArmNotFoundError as error:
-            if not error.code or error.code.lower() in _PLACE_MISSING:
-                raise
-            return None
+            if error.is_of_resource:
+                return None
+            raise
 
     def of_ids(self, ids: Iterable[str]) -> dict[str, DescribedVm]:
         """Return the virtual machines with these ids; those that do not exist are left out."""

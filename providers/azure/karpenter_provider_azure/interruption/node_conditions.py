@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import NodeConditionView, NodeView
 
-__all__ = ["NOTICE", "EventKind", "ScheduledEvent", "read_event"]
+__all__ = ["NOTICE", "PREEMPTION_SCHEDULED", "EventKind", "ScheduledEvent", "read_event"]
 
 PREEMPTION_SCHEDULED: Final = "PreemptionScheduled"
 EVENT_SCHEDULED: Final = "VMEventScheduled"

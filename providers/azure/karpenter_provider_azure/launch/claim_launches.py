@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from karpenter_core.api.labels import NODE_POOL
-from karpenter_core.errors import BadInputError, ExhaustedScope, InsufficientCapacityError
+from karpenter_core.errors import (
+    BadInputError,
+    ExhaustedScope,
+    InsufficientCapacityError,
+    LaunchFailedError,
+)
 from karpenter_core.provider.kit.launch_candidates import offering_key
+from karpenter_provider_azure.launch.offering_order import ranked_offerings
 from karpenter_provider_azure.resource_ids import vm_name
 
 if TYPE_CHECKING:
@@ -20,6 +26,9 @@ if TYPE_CHECKING:
     from karpenter_provider_azure.catalogue.vm_sizes import VmSize
 
 __all__ = ["ClaimLaunch", "LaunchCatalogue", "QuotaReservations", "node_class_of"]
+
+_LONGEST_NAME: Final = 64
+"""Characters of the name of a virtual machine with Linux (Azure's naming rules)."""
 
 
 class QuotaReservations(Protocol):
@@ -57,23 +66,37 @@ class ClaimLaunch:
 
     request: LaunchRequest
     node_class: AKSNodeClass
-    offered: tuple[tuple[InstanceType, Offering], ...]
-    """The offerings that the claim may be launched from, the best first."""
 
-    def with_all_offerings(self, error: CloudProviderError) -> CloudProviderError:
+    def of_all_offerings(self, error: CloudProviderError) -> CloudProviderError:
         """Return an error; one about the NodeClass names all offerings, none of which it can launch."""
         if (
             not isinstance(error, InsufficientCapacityError)
             or error.scope is not ExhaustedScope.NODE_CLASS
         ):
             return error
-        keys = [offering_key(it.name, offering) for it, offering in self.offered]
+        keys = [
+            offering_key(it.name, offering)
+            for equal in ranked_offerings(self.request)
+            for it, offering in equal
+        ]
         return InsufficientCapacityError(str(error), offerings=keys, scope=error.scope)
 
     @property
     def vm_name(self) -> str:
-        """The name of the virtual machine."""
-        return vm_name(self.request.node_claim.name)
+        """The name of the virtual machine.
+
+        Raises:
+            LaunchFailedError: it is longer than Azure permits.
+        """
+        claim = self.request.node_claim.name
+        name = vm_name(claim)
+        if len(name) > _LONGEST_NAME:
+            raise LaunchFailedError(
+                f'NodeClaim "{claim}": the name {name} of its virtual machine has {len(name)} '
+                f"characters, and Azure permits {_LONGEST_NAME}; shorten the name of the NodePool",
+                reason="NameTooLong",
+            )
+        return name
 
     @property
     def node_pool(self) -> str:

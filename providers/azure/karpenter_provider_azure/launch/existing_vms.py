@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
-from karpenter_core.errors import CloudProviderError, LaunchFailedError
+from karpenter_core.errors import (
+    AuthError,
+    CloudProviderError,
+    LaunchFailedError,
+    ThrottledError,
+)
 from karpenter_provider_azure.arm.errors import ArmError
 from karpenter_provider_azure.described_vms import read_vm
 from karpenter_provider_azure.instance_tags import foreign_owner
@@ -73,9 +78,18 @@ class ExistingVms:
         """Return the virtual machine of a claim; None if there is none.
 
         Raises:
-            CloudProviderError: it is being deleted.
+            CloudProviderError: it is being deleted, or cannot be read or discarded.
             LaunchFailedError: it belongs to another claim or cluster.
         """
+        try:
+            return self._find(claim)
+        except (ThrottledError, AuthError) as error:
+            # Of a launch these errors say that the claim has no virtual machine.
+            raise CloudProviderError(
+                f"virtual machine {vm_name(claim.name)} may exist and cannot be read: {error}"
+            ) from error
+
+    def _find(self, claim: NodeClaim) -> DescribedVm | FailedVm | None:
         body = self._calls.find(vm_name(claim.name))
         if body is None:
             return None
@@ -98,9 +112,18 @@ class ExistingVms:
         return self.discard(vm, error)
 
     def discard(self, vm: DescribedVm, error: ArmError | None) -> FailedVm:
-        """Delete a virtual machine whose launch failed; record the failure as that of a refusal."""
+        """Delete a virtual machine whose launch failed; record the failure as that of a refusal.
+
+        Raises:
+            CloudProviderError: it cannot be deleted.
+        """
         self._log.info("deleting a virtual machine that failed", vm=vm.name, error=str(error))
-        self._calls.delete(vm.name)
+        try:
+            self._calls.delete(vm.name)
+        except (ThrottledError, AuthError) as refusal:
+            raise CloudProviderError(
+                f"virtual machine {vm.name} failed and cannot be deleted: {refusal}"
+            ) from refusal
         self._operations.drop(vm.id)
         return FailedVm(
             error=self._failures.record(

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["ArmCalls", "VmCalls"]
 
 _NEW_ONLY: Final = {"If-None-Match": "*"}
-_FAILED_STATE: Final = ("provisioningstate", "failed")
+_STATE: Final = "provisioningstate"
+_FAILED: Final = frozenset({"failed", "canceled"})
 
 
 class ArmCalls(Protocol):
@@ -176,9 +177,9 @@ def failure_in_view(body: JsonMapping) -> ArmError | None:
     for item in cast("list[object]", statuses) if isinstance(statuses, list) else ():
         status = _object(item)
         state, result, code = [*str(status.get("code") or "").split("/", 2), "", ""][:3]
-        if (state.lower(), result.lower()) == _FAILED_STATE:
+        if state.lower() == _STATE and result.lower() in _FAILED:
             message = str(status.get("message") or status.get("displayStatus") or "")
-            return ArmError(message, code=code or "Failed")
+            return ArmError(message, code=code or result)
     return None
 
 

@@ -189,7 +189,7 @@ def test_without_a_token_nothing_is_sent(client, server, tokens):
     from azure.core.exceptions import ClientAuthenticationError
 
     tokens.error = ClientAuthenticationError(message="chain failed:\n  no identity\n")
-    with pytest.raises(AuthError, match="chain failed:; no identity"):
+    with pytest.raises(AuthError, match="chain failed: no identity"):
         write(client)
     assert not server.received
 

@@ -9,15 +9,15 @@ from types import SimpleNamespace
 from karpenter_core.operator.settings_loader import load_settings
 from karpenter_core.provider.contract import ClusterFacts
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
-from karpenter_provider_azure.arm import graph
+from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
 from karpenter_provider_azure.arm.client import ArmClient
-from karpenter_provider_azure.arm.errors import ArmNotFoundError
 from karpenter_provider_azure.instance_tags import instance_tags
-from karpenter_provider_azure.instances.cluster_vms import cluster_vms
-from karpenter_provider_azure.instances.orphans import OrphanCollector
 from karpenter_provider_azure.instances.vm_reader import VmReader
+from karpenter_provider_azure.interruption.sources import InterruptionSources
 from karpenter_provider_azure.launch.network_interfaces import NetworkInterface, network_profile
+from karpenter_provider_azure.launch.vm_calls import VmCalls
 from karpenter_provider_azure.settings import SETTINGS, AzureSettings
+from karpenter_provider_azure.vm_parts import InstanceParts
 
 from .fake_azure import Fence
 
@@ -51,18 +51,27 @@ class SimulatedWorld:
         self.client = ArmClient(settings, sleep=lambda _seconds: None)
         self.reader = VmReader(self.client, settings)
         self.recent = RecentLaunches(self.clock)
-        self.instances = cluster_vms(
-            self.clock, reader=self.reader, recent=self.recent, delete=self.delete
-        )
-        self.orphans = OrphanCollector(
-            self.client,
-            self.clock,
-            settings=settings,
-            reader=self.reader,
-            query=lambda text: graph.query(self.client, text),
-            read_claims=lambda: self.claims,
+        self.node_classes, self.nodes = {}, {}
+        context = SimpleNamespace(
+            clock=self.clock,
             fence=self.fence,
+            read_claims=lambda: self.claims,
+            read_nodes=lambda: self.nodes,
         )
+        services = SimpleNamespace(
+            context=context,
+            settings=settings,
+            arm=self.client,
+            node_classes=SimpleNamespace(node_class=self.node_classes.get),
+        )
+        launch = SimpleNamespace(
+            reader=self.reader,
+            recent=self.recent,
+            calls=VmCalls(self.client, settings, self.fence),
+        )
+        interruptions = InterruptionSources(self.clock, UnavailableOfferings())
+        self.parts = InstanceParts(services, launch, interruptions)
+        self.instances, self.orphans = self.parts.instances, self.parts.orphans
 
     def tags(self, claim):
         return instance_tags(
@@ -81,16 +90,3 @@ class SimulatedWorld:
         provider_id = self.cloud.create_vm(name, tags=tags, properties=properties, **fields)
         self.clock.forward(120)
         return provider_id
-
-    def delete(self, name):
-        try:
-            self.client.send(
-                "DELETE",
-                self.reader.resource_path(name),
-                api_version="2024-07-01",
-                action="virtualMachines:delete",
-                query={"forceDeletion": "true"},
-                repeatable=True,
-            )
-        except ArmNotFoundError:
-            return

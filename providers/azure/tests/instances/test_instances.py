@@ -85,8 +85,10 @@ def test_a_missing_instance_is_not_found(world):
     assert isinstance(found, NodeClaimNotFoundError)
 
 
-@pytest.mark.parametrize("code", ["ResourceGroupNotFound", "SubscriptionNotFound", ""])
-def test_a_missing_resource_group_is_no_missing_instance(world, code):
+@pytest.mark.parametrize(
+    "code", ["ResourceGroupNotFound", "SubscriptionNotFound", "InvalidResourceType", ""]
+)
+def test_only_a_missing_resource_is_a_missing_instance(world, code):
     """A wrong setting must not end all claims."""
     provider_id = world.add_vm()
     world.azure.errors["GET", "aks-web-1"] = refusal(404, code)

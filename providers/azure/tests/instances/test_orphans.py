@@ -67,6 +67,16 @@ def test_an_interface_that_is_used_stays(world, run):
     assert not deleted(world)
 
 
+def test_an_interface_that_a_virtual_machine_names_stays_whatever_its_name(world, run):
+    world.add_vm("web-1")
+    interface = world.add_interface("aks-web-1-3f2a", TAGS)
+    world.vm("web-1")["properties"]["networkProfile"] = {
+        "networkInterfaces": [{"id": interface.upper()}]
+    }
+    run(3)
+    assert not deleted(world)
+
+
 def test_an_interface_becomes_a_leftover_when_its_claim_goes(world, run):
     world.add_interface("aks-launching", TAGS)
     world.claims["launching"] = object()

@@ -10,7 +10,6 @@ from karpenter_core.api.records import NodeView
 from karpenter_core.errors import AuthError, CloudProviderError, NodeClaimNotFoundError
 from karpenter_core.provider.contract import TerminationStatus
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass
-from karpenter_provider_azure.instances.vm_updater import VmExtensions, VmUpdater
 from karpenter_simulated_azure.invariants import broken_invariants, leftovers
 
 from .simulated_world import SimulatedWorld, read_settings
@@ -105,16 +104,7 @@ def test_tags_of_the_node_class_reach_virtual_machine_and_interface(world, cloud
     node_class = AKSNodeClass.model_validate(
         {"metadata": {"name": "default"}, "spec": {"tags": {"team": "web"}}}
     )
-    updater = VmUpdater(
-        world.client,
-        world.clock,
-        settings=world.settings,
-        reader=world.reader,
-        extensions=VmExtensions(),
-        last_listed=world.instances.last_listed,
-        node_class=lambda _name: node_class,
-        fence=world.fence,
-    )
+    world.node_classes["default"] = node_class
     claim = NodeClaim.model_validate(
         {
             "metadata": {"name": "web-1", "uid": "uid-of-web-1", "labels": {NODE_POOL: "web"}},
@@ -129,7 +119,7 @@ def test_tags_of_the_node_class_reach_virtual_machine_and_interface(world, cloud
         }
     )
 
-    updater.sync(claim, NodeView(uid="u", name="node"))
+    world.parts.updater.sync(claim, NodeView(uid="u", name="node"))
 
     vm = world.reader.find("aks-web-1")
     assert vm.tags["team"] == "web"

@@ -1,9 +1,10 @@
-"""Launches in the simulated Azure, through its real SDK."""
+"""A started provider that launches in the simulated Azure, through its real SDK."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import count
 from typing import Any
 
@@ -13,32 +14,13 @@ from prometheus_client import CollectorRegistry
 from karpenter_core.api.conditions import TRUE, Condition
 from karpenter_core.provider.contract import ClusterFacts, LaunchRequest, ProviderContext
 from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
-from karpenter_core.provider.kit.disk_cache import DiskCache
-from karpenter_core.provider.kit.learned_memory import LearnedMemory
-from karpenter_core.provider.kit.recent_launches import RecentLaunches
-from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass
-from karpenter_provider_azure.arm.client import ArmClient
-from karpenter_provider_azure.arm.credentials import find_credential
-from karpenter_provider_azure.catalogue.instance_types import (
-    CatalogueSettings,
-    InstanceTypeCatalogue,
-)
-from karpenter_provider_azure.catalogue.quotas import RegionQuotas
-from karpenter_provider_azure.catalogue.region_sizes import RegionSizeReader
-from karpenter_provider_azure.cloud_environment import named_environment, read_environment_file
-from karpenter_provider_azure.instances.vm_reader import VmReader
+from karpenter_provider_azure.cloud_environment import named_environment
 from karpenter_provider_azure.launch.extensions import ExtensionInstaller
-from karpenter_provider_azure.launch.launch_parts import LaunchMarket, LaunchParts
-from karpenter_provider_azure.launch.metrics import LaunchMetrics
-from karpenter_provider_azure.launch.node_boot import NodeBoot
-from karpenter_provider_azure.launch.node_network import NodeNetwork
-from karpenter_provider_azure.network.backend_pools import BackendPoolReader
-from karpenter_provider_azure.network.security_groups import SecurityGroupReader
 from karpenter_provider_azure.price_items import ListedPrices
-from karpenter_provider_azure.prices import RegionPrices
+from karpenter_provider_azure.setting_specs import SETTINGS
+from karpenter_provider_azure.started_provider import StartedProvider
 from karpenter_simulated_azure.cloud import SimulatedAzure
-from providers.azure.tests.arm.values import settings_for
 from providers.azure.tests.launch.launch_world import claim
 
 QUICK = RetryPolicy(
@@ -50,8 +32,8 @@ QUICK = RetryPolicy(
 _folders = count()
 
 
-class RealClock:
-    """The clock of the machine, and the time that tests add."""
+class CloudClock:
+    """The clock of the simulated cloud, which tests move."""
 
     def __init__(self, cloud: SimulatedAzure) -> None:
         self._cloud = cloud
@@ -67,131 +49,66 @@ class RealClock:
 
 
 class RealLaunches:
-    """The launch parts of a process, and all that they need, in the simulated Azure."""
+    """A started provider in the simulated Azure, and the claims of its cluster."""
 
     def __init__(self, cloud: SimulatedAzure, folder: Any, **changes: Any) -> None:
         self.cloud = cloud
         self.folder = folder
-        self.changes = changes
+        self.changes = {name.replace("_", "-"): value for name, value in changes.items()}
         self.claims: dict[str, Any] = {}
-        self.clients: list[ArmClient] = []
+        self.started: list[StartedProvider] = []
         self.start()
 
     def start(self) -> None:
         """Begin a process, which remembers nothing."""
-        cloud, world = self.cloud, self.cloud.world
-        self.settings = settings_for(
-            **{
-                "cloud": read_environment_file(cloud.environment["AZURE_ENVIRONMENT_FILEPATH"]),
-                "ca_bundle": cloud.ca_bundle,
-                "azure_subscription_id": world.subscription_id,
-                "node_resource_group": world.node_group,
-                "vnet_subnet_id": world.subnet_id,
-                "location": world.location,
-                "node_identities": world.identity_ids,
-                "dns_service_ip": "10.0.0.10",
-                "vnet_guid": world.vnet_guid,
-                "ssh_public_key": cloud.environment["SSH_PUBLIC_KEY"],
-                **self.changes,
-            }
-        )
-        settings = self.settings
-        credential = find_credential(settings.cloud, ca_bundle=settings.ca_bundle)
-        arm = ArmClient(settings, credential=credential, retries=QUICK)
-        self.clients.append(arm)
-        clock, folder = RealClock(cloud), self.folder / str(next(_folders))
+        folder = self.folder / str(next(_folders))
         folder.mkdir()
-        self.registry = CollectorRegistry()
-        subscription = f"/subscriptions/{world.subscription_id}/providers/Microsoft.Compute"
-        self.quotas = RegionQuotas(
-            clock,
-            fetch=lambda: arm.list_all(
-                f"{subscription}/locations/{world.location}/usages",
-                api_version="2024-07-01",
-                action="usages:list",
-            ),
-        )
-        self.sizes = RegionSizeReader(
-            world.location,
-            clock,
-            folder,
-            fetch=lambda: arm.list_all(
-                f"{subscription}/skus",
-                api_version="2021-07-01",
-                action="skus:list",
-                query={"$filter": f"location eq '{world.location}'"},
-            ),
-        )
-        self.unavailable = UnavailableOfferings()
-        prices = RegionPrices(world.location)
-        names = {name: size.cpus for name, size in self.sizes.current()[0].items()}
-        prices.update(
-            ListedPrices(
-                {name: cpus * 0.05 for name, cpus in names.items()},
-                {name: cpus * 0.02 for name, cpus in names.items()},
-            ),
-            now=clock.now(),
-        )
-        self.catalogue = InstanceTypeCatalogue(
-            CatalogueSettings(location=world.location, cluster="mc_demo"),
-            clock,
-            sizes=self.sizes.current,
-            prices=prices,
-            quotas=self.quotas,
-            unavailable_offerings=self.unavailable,
-            learned=LearnedMemory(DiskCache(folder, "memory", version="1"), now=clock.now()),
-        )
-        security_groups = SecurityGroupReader(
-            arm, clock, node_resource_group=settings.node_resource_group
-        )
-        context = ProviderContext(
-            settings={},
-            clock=clock,
-            cache_folder=folder,
-            metrics=self.registry,
-            cluster=ClusterFacts(name="demo", ca_bundle="-----BEGIN CERTIFICATE-----\n"),
-            nodes=None,
-            read_nodes=dict,
-            wake=lambda _name: None,
-            read_claims=lambda: self.claims,
-        )
-        self.clock, self.vms = clock, VmReader(arm, settings)
-        self.parts = LaunchParts(
-            context,
-            settings,
-            arm,
-            market=LaunchMarket(
-                sizes=self.sizes,
-                types=self.catalogue,
-                quotas=self.quotas,
-                unavailable_offerings=self.unavailable,
-            ),
-            network=NodeNetwork(
-                settings,
-                pools=BackendPoolReader(
-                    arm, clock, node_resource_group=settings.node_resource_group
+        self.registry, self.clock = CollectorRegistry(), CloudClock(self.cloud)
+        given: dict[str, Any] = {
+            spec.flag.removeprefix("--"): os.environ.get(spec.env, spec.default)
+            for spec in SETTINGS
+        }
+        self.provider = StartedProvider(
+            ProviderContext(
+                settings={**given, **self.changes},
+                clock=self.clock,
+                cache_folder=folder,
+                metrics=self.registry,
+                cluster=ClusterFacts(
+                    name=self.cloud.world.cluster_name, ca_bundle="-----BEGIN CERTIFICATE-----\n"
                 ),
-                security_groups=security_groups,
+                nodes=None,
+                read_nodes=dict,
+                wake=lambda _name: None,
+                read_claims=lambda: self.claims,
             ),
-            boot=NodeBoot(
-                settings,
-                context.cluster,
-                vnet_guid=lambda: settings.vnet_guid,
-                security_group=security_groups.current,
-            ),
-            list_vms=self.vms.of_cluster,
-            node_class=lambda _name: self.node_class(),
-            recent=RecentLaunches(clock),
-            observer=LaunchMetrics(self.registry, lambda metric: metric),
+            retries=QUICK,
         )
+        self.started.append(self.provider)
+        self.parts = self.provider.parts
+        catalogue = self.parts.catalogue
+        cpus = {name: size.cpus for name, size in catalogue.region.current()[0].items()}
+        catalogue.prices.update(
+            ListedPrices(
+                {name: count * 0.05 for name, count in cpus.items()},
+                {name: count * 0.02 for name, count in cpus.items()},
+            ),
+            now=self.clock.now(),
+        )
+
+    @property
+    def marks(self) -> Any:
+        """What failed launches made unavailable."""
+        return self.parts.catalogue.unavailable_offerings.view(now=self.clock.now())
 
     def billing_installer(self) -> ExtensionInstaller:
         """Return an installer of a new process, in a cloud that bills nodes by an extension."""
+        launch = self.parts.launch
         return ExtensionInstaller(
-            replace(self.settings, cloud=named_environment("")),
+            replace(self.provider.settings, cloud=named_environment("")),
             self.clock,
-            calls=self.parts.calls,
-            list_vms=lambda: self.vms.of_cluster().instances,
+            calls=launch.calls,
+            list_vms=lambda: launch.reader.of_cluster().instances,
             read_claims=lambda: self.claims,
             scripts=None,
         )
@@ -216,7 +133,7 @@ class RealLaunches:
     def request(self, name: str = "web-1", *names: str, **changes: Any) -> LaunchRequest:
         """Return a request for one of these sizes; `changes` are of `claim`."""
         node_class = changes.pop("node_class", None) or self.node_class()
-        types = self.catalogue.instance_types(node_class)
+        types = self.parts.catalogue.types.instance_types(node_class)
         wanted = names or ("Standard_D2s_v5", "Standard_D4s_v5")
         return LaunchRequest(
             node_claim=claim(name, **changes),
@@ -227,10 +144,10 @@ class RealLaunches:
     def launch(self, name: str = "web-1", *names: str, **changes: Any) -> Any:
         """Launch a claim, and let the cluster know it."""
         request = self.request(name, *names, **changes)
-        outcome = self.parts.launcher.launch(request)
+        outcome = self.provider.launch(request)
         own = request.node_claim
         status = own.status.model_copy(update={"provider_id": outcome.provider_id})
-        metadata = own.metadata.model_copy(update={"creation_timestamp": datetime.now(UTC)})
+        metadata = own.metadata.model_copy(update={"creation_timestamp": self.clock.now()})
         self.claims[name] = own.model_copy(update={"status": status, "metadata": metadata})
         return outcome
 
@@ -258,25 +175,6 @@ def _image(image_id: str, arch: str, generation: str) -> dict[str, Any]:
     }
 
 
-@pytest.fixture(scope="session")
-def _azure():
-    with SimulatedAzure() as cloud:
-        yield cloud
-
-
-@pytest.fixture
-def cloud(_azure, monkeypatch):
-    """The simulated Azure as it is in the beginning, and the environment of a pod in it."""
-    _azure.reset()
-    for name in ("AZURE_CLIENT_SECRET", "AZURE_USERNAME", "AZURE_TOKEN_CREDENTIALS"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in _azure.environment.items():
-        if name.startswith("AZURE_"):
-            monkeypatch.setenv(name, value)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    return _azure
-
-
 @pytest.fixture
 def launches(cloud, tmp_path):
     """Return launches with some settings."""
@@ -288,5 +186,5 @@ def launches(cloud, tmp_path):
 
     yield make
     for each in made:
-        for client in each.clients:
-            client.close()
+        for started in each.started:
+            started.close()

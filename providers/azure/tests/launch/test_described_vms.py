@@ -61,7 +61,10 @@ def test_a_virtual_machine_without_a_priority_is_on_demand():
     assert read_vm(vm(properties={"priority": None})).capacity_type == ON_DEMAND
 
 
-@pytest.mark.parametrize(("state", "flag"), [("Deleting", "is_leaving"), ("Failed", "has_failed")])
+@pytest.mark.parametrize(
+    ("state", "flag"),
+    [("Deleting", "is_leaving"), ("Failed", "has_failed"), ("Canceled", "has_failed")],
+)
 def test_the_state_is_compared_without_case(state, flag):
     assert getattr(read_vm(vm(properties={"provisioningState": state})), flag)
 

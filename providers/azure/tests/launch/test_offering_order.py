@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from karpenter_core.api.labels import CAPACITY_TYPE, ON_DEMAND, SPOT, ZONE
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.provider.contract import LaunchRequest
-from karpenter_provider_azure.launch.offering_order import ordered_offerings
+from karpenter_provider_azure.launch.offering_order import OfferingOrder
 from providers.azure.tests.launch.launch_world import (
     claim,
     family_sizes,
@@ -33,7 +33,7 @@ def order(*types, requirements=(), draw=random.random):
     )
     return [
         (it.name, offering.zone, offering.capacity_type)
-        for it, offering in ordered_offerings(request, draw=draw)
+        for it, offering in OfferingOrder(draw).offerings(request)
     ]
 
 
@@ -62,6 +62,38 @@ def test_equal_zones_are_chosen_equally_often():
     chosen = Counter(order(it)[0][1] for _ in range(300))
     assert set(chosen) == set(ZONES[:3])
     assert all(60 <= count <= 140 for count in chosen.values())  # case 48
+
+
+def test_a_wave_is_ranked_once_and_each_claim_has_its_own_zone():
+    made, types = OfferingOrder(random.random), (d2(),)
+    requests = [
+        LaunchRequest(node_claim=claim(f"web-{n}"), node_class=node_class(), instance_types=types)
+        for n in range(60)
+    ]
+    firsts = [next(made.offerings(request))[1] for request in requests]
+    assert {offering.zone for offering in firsts} == set(ZONES[:3])
+    assert len({id(offering) for offering in firsts}) == 3
+
+
+def test_other_types_and_other_requirements_are_ranked_anew():
+    made, zone = (
+        OfferingOrder(random.random),
+        RequirementSpec(key=ZONE, operator="In", values=("0",)),
+    )
+    for _ in range(20):
+        for prices, requirements, first in [
+            (equal_prices(), (), SPOT),
+            (equal_prices(**{SPOT: 2.0}), (), ON_DEMAND),
+            (equal_prices(), (zone,), SPOT),
+        ]:
+            request = LaunchRequest(
+                node_claim=claim(requirements=requirements),
+                node_class=node_class(),
+                instance_types=(d2(prices),),
+            )
+            offering = next(made.offerings(request))[1]
+            assert offering.capacity_type == first
+            assert (offering.zone == "0") is bool(requirements)
 
 
 def test_equal_sizes_are_taken_by_name():

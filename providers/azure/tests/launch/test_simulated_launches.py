@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from time import sleep
 
 import pytest
 
@@ -10,6 +11,7 @@ from karpenter_core.api.interruptions import InterruptionKind
 from karpenter_core.api.labels import CAPACITY_TYPE, ON_DEMAND, SPOT, ZONE
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.errors import InsufficientCapacityError, LaunchFailedError, ThrottledError
+from karpenter_core.provider.kit.simulated.rates import CallRate
 from karpenter_simulated_azure.invariants import broken_invariants, leftovers
 
 D2, D4 = "Standard_D2s_v5", "Standard_D4s_v5"
@@ -42,7 +44,7 @@ def test_a_virtual_machine_is_deleted_with_its_disk_and_interface(cloud, launche
     made.launch()
     cloud.time.advance(60)
     assert len(list(leftovers(cloud))) == 3  # case 74
-    made.parts.calls.delete("aks-web-1")
+    made.parts.launch.calls.delete("aks-web-1")
     cloud.time.advance(120)
     assert list(leftovers(cloud)) == []
     assert broken_invariants(cloud) == []
@@ -78,7 +80,7 @@ def test_the_quota_of_a_family_leads_to_another_one(cloud, launches):
 def test_a_known_quota_is_not_asked_for(cloud, launches):
     made = launches()
     cloud.usages.set_limit("standardDSv5Family", 3)
-    made.quotas.refresh()
+    made.parts.catalogue.quotas.refresh()
     assert made.launch(requirements=(REGULAR,)).instance_type == D2
     with pytest.raises(InsufficientCapacityError):
         made.launch("web-2", requirements=(REGULAR,))
@@ -90,19 +92,29 @@ def test_a_launch_that_fails_later_is_announced(cloud, launches):
     cloud.behaviour.allocation_seconds = 10
     cloud.capacity.sell_out(zone="westus2-1")
     outcome = made.launch(requirements=(in_zone(1),))
-    assert made.parts.late_failures.poll() == []
+    assert made.parts.launch.late_failures.poll() == []
     cloud.time.advance(20)
-    (announced,) = made.parts.late_failures.poll()
+    (announced,) = made.parts.launch.late_failures.poll()
     assert announced.kind is InterruptionKind.LAUNCH_FAILED  # cases 83 and 101
     assert announced.provider_id == outcome.provider_id
     assert {group.zone for group in announced.error.quota_groups} == {"westus2-1"}
     failed = made.sample("karpenter_instance_vm_create_failure_total", phase="async")
     assert failed == 1
-    made.parts.late_failures.acknowledge([announced.id])
-    assert made.parts.late_failures.poll() == []
-    made.parts.calls.delete("aks-web-1")
+    made.parts.launch.late_failures.acknowledge([announced.id])
+    assert made.parts.launch.late_failures.poll() == []
+    made.parts.launch.calls.delete("aks-web-1")
     cloud.time.advance(300)
     assert list(leftovers(cloud)) == []
+
+
+def test_launches_are_followed_by_one_listing_every_ten_seconds(cloud, launches):
+    made = launches()
+    made.launch()
+    for _ in range(12):
+        made.parts.launch.late_failures.poll()
+        made.parts.launch.extensions.run()
+        cloud.time.advance(5)
+    assert cloud.calls.count("virtualMachines:list") == 6
 
 
 def test_a_new_process_learns_the_reason_from_the_instance_view(cloud, launches):
@@ -112,7 +124,7 @@ def test_a_new_process_learns_the_reason_from_the_instance_view(cloud, launches)
     made.launch(requirements=(in_zone(1),))
     cloud.time.advance(20)
     made.start()
-    (announced,) = made.parts.late_failures.poll()
+    (announced,) = made.parts.launch.late_failures.poll()
     assert isinstance(announced.error, InsufficientCapacityError)
     assert {group.zone for group in announced.error.quota_groups} == {"westus2-1"}
 
@@ -153,6 +165,24 @@ def test_a_lost_reply_launches_nothing_twice(cloud, launches):
     assert broken_invariants(cloud) == []
 
 
+def test_the_catalogue_shows_what_a_launch_found_full_and_when_it_is_open_again(cloud, launches):
+    made = launches()
+    cloud.capacity.sell_out(zone="westus2-1")
+
+    def open_zones():
+        types = made.parts.catalogue.types.instance_types(made.node_class())
+        (d2,) = (it for it in types if it.name == D2)
+        return {offering.zone[-1] for offering in d2.offerings if offering.available}
+
+    before = made.parts.catalogue.types.instance_types(made.node_class())
+    with pytest.raises(InsufficientCapacityError):
+        made.launch(requirements=(in_zone(1),))
+    assert open_zones() == {"2", "3", "0"}
+    cloud.time.advance(3610)  # case 104
+    assert open_zones() == {"1", "2", "3", "0"}
+    assert made.parts.catalogue.types.instance_types(made.node_class()) is not before
+
+
 def test_a_throttled_launch_marks_nothing_and_waits(cloud, launches):
     made = launches()
     text = "The server rejected the request because too many requests have been received"
@@ -161,7 +191,7 @@ def test_a_throttled_launch_marks_nothing_and_waits(cloud, launches):
     )
     assert made.launch().provider_id  # case 103: the client waits, and sends it again
     assert refused.struck == 1
-    assert made.unavailable.view(now=cloud.time()).is_empty
+    assert made.marks.is_empty
 
 
 def test_a_long_throttling_holds_no_thread(cloud, launches):
@@ -170,6 +200,27 @@ def test_a_long_throttling_holds_no_thread(cloud, launches):
     with pytest.raises(ThrottledError) as raised:
         made.launch()
     assert raised.value.retry_after.total_seconds() > 50
+
+
+def test_a_wave_keeps_to_the_limit_of_writes(cloud, launches):
+    """After the first refusal all launches pause together, and none is lost."""
+    made = launches()
+    cloud.throttling.set({"compute-writes": CallRate(bucket=10, refill=10)})
+
+    def launch(number):
+        while True:
+            try:
+                return made.launch(f"web-{number}")
+            except ThrottledError as error:
+                sleep(min(error.retry_after.total_seconds(), 1))
+
+    with ThreadPoolExecutor(24) as pool:
+        outcomes = list(pool.map(launch, range(30)))
+    assert len({outcome.provider_id for outcome in outcomes}) == 30
+    assert len(cloud.living()) == 30
+    assert made.marks.is_empty
+    assert cloud.calls.count(PUT) <= 90
+    assert broken_invariants(cloud) == []
 
 
 def test_a_refused_parameter_is_a_failed_launch(cloud, launches):
