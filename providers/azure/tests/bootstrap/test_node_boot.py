@@ -98,8 +98,16 @@ def test_the_service_gets_the_node_and_its_image():
 
 
 def test_nodes_wait_until_the_certificates_of_the_cluster_are_known():
+    facts = reader(ca_bundle="", endpoint="https://shop.example.com")
+
     with pytest.raises(NodeClassNotReadyError, match="certificates of the API server"):
-        ScriptlessBoot(reader(ca_bundle="")).boot_data(target())
+        ScriptlessBoot(facts).boot_data(target())
+
+
+def test_an_api_server_without_tls_needs_no_certificates():
+    facts = reader(ca_bundle="", endpoint="http://127.0.0.1:8080")
+
+    assert ScriptlessBoot(facts).boot_data(target()).custom_data
 
 
 def test_an_api_server_without_tls_needs_no_certificates():
