@@ -91,6 +91,8 @@ def test_images_move_in_the_window_or_with_kubernetes_and_versions_never_go_back
         may_move = world.is_open or is_upgrade or was_waiting or not old.images
         if not may_move and new.images:
             assert short_ids(node_class) == short_ids(before), (kind, value)
+        if is_upgrade and said(node_class, "ImagesReady")[0] == "True":
+            assert {it.split()[1] for it in short_ids(node_class)} == {world.newest}
         if not new.images:
             assert said(node_class, "ImagesReady")[:2] == ("False", "ImagesNotFound")
         again = world.resolve(node_class)
