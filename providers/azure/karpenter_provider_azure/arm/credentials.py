@@ -31,7 +31,6 @@ READ_SECONDS: Final = 20
 _CONNECT_SECONDS: Final = 5
 _RENEWED_SECONDS: Final = 300
 """A token is renewed this long before it expires, as by the SDK."""
-_NO_CAUSE: Final = ("Content:", "To mitigate this issue", "Visit https:")
 _AUTHORITY_HOST: Final = "AZURE_AUTHORITY_HOST"
 _TOKEN_FILE: Final = "AZURE_FEDERATED_TOKEN_FILE"  # noqa: S105 - the name of a variable
 
@@ -230,12 +229,3 @@ def _one_line(text: str) -> str:
     line = " ".join(text.split())
     shown = _ELSEWHERE.split(line, maxsplit=1)[0].strip() or line
     return shown if len(shown) <= _LONGEST_REASON else f"{shown[:_LONGEST_REASON]}…"
-
-
-def _causes(text: str) -> str:
-    """Return the lines of the SDK's text that name a cause: it has one for each credential.
-
-    Others are the whole answer, with ids that differ each time, and links to advice.
-    """
-    lines = (line.strip() for line in text.splitlines())
-    return "; ".join(line for line in lines if line and not line.startswith(_NO_CAUSE))
