@@ -57,9 +57,9 @@ def _body_of_stored(body: bytes, served: ServedKind) -> bytes:
         given = msgspec.json.decode(body) if body else None
     except msgspec.DecodeError:
         return body
-    if not isinstance(given, dict) or not given.get("apiVersion"):
+    obj = cast("Json", given) if isinstance(given, dict) else {}
+    if not obj.get("apiVersion"):
         return body
-    obj = cast("Json", given)
     expected = served.kind.api_version
     if obj["apiVersion"] != expected:
         raise status.bad_request(

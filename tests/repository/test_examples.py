@@ -28,19 +28,37 @@ from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.settings import SETTINGS as OF_ALIBABA_CLOUD
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.settings import SETTINGS as OF_AWS
+from karpenter_provider_azure.api.nodeclass import AKSNodeClass
+from karpenter_provider_azure.plugin import AzureProvider
+from karpenter_provider_azure.setting_specs import SETTINGS as OF_AZURE
 from tests.sim.api_client import DEFINITIONS, Api
 
 ROOT = Path(__file__).parents[2]
-NODE_CLASSES = {"alibabacloud": ECSNodeClass, "aws": EC2NodeClass}
-SETTINGS = {"alibabacloud": OF_ALIBABA_CLOUD, "aws": OF_AWS}
+NODE_CLASSES = {"alibabacloud": ECSNodeClass, "aws": EC2NodeClass, "azure": AKSNodeClass}
+SETTINGS = {"alibabacloud": OF_ALIBABA_CLOUD, "aws": OF_AWS, "azure": OF_AZURE}
+READS = {"azure": AzureProvider.info.reads}
+"""Objects that providers read by name, or list."""
 CLOUDS = sorted(NODE_CLASSES)
 FILLED_IN = {
+    "AZURE_NODE_RESOURCE_GROUP": "MC_shop_my-cluster_westus2",
+    "AZURE_SUBSCRIPTION_ID": "00000000-0000-0000-0000-000000000001",
+    "AZURE_TENANT_ID": "00000000-0000-0000-0000-000000000002",
+    "CLUSTER_ENDPOINT": "https://my-cluster.hcp.westus2.azmk8s.io:443",
     "CLUSTER_ID": "c0123456789abcdef0123456789abcdef",
     "CLUSTER_NAME": "my-cluster",
+    "CONTROLLER_CLIENT_ID": "00000000-0000-0000-0000-000000000003",
     "CONTROLLER_ROLE": "karpenter",
     "IMAGE": "registry.example.com/karpenter:0.1.0",
+    "KUBELET_IDENTITY": "/subscriptions/s/resourceGroups/g/providers"
+    "/Microsoft.ManagedIdentity/userAssignedIdentities/kubelet",
+    "KUBELET_IDENTITY_CLIENT_ID": "00000000-0000-0000-0000-000000000004",
+    "LOCATION": "westus2",
     "NODE_ROLE": "KarpenterNodeRole-my-cluster",
     "REGION_ID": "cn-hangzhou",
+    "RESOURCE_GROUP": "shop",
+    "SSH_PUBLIC_KEY": "ssh-ed25519 AAAA nodes",
+    "VNET_SUBNET_ID": "/subscriptions/s/resourceGroups/g/providers"
+    "/Microsoft.Network/virtualNetworks/v/subnets/nodes",
 }
 OF_THE_SDK = {
     "alibabacloud": ROOT / "providers/alibabacloud/karpenter_provider_alibabacloud/credentials.py",
@@ -118,7 +136,9 @@ def test_manifests_grant_exactly_what_the_doctor_requires(cloud):
     kinds = Codecs([model], with_selectors=True).kinds
     needed = {
         (it.kind.group, "/".join(filter(None, (it.kind.plural, it.subresource))), it.verb)
-        for it in needed_permissions(kinds, [model], lease_namespace="kube-system")
+        for it in needed_permissions(
+            kinds, [model], lease_namespace="kube-system", reads=READS.get(cloud, ())
+        )
     }
 
     assert granted(cloud) == needed | BESIDES
@@ -274,7 +294,7 @@ def test_the_guides_commands_run_one_after_the_other_with_every_name_set(cloud, 
     blocks = re.findall(r"^```sh\n(.*?)^```", guide, re.MULTILINE | re.DOTALL)
     script = "\n".join(block for block in blocks if not block.startswith("#!"))
     call_log = tmp_path / "told"
-    programs = ("aliyun", "aws", "docker", "envsubst", "karpenter", "kubectl", "pip")
+    programs = ("aliyun", "aws", "az", "docker", "envsubst", "karpenter", "kubectl", "pip")
     stubs = "\n".join(
         f"{name}() {{ echo {name} >> {call_log}; [ -t 0 ] || cat > /dev/null; }}"
         for name in programs

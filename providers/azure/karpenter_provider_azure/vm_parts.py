@@ -9,13 +9,22 @@ from urllib.parse import urlencode
 from karpenter_core.provider.kit.late_failures import LateFailures
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
 from karpenter_provider_azure.arm import graph
-from karpenter_provider_azure.bootstrap.node_boot import ClusterBootReader, ScriptlessBoot
+from karpenter_provider_azure.bootstrap.bootstrapping_service import (
+    TIMEOUT_SECONDS,
+    BootstrappingService,
+)
+from karpenter_provider_azure.bootstrap.node_boot import (
+    ClusterBootReader,
+    ScriptlessBoot,
+    ServiceBoot,
+)
 from karpenter_provider_azure.instances.cluster_vms import cluster_vms
 from karpenter_provider_azure.instances.drift import DriftDetector
 from karpenter_provider_azure.instances.orphans import OrphanCollector
 from karpenter_provider_azure.instances.vm_listing import VmListing
 from karpenter_provider_azure.instances.vm_reader import VmReader
 from karpenter_provider_azure.instances.vm_updater import VmExtensions, VmUpdater
+from karpenter_provider_azure.json_service import JsonService
 from karpenter_provider_azure.launch.custom_scripts import CustomScripts
 from karpenter_provider_azure.launch.existing_vms import ExistingVms
 from karpenter_provider_azure.launch.extensions import (
@@ -28,6 +37,7 @@ from karpenter_provider_azure.launch.failure_recorder import FailureRecorder
 from karpenter_provider_azure.launch.image_tokens import ImageTokens
 from karpenter_provider_azure.launch.node_network import NodeNetwork
 from karpenter_provider_azure.launch.open_operations import OpenOperations
+from karpenter_provider_azure.launch.recent_listing import RecentListing
 from karpenter_provider_azure.launch.vm_calls import VmCalls
 from karpenter_provider_azure.launch.vm_launcher import VmLauncher
 
@@ -38,7 +48,6 @@ if TYPE_CHECKING:
     from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
     from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
-    from karpenter_provider_azure.described_vms import DescribedVm
     from karpenter_provider_azure.interruption.sources import InterruptionSources
     from karpenter_provider_azure.launch.boot_data import BootDataBuilder
     from karpenter_provider_azure.launch.claim_launches import LaunchCatalogue
@@ -136,11 +145,12 @@ class LaunchParts:
             scripts=scripts,
             recent=self.recent,
         )
+        list_vms = RecentListing(clock, lambda: self.reader.of_cluster().instances)
         self.extensions: Final = ExtensionInstaller(
             settings,
             clock,
             calls=self.calls,
-            list_vms=self._list_vms,
+            list_vms=list_vms,
             read_claims=context.read_claims,
             scripts=scripts if runs_script(settings) else None,
         )
@@ -148,7 +158,7 @@ class LaunchParts:
             FailedLaunches(
                 clock,
                 calls=self.calls,
-                list_vms=self._list_vms,
+                list_vms=list_vms,
                 read_claims=context.read_claims,
                 failures=failures,
                 operations=operations,
@@ -156,18 +166,23 @@ class LaunchParts:
             context.read_claims,
         )
 
-    def _list_vms(self) -> tuple[DescribedVm, ...]:
-        return self.listing.recent().instances
-
     def _boot(self, services: ProviderServices, network: LaunchNetwork) -> BootDataBuilder:
-        return ScriptlessBoot(
-            ClusterBootReader(
-                services.settings,
-                services.context.cluster,
-                guid=network.guid,
-                security_groups=network.security_groups,
-            )
+        settings = services.settings
+        cluster = ClusterBootReader(
+            settings,
+            services.context.cluster,
+            guid=network.guid,
+            security_groups=network.security_groups,
         )
+        if not runs_script(settings):
+            return ScriptlessBoot(cluster)
+        poster = JsonService(
+            ca_bundle=settings.ca_bundle,
+            timeout_seconds=TIMEOUT_SECONDS,
+            observe=services.metrics.calls.observe,
+        )
+        service = BootstrappingService(settings, poster, bearer_token=services.arm.bearer_token)
+        return ServiceBoot(cluster, service)
 
 
 @final

@@ -196,6 +196,14 @@ class ArmClient:
         """
         self._caller.call(self._sender.check_token, action="tokens:get")
 
+    def bearer_token(self) -> str:
+        """Return a token, for a service of AKS beside Azure Resource Manager.
+
+        Raises:
+            AuthError: no credential gives one.
+        """
+        return self._caller.call(self._sender.token, action="tokens:get")
+
     def close(self) -> None:
         """Close the connections; a call afterwards opens new ones."""
         self._sender.close()

@@ -96,7 +96,15 @@ class SdkSender:
         Raises:
             NoTokenError: no credential gives one.
         """
-        self._credential.get_token(self._scope)
+        self.token()
+
+    def token(self) -> str:
+        """Return a token for Azure Resource Manager.
+
+        Raises:
+            NoTokenError: no credential gives one.
+        """
+        return str(self._credential.get_token(self._scope).token)
 
     def send(
         self,

@@ -7,46 +7,47 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 from urllib.parse import quote
 
-import msgspec
-
 from karpenter_core.errors import LaunchFailedError
-from karpenter_core.provider.kit.calls.rest import RestClient, RestRefusedError
 from karpenter_provider_azure.bootstrap.provision_profile import provision_values
+from karpenter_provider_azure.launch.boot_data import BootData
 
 if TYPE_CHECKING:
-    from karpenter_core.provider.kit.calls.caller import AttemptObserver
-    from karpenter_provider_azure.arm.credentials import TokenCredential
+    from collections.abc import Callable, Mapping
+
+    from karpenter_core.api.json_objects import JsonMapping, JsonObject
     from karpenter_provider_azure.bootstrap.boot_configuration import BootConfiguration
     from karpenter_provider_azure.settings import AzureSettings
 
-__all__ = ["BootstrapData", "BootstrappingService"]
+__all__ = ["TIMEOUT_SECONDS", "BootstrappingService", "JsonPoster"]
 
-TIMEOUT: Final = timedelta(seconds=30)
+TIMEOUT_SECONDS: Final = 30
 ACTION: Final = "nodeBootstrapping:post"
 FAILED_REASON: Final = "BootstrappingFailed"
-"""Reason of a launch for which the service gives nothing usable."""
+"""Reason of a launch for which the service's answer is unusable."""
 
 _TOKEN_PLACE: Final = "{{.TokenID}}.{{.TokenSecret}}"  # noqa: S105 - the place of one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BootstrapData:
-    """The first boot of a node, as the service describes it."""
+class JsonPoster(Protocol):
+    """The method of `JsonService` that the client calls."""
 
-    custom_data: str = field(repr=False)
-    """In base64."""
-    command: str = field(repr=False)
-    """Of the custom script extension, which completes the boot."""
+    def post(
+        self,
+        url: str,
+        body: JsonMapping,
+        *,
+        action: str,
+        headers: Mapping[str, str] | None = None,
+    ) -> JsonObject:
+        """Return the answer to a POST, which the service may receive more than once.
 
-
-class _Answer(msgspec.Struct):
-    custom_data: str | None = msgspec.field(name="customData", default=None)
-    cse: str | None = None
+        Raises:
+            CloudProviderError: it refused, or did not answer.
+        """
+        ...
 
 
 @final
@@ -54,57 +55,43 @@ class BootstrappingService:
     """A client of the service; callable from any thread."""
 
     def __init__(
-        self,
-        settings: AzureSettings,
-        credential: TokenCredential,
-        *,
-        timeout: timedelta = TIMEOUT,
-        observe: AttemptObserver | None = None,
+        self, settings: AzureSettings, poster: JsonPoster, *, bearer_token: Callable[[], str]
     ) -> None:
-        """`timeout` is for each attempt."""
-        scope = settings.cloud.scope
-
-        def headers() -> dict[str, str]:
-            return {"Authorization": f"Bearer {credential.get_token(scope).token}"}
-
-        self._client: Final = RestClient(
-            settings.nodebootstrapping_server_url,
-            headers=headers,
-            timeout=timeout,
-            observe=observe,
-        )
-        self._path: Final = (
+        """`bearer_token` returns the controller's token for Azure Resource Manager."""
+        self._poster: Final = poster
+        self._bearer_token: Final = bearer_token
+        self._url: Final = (
+            f"{settings.nodebootstrapping_server_url}"
             f"/subscriptions/{quote(settings.azure_subscription_id)}"
             f"/resourceGroups/{quote(settings.arm_resource_group)}"
             f"/providers/Microsoft.ContainerService/managedclusters/{quote(settings.cluster_name)}"
             "/nodeBootstrapping"
         )
 
-    def bootstrap_data(self, boot: BootConfiguration, *, image_id: str) -> BootstrapData:
+    def boot_data(self, boot: BootConfiguration, image_id: str) -> BootData:
         """Return the first boot of a node.
 
         Raises:
             NodeClassNotReadyError: a field of the NodeClass is unusable; names object, field and value.
-            LaunchFailedError: the service refused the profile, or its answer is unusable.
-            CloudProviderError: it did not answer, throttled the call or denied access.
+            LaunchFailedError: the answer is unusable.
+            CloudProviderError: the service refused the profile, or did not answer.
         """
-        body = provision_values(boot, image_id=image_id)
-        try:
-            # Nothing is created: a call without an answer can be made again.
-            answer = self._client.call(
-                ACTION, "POST", self._path, _Answer, body=body, repeatable=True
-            )
-        except RestRefusedError as error:
-            raise LaunchFailedError(str(error), reason=FAILED_REASON) from error
+        answer = self._poster.post(
+            self._url,
+            provision_values(boot, image_id=image_id),
+            action=ACTION,
+            headers={"Authorization": f"Bearer {self._bearer_token()}"},
+        )
         token = boot.cluster.bootstrap_token
-        return BootstrapData(
-            custom_data=_custom_data(_present("customData", answer.custom_data), token),
-            command=_present("cse", answer.cse).replace(_TOKEN_PLACE, token),
+        return BootData(
+            custom_data=_custom_data(_text(answer, "customData"), token),
+            custom_script=_text(answer, "cse").replace(_TOKEN_PLACE, token),
         )
 
 
-def _present(name: str, value: str | None) -> str:
-    if not value:
+def _text(answer: JsonMapping, name: str) -> str:
+    value = answer.get(name)
+    if not isinstance(value, str) or not value:
         raise LaunchFailedError(
             f"{ACTION}: the answer of the bootstrapping service has no {name}",
             reason=FAILED_REASON,

@@ -1,4 +1,4 @@
-"""Builds the boot data of nodes that join by their custom data alone (`aksscriptless`)."""
+"""Builds the boot data of nodes: by this provider (`aksscriptless`), or by AKS's service."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from karpenter_provider_azure.network.cluster_addresses import dns_service_ip
 
 if TYPE_CHECKING:
     from karpenter_core.provider.contract import ClusterFacts
+    from karpenter_provider_azure.bootstrap.bootstrapping_service import BootstrappingService
     from karpenter_provider_azure.launch.boot_data import BootTarget
     from karpenter_provider_azure.network.cluster_addresses import VnetGuidReader
     from karpenter_provider_azure.network.security_groups import SecurityGroupReader
     from karpenter_provider_azure.settings import AzureSettings
 
-__all__ = ["ClusterBootReader", "ScriptlessBoot"]
+__all__ = ["ClusterBootReader", "ScriptlessBoot", "ServiceBoot"]
 
 
 @final
@@ -62,7 +63,7 @@ class ClusterBootReader:
 
 @final
 class ScriptlessBoot:
-    """Builds boot data (`BootDataBuilder`); callable from any thread."""
+    """Builds boot data of nodes that join by their custom data alone; callable from any thread."""
 
     def __init__(self, cluster: ClusterBootReader) -> None:
         self._cluster: Final = cluster
@@ -76,6 +77,24 @@ class ScriptlessBoot:
         return BootData(
             custom_data=custom_data(boot_configuration(self._cluster.current(), target))
         )
+
+
+@final
+class ServiceBoot:
+    """Gets boot data from the bootstrapping service (`bootstrappingclient`); callable from any thread."""
+
+    def __init__(self, cluster: ClusterBootReader, service: BootstrappingService) -> None:
+        self._cluster: Final = cluster
+        self._service: Final = service
+
+    def boot_data(self, target: BootTarget) -> BootData:
+        """Return the custom data of a node, and the command of its extension.
+
+        Raises:
+            CloudProviderError: what it needs is not known yet, or Azure or the service did not answer.
+        """
+        boot = boot_configuration(self._cluster.current(), target)
+        return self._service.boot_data(boot, target.image_id)
 
 
 def boot_configuration(cluster: ClusterBoot, target: BootTarget) -> BootConfiguration:

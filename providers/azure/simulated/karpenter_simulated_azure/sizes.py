@@ -8,6 +8,7 @@ from itertools import islice, product
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_simulated_azure.arm_api import ApiVersions, ArmFault, ArmReply
+from karpenter_simulated_azure.resources import page
 from karpenter_simulated_azure.size_table import SIZE_TABLE, SizeRow
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["SimulatedSize", "Sizes", "generated_rows", "sku_of"]
 
 _VERSIONS: Final = ApiVersions(earliest="2021-07-01", latest="2021-07-01", previews=False)
+_PAGE: Final = 100_000
+"""In practice the answer has one page."""
 _FILTER: Final = re.compile(r"\s*location\s+eq\s+'([^']*)'\s*", re.IGNORECASE)
 _DISKS: Final = ("Premium_LRS", "StandardSSD_LRS", "UltraSSD_LRS")
 """SKUs of another resource type, which the answer has too."""
@@ -168,10 +171,12 @@ class Sizes:
         )
         self._skus: list[JsonMapping] = []
         self._by_name: dict[str, SimulatedSize] = {}
+        self.page_size = _PAGE
         self.reset()
 
     def reset(self) -> None:
         """Restore the SKUs that it was made with."""
+        self.page_size = _PAGE
         self.replace(self._first)
 
     def replace(self, skus: Iterable[JsonMapping]) -> None:
@@ -231,7 +236,7 @@ class Sizes:
                 )
             wanted = found[1].lower()
         here = not wanted or wanted == self._world.location
-        return ArmReply(body={"value": [*self._skus, *self._disks()] if here else []})
+        return page(call, [*self._skus, *self._disks()] if here else [], size=self.page_size)
 
     def _disks(self) -> Iterator[JsonObject]:
         for name in _DISKS:

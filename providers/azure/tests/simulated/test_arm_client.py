@@ -35,7 +35,8 @@ def remaining():
 
 
 @pytest.fixture
-def client(served, workload_identity, waits, remaining):
+def client(served, workload_identity, waits, remaining, monkeypatch):
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE")  # the bundle of the settings is enough, for tokens too
     world = served.world
     settings = AzureSettings(
         cluster_name=world.cluster_name,

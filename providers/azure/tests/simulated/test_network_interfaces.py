@@ -95,8 +95,10 @@ def test_interfaces_get_distinct_addresses_and_give_them_back(served, networks, 
     assert served.send("DELETE", nic).status == 202
     assert served.send("GET", nic).status == 404
     third = served.send("PUT", f"{nic}-3", body(served))
+    fourth = served.send("PUT", f"{nic}-4", body(served))
 
     assert addresses_of(third) == addresses_of(first)[:1]
+    assert addresses_of(fourth) == addresses_of(first)[1:2]
 
 
 def test_a_repeated_put_keeps_addresses_and_changes_the_etag(served, nic):

@@ -85,6 +85,53 @@ def test_sizes_are_generated_up_to_a_number():
     assert len(generated_rows(10)) == 10
 
 
+def test_restrictions_are_those_of_the_region_together():
+    def restriction(kind, places, zones):
+        info = {"locations": places, "zones": zones}
+        return {"type": kind, "values": places, "restrictionInfo": info}
+
+    world = AzureWorld()
+    sku = sku_of(generated_rows(1)[0], world)
+    sku["restrictions"] = [
+        restriction("Zone", ["WestUS2"], ["1"]),
+        restriction("Zone", ["westus2"], ["3"]),
+        restriction("Zone", ["eastus"], ["2"]),
+        restriction("Location", ["eastus"], []),
+    ]
+
+    size = Sizes(world, [sku]).all[0]
+
+    assert (size.restricted_zones, size.restricted) == ({"1", "3"}, False)
+
+
+def test_a_dump_of_the_command_line_is_read_as_it_is():
+    dumped = {
+        "apiVersions": None,
+        "capabilities": [{"name": "vCPUs", "value": "4"}, {"name": "MemoryGB", "value": "16"}],
+        "family": "standardDSv9Family",
+        "kind": None,
+        "locationInfo": [{"location": "westus2", "zoneDetails": None, "zones": None}],
+        "locations": ["westus2"],
+        "name": "Standard_D4s_v9",
+        "resourceType": "virtualMachines",
+        "restrictions": [],
+    }
+    disk = {"resourceType": "disks", "name": "Premium_LRS", "capabilities": None}
+
+    size = Sizes(AzureWorld(), [dumped, disk]).get("standard_d4s_v9")
+
+    assert (size.cpus, size.zones, size.capability("GPUs")) == (4, frozenset(), "")
+
+
+def test_the_list_of_sizes_may_have_pages(served):
+    served.manager.sizes.page_size = 50
+    skus = served.subscription("Microsoft.Compute/skus")
+
+    first = served.send("GET", skus, version="2021-07-01").body
+
+    assert (len(first["value"]), "nextLink" in first) == (50, True)
+
+
 def test_the_list_of_sizes_can_be_replaced_and_filtered(served):
     skus = served.subscription("Microsoft.Compute/skus")
     here = served.send("GET", skus, version="2021-07-01", **{"$filter": "location eq 'WestUS2'"})
@@ -203,6 +250,9 @@ def test_the_cluster_and_the_zones_of_the_region_are_read(served):
     listed = served.send("GET", served.subscription("Microsoft.ContainerService/managedClusters"))
     locations = served.send("GET", f"{world.subscription_path}/locations").body["value"]
 
+    other = served.send("GET", f"{world.cluster_id}-other")
+
+    assert (other.status, other.code) == (404, "ResourceNotFound")
     assert cluster["currentKubernetesVersion"] == "1.35.0"
     assert cluster["nodeResourceGroup"] == world.node_group
     assert [each["id"] for each in listed.body["value"]] == [world.cluster_id]

@@ -1,0 +1,142 @@
+"""Boot data of nodes: what the cluster says, and who writes it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from karpenter_core.api.labels import CAPACITY_TYPE, ON_DEMAND, ZONE
+from karpenter_core.errors import NodeClassNotReadyError
+from karpenter_core.provider.catalogue import InstanceType, Offering, Price, Requirements
+from karpenter_core.provider.contract import ClusterFacts
+from karpenter_provider_azure.bootstrap.custom_data import custom_data
+from karpenter_provider_azure.bootstrap.node_boot import (
+    ClusterBootReader,
+    ScriptlessBoot,
+    ServiceBoot,
+)
+from karpenter_provider_azure.launch.boot_data import BootData, BootTarget
+from karpenter_simulated_azure.custom_data import read_kubelet_settings
+from providers.azure.tests.bootstrap.boots import (
+    TOKEN,
+    boot,
+    cluster,
+    gpu_vm_size,
+    node_claim,
+    node_class,
+    settings,
+    type_requirements,
+    vm_size,
+)
+
+
+def reader(**facts):
+    of_cluster = cluster()
+    known = {"ca_bundle": of_cluster.ca_pem, "dns_ip": "10.2.0.10", **facts}
+    return ClusterBootReader(
+        settings(),
+        ClusterFacts(name="shop", **known),
+        guid=SimpleNamespace(current=lambda: of_cluster.vnet_guid),
+        security_groups=SimpleNamespace(current=lambda: of_cluster.security_group),
+    )
+
+
+def target() -> BootTarget:
+    size = vm_size()
+    requirements = Requirements.from_labels({CAPACITY_TYPE: ON_DEMAND, ZONE: "westus2-1"})
+    offering = Offering(requirements=requirements, price=Price(amount=0.1, currency="USD"))
+    return BootTarget(
+        node_claim=node_claim(),
+        node_class=node_class(),
+        instance_type=InstanceType(
+            name=size.name,
+            requirements=type_requirements(size),
+            offerings=(offering,),
+            capacity={},
+        ),
+        offering=offering,
+        size=size,
+        image_id="/images/one",
+        uses_ultra_ssd=False,
+    )
+
+
+def test_the_provider_writes_the_custom_data_of_the_chosen_offering():
+    found = ScriptlessBoot(reader()).boot_data(target())
+
+    assert found.custom_data == custom_data(boot(of_cluster=reader().current()))
+    assert found.custom_script == ""
+
+
+def test_the_clusters_dns_is_that_of_its_service():
+    found = read_kubelet_settings(ScriptlessBoot(reader()).boot_data(target()).custom_data)
+
+    assert found.flags["cluster-dns"] == "10.2.0.10"
+
+
+def test_the_service_gets_the_node_and_its_image():
+    asked = []
+
+    def boot_data(configuration, image_id):
+        asked.append((configuration, image_id))
+        return BootData(custom_data="data", custom_script="script")
+
+    service = SimpleNamespace(boot_data=boot_data)
+    found = ServiceBoot(reader(), service).boot_data(target())
+
+    assert (found.custom_data, found.custom_script) == ("data", "script")
+    ((configuration, image_id),) = asked
+    assert image_id == "/images/one"
+    assert configuration.cluster == reader().current()
+    assert (configuration.zone, configuration.capacity_type) == ("westus2-1", ON_DEMAND)
+
+
+def test_nodes_wait_until_the_certificates_of_the_cluster_are_known():
+    with pytest.raises(NodeClassNotReadyError, match="certificates of the API server"):
+        ScriptlessBoot(reader(ca_bundle="")).boot_data(target())
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"kubelet": {}, "maxPods": 50},
+        {"imageFamily": "AzureLinux", "security": {"trustedLaunch": {"vtpm": True}}},
+        {"gpu": {"mode": "None"}},
+        {
+            "kubelet": {"failSwapOn": False, "allowedUnsafeSysctls": ["kernel.msg*"]},
+            "linuxOSConfig": {"swapFileSize": "2Gi", "sysctls": {"vmSwappiness": 10}},
+        },
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("version", ["1.29.9", "1.33.4", "1.36.0"])
+@pytest.mark.parametrize("size", [vm_size(), gpu_vm_size()], ids=lambda size: size.name)
+def test_a_simulated_node_boots_with_every_node_class(spec, version, size):
+    """The simulated first boot reads the script as a node image does, independently of its writer."""
+    claim = node_claim(
+        node_labels={"node-restriction.kubernetes.io/x": "x", "team": "web"},
+        startup_taints=[
+            {"key": "node.cilium.io/agent-not-ready", "value": "true", "effect": "NoExecute"}
+        ],
+    )
+    found = read_kubelet_settings(
+        custom_data(boot(of=node_class(version=version, **spec), size=size, claim=claim))
+    )
+
+    assert found.labels["team"] == "web"
+    assert found.labels["karpenter.sh/do-not-sync-taints"] == "true"
+    assert found.max_pods == spec.get("maxPods", 250)
+    assert found.kubernetes_version == version
+    assert found.variables["TLS_BOOTSTRAP_TOKEN"] == TOKEN
+    assert found.amounts("kube-reserved").keys() == {"cpu", "memory"}
+    assert found.eviction_thresholds == {
+        "memory.available": "750Mi",
+        "nodefs.available": "10%",
+        "nodefs.inodesFree": "5%",
+    }
+    assert {(taint.key, taint.effect) for taint in found.taints} == {
+        ("karpenter.sh/unregistered", "NoExecute"),
+        ("node.cilium.io/agent-not-ready", "NoExecute"),
+    }
