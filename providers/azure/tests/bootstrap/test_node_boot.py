@@ -105,12 +105,6 @@ def test_nodes_wait_until_the_certificates_of_the_cluster_are_known():
 
 
 def test_an_api_server_without_tls_needs_no_certificates():
-    facts = reader(ca_bundle="", endpoint="http://127.0.0.1:8080")
-
-    assert ScriptlessBoot(facts).boot_data(target()).custom_data
-
-
-def test_an_api_server_without_tls_needs_no_certificates():
     found = ScriptlessBoot(reader(ca_bundle="", endpoint="http://127.0.0.1")).boot_data(target())
 
     assert read_kubelet_settings(found.custom_data).variables["KUBE_CA_CRT"] == ""
