@@ -39,8 +39,9 @@ format: $(READY) ## Format the code and repair what can be repaired by rule
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
+# A larger young generation takes a sixth off the CPU time of pyright.
 types: $(READY) ## Check the types
-	$(BIN)/pyright
+	NODE_OPTIONS="$${NODE_OPTIONS:---max-semi-space-size=64}" $(BIN)/pyright
 
 e2e: $(READY) ## Run the scenarios on the embedded and on a real control plane (KUBERNETES=1.36)
 	@$(BIN)/python $(CONTROL_PLANE) $(KUBERNETES)

@@ -43,6 +43,7 @@ from tests.support.processes import wait_until
 from tests.support.runner import NODE_CLAIMS
 
 if TYPE_CHECKING:
+    from tests.support.local_clusters import LocalCluster
     from tests.support.processes import ChildProcess
 
 __all__ = ["PODS", "StartupFigures", "measure", "wait_for_start", "waiting_pods"]
@@ -138,11 +139,11 @@ async def wait_for_start(controller: ChildProcess, mirror: ClusterMirror) -> Sta
     )
 
 
-async def measure(pods: int, kubernetes: str) -> StartupFigures:
-    """Start once, on a fresh control plane."""
+async def measure(pods: int, local_cluster: LocalCluster) -> StartupFigures:
+    """Start once, on a fresh cluster, which is started and ended."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
-        local_cluster = await stack.enter_async_context(RealLocalCluster(kubernetes))
+        await stack.enter_async_context(local_cluster)
         client = await stack.enter_async_context(ClusterClient(local_cluster.kubeconfig))
         await install(client, [ROOT / "crds"])
         pool = ScenarioNodePool(name="general", disruption=NEVER, requirements=[LARGE])
@@ -243,7 +244,7 @@ def main() -> None:
         for row in provider_startup.as_rows(measured):
             print(json.dumps(row))
         sys.exit(0 if all(map(provider_startup.holds, measured)) else 1)
-    found = asyncio.run(measure(options.pods, options.kubernetes))
+    found = asyncio.run(measure(options.pods, RealLocalCluster(options.kubernetes)))
     print(json.dumps({**asdict(found), "holds": found.holds}))
     sys.exit(0 if found.holds else 1)
 

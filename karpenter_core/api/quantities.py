@@ -97,7 +97,12 @@ def parse_amount(resource: str, text: str | float) -> int:
     Raises:
         ValueError: the text is not a quantity.
     """
-    value = parse_quantity(text)
+    return _parse_amount(resource, str(text))
+
+
+@lru_cache(maxsize=4096)
+def _parse_amount(resource: str, text: str) -> int:
+    value = _parse(text)
     if resource == CPU:
         value = _EXACT.multiply(value, _MILLI)
     amount = int(value.to_integral_value(rounding=ROUND_CEILING))
@@ -158,5 +163,14 @@ class Quantity:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             message = f"a quantity must be a string or a number, not {value!r}"
             raise ValueError(message)  # noqa: TRY004 - pydantic turns ValueError into its own
-        parse_quantity(value)
-        return cls(value)
+        return _quantity_of(value) if isinstance(value, str) else _checked(value)
+
+
+def _checked(raw: str | float) -> Quantity:
+    parse_quantity(raw)
+    return Quantity(raw)
+
+
+@lru_cache(maxsize=4096)  # the same few texts in thousands of NodeClaims
+def _quantity_of(text: str) -> Quantity:
+    return _checked(text)

@@ -22,6 +22,7 @@ LONGEST = (
     "test_crashes.py",
     "test_hanging_api_server.py",
     "test_two_clouds.py",
+    "test_startup.py",
 )
 """Modules whose tests take a minute and more: begun first, nobody waits for them in the end."""
 

@@ -7,6 +7,7 @@ import os
 import signal
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, final
 
 import yaml
@@ -127,7 +128,7 @@ class ScenarioWorld:
         plugins: Sequence[Path] = (),
         kinds: Iterable[ResourceKind] = (),
     ) -> None:
-        self._crds: Final[list[Object]] = [yaml.safe_load(path.read_text()) for path in crds]
+        self._crds: Final = [_read_definition(path) for path in crds]
         self.local_cluster: Final = local_cluster
         self.client: Final = ClusterClient(local_cluster.kubeconfig)
         self.mirror: Final = ClusterMirror(self.client, (*FOLLOWED, *kinds))
@@ -391,6 +392,12 @@ class ScenarioWorld:
                     if error.code != 404:
                         raise
             await asyncio.sleep(POLL_SECONDS / 10)
+
+
+@cache
+def _read_definition(path: Path) -> Object:
+    """Read a CRD once for all tests of a process; nobody changes it."""
+    return yaml.safe_load(path.read_text())
 
 
 def _is_established(crd: Object) -> bool:

@@ -175,13 +175,39 @@ def universe(problem):
     for pool in problem.pools:
         if pool.name not in problem.catalogues:
             continue
-        values = _imaginable(pool, problem.catalogues[pool.name])
+        catalogue = problem.catalogues[pool.name]
+        values = _imaginable(pool, catalogue)
         for key, of_key in values.items():
             for value in sorted(of_key):
-                if pool_allows(pool, key, value):
+                if pool_allows(pool, key, value) and _is_sold(pool, catalogue, key, value):
                     behind = result.setdefault(key, {}).setdefault(value, [])
                     behind.append(pool.spec.template.spec.taints)
     return result
+
+
+def _is_sold(pool, catalogue, key, value):
+    """Whether a pool allows an offering with this value, if any offering has it."""
+    with_value = [
+        sold
+        for instance_type in catalogue.instance_types
+        for sold in instance_type.offerings
+        if key in sold.requirements and value in sold.requirements.get(key).values
+    ]
+    return not with_value or any(_pool_buys(pool, sold) for sold in with_value)
+
+
+def _pool_buys(pool, sold):
+    fixed = pool_labels(pool)
+    for requirement in sold.requirements.values():
+        values = sorted(requirement.values) or [None]
+        if requirement.complement:
+            continue
+        if not any(
+            pool_allows(pool, requirement.key, value) and fixed.get(requirement.key, value) == value
+            for value in values
+        ):
+            return False
+    return True
 
 
 def _imaginable(pool, catalogue):

@@ -96,6 +96,10 @@ class CompiledCatalogue:
         self.reserved, self.plain_labels = _reserved(catalogue.instance_types)
         """The remaining capacity of reserved offerings; the labels that any other offering has."""
         self._values, self._absent, self._others = _index(self.instance_types)
+        self._sold_as: Final = tuple(
+            dict.fromkeys(o.requirements for it in catalogue.instance_types for o in it.offerings)
+        )
+        """The requirements of all offerings, available or not."""
         self._matches: Final = dict[Requirement, int]()
         self._ensured: Final = dict[Requirement, int]()
         self._shapes: Final = dict[object, "InstanceShapes"]()
@@ -160,6 +164,20 @@ class CompiledCatalogue:
     def values_of(self, key: str) -> tuple[str, ...]:
         """Return every value that some type may have for a label."""
         return tuple(sorted(self._values.get(key, ())))
+
+    def unsold_values(
+        self, key: str, requirements: Requirements, well_known: Container[str]
+    ) -> frozenset[str]:
+        """Return the values of a label that only offerings have which requirements do not allow.
+
+        Availability makes no difference.
+        """
+        sold, unsold = set[str](), set[str]()
+        for offered in self._sold_as:
+            if key in offered:
+                allowed = requirements.compatible(offered, allow_undefined=well_known)
+                (sold if allowed else unsold).update(offered.get(key).values)
+        return frozenset(unsold - sold)
 
     def _defined(self, key: str) -> int:
         bits = self._absent.get(key, 0)

@@ -78,9 +78,14 @@ def find_topology_axes(
 
 
 def _reachable_values(pool: CompiledPool, key: str) -> frozenset[str]:
-    """Return the values of a label that a pool's nodes may have (spec 14.2)."""
+    """Return the values of a label that a pool's nodes may have (spec 14.2).
+
+    A zone whose offerings the pool's other requirements exclude is none of them: pods that spread over
+    zones would wait for nodes there.
+    """
     pool_requirement = pool.requirements.get(key)
     values = {value for value in pool.catalogue.values_of(key) if pool_requirement.has(value)}
+    values -= pool.catalogue.unsold_values(key, pool.requirements, pool.well_known)
     if not pool_requirement.complement and not pool.catalogue.defines(key):
         values |= pool_requirement.values
     return frozenset(values)

@@ -13,6 +13,7 @@ import shlex
 from base64 import b64decode
 from dataclasses import dataclass, field
 from email import message_from_string
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.provider.kit.simulated.kubelets import BootError, NodeTaint
@@ -55,6 +56,7 @@ class KubeletSettings:
         return told if isinstance(told, int) else None
 
 
+@lru_cache(maxsize=256)  # asked at every look at an instance; nobody changes the answer
 def read_user_data(user_data: bytes) -> KubeletSettings:
     """Return with what the kubelet of an instance is started.
 

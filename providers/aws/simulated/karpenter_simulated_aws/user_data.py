@@ -12,6 +12,7 @@ import shlex
 import tomllib
 from dataclasses import dataclass, field
 from email import message_from_string
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.provider.kit.simulated.kubelets import BootError, NodeTaint
@@ -48,6 +49,7 @@ class KubeletSettings:
     """`raid0` when local disks become the kubelet's."""
 
 
+@lru_cache(maxsize=256)  # asked at every look at an instance; nobody changes the answer
 def read_user_data(text: str, *, image: str) -> KubeletSettings:
     """Read user data as the image of this name does; images of one's own by what the text is.
 

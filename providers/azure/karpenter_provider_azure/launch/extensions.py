@@ -48,8 +48,10 @@ _NEW_WITHIN: Final = timedelta(minutes=30)
 """Claims of this age may wait for extensions; virtual machines are listed while there are any."""
 _LOOKED_FOR_EVERY: Final = timedelta(hours=1)
 """How often virtual machines are listed without a new claim."""
-_REPEATED_AFTER: Final = timedelta(minutes=5)
-"""An extension that was requested and is not listed by then is requested again."""
+_REPEATED_AFTER: Final = timedelta(hours=6)
+"""An extension that Azure accepted and that is not listed by then is requested again."""
+_RETRIED_AFTER: Final = timedelta(minutes=5)
+"""An extension that was refused is requested again."""
 
 
 def billing_extension(location: str, tags: Mapping[str, str]) -> JsonObject:
@@ -173,7 +175,9 @@ class ExtensionInstaller:
                 extension=extension,
                 error=str(error),
             )
-        self._requested.put(key, value=True)
+            self._requested.put(key, value=True, ttl=_RETRIED_AFTER)
+        else:
+            self._requested.put(key, value=True)
 
     def _body(self, vm: DescribedVm, extension: str, claim: NodeClaim | None) -> JsonObject | None:
         """Return the body of an extension; None if it cannot be made without the claim."""

@@ -13,6 +13,7 @@ import random
 import time
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
@@ -69,9 +70,12 @@ __all__ = ["VmLauncher"]
 
 _EXISTS: Final = 412
 """The status of a request with `If-None-Match: *` for a name that exists."""
+_CHANGE_NOT_ALLOWED: Final = "PropertyChangeNotAllowed"
+"""The code of a request that would change the size or zone of a virtual machine that exists."""
 _LONGEST_STANDALONE_WAIT: Final = timedelta(seconds=90)
 """Shorter than the time limit of the hook."""
 _BAD_NODE_CLASS: Final = "InvalidNodeClass"
+_LAUNCH_HOOK: Final = "karpenter_launch_instances"
 
 
 @final
@@ -145,27 +149,19 @@ class VmLauncher:
         self, launch: ClaimLaunch
     ) -> tuple[DescribedVm | FailedVm, tuple[InsufficientCapacityError, ...]]:
         """Return the virtual machine of the claim, and the shortages that its launch met."""
-        requested: list[str] = []
-
-        def create(it: InstanceType, offering: Offering) -> DescribedVm | FailedVm:
-            requested.append(it.name)
-            return self._create(launch, it, offering)
-
         try:
             return create_in_order(
                 launch.request,
                 self._order.offerings(launch.request),
-                create,
+                partial(self._create, launch),
                 is_open=self._catalogue.is_open,
             )
-        except InsufficientCapacityError:
-            if requested:
-                raise
+        except InsufficientCapacityError as error:
             # The virtual machine of an earlier launch may be what has used up the quota.
             existing = self._existing.find(launch.request.node_claim)
             if existing is None:
                 raise
-            return existing, ()
+            return existing, (error,)
 
     def _create(
         self, launch: ClaimLaunch, it: InstanceType, offering: Offering
@@ -183,14 +179,20 @@ class VmLauncher:
         self._catalogue.quotas.reserve(uid, vm.size, vm.capacity_type)
         try:
             answer = self._request(vm, launch.node_class)
-        except (ThrottledError, AuthError):
+        except ThrottledError as error:
+            self._catalogue.quotas.release(uid)
+            # Every launch needs the same writes, and would be throttled too.
+            raise ThrottledError(
+                str(error), retry_after=error.retry_after, pauses=(_LAUNCH_HOOK,)
+            ) from error
+        except AuthError:
             self._catalogue.quotas.release(uid)
             raise
         except ArmError as error:
-            if error.status != _EXISTS and error.may_be_done:
+            if error.may_be_done and not _exists(error):
                 raise UncertainCallError(str(error)) from error
             self._catalogue.quotas.release(uid)
-            if error.status == _EXISTS:
+            if _exists(error):
                 return self._existing.of_claim(launch.request.node_claim)
             raised = self._failures.record(
                 error, attempt, image=vm.image_id, node_pool=launch.node_pool, phase=REFUSED
@@ -205,7 +207,7 @@ class VmLauncher:
         try:
             return self._calls.create(vm.name, body)
         except ArmError as error:
-            if error.status == _EXISTS:
+            if _exists(error):
                 raise
             interface = self._network.with_current_pools(vm.interface, error)
             if interface is None:
@@ -320,3 +322,8 @@ class VmLauncher:
             if state.is_done:
                 return
             self._sleep((state.retry_after or POLL_PERIOD).total_seconds())
+
+
+def _exists(error: ArmError) -> bool:
+    """Whether a request was refused because there is a virtual machine of that name."""
+    return error.status == _EXISTS or error.code == _CHANGE_NOT_ALLOWED

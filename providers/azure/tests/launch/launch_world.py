@@ -187,6 +187,8 @@ class FakeArm:
         self.headers: list[dict[str, str]] = []
         self.refuse: Any = lambda _body: None
         """Returns the error with which a new virtual machine is refused; None for none."""
+        self.refuse_first: Any = lambda _body: None
+        """The same, before the name is compared with those that exist."""
         self.loses_answers = 0
         """Number of requests that are carried out, and whose answer is lost."""
         self.throttles: list[ThrottledError] = []
@@ -251,6 +253,8 @@ class FakeArm:
     def _create(self, name: str, path: str, body: Any, headers: dict[str, str]) -> ArmAnswer:
         self.bodies.append(body)
         self.headers.append(headers)
+        if (error := self.refuse_first(body)) is not None:
+            raise error
         if name in self.vms:
             assert headers["If-None-Match"] == "*"
             raise ArmError("it exists", code="PreconditionFailed", status=412)

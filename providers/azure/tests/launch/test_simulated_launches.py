@@ -107,6 +107,16 @@ def test_a_launch_that_fails_later_is_announced(cloud, launches):
     assert list(leftovers(cloud)) == []
 
 
+def test_launches_are_followed_by_one_listing_every_ten_seconds(cloud, launches):
+    made = launches()
+    made.launch()
+    for _ in range(12):
+        made.parts.launch.late_failures.poll()
+        made.parts.launch.extensions.run()
+        cloud.time.advance(5)
+    assert cloud.calls.count("virtualMachines:list") == 6
+
+
 def test_a_new_process_learns_the_reason_from_the_instance_view(cloud, launches):
     made = launches()
     cloud.behaviour.allocation_seconds = 10
@@ -153,6 +163,24 @@ def test_a_lost_reply_launches_nothing_twice(cloud, launches):
     assert made.launch().provider_id
     assert len(cloud.living()) == 1
     assert broken_invariants(cloud) == []
+
+
+def test_the_catalogue_shows_what_a_launch_found_full_and_when_it_is_open_again(cloud, launches):
+    made = launches()
+    cloud.capacity.sell_out(zone="westus2-1")
+
+    def open_zones():
+        types = made.parts.catalogue.types.instance_types(made.node_class())
+        (d2,) = (it for it in types if it.name == D2)
+        return {offering.zone[-1] for offering in d2.offerings if offering.available}
+
+    before = made.parts.catalogue.types.instance_types(made.node_class())
+    with pytest.raises(InsufficientCapacityError):
+        made.launch(requirements=(in_zone(1),))
+    assert open_zones() == {"2", "3", "0"}
+    cloud.time.advance(3610)  # case 104
+    assert open_zones() == {"1", "2", "3", "0"}
+    assert made.parts.catalogue.types.instance_types(made.node_class()) is not before
 
 
 def test_a_throttled_launch_marks_nothing_and_waits(cloud, launches):

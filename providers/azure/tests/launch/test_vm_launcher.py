@@ -288,8 +288,11 @@ def test_a_mistake_is_a_failed_launch_and_not_tried_elsewhere():
 def test_a_throttled_or_forbidden_launch_marks_nothing(error):
     made = LaunchWorld()
     made.arm.throttles = [error]
-    with pytest.raises(type(error)):  # case 103
+    with pytest.raises(type(error)) as raised:  # case 103
         made.launch()
+    if isinstance(error, ThrottledError):
+        assert raised.value.retry_after == error.retry_after
+        assert raised.value.pauses == {"karpenter_launch_instances"}
     assert made.unavailable.view(now=made.clock.now()).is_empty
     assert made.quotas.open == {}
     assert made.launch().provider_id
@@ -400,6 +403,15 @@ def test_a_repeated_request_that_was_carried_out_before_is_adopted():
     assert outcome.provider_id.endswith("aks-web-1")
 
 
+def test_a_refused_change_of_a_virtual_machine_that_exists_adopts_it():
+    """Should Azure not honour If-None-Match, it still refuses another size or zone."""
+    made = LaunchWorld()
+    before = made.launch()
+    made.arm.refuse_first = lambda _body: refusal("PropertyChangeNotAllowed", "vmSize")
+    assert made.launch().zone == before.zone
+    assert made.observer.failed == []
+
+
 def test_a_refusal_after_an_attempt_without_an_answer_marks_nothing():
     made = LaunchWorld()
     made.arm.refuse = lambda _body: refusal("SkuNotAvailable").of_call("put", may_be_done=True)
@@ -415,6 +427,16 @@ def test_a_virtual_machine_that_used_up_the_quota_is_found_without_a_request():
     made.closed = {(D2, zone, ct) for zone, ct in _every_offering()}
     assert made.launch().provider_id.endswith("aks-web-1")
     assert made.arm.counts["virtualMachines:put"] == 1
+
+
+def test_a_quota_that_is_checked_before_the_name_hides_no_virtual_machine():
+    made = LaunchWorld(*family_sizes(2))
+    made.launch()
+    made.start()
+    made.arm.refuse_first = lambda _body: refusal("AllocationFailed")
+    outcome = made.launch()
+    assert outcome.provider_id.endswith("aks-web-1")
+    assert outcome.shortages[0].quota_groups
 
 
 def test_nothing_open_and_no_virtual_machine_is_a_shortage():
@@ -496,6 +518,23 @@ def test_a_virtual_machine_that_failed_before_a_restart_is_deleted_and_counts_as
     assert not made.is_available(D2, zone, SPOT)
     assert made.observer.failed == [("async", "ZonalAllocationFailed")]
     assert made.launch("web-2").zone != zone
+
+
+def test_a_refusal_that_leaves_a_failed_virtual_machine_behind_is_cleaned_up():
+    made = LaunchWorld()
+
+    def refuse(body):
+        path = (
+            "/subscriptions/sub/resourceGroups/MC_Foo/providers/Microsoft.Compute/virtualMachines"
+        )
+        made.arm.vms["aks-web-1"] = {"id": f"{path}/aks-web-1", "name": "aks-web-1", **body}
+        made.arm.fail("aks-web-1", "ZonalAllocationFailed")
+        return refusal("ZonalAllocationFailed")
+
+    made.arm.refuse = refuse
+    with pytest.raises(InsufficientCapacityError):  # case 82
+        made.launch()
+    assert made.vm()["properties"]["provisioningState"] == "Deleting"
 
 
 def test_a_virtual_machine_whose_extension_failed_is_adopted():
