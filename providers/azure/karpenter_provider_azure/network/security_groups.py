@@ -19,10 +19,19 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_provider_azure.arm.reads import ArmReads
 
-__all__ = ["ManagedSecurityGroup", "SecurityGroupReader", "managed_security_group"]
+__all__ = [
+    "ManagedSecurityGroup",
+    "SecurityGroupReader",
+    "SeveralSecurityGroupsError",
+    "managed_security_group",
+]
 
 TTL: Final = timedelta(hours=1)
 _MANAGED: Final = re.compile(r"aks-agentpool-(\d{8})-nsg", re.IGNORECASE)
+
+
+class SeveralSecurityGroupsError(CloudProviderError):
+    """The node resource group has several security groups of AKS; names them."""
 
 
 @final
@@ -44,7 +53,7 @@ def managed_security_group(
     `groups` are those of the node resource group.
 
     Raises:
-        CloudProviderError: there are several; names them.
+        SeveralSecurityGroupsError: there are several.
     """
     found = sorted(
         (
@@ -56,7 +65,7 @@ def managed_security_group(
     )
     if len(found) > 1:
         names = ", ".join(group.name for group in found)
-        raise CloudProviderError(
+        raise SeveralSecurityGroupsError(
             f'resource group "{resource_group}" has several network security groups of AKS, and '
             f"nodes need one: {names}"
         )
@@ -78,7 +87,8 @@ class SecurityGroupReader:
         The list is read again each hour. While Azure does not answer, the last one is used.
 
         Raises:
-            CloudProviderError: there are several, or the list was never read.
+            SeveralSecurityGroupsError: there are several.
+            CloudProviderError: the list was never read.
         """
         return managed_security_group(
             self._groups.current().value, resource_group=self._resource_group
