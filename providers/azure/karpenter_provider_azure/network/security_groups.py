@@ -84,15 +84,19 @@ class SecurityGroupReader:
     def current(self) -> ManagedSecurityGroup | None:
         """Return the security group; None for a cluster without one.
 
-        The list is read again each hour. While Azure does not answer, the last one is used.
+        The list is read again each hour, and at once as long as there are several. While Azure does
+        not answer, the last one is used.
 
         Raises:
             SeveralSecurityGroupsError: there are several.
             CloudProviderError: the list was never read.
         """
-        return managed_security_group(
-            self._groups.current().value, resource_group=self._resource_group
-        )
+        groups = self._groups.current()
+        try:
+            return managed_security_group(groups.value, resource_group=self._resource_group)
+        except SeveralSecurityGroupsError:
+            groups = self._groups.newer_than(groups)  # they may have been removed
+        return managed_security_group(groups.value, resource_group=self._resource_group)
 
     def _listed(self) -> tuple[JsonMapping, ...]:
         group = resource_group_path(self._arm.subscription_id, self._resource_group)
