@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.provider.kit.simulated.demo import SimulatedCloudDemo
 from karpenter_simulated_azure.cloud import SimulatedAzure
 from karpenter_simulated_azure.invariants import leftovers
+from karpenter_simulated_azure.throttling import AZURE_RATES
 from karpenter_simulated_azure.virtual_machines import VirtualMachine
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def simulated_cloud() -> Generator[AzureDemo]:
         cloud.behaviour.boot_seconds = 2
         cloud.behaviour.terminating_seconds = 1
         cloud.operations.retry_after_seconds = 1
+        cloud.throttling.set(AZURE_RATES)
         yield AzureDemo(cloud)
 
 
