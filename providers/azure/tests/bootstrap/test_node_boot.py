@@ -33,7 +33,12 @@ from providers.azure.tests.bootstrap.boots import (
 
 def reader(**facts):
     of_cluster = cluster()
-    known = {"ca_bundle": of_cluster.ca_pem, "dns_ip": "10.2.0.10", **facts}
+    known = {
+        "ca_bundle": of_cluster.ca_pem,
+        "dns_ip": "10.2.0.10",
+        "endpoint": "https://10.0.0.1",
+        **facts,
+    }
     return ClusterBootReader(
         settings(),
         ClusterFacts(name="shop", **known),
@@ -100,9 +105,9 @@ def test_nodes_wait_until_the_certificates_of_the_cluster_are_known():
 
 
 def test_an_api_server_without_tls_needs_no_certificates():
-    facts = reader(ca_bundle="", endpoint="http://127.0.0.1:8080")
+    found = ScriptlessBoot(reader(ca_bundle="", endpoint="http://127.0.0.1")).boot_data(target())
 
-    assert ScriptlessBoot(facts).boot_data(target()).custom_data
+    assert read_kubelet_settings(found.custom_data).variables["KUBE_CA_CRT"] == ""
 
 
 @pytest.mark.parametrize(

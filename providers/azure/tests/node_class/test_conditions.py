@@ -22,6 +22,7 @@ from karpenter_provider_azure.node_class.conditions import AZURE_ERRORS, error_c
 from karpenter_provider_azure.node_class.validation import (
     DiskEncryptionSetCheck,
     node_class_validator,
+    unused_fields_remark,
 )
 from providers.azure.tests.arm.values import SUBNET
 from providers.azure.tests.fake_arm import forbidden, not_found, unanswered
@@ -179,6 +180,26 @@ def test_exhausted_quotas_are_named_by_a_condition_that_stays_true(process):
 
     assert condition.status == "True"
     assert 'westus2 for regional vCPUs ("cores", limit 4)' in condition.message
+
+
+@pytest.mark.parametrize(
+    ("spec", "mode", "remark"),
+    [
+        ({}, "aksscriptless", ""),
+        ({"localDNS": {"mode": "Disabled"}}, "aksscriptless", ""),
+        ({"artifactStreaming": {"enabled": True}}, "bootstrappingclient", ""),
+        (
+            {"artifactStreaming": {"enabled": True}, "localDNS": {"mode": "Required"}},
+            "aksscriptless",
+            "spec.localDNS, spec.artifactStreaming",
+        ),
+    ],
+)
+def test_fields_without_an_effect_are_named(spec, mode, remark):
+    found = unused_fields_remark(node_class_of(**spec), provision_mode=mode)
+
+    ending = f": no effect with the setting provision-mode {mode}"
+    assert found == (f"{remark}{ending}" if remark else "")
 
 
 def test_a_launch_that_no_role_permits_becomes_a_condition_for_five_minutes(process):
