@@ -183,7 +183,8 @@ class NodeClassParts:
                 ),
                 subnets=SubnetResolver(
                     network.subnets,
-                    network.guid,
+                    guid=network.guid,
+                    security_groups=network.security_groups,
                     cluster=ClusterNetwork(
                         vnet_subnet_id=settings.vnet_subnet_id,
                         node_resource_group=settings.node_resource_group,

@@ -43,6 +43,7 @@ LONGEST_RECOVERY_SECONDS = 1000
 WORLD = AzureWorld()
 FOREIGN_SUBNET = WORLD.subnet_id.replace(WORLD.vnet_name, "vnet-of-others")
 DES = WORLD.resource_id("Microsoft.Compute/diskEncryptionSets", "keys")
+OTHER_GROUP = "aks-agentpool-87654321-nsg"
 GALLERY_READ = "Microsoft.Compute/locations/communityGalleries/images/versions/read"
 
 
@@ -87,6 +88,13 @@ def no_subnet(cloud: SimulatedAzure) -> Iterator[None]:
     cloud.networks.remove(world.subnet_id)
     yield
     cloud.networks.add_subnet(world.vnet_id, world.subnet_name, world.subnet_prefix)
+
+
+@contextmanager
+def two_security_groups(cloud: SimulatedAzure) -> Iterator[None]:
+    made = cloud.networks.add_security_group(OTHER_GROUP)
+    yield
+    cloud.networks.remove(made.id)
 
 
 WRONG: tuple[UserMistake[SimulatedAzure], ...] = (
@@ -144,6 +152,14 @@ WRONG: tuple[UserMistake[SimulatedAzure], ...] = (
         must_name=("setting vnet-subnet-id", WORLD.subnet_name),
         trouble=no_subnet,
         cloud_check_names="--vnet-subnet-id",
+    ),
+    UserMistake(
+        name="two security groups of AKS",
+        condition="SubnetsReady",
+        reason="SeveralSecurityGroups",
+        must_name=(WORLD.node_group, WORLD.network_security_group, OTHER_GROUP),
+        trouble=two_security_groups,
+        cloud_check_names=OTHER_GROUP,
     ),
     UserMistake(
         name="no version of the images",

@@ -26,7 +26,13 @@ from karpenter_provider_azure.node_class.validation import (
 )
 from providers.azure.tests.arm.values import SUBNET
 from providers.azure.tests.fake_arm import forbidden, not_found, unanswered
-from providers.azure.tests.node_class.worlds import DES, Process, node_class_of, said
+from providers.azure.tests.node_class.worlds import (
+    DES,
+    SECURITY_GROUPS,
+    Process,
+    node_class_of,
+    said,
+)
 
 MANAGED = SUBNET.replace("/net/", "/MC_demo/").replace("/vnet/", "/aks-vnet-12345678/")
 
@@ -112,6 +118,25 @@ def test_a_missing_guid_of_the_virtual_network_is_no_ready_subnet():
         "False",
         "SubnetUnknownError",
     )
+
+
+def test_two_security_groups_of_aks_are_named(process):  # case 78
+    names = [f"aks-agentpool-{digits}-nsg" for digits in ("12345678", "87654321")]
+    process.arm.put(SECURITY_GROUPS, [{"id": f"/{name}", "name": name} for name in names])
+
+    status, reason, message = said(process.resolve(node_class_of()), "SubnetsReady")
+
+    assert (status, reason) == ("False", "SeveralSecurityGroups")
+    assert all(name in message for name in names)
+
+
+def test_security_groups_that_may_not_be_read_are_named(process):
+    process.arm.put(SECURITY_GROUPS, forbidden("Microsoft.Network/networkSecurityGroups/read"))
+
+    status, _, message = said(process.resolve(node_class_of()), "SubnetsReady")
+
+    assert status == "False"
+    assert "Microsoft.Network/networkSecurityGroups/read" in message
 
 
 def encrypted():

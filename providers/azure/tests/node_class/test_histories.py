@@ -94,7 +94,7 @@ def test_images_move_in_the_window_or_with_kubernetes_and_versions_never_go_back
         if is_upgrade and said(node_class, "ImagesReady")[0] == "True":
             assert {it.split()[1] for it in short_ids(node_class)} == {world.newest}
         if not new.images:
-            assert said(node_class, "ImagesReady")[:2] == ("False", "ImagesNotFound")
+            assert said(node_class, "ImagesReady")[0] == "False"
         again = world.resolve(node_class)
         assert again.status == node_class.status, "a pass after a pass changes nothing"
 
