@@ -242,7 +242,9 @@ def test_remaining_requests_are_observed(client, server, remaining):
     [
         ("GET", VMS, "compute-reads"),
         ("PUT", f"{VMS}/x", "compute-writes"),
-        ("delete", "/x/providers/microsoft.network/networkInterfaces/n", "network-writes"),
+        ("delete", "/x/providers/microsoft.network/networkInterfaces/n", "network-deletes"),
+        ("DELETE", f"{VMS}/x", "compute-deletes"),
+        ("DELETE", "/subscriptions/s/providers/Microsoft.Foo/bars/b", "deletes"),
         ("GET", "https://h/x/providers/Microsoft.Network/a?api-version=1", "network-reads"),
         ("POST", "/providers/Microsoft.ResourceGraph/resources", "graph"),
         ("GET", "/subscriptions/s/providers", "reads"),
@@ -332,3 +334,12 @@ def test_calls_import_only_identity_and_compute():
         "assert not [name for name in sys.modules if name.startswith('azure.mgmt.compute.aio')]\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_throttled_launch_does_not_hold_back_deletions(client, server):
+    """Azure counts them apart (`Microsoft.Compute/PutVM3Min`, `DeleteVM3Min`)."""
+    server.reply(429, {"error": {"code": "OperationNotAllowed"}}, {"Retry-After": "60"})
+    server.reply(202)
+    with pytest.raises(ThrottledError):
+        write(client)
+    assert write(client, method="DELETE").status == 202
