@@ -23,6 +23,7 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.kit.calls.failures import UncertainCallError
 from karpenter_provider_azure import labels
+from karpenter_provider_azure.arm.errors import ArmNotFoundError
 from karpenter_provider_azure.instance_tags import CLAIM_UID_TAG
 from karpenter_provider_azure.labels import CLUSTER_TAG, NODE_POOL_TAG
 from providers.azure.tests.launch.launch_world import (
@@ -630,3 +631,39 @@ def test_a_slow_launch_holds_no_other_one():
         released.set()
         assert slow.result(10).provider_id
     assert len(fast) == 20
+
+
+def test_an_unanswered_launch_does_not_take_the_quota_from_its_own_repetition():
+    made = LaunchWorld(*family_sizes(2))
+    made.is_open = lambda it, offering: not made.quotas.open
+    made.start()
+    made.arm.refuse_first = lambda _body: (_ for _ in ()).throw(UncertainCallError("no answer"))
+    with pytest.raises(UncertainCallError):
+        made.launch()
+    made.arm.refuse_first = lambda _body: None
+    assert made.launch().provider_id
+    assert len(made.arm.vms) == 1
+
+
+def test_a_launch_that_was_not_sent_reserves_no_quota():
+    made = LaunchWorld()
+    made.arm.refuse_first = lambda _body: (_ for _ in ()).throw(
+        CloudProviderError("no image token")
+    )
+    with pytest.raises(CloudProviderError, match="no image token"):
+        made.launch()
+    assert made.quotas.open == {}
+
+
+def test_a_status_404_that_is_not_about_the_machine_is_no_absence():
+    """A wrong resource group or a proxy has the same status."""
+    made = LaunchWorld()
+    made.launch()
+    made.start()
+    made.arm.refuse_first = lambda _body: refusal("AllocationFailed")
+    made.arm.get = lambda *_, **__: (_ for _ in ()).throw(
+        ArmNotFoundError("gone", code="ResourceGroupNotFound", status=404)
+    )
+    with pytest.raises(CloudProviderError, match="ResourceGroupNotFound") as raised:
+        made.launch()
+    assert not isinstance(raised.value, InsufficientCapacityError)
