@@ -193,6 +193,28 @@ def test_a_disk_encryption_set_that_does_not_exist_is_named():
     )
 
 
+def test_more_tags_than_azure_permits_are_named(process):
+    """Azure would refuse every launch."""
+    validator = node_class_validator(
+        process.clock,
+        DiskEncryptionSetCheck(process.arm, ""),
+        refused_launches=process.refused_launches,
+        additional_tags={"team": "x", "key-1": "y"},
+    )
+
+    def condition(count):
+        made = node_class_of(tags={f"Key-{n}": "x" for n in range(count)})
+        return validator.validate(made, ()).condition
+
+    assert condition(45).status == "True"
+    found = condition(46)
+    assert (found.status, found.reason) == ("False", "TooManyTags")
+    assert "spec.tags" in found.message
+    assert "46" in found.message
+    assert "51" in found.message
+    assert "additional-tags" in found.message
+
+
 def test_exhausted_quotas_are_named_by_a_condition_that_stays_true(process):
     validator = node_class_validator(
         process.clock,
