@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.kit.shared_answer import SharedAnswer
 from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION
-from karpenter_provider_azure.network.shared_answer import SharedAnswer
 from karpenter_provider_azure.resource_ids import resource_group_path
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from karpenter_simulated_azure.cloud import SimulatedAzure
 from karpenter_simulated_azure.invariants import leftovers
 from karpenter_simulated_azure.throttling import AZURE_RATES
 from karpenter_simulated_azure.virtual_machines import VirtualMachine
+from karpenter_simulated_azure.world import AzureWorld
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Mapping, Sequence
@@ -18,11 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["AzureDemo", "simulated_cloud"]
 
+CLUSTER: Final = "karpenter-demo"
+"""The name that `karpenter demo` gives the cluster."""
+
 
 @contextmanager
 def simulated_cloud() -> Generator[AzureDemo]:
     """Serve a subscription with an AKS cluster in three zones, where nodes take seconds to boot."""
-    with SimulatedAzure() as cloud:
+    # Other clouds of the same process have a cluster of this name too.
+    with SimulatedAzure(world=AzureWorld(cluster_name=CLUSTER)) as cloud:
         cloud.behaviour.pending_seconds = 2
         cloud.behaviour.boot_seconds = 2
         cloud.behaviour.terminating_seconds = 1
