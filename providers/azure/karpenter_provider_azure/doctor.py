@@ -224,7 +224,7 @@ class ProviderDoctor:
                     "switch --manage-existing-aks-machines off",
                 ),
             )
-        return (ok_finding(f"the agent pool of AKS machines has {len(machines)} machines"),)
+        return (ok_finding(f"the agent pool of AKS machines exists; machines: {len(machines)}"),)
 
     def _check_quotas(self) -> tuple[Finding, ...]:
         try:

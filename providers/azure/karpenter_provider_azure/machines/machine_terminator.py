@@ -62,8 +62,9 @@ class _MachineDeletions:
 
     def read_refusal(self, error: CloudProviderError) -> ArmError | None:
         """Return an error that may be about some of the machines; a conflict is one of the pool."""
-        is_refusal = isinstance(error, ArmError) and not error.may_be_done
-        return error if is_refusal and error.status == _BAD_REQUEST else None
+        if not isinstance(error, ArmError) or error.may_be_done:
+            return None
+        return error if error.status == _BAD_REQUEST else None
 
     def refused_outcome(
         self, instance_id: str, refusal: ArmError, *, is_alone: bool
