@@ -45,6 +45,15 @@ class AzureDemo(SimulatedCloudDemo[VirtualMachine]):
         self._azure: Final = cloud
 
     @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that direct the SDK to the cloud.
+
+        They leave the name of the cluster to the demo: other clouds of the same process need theirs.
+        """
+        variables = self._azure.environment
+        return {name: value for name, value in variables.items() if name != "CLUSTER_NAME"}
+
+    @property
     def node_class_spec(self) -> Mapping[str, object]:
         """Ubuntu; images cannot be pinned."""
         return {"imageFamily": "Ubuntu"}
