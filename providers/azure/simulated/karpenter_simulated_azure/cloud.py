@@ -72,6 +72,7 @@ class SimulatedAzure(SimulatedCloud[VirtualMachine]):
             port=port,
             tls=self._certificates.server_context(),
         )
+        self.aks_machines: Final = parts.aks_machines
         self.capacity: Final = parts.capacity
         self.disks: Final = parts.disks
         self.galleries: Final = self.manager.galleries
@@ -234,6 +235,22 @@ class SimulatedAzure(SimulatedCloud[VirtualMachine]):
         body = write(self.world, name, **{"image_id": image_id, **fields})
         self.put(self.world.resource_id(VM_TYPE, name), body)
         return self.provider_id(self.instance(name))
+
+    def create_aks_machine(self, claim: str, *, name: str = "", **fields: object) -> str:
+        """Create the AKS machine of a claim as Karpenter's own provider does; return its provider id.
+
+        Its name is by default that of the claim; `fields` are those of `vm_body`.
+        """
+        tags = {
+            "karpenter.azure.com_cluster": self.world.cluster_name,
+            "karpenter.azure.com_aksmachine_nodeclaim": claim,
+            "karpenter.sh_nodepool": "default",
+            "compute.aks.billing": "linux",
+        }
+        machine = name or claim
+        provider_id = self.create_vm(self.aks_machines.vm_name(machine), **{"tags": tags, **fields})
+        self.aks_machines.add(machine)
+        return provider_id
 
     def create_foreign_vm(self, name: str = "aks-other-abcde", cluster: str = "other") -> str:
         """Create a virtual machine of another cluster; return its provider id."""
