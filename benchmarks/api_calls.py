@@ -37,6 +37,7 @@ from rich.console import Console
 from rich.table import Table
 
 from karpenter_core.kube.resources import custom_kind
+from karpenter_core.provider.contract import ClusterFacts
 from karpenter_core.provider.kit.simulated.cloud_time import utc_now
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.sim.virtual_time import run_virtual
@@ -94,6 +95,11 @@ class MeasuredCloud(Protocol):
         """Arguments of `karpenter run`."""
         ...
 
+    @property
+    def facts(self) -> ClusterFacts:
+        """What the controller knows of the cluster from the start."""
+        ...
+
     def plugins(self) -> Mapping[str, object]:
         """Make the plug-in of a process, by name."""
         ...
@@ -120,6 +126,8 @@ class ClusterTime:
 
 class _SimulatedCloud:
     """The properties that simulated clouds share."""
+
+    facts = ClusterFacts()
 
     def __init__(self, cloud: Any) -> None:
         self.cloud: Final = cloud
@@ -224,7 +232,32 @@ class _AlibabaCloud(_SimulatedCloud):
         return {"alibabacloud": AlibabaCloudProvider(limits=limits)}
 
 
+class _Azure(_SimulatedCloud):
+    facts = ClusterFacts(version="v1.34.1", dns_ip="10.0.0.10")
+    cpu_label = "karpenter.azure.com/sku-cpu"
+    node_class_spec: Mapping[str, object] = {}
+
+    @property
+    def model(self) -> type[NodeClass]:
+        from karpenter_provider_azure.api.nodeclass import AKSNodeClass
+
+        return AKSNodeClass
+
+    @property
+    def arguments(self) -> Sequence[str]:
+        from karpenter_simulated_azure.testing import settings_for
+
+        settings = {"cluster-name": self.cloud.world.cluster_name, **settings_for(self.cloud)}
+        return [f"--{flag}={value}" for flag, value in settings.items()]
+
+    def plugins(self) -> Mapping[str, object]:
+        from karpenter_provider_azure.plugin import AzureProvider
+
+        return {"azure": AzureProvider()}
+
+
 class _Kwok:
+    facts = ClusterFacts()
     cpu_label = "karpenter.kwok.sh/instance-cpu"
     arguments: Sequence[str] = ()
     node_class_spec: Mapping[str, object] = {}
@@ -279,6 +312,22 @@ def open_alibabacloud(
 
 
 @contextmanager
+def open_azure(clock: Callable[[], datetime], types: Sequence[str]) -> Iterator[MeasuredCloud]:
+    """Start a simulated Azure of all VM sizes, or of those named."""
+    from karpenter_simulated_azure.cloud import SimulatedAzure
+    from karpenter_simulated_azure.size_table import SIZE_TABLE
+    from karpenter_simulated_azure.sizes import sku_of
+    from karpenter_simulated_azure.testing import simulated_environment
+    from karpenter_simulated_azure.world import AzureWorld
+
+    world = AzureWorld()
+    skus = [sku_of(each, world) for each in SIZE_TABLE if not types or each.name in types]
+    cloud = SimulatedAzure(world=world, skus=skus, clock=clock)
+    with cloud, simulated_environment(cloud):
+        yield _Azure(cloud)
+
+
+@contextmanager
 def open_kwok(_clock: Callable[[], datetime], _types: Sequence[str]) -> Iterator[MeasuredCloud]:
     """Use kwok, with its whole catalogue."""
     yield _Kwok()
@@ -292,7 +341,7 @@ CLOUDS: Final[
             AbstractContextManager[MeasuredCloud],
         ],
     ]
-] = {"kwok": open_kwok, "aws": open_aws, "alibabacloud": open_alibabacloud}
+] = {"kwok": open_kwok, "aws": open_aws, "alibabacloud": open_alibabacloud, "azure": open_azure}
 """Start the cloud of a provider on a clock, with instance types by name (all if none is given)."""
 
 
@@ -470,6 +519,7 @@ def count_calls(provider: str, nodes: int, *, types: Sequence[str] = ()) -> Call
             folder=Path(folder),
             # A renewal of the lease every two seconds says nothing about a provider.
             arguments=(*cloud.arguments, "--disable-leader-election"),
+            facts=cloud.facts,
         )
         async with harness:
             time_of_cluster.now = harness.cluster.clock.now

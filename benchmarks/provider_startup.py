@@ -79,6 +79,12 @@ SDKS: Final = {
         "clients.ec2, clients.iam, clients.eks, clients.sqs, clients.ssm, clients.pricing\n",
         ("boto3", "botocore", "s3transfer", "jmespath"),
     ),
+    "azure": SdkVariant(
+        "from azure.identity import DefaultAzureCredential\n"
+        "from azure.mgmt.compute import ComputeManagementClient\n"
+        "ComputeManagementClient(DefaultAzureCredential(), 'any')\n",
+        ("azure", "isodate", "msal", "requests"),
+    ),
 }
 
 _CACHE: Final = "PYTHONPYCACHEPREFIX"

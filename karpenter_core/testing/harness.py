@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack, final
@@ -168,7 +169,8 @@ class ControllerHarness:
 
     `plugins` makes the plug-in objects of each process anew, by name; `arguments` are those of
     `karpenter run`. With `split`, NodePools and NodeClaims live in `cluster`, and pods and nodes in
-    a `workload` cluster of their own, which knows nothing of our kinds.
+    a `workload` cluster of their own, which knows nothing of our kinds. `facts` are what each process
+    knows of the cluster, besides its name.
     """
 
     def __init__(
@@ -178,8 +180,10 @@ class ControllerHarness:
         folder: Path,
         arguments: Sequence[str] = (),
         split: bool = False,
+        facts: ClusterFacts | None = None,
         **cluster: Unpack[ClusterOptions],
     ) -> None:
+        self._facts: Final = facts or ClusterFacts()
         self.cluster: Final = EmbeddedCluster(**cluster)
         # Another seed, so that no two objects of the two clusters have the same UID.
         second: ClusterOptions = {**cluster, "seed": cluster.get("seed", 0) + 1}
@@ -246,7 +250,7 @@ class ControllerHarness:
             workload=workload,
             identity=name,
             cache_folder=self._folder,
-            cluster=ClusterFacts(name=settings.cluster_name),
+            cluster=replace(self._facts, name=settings.cluster_name),
             jitter=random.Random(len(self._processes)).random,  # noqa: S311 - the same each time
             faults=faults,
             serves_http=False,

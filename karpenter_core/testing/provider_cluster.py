@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
     from karpenter_core.api.nodeclass import NodeClass
-    from karpenter_core.provider.contract import Finding
+    from karpenter_core.provider.contract import ClusterFacts, Finding
     from karpenter_core.testing.harness import RunningProcess
 
 __all__ = ["ProviderCluster", "ProviderClusterSpec", "errors_of", "node_pool_manifest"]
@@ -89,12 +89,16 @@ class ProviderClusterSpec:
     """The kind of NodeClass."""
     arguments: Sequence[str] = ()
     """Of `karpenter run`, and of `karpenter doctor`."""
+    facts: ClusterFacts | None = None
+    """What the process knows of the cluster, besides its name; nothing by default."""
 
     def run(self, folder: Path, story: Callable[[ProviderCluster], Awaitable[None]]) -> None:
         """Play a story from beginning to end, in simulated time."""
 
         async def run() -> None:
-            harness = ControllerHarness(self.plugins, folder=folder, arguments=self.arguments)
+            harness = ControllerHarness(
+                self.plugins, folder=folder, arguments=self.arguments, facts=self.facts
+            )
             async with harness:
                 await story(ProviderCluster(spec=self, harness=harness))
 

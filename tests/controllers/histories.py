@@ -496,6 +496,7 @@ def _hang(*_):
 
 def _live(job):
     seed, verbose = job
+    gc.collect()  # what the last history left is garbage in cycles, and freezing would keep it
     gc.freeze()
     gc.set_threshold(*COLLECTED_AT)
     signal.signal(signal.SIGPROF, _hang)

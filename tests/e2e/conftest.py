@@ -21,7 +21,7 @@ LONGEST = (
     "test_demo_clouds.py",
     "test_crashes.py",
     "test_hanging_api_server.py",
-    "test_two_clouds.py",
+    "test_three_clouds.py",
     "test_startup.py",
 )
 """Modules whose tests take a minute and more: begun first, nobody waits for them in the end."""

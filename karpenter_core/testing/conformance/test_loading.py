@@ -79,6 +79,7 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.kit.reservation_counts",
     "karpenter_core.provider.kit.kubelet_reserved",
     "karpenter_core.provider.kit.setting_values",
+    "karpenter_core.provider.kit.shared_answer",
     "karpenter_core.provider.kit.shared_metrics",
     "karpenter_core.provider.kit.shortages",
     "karpenter_core.provider.kit.simulated",

@@ -175,13 +175,14 @@ class ProviderDoctor:
 
     def _check_security_group(self) -> tuple[Finding, ...]:
         try:
-            if not self._network.needs_security_group(self._settings.vnet_subnet_id):
-                return ()
+            is_needed = self._network.needs_security_group(self._settings.vnet_subnet_id)
             group = self._security_groups.current()
         except (AuthError, ValueError):
             return ()  # the permission is tried out, and the subnet is checked
         if group is not None:
             return (ok_finding(f"network security group of nodes: {group.name}"),)
+        if not is_needed:
+            return ()
         return (
             warning_finding(
                 f'resource group "{self._settings.node_resource_group}" has no network security '

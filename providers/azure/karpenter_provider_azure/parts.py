@@ -49,6 +49,7 @@ from karpenter_provider_azure.node_class.validation import (
     DiskEncryptionSetCheck,
     launch_refusal,
     node_class_validator,
+    unused_fields_remark,
 )
 from karpenter_provider_azure.price_reader import PriceReader, RetailPriceList
 from karpenter_provider_azure.prices import DISK_VERSION as PRICES_DISK_VERSION
@@ -57,6 +58,7 @@ from karpenter_provider_azure.setting_specs import PRICING_URL
 from karpenter_provider_azure.vm_parts import InstanceParts, LaunchParts
 
 if TYPE_CHECKING:
+    from karpenter_provider_azure.api.nodeclass import AKSNodeClass
     from karpenter_provider_azure.provider_services import ProviderServices
     from karpenter_provider_azure.settings import AzureSettings
 
@@ -158,6 +160,14 @@ class NodeClassParts:
             if settings.use_sig
             else CommunityGalleries(arm)
         )
+
+        def remark(node_class: AKSNodeClass) -> str:
+            remarks = (
+                unused_fields_remark(node_class, provision_mode=settings.provision_mode),
+                quota_remark(catalogue.quotas.view().quotas, location=location),
+            )
+            return "; ".join(filter(None, remarks))
+
         self.refused_launches: Final = RefusedLaunches(clock, launch_refusal)
         self.resolver: Final = node_class_resolver(
             NodeClassPartResolvers(
@@ -173,7 +183,8 @@ class NodeClassParts:
                 ),
                 subnets=SubnetResolver(
                     network.subnets,
-                    network.guid,
+                    guid=network.guid,
+                    security_groups=network.security_groups,
                     cluster=ClusterNetwork(
                         vnet_subnet_id=settings.vnet_subnet_id,
                         node_resource_group=settings.node_resource_group,
@@ -190,9 +201,7 @@ class NodeClassParts:
                 clock,
                 DiskEncryptionSetCheck(arm, settings.node_osdisk_diskencryptionset_id),
                 refused_launches=self.refused_launches,
-                remark=lambda _node_class: quota_remark(
-                    catalogue.quotas.view().quotas, location=location
-                ),
+                remark=remark,
             ),
         )
         self.finalizer: Final = NodeClassFinalizer(forget=self.resolver.forget)

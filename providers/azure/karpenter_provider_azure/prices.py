@@ -26,7 +26,7 @@ from karpenter_provider_azure.data import known_series, shipped_prices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from structlog.typing import FilteringBoundLogger
 
@@ -87,19 +87,6 @@ class RegionPrices:
         """Return when the prices were read; None while they are as shipped."""
         read = self._read.get(capacity_type)
         return None if read is None else read.read_at
-
-    def stale(self, *, now: datetime, after: timedelta) -> tuple[str, ...]:
-        """Return the capacity types whose prices were not read for that long."""
-        return tuple(
-            capacity_type
-            for capacity_type, table in self._tables.items()
-            if table.is_stale(now=now, after=after)
-        )
-
-    def is_estimated(self, name: str, capacity_type: str) -> bool:
-        """Whether the price is shipped or unknown, and not read from the price list."""
-        read = self._read.get(capacity_type)
-        return read is None or name not in read.prices
 
     def update(self, listed: ListedPrices, *, now: datetime) -> bool:
         """Take in prices that were read; return True if one is different.

@@ -29,6 +29,7 @@ _COMPUTE_ACTIONS: Final = (
     "Microsoft.Compute/virtualMachines/write",
     "Microsoft.Compute/virtualMachines/delete",
     "Microsoft.Compute/virtualMachines/extensions/write",
+    "Microsoft.Compute/disks/write",
     "Microsoft.Compute/disks/delete",
 )
 _NETWORK_ACTIONS: Final = (

@@ -18,11 +18,13 @@ __all__ = [
     "NETWORK_PLUGIN_MODES",
     "PRICING_URL",
     "PROVISION_MODES",
+    "SCRIPTLESS_MODE",
     "SETTINGS",
     "VM_MODES",
 ]
 
-VM_MODES: Final = ("aksscriptless", "bootstrappingclient")
+SCRIPTLESS_MODE: Final = "aksscriptless"
+VM_MODES: Final = (SCRIPTLESS_MODE, "bootstrappingclient")
 MACHINE_MODES: Final = ("aksmachineapi", "aksmachineapiheaderbatch")
 PROVISION_MODES: Final = (*VM_MODES, *MACHINE_MODES)
 NETWORK_PLUGINS: Final = ("azure", "none")
@@ -102,7 +104,7 @@ SETTINGS: Final = (
         ("--node-identities", "", "Resource ids of identities of nodes, separated by commas."),
         (
             "--provision-mode",
-            "aksscriptless",
+            SCRIPTLESS_MODE,
             "Bootstrap of nodes: aksscriptless or bootstrappingclient.",
         ),
         (

@@ -25,6 +25,7 @@ from karpenter_provider_azure.setting_specs import (
     NETWORK_PLUGINS,
     PRICING_URL,
     PROVISION_MODES,
+    SCRIPTLESS_MODE,
     SETTINGS,
 )
 
@@ -81,7 +82,7 @@ class AzureSettings:
     kubelet_identity_client_id: str = ""
     node_identities: tuple[str, ...] = ()
     """Resource ids."""
-    provision_mode: str = "aksscriptless"
+    provision_mode: str = SCRIPTLESS_MODE
     """One of `VM_MODES`."""
     nodebootstrapping_server_url: str = ""
     use_sig: bool = False

@@ -37,7 +37,6 @@ from karpenter_provider_azure.launch.failure_recorder import FailureRecorder
 from karpenter_provider_azure.launch.image_tokens import ImageTokens
 from karpenter_provider_azure.launch.node_network import NodeNetwork
 from karpenter_provider_azure.launch.open_operations import OpenOperations
-from karpenter_provider_azure.launch.recent_listing import RecentListing
 from karpenter_provider_azure.launch.vm_calls import VmCalls
 from karpenter_provider_azure.launch.vm_launcher import VmLauncher
 from karpenter_provider_azure.machines.node_instances import NodeInstances, aks_machines
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
     from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
+    from karpenter_provider_azure.described_vms import DescribedVm
     from karpenter_provider_azure.interruption.sources import InterruptionSources
     from karpenter_provider_azure.launch.boot_data import BootDataBuilder
     from karpenter_provider_azure.launch.claim_launches import LaunchCatalogue
@@ -146,12 +146,11 @@ class LaunchParts:
             scripts=scripts,
             recent=self.recent,
         )
-        list_vms = RecentListing(clock, lambda: self.reader.of_cluster().instances)
         self.extensions: Final = ExtensionInstaller(
             settings,
             clock,
             calls=self.calls,
-            list_vms=list_vms,
+            list_vms=self._list_vms,
             read_claims=context.read_claims,
             scripts=scripts if runs_script(settings) else None,
         )
@@ -159,13 +158,16 @@ class LaunchParts:
             FailedLaunches(
                 clock,
                 calls=self.calls,
-                list_vms=list_vms,
+                list_vms=self._list_vms,
                 read_claims=context.read_claims,
                 failures=failures,
                 operations=operations,
             ).read,
             context.read_claims,
         )
+
+    def _list_vms(self) -> tuple[DescribedVm, ...]:
+        return self.listing.recent().instances
 
     def _boot(self, services: ProviderServices, network: LaunchNetwork) -> BootDataBuilder:
         settings = services.settings

@@ -122,7 +122,17 @@ def test_a_refusal_names_the_field_once_and_in_one_sentence():
 
 @pytest.mark.parametrize(
     ("size", "mib"),
-    [("50Mi", 50), ("1Gi", 1024), ("50M", 48), ("1500Mi", 1500), ("2Gi", 2048), ("50K", 0)],
+    [
+        ("50Mi", 50),
+        ("1Gi", 1024),
+        ("50M", 48),
+        ("1500Mi", 1500),
+        ("2Gi", 2048),
+        ("50K", 0),
+        ("3000K", 3),
+        ("2048Ki", 2),
+        ("1T", 953674),
+    ],
 )
 def test_sizes_become_mebibytes_rounded_to_the_nearest(size, mib):
     # cases 7 and 9

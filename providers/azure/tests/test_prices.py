@@ -126,16 +126,14 @@ def test_before_a_reading_spot_costs_as_much_as_on_demand() -> None:
     assert prices.on_demand(D4).amount == shipped_prices("westus2").prices[D4]
 
 
-def test_shipped_prices_are_estimates_until_they_are_read() -> None:
+def test_prices_have_no_age_until_they_are_read() -> None:
     prices = RegionPrices("westus2")
-    assert prices.is_estimated(D4, "on-demand")
     assert prices.read_at("on-demand") is None
 
     prices.update(ListedPrices({D4: 0.2}, {}), now=NOW)
 
-    assert not prices.is_estimated(D4, "on-demand")
-    assert prices.is_estimated(D4, "spot")
     assert prices.read_at("on-demand") == NOW
+    assert prices.read_at("spot") is None
 
 
 def test_every_shipped_price_is_above_zero() -> None:
@@ -181,15 +179,6 @@ def test_only_a_changed_price_changes_the_revision() -> None:
     assert prices.revision == revision
     assert prices.update(ListedPrices({D4: 0.21}, {}), now=NOW)
     assert prices.revision > revision
-
-
-def test_prices_are_stale_until_they_are_read() -> None:
-    prices = RegionPrices("westus2")
-    prices.update(ListedPrices({D4: 0.2}, {}), now=NOW)
-    day = timedelta(days=1)
-
-    assert prices.stale(now=NOW, after=day) == ("spot",)
-    assert prices.stale(now=NOW + 2 * day, after=day) == ("on-demand", "spot")
 
 
 def test_a_new_process_begins_with_the_last_prices(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ READ_SECONDS: Final = 20
 """Azure answers writes before it carries them out; three attempts fit into the time of a hook."""
 
 _CONNECTIONS: Final = 64
+_HTTPS_PORT: Final = 443
 _REFUSED: Final = 400
 _UNAUTHENTICATED: Final = 401
 
@@ -79,7 +80,8 @@ class SdkSender:
         """Whether a URL is of this endpoint or a region of it: `eastus.management.azure.com`."""
         own, other = urlsplit(self.endpoint), urlsplit(url)
         try:
-            is_same_port = own.port == other.port
+            # Azure writes links with and without the usual port.
+            is_same_port = (own.port or _HTTPS_PORT) == (other.port or _HTTPS_PORT)
         except ValueError:
             return False
         host, own_host = other.hostname or "", own.hostname or ""

@@ -13,7 +13,15 @@ if TYPE_CHECKING:
     from karpenter_core.provider.kit.instances.tag_changes import DesiredTags
     from karpenter_provider_azure.described_vms import DescribedVm
 
-__all__ = ["DesiredVm", "VmChange", "VmState", "plan_change", "state_of"]
+__all__ = [
+    "MAX_TAGS",
+    "DesiredVm",
+    "VmChange",
+    "VmState",
+    "changed_state",
+    "plan_change",
+    "state_of",
+]
 
 MAX_TAGS: Final = 50
 """Tags of a resource (Azure Resource Manager)."""

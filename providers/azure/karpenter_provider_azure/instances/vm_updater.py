@@ -10,6 +10,7 @@ Karpenter's provider for Azure keeps the hash of what it has updated in an annot
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote
@@ -21,11 +22,13 @@ from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.instances.change_queue import ChangeQueue
 from karpenter_core.provider.kit.instances.tag_changes import DesiredTags
 from karpenter_core.provider.kit.recent_launches import ClaimRef
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
 from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION
 from karpenter_provider_azure.described_vms import VM_API_VERSION
 from karpenter_provider_azure.instance_tags import instance_tags
 from karpenter_provider_azure.instances.vm_changes import (
+    MAX_TAGS,
     DesiredVm,
     VmChange,
     VmState,
@@ -56,6 +59,8 @@ _ACTION: Final = "virtualMachines:patch"
 _CHANGES_PER_SECOND: Final = 1
 """A change is up to four writes, and launches need writes too."""
 _READ_AT_ONCE: Final = 100
+_REPORTED_LIFE: Final = timedelta(hours=1)
+"""Period of log lines about a virtual machine that cannot take all tags."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +97,8 @@ class VmUpdater:
         self._lock: Final = Lock()
         self._wishes: Final[dict[str, tuple[Mapping[str, str], frozenset[tuple[str, str]]]]] = {}
         """By NodeClass: its tags, and those that it had and has no more."""
+        self._reported: Final[TtlCache[str, tuple[str, ...]]] = TtlCache(clock, _REPORTED_LIFE)
+        """Keys that a virtual machine has no room for, as last reported, by its id."""
         self._queue: Final = ChangeQueue(
             clock,
             _VmChanges(client, reader, extensions, fence),
@@ -118,7 +125,17 @@ class VmUpdater:
         except CloudProviderError as error:
             self._log.error("virtual machine cannot be updated", error=str(error))
             return
-        self._queue.sync(name, self._desired(node_claim, node_class))
+        desired = self._desired(node_claim, node_class)
+        state = self._queue.sync(name, desired)
+        left_out = () if state is None else plan_change(state, desired).tags.left_out
+        if left_out and self._reported.get(name) != left_out:
+            self._reported.put(name, left_out)
+            self._log.warning(
+                f"virtual machine cannot take all tags: Azure allows {MAX_TAGS}",
+                vm=name,
+                NodeClaim={"name": node_claim.name},
+                keys=list(left_out),
+            )
 
     def _listed_state(self, instance_id: str) -> VmState | None:
         vm = self._last_listed().get(instance_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
     from karpenter_provider_azure.catalogue.vm_sizes import VmSize
 
-__all__ = ["BootData", "BootDataBuilder", "BootTarget"]
+__all__ = ["SCRIPT_EXTENSION", "BootData", "BootDataBuilder", "BootTarget"]
+
+SCRIPT_EXTENSION: Final = "cse-agent-karpenter"
+"""The name of the extension that runs the custom script of a node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from karpenter_core.errors import BadInputError, CloudProviderError, ThrottledEr
 from karpenter_core.provider.contract import PeriodicTask
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_azure.arm.errors import ArmNotFoundError
+from karpenter_provider_azure.launch.boot_data import SCRIPT_EXTENSION
 from karpenter_provider_azure.launch.failure_recorder import LOG_NAME
 from karpenter_provider_azure.resource_ids import vm_name
 
@@ -41,7 +42,6 @@ __all__ = [
 ]
 
 BILLING_EXTENSION: Final = "computeAksLinuxBilling"
-SCRIPT_EXTENSION: Final = "cse-agent-karpenter"
 TASK_NAME: Final = "extensions"
 PERIOD: Final = timedelta(seconds=15)
 _NEW_WITHIN: Final = timedelta(minutes=30)

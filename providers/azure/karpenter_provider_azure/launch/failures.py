@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from karpenter_core.api.labels import SPOT
+from karpenter_provider_azure.launch.boot_data import SCRIPT_EXTENSION
 
 if TYPE_CHECKING:
     from karpenter_provider_azure.arm.errors import ArmError
@@ -160,9 +161,11 @@ def classify_failure(error: ArmError, *, capacity_type: str) -> LaunchFailure:
 def is_of_launch(error: ArmError) -> bool:
     """Whether the failure of a virtual machine is that of its launch.
 
-    An extension that fails leaves a virtual machine that runs in the state Failed, too.
+    An extension that fails leaves a virtual machine that runs in the state Failed, too. Only without
+    the script that makes it join it is no node.
     """
-    return not any(code.lower().startswith(_EXTENSION) for code in error.codes)
+    is_of_extension = any(code.lower().startswith(_EXTENSION) for code in error.codes)
+    return not is_of_extension or SCRIPT_EXTENSION in error.text
 
 
 def _text(*parts: str) -> str:

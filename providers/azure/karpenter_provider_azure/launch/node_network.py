@@ -12,11 +12,11 @@ from karpenter_provider_azure.network.backend_pools import refers_to_missing_poo
 from karpenter_provider_azure.network.subnets import ClusterNetwork
 
 if TYPE_CHECKING:
+    from karpenter_core.provider.kit.shared_answer import AnswerRevision
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
     from karpenter_provider_azure.arm.errors import ArmError
     from karpenter_provider_azure.catalogue.vm_sizes import VmSize
     from karpenter_provider_azure.network.security_groups import ManagedSecurityGroup
-    from karpenter_provider_azure.network.shared_answer import AnswerRevision
     from karpenter_provider_azure.settings import AzureSettings
 
 __all__ = ["NodeNetwork"]

@@ -76,7 +76,7 @@ class OfferingOrder:
         key = id(request.instance_types), request.node_claim.spec.requirements
         with self._lock:
             kept = self._ranked.get(key)
-        if kept is not None and kept[0] is request.instance_types:
+        if kept is not None:
             return kept[1]
         ranked = ranked_offerings(request)
         with self._lock:

@@ -46,14 +46,14 @@ class LaunchAttempt:
     """Quota family of the size in lower case; empty when it is unknown."""
     cpu_milli: int
     size_zones: tuple[str, ...]
-    """Labels of all zones in which the region sells the size."""
+    """Labels of all zones in which the region sells the size, without `0`."""
 
     @property
     def scope_zones(self) -> tuple[str, ...]:
         """The zones of the placement scope: all zones of the size, or `0` for one without a zone."""
         if self.zone == REGIONAL_ZONE:
             return (REGIONAL_ZONE,)
-        return tuple(sorted({*self.size_zones, self.zone} - {REGIONAL_ZONE}))
+        return tuple(sorted({*self.size_zones, self.zone}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

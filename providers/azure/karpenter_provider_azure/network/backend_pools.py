@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, cast, final
 
+from karpenter_core.provider.kit.shared_answer import AnswerRevision, SharedAnswer
 from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION, properties_of
-from karpenter_provider_azure.network.shared_answer import AnswerRevision, SharedAnswer
 from karpenter_provider_azure.resource_ids import resource_group_path
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.kit.shared_answer import SharedAnswer
 from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION, properties_of
-from karpenter_provider_azure.network.shared_answer import SharedAnswer
 from karpenter_provider_azure.network.subnets import parse_subnet_id
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.kit.shared_answer import SharedAnswer
 from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION
-from karpenter_provider_azure.network.shared_answer import SharedAnswer
 from karpenter_provider_azure.resource_ids import resource_group_path
 
 if TYPE_CHECKING:
@@ -19,10 +19,19 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_provider_azure.arm.reads import ArmReads
 
-__all__ = ["ManagedSecurityGroup", "SecurityGroupReader", "managed_security_group"]
+__all__ = [
+    "ManagedSecurityGroup",
+    "SecurityGroupReader",
+    "SeveralSecurityGroupsError",
+    "managed_security_group",
+]
 
 TTL: Final = timedelta(hours=1)
 _MANAGED: Final = re.compile(r"aks-agentpool-(\d{8})-nsg", re.IGNORECASE)
+
+
+class SeveralSecurityGroupsError(CloudProviderError):
+    """The node resource group has several security groups of AKS; names them."""
 
 
 @final
@@ -44,7 +53,7 @@ def managed_security_group(
     `groups` are those of the node resource group.
 
     Raises:
-        CloudProviderError: there are several; names them.
+        SeveralSecurityGroupsError: there are several.
     """
     found = sorted(
         (
@@ -56,7 +65,7 @@ def managed_security_group(
     )
     if len(found) > 1:
         names = ", ".join(group.name for group in found)
-        raise CloudProviderError(
+        raise SeveralSecurityGroupsError(
             f'resource group "{resource_group}" has several network security groups of AKS, and '
             f"nodes need one: {names}"
         )
@@ -75,14 +84,19 @@ class SecurityGroupReader:
     def current(self) -> ManagedSecurityGroup | None:
         """Return the security group; None for a cluster without one.
 
-        The list is read again each hour. While Azure does not answer, the last one is used.
+        The list is read again each hour, and at once as long as there are several. While Azure does
+        not answer, the last one is used.
 
         Raises:
-            CloudProviderError: there are several, or the list was never read.
+            SeveralSecurityGroupsError: there are several.
+            CloudProviderError: the list was never read.
         """
-        return managed_security_group(
-            self._groups.current().value, resource_group=self._resource_group
-        )
+        groups = self._groups.current()
+        try:
+            return managed_security_group(groups.value, resource_group=self._resource_group)
+        except SeveralSecurityGroupsError:
+            groups = self._groups.newer_than(groups)  # they may have been removed
+        return managed_security_group(groups.value, resource_group=self._resource_group)
 
     def _listed(self) -> tuple[JsonMapping, ...]:
         group = resource_group_path(self._arm.subscription_id, self._resource_group)

@@ -31,14 +31,10 @@ _ID: Final = r"[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}"
 _QUOTES: Final = r"[ :=\"']*"
 _VARYING: Final = re.compile(
     rf"\s*\b(?:trace|correlation|request|tracking|operation|activity)[ _-]?id{_QUOTES}{_ID}[\"']?\.?"
-    rf"|\s*\btimestamp{_QUOTES}\d{{4}}-\d\d-\d\d[ T][\d:.]+(?:Z| UTC)?[\"']?\.?"
-    # Credentials of the SDK append the whole answer, and advice that is the same for every cause.
-    r"|;\s*Content: \{[^{}]*\}"
-    r"|;\s*To mitigate this issue, [^;]*"
-    r"|;?\s*Visit https?://\S+ to troubleshoot this issue\.?",
+    rf"|\s*\btimestamp{_QUOTES}\d{{4}}-\d\d-\d\d[ T][\d:.]+(?:Z| UTC)?[\"']?\.?",
     re.IGNORECASE,
 )
-"""Parts of messages that differ each time, or say nothing about the cause."""
+"""Parts of messages that differ each time."""
 
 
 def is_refusal(error: CloudProviderError) -> bool:

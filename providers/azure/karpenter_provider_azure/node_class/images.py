@@ -91,9 +91,9 @@ class ImageResolver:
         try:
             newest = self._reader.newest(definitions, choice.version)
         except CloudProviderError as error:
-            if not choice.is_upgrade:
+            if not choice.is_upgrade and not _awaits_upgrade(node_class):
                 raise
-            # The status says the new version now: the next pass must not keep the old images.
+            # The status says the new version now: a later pass must not keep the old images.
             return condition_unmet(
                 IMAGES_READY, KUBERNETES_UPGRADE, f"{field}: {AZURE_ERRORS.stable_text(error)}"
             )
@@ -126,10 +126,18 @@ def _needs_newest(node_class: AKSNodeClass) -> bool:
 
     A condition that is False because Azure refused a call for a while is no reason to replace nodes.
     """
-    condition = find_condition(node_class.status.conditions, IMAGES_READY)
+    status = node_class.status
     return (
-        not node_class.status.images or condition is None or condition.reason == KUBERNETES_UPGRADE
+        not status.images
+        or find_condition(status.conditions, IMAGES_READY) is None
+        or _awaits_upgrade(node_class)
     )
+
+
+def _awaits_upgrade(node_class: AKSNodeClass) -> bool:
+    """Whether the images for the version of the status were not found yet."""
+    condition = find_condition(node_class.status.conditions, IMAGES_READY)
+    return condition is not None and condition.reason == KUBERNETES_UPGRADE
 
 
 def _variant_text(variant: ImageVariant) -> str:

@@ -1,4 +1,4 @@
-"""Resolves the subnet of a NodeClass."""
+"""Resolves the subnet of a NodeClass, and what else of the network its nodes need."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.node_class.parts import condition_met, condition_unmet
 from karpenter_provider_azure.arm.errors import ArmNotFoundError
+from karpenter_provider_azure.network.security_groups import SeveralSecurityGroupsError
 from karpenter_provider_azure.network.subnets import subnet_problem
 from karpenter_provider_azure.node_class.conditions import AZURE_ERRORS, SUBNETS_READY, is_refusal
 
@@ -15,14 +16,22 @@ if TYPE_CHECKING:
     from karpenter_core.provider.kit.node_class.parts import ResolutionPart
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
     from karpenter_provider_azure.network.cluster_addresses import VnetGuidReader
+    from karpenter_provider_azure.network.security_groups import SecurityGroupReader
     from karpenter_provider_azure.network.subnets import ClusterNetwork, SubnetReader
 
-__all__ = ["SUBNET_INVALID", "SUBNET_NOT_FOUND", "SUBNET_UNKNOWN", "SubnetResolver"]
+__all__ = [
+    "SEVERAL_SECURITY_GROUPS",
+    "SUBNET_INVALID",
+    "SUBNET_NOT_FOUND",
+    "SUBNET_UNKNOWN",
+    "SubnetResolver",
+]
 
 RETRY_INTERVAL: Final = timedelta(minutes=3)
 SUBNET_INVALID: Final = "SubnetIDInvalid"
 SUBNET_NOT_FOUND: Final = "SubnetNotFound"
 SUBNET_UNKNOWN: Final = "SubnetUnknownError"
+SEVERAL_SECURITY_GROUPS: Final = "SeveralSecurityGroups"
 
 
 @final
@@ -30,10 +39,16 @@ class SubnetResolver:
     """Resolves the subnets of NodeClasses; callable from any thread."""
 
     def __init__(
-        self, reader: SubnetReader, guid: VnetGuidReader, *, cluster: ClusterNetwork
+        self,
+        reader: SubnetReader,
+        *,
+        guid: VnetGuidReader,
+        security_groups: SecurityGroupReader,
+        cluster: ClusterNetwork,
     ) -> None:
         self._reader: Final = reader
         self._guid: Final = guid
+        self._security_groups: Final = security_groups
         self._cluster: Final = cluster
 
     def field(self, node_class: AKSNodeClass) -> str:
@@ -55,6 +70,9 @@ class SubnetResolver:
         try:
             self._reader.require(subnet_id)
             self._guid.current()
+            self._security_groups.current()
+        except SeveralSecurityGroupsError as error:
+            return condition_unmet(SUBNETS_READY, SEVERAL_SECURITY_GROUPS, str(error))
         except CloudProviderError as error:
             if not is_refusal(error):
                 raise

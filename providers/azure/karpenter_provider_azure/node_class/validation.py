@@ -11,8 +11,10 @@ from karpenter_core.provider.kit.node_class.validation import (
     VALIDATION_SUCCEEDED,
     NodeClassValidator,
 )
+from karpenter_provider_azure.api.local_dns import LocalDNSMode
 from karpenter_provider_azure.arm.errors import ArmNotFoundError
 from karpenter_provider_azure.node_class.conditions import AZURE_ERRORS, error_code
+from karpenter_provider_azure.setting_specs import SCRIPTLESS_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +31,7 @@ __all__ = [
     "DiskEncryptionSetCheck",
     "launch_refusal",
     "node_class_validator",
+    "unused_fields_remark",
 ]
 
 RECHECK_INTERVAL: Final = timedelta(hours=1)
@@ -85,6 +88,21 @@ def launch_refusal(error: CloudProviderError) -> NodeClassFinding | None:
         reason=AZURE_ERRORS.refusal_reason(error) if error_code(error) else LAUNCH_NOT_PERMITTED,
         message=f"launches were refused: {AZURE_ERRORS.stable_text(error)}",
     )
+
+
+def unused_fields_remark(node_class: AKSNodeClass, *, provision_mode: str) -> str:
+    """Return a remark about fields that have no effect in a provision mode; empty for none."""
+    if provision_mode != SCRIPTLESS_MODE:
+        return ""
+    spec = node_class.spec
+    fields = (
+        ("spec.localDNS", spec.local_dns_mode != LocalDNSMode.DISABLED),
+        ("spec.artifactStreaming", spec.uses_artifact_streaming),
+    )
+    unused = [name for name, is_used in fields if is_used]
+    if not unused:
+        return ""
+    return f"{', '.join(unused)}: no effect with the setting provision-mode {provision_mode}"
 
 
 def node_class_validator(

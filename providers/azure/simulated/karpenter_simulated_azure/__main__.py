@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Event
 
 from karpenter_simulated_azure.cloud import SimulatedAzure
+from karpenter_simulated_azure.throttling import AZURE_RATES
 from karpenter_simulated_azure.world import AzureWorld
 
 
@@ -23,6 +24,7 @@ def main() -> None:
     parser.add_argument("--skus", type=Path, help="output of `az vm list-skus -o json`")
     parser.add_argument("--create-seconds", type=float, default=20, help="per virtual machine")
     parser.add_argument("--delete-seconds", type=float, default=15, help="per virtual machine")
+    parser.add_argument("--throttle", action="store_true", help="limit calls as Azure does")
     options = parser.parse_args()
     world = AzureWorld(
         location=options.location, zones=tuple(filter(None, options.zones.split(",")))
@@ -31,6 +33,8 @@ def main() -> None:
     with SimulatedAzure(world=world, skus=skus, port=options.port) as cloud:
         cloud.behaviour.pending_seconds = options.create_seconds
         cloud.behaviour.terminating_seconds = options.delete_seconds
+        if options.throttle:
+            cloud.throttling.set(AZURE_RATES)
         for name, value in cloud.environment.items():
             sys.stdout.write(f"export {name}={shlex.quote(value)}\n")
         sys.stdout.write("\n")

@@ -42,7 +42,7 @@ __all__ = ["SimulatedAzure"]
 
 _BOOTSTRAP_TOKEN: Final = "abcdef.0123456789abcdef"  # noqa: S105 - of no cluster
 _TOKEN_FILE: Final = "service-account-token"  # noqa: S105 - the name of a file
-_VERSION: Final = "2024-07-01"
+_VERSION: Final = "2025-04-01"
 
 
 @final

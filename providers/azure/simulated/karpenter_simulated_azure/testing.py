@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from karpenter_core.errors import OfferingKey
 
 __all__ = [
+    "facts_of",
     "few_sizes",
     "node_class_for",
     "settings_for",
@@ -105,6 +106,17 @@ def settings_for(cloud: SimulatedAzure) -> Mapping[str, str | float | bool | tim
     return found
 
 
+def facts_of(cloud: SimulatedAzure) -> ClusterFacts:
+    """Return what the core knows of the cluster of a simulated cloud."""
+    return ClusterFacts(
+        name=cloud.world.cluster_name,
+        version=f"v{cloud.world.kubernetes_version}",
+        endpoint=cloud.environment["CLUSTER_ENDPOINT"],
+        ca_bundle=_CA_BUNDLE,
+        dns_ip=cloud.environment["DNS_SERVICE_IP"],
+    )
+
+
 @contextmanager
 def subject() -> Generator[ConformanceSubject]:
     """Start a simulated cloud and return the provider on it."""
@@ -153,13 +165,7 @@ class _CloudControls:
             make=lambda: AzureProvider(retries=_RETRIES, read_seconds=2),
             node_class=node_class_for(),
             settings=settings_for(cloud),
-            cluster=ClusterFacts(
-                name=cloud.world.cluster_name,
-                version=f"v{cloud.world.kubernetes_version}",
-                endpoint=cloud.environment["CLUSTER_ENDPOINT"],
-                ca_bundle=_CA_BUNDLE,
-                dns_ip=cloud.environment["DNS_SERVICE_IP"],
-            ),
+            cluster=facts_of(cloud),
             has_tokens=False,
             troubles=frozenset(self._troubles),
             trouble=lambda _plugin, wanted: self._troubles[wanted](),

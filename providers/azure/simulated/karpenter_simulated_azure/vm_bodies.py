@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SSH_PUBLIC_KEY", "vm_body"]
 
+ADMIN: Final = "azureuser"
 SSH_PUBLIC_KEY: Final = (
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIC4mYg0vVq5bM9T0bT1b7m0c3p3m6Xv0p0oN0H1y7Q2x simulated"
 )
@@ -57,7 +58,7 @@ def vm_body(
         if image_id.startswith("/subscriptions/")
         else {"communityGalleryImageId": image_id}
     )
-    keys = [{"path": "/home/azureuser/.ssh/authorized_keys", "keyData": SSH_PUBLIC_KEY}]
+    keys = [{"path": f"/home/{ADMIN}/.ssh/authorized_keys", "keyData": SSH_PUBLIC_KEY}]
     written: JsonObject = {
         "hardwareProfile": {"vmSize": size},
         "storageProfile": {
@@ -71,7 +72,7 @@ def vm_body(
         },
         "osProfile": {
             "computerName": name,
-            "adminUsername": "azureuser",
+            "adminUsername": ADMIN,
             "customData": b64encode(script.encode()).decode(),
             "linuxConfiguration": {
                 "disablePasswordAuthentication": True,

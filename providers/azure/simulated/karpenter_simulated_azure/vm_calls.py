@@ -105,7 +105,7 @@ class VmCalls:
         """Launch a virtual machine, or write one that exists."""
         existing = self._current(call)
         check_etag(call, None if existing is None else existing.etag)
-        request = read_vm_request(call.resource_name, call.body)
+        request = read_vm_request(call.resource_name, call.body, call.api_version)
         size = self._checks.check(request)
         self._interfaces.check(request, size, call.path)
         self._check_linked(call, request)

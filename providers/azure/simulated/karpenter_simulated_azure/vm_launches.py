@@ -166,4 +166,6 @@ class VmLaunches:
         elif record.error is not None or record.canceled:
             machine.fails_at = record.done_at
             machine.failure = record.error
+        if machine.fails_at is not None:
+            machine.runs_at = max(machine.runs_at, machine.fails_at)  # never Succeeded before
         return record

@@ -77,13 +77,13 @@ class VmRequest:
         )
 
 
-def read_vm_request(name: str, body: JsonObject) -> VmRequest:
+def read_vm_request(name: str, body: JsonObject, api_version: str) -> VmRequest:
     """Return what a body asks for.
 
     Raises:
         ArmFault: a member is missing, unknown or of another type.
     """
-    if unknown := next(unknown_members(body), ""):
+    if unknown := next(unknown_members(body, api_version), ""):
         parent, _, member = unknown.rpartition(".")
         raise ArmFault(
             "InvalidRequestContent",

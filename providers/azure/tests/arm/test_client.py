@@ -110,9 +110,11 @@ def test_pages_of_a_regional_endpoint_are_read():
 
     sender = SdkSender(settings_for("https://management.azure.com"))
     assert sender.is_own("https://westus2.management.azure.com/subscriptions/x")
+    assert sender.is_own("https://Management.Azure.com:443/subscriptions/x?$skiptoken=1")
     assert not sender.is_own("https://evilmanagement.azure.com/subscriptions/x")
     assert not sender.is_own("https://user@management.azure.com/")
     assert not sender.is_own("https://management.azure.com:444/")
+    assert not sender.is_own("https://management.azure.com:port/")
 
 
 def test_the_status_404_is_not_found_whatever_the_code(client, server):

@@ -245,6 +245,11 @@ def test_settings_of_the_operating_system_are_applied():
     assert "net.core.somaxconn=4096" in sysctls
 
 
+@pytest.mark.parametrize("field", ["transparentHugePageEnabled", "transparentHugePageDefrag"])
+def test_either_field_of_huge_pages_is_enough(field):
+    assert of_class(linuxOSConfig={field: "never"})["SHOULD_CONFIG_TRANSPARENT_HUGE_PAGE"] == "true"
+
+
 def test_the_kernel_is_as_the_kubelet_needs_it():
     """With `--protect-kernel-defaults` it does not start otherwise."""
     assert {

@@ -33,7 +33,12 @@ from providers.azure.tests.bootstrap.boots import (
 
 def reader(**facts):
     of_cluster = cluster()
-    known = {"ca_bundle": of_cluster.ca_pem, "dns_ip": "10.2.0.10", **facts}
+    known = {
+        "ca_bundle": of_cluster.ca_pem,
+        "dns_ip": "10.2.0.10",
+        "endpoint": "https://10.0.0.1",
+        **facts,
+    }
     return ClusterBootReader(
         settings(),
         ClusterFacts(name="shop", **known),
@@ -93,8 +98,16 @@ def test_the_service_gets_the_node_and_its_image():
 
 
 def test_nodes_wait_until_the_certificates_of_the_cluster_are_known():
+    facts = reader(ca_bundle="", endpoint="https://shop.example.com")
+
     with pytest.raises(NodeClassNotReadyError, match="certificates of the API server"):
-        ScriptlessBoot(reader(ca_bundle="")).boot_data(target())
+        ScriptlessBoot(facts).boot_data(target())
+
+
+def test_an_api_server_without_tls_needs_no_certificates():
+    found = ScriptlessBoot(reader(ca_bundle="", endpoint="http://127.0.0.1")).boot_data(target())
+
+    assert read_kubelet_settings(found.custom_data).variables["KUBE_CA_CRT"] == ""
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ class World:
         if self.usages:
             self.quotas.refresh()
         self.unavailable = UnavailableOfferings()
-        self.learned = LearnedMemory(EmptyDiskCache(), now=NOW)  # pyright: ignore[reportArgumentType]
+        self.learned = LearnedMemory(EmptyDiskCache(), now=NOW)  # pyright: ignore[reportArgumentType] - a cache that keeps nothing
         self.catalogue = InstanceTypeCatalogue(
             CatalogueSettings(location=LOCATION, cluster="mc_group"),
             self.clock,

@@ -113,7 +113,7 @@ def test_the_region_is_compared_without_case() -> None:
 def test_a_size_with_an_unreadable_capability_is_skipped_with_the_reason(
     capabilities: dict[str, object], named: str
 ) -> None:
-    parsed = parse_skus([sku_item(D4, **capabilities)], LOCATION)  # pyright: ignore[reportArgumentType]
+    parsed = parse_skus([sku_item(D4, **capabilities)], LOCATION)  # pyright: ignore[reportArgumentType] - fields by name
 
     assert parsed.sizes == {}
     assert named in parsed.skipped[D4]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -220,6 +221,16 @@ def test_changes_wait_for_their_rate(world, stage):
         waits = sync_all()
     assert not waits
     assert all(stage.tags(f"web-{number}")["team"] == "web" for number in range(5))
+
+
+def test_tags_without_room_are_reported_once(stage):
+    stage.add(tags={**default_tags(), **{f"policy-{n}": "x" for n in range(46)}})
+    with structlog.testing.capture_logs() as logs:
+        stage.sync()
+        stage.sync()
+    (line,) = logs
+    assert (line["log_level"], line["keys"]) == ("warning", ["team"])
+    assert not stage.patches()
 
 
 def test_a_vm_that_is_gone_or_deleting_is_left_alone(world, stage):

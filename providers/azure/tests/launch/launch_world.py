@@ -16,6 +16,7 @@ from karpenter_core.provider.catalogue import InstanceType, Offering, Price
 from karpenter_core.provider.contract import LaunchRequest, UnfencedProcess
 from karpenter_core.provider.kit.calls.failures import UncertainCallError
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
+from karpenter_core.provider.kit.shared_answer import SharedAnswer
 from karpenter_core.provider.kit.unavailable_offerings import (
     UnavailableOffering,
     UnavailableOfferings,
@@ -44,7 +45,6 @@ from karpenter_provider_azure.launch.open_operations import OpenOperations
 from karpenter_provider_azure.launch.vm_calls import VmCalls
 from karpenter_provider_azure.launch.vm_launcher import VmLauncher
 from karpenter_provider_azure.network.security_groups import ManagedSecurityGroup
-from karpenter_provider_azure.network.shared_answer import SharedAnswer
 from karpenter_provider_azure.settings import AzureSettings
 
 if TYPE_CHECKING:

@@ -252,10 +252,15 @@ def test_the_text_is_cut_for_conditions_and_names_the_code():
 
 
 @pytest.mark.parametrize(
-    ("code", "is_launch"), [("VMExtensionProvisioningError", False), ("AllocationFailed", True)]
+    ("code", "text", "is_launch"),
+    [
+        ("AllocationFailed", "", True),
+        ("VMExtensionProvisioningError", "extension 'computeAksLinuxBilling' failed", False),
+        ("VMExtensionProvisioningError", "extension 'cse-agent-karpenter' failed", True),
+    ],
 )
-def test_a_failed_extension_is_no_failed_launch(code, is_launch):
-    assert is_of_launch(error_of_body(body(code))) is is_launch
+def test_a_failed_extension_is_a_failed_launch_only_if_the_node_cannot_join(code, text, is_launch):
+    assert is_of_launch(error_of_body(body(code, text))) is is_launch
 
 
 CODES = st.sampled_from(

@@ -141,3 +141,19 @@ def test_an_error_that_cannot_be_read_is_read_later():
 
     made.arm.get = get
     assert [len(made.failed.read()) for _ in range(3)] == [1, 1, 2]
+
+
+def test_throttling_ends_the_reading_of_a_poll():
+    made = LaunchWorld()
+    for number in range(5):
+        launched(made, f"web-{number}")
+        made.arm.fail(f"aks-web-{number}", "AllocationFailed", forgotten=True)
+    reads = []
+
+    def get(*args, **_kwargs):
+        reads.append(args)
+        raise ThrottledError("slow")
+
+    made.arm.get = get
+    assert made.failed.read() == {}
+    assert len(reads) == 1

@@ -107,16 +107,6 @@ def test_a_launch_that_fails_later_is_announced(cloud, launches):
     assert list(leftovers(cloud)) == []
 
 
-def test_launches_are_followed_by_one_listing_every_ten_seconds(cloud, launches):
-    made = launches()
-    made.launch()
-    for _ in range(12):
-        made.parts.launch.late_failures.poll()
-        made.parts.launch.extensions.run()
-        cloud.time.advance(5)
-    assert cloud.calls.count("virtualMachines:list") == 6
-
-
 def test_a_new_process_learns_the_reason_from_the_instance_view(cloud, launches):
     made = launches()
     cloud.behaviour.allocation_seconds = 10

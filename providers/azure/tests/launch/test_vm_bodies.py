@@ -179,11 +179,15 @@ def test_identities_and_ultra_disks_are_sent_only_if_wanted():
 
 def test_people_log_in_with_the_key_alone():
     made = body()["properties"]["osProfile"]
+    assert made["adminUsername"] == "azureuser"
     assert made["linuxConfiguration"] == {
         "disablePasswordAuthentication": True,
         "ssh": {
             "publicKeys": [
-                {"path": "/home/azureuser/.ssh/authorized_keys", "keyData": "ssh-rsa AAAA"}
+                {
+                    "path": f"/home/{made['adminUsername']}/.ssh/authorized_keys",
+                    "keyData": "ssh-rsa AAAA",
+                }
             ]
         },
     }

@@ -108,6 +108,15 @@ def test_a_label_that_the_claim_fixes_is_in_the_outcome():
     assert outcome.labels[labels.AKS_MODE] == "system"
 
 
+def test_a_launch_is_remembered_until_listings_show_it():
+    made = LaunchWorld()
+    outcome = made.launch()
+    launch = made.recent.of_claim("uid-of-web-1")
+    assert (launch.instance_id, launch.owner.name) == ("aks-web-1", "web-1")
+    assert launch.instance.provider_id == outcome.provider_id
+    assert launch.instance.created == made.clock.now()
+
+
 @pytest.mark.parametrize(
     ("requirements", "enabled"),
     [
@@ -535,6 +544,28 @@ def test_a_refusal_that_leaves_a_failed_virtual_machine_behind_is_cleaned_up():
     with pytest.raises(InsufficientCapacityError):  # case 82
         made.launch()
     assert made.vm()["properties"]["provisioningState"] == "Deleting"
+
+
+def test_a_failed_virtual_machine_and_the_refusals_before_it_are_reported_together():
+    made = LaunchWorld(*family_sizes(2))
+    made.launch()
+    made.arm.fail("aks-web-1", "ZonalAllocationFailed")
+    made.arm.refuse_first = refused_when(is_spot, "OperationNotAllowed", LOW_PRIORITY)
+    with pytest.raises(InsufficientCapacityError) as raised:
+        made.launch()
+    groups = raised.value.quota_groups
+    assert {group.value for group in groups} == {"", D2}
+    assert {group.capacity_type for group in groups if not group.value} == {SPOT}
+
+
+def test_the_operation_of_a_discarded_virtual_machine_is_forgotten():
+    """The next one has the same name."""
+    made = LaunchWorld()
+    made.launch()
+    made.arm.fail("aks-web-1", "ZonalAllocationFailed")
+    with pytest.raises(InsufficientCapacityError):
+        made.launch()
+    assert made.operations.url("aks-web-1") == ""
 
 
 def test_a_virtual_machine_whose_extension_failed_is_adopted():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 
 import pytest
 
@@ -14,7 +13,6 @@ from karpenter_provider_azure.network.backend_pools import (
     backend_pool_ids,
     refers_to_missing_pool,
 )
-from karpenter_provider_azure.network.shared_answer import SharedAnswer
 from providers.azure.tests.arm.values import GROUP, SUBNET, SUBSCRIPTION
 from providers.azure.tests.fake_arm import FakeArm, HandClock, unanswered
 
@@ -157,19 +155,3 @@ def test_a_refresh_that_fails_is_not_hidden_by_old_pools(arm, reader):
     with pytest.raises(CloudProviderError, match="500"):
         reader.newer_than(seen)
     assert reader.current() is seen
-
-
-def test_the_next_caller_reads_again_after_an_error():
-    answers = iter([CloudProviderError("no answer"), "x"])
-
-    def read():
-        answer = next(answers)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    answer = SharedAnswer(HandClock(), timedelta(hours=1), read)
-
-    with pytest.raises(CloudProviderError, match="no answer"):
-        answer.current()
-    assert answer.current().value == "x"

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_provider_azure.network.security_groups import SecurityGroupReader
+from karpenter_provider_azure.network.security_groups import (
+    SecurityGroupReader,
+    SeveralSecurityGroupsError,
+)
 from providers.azure.tests.arm.values import GROUP, SUBSCRIPTION
 from providers.azure.tests.fake_arm import FakeArm, HandClock, unanswered
 
@@ -58,6 +61,15 @@ def test_two_are_an_error_that_names_both(arm, reader):  # case 78
         match=rf'"{GROUP}".*: aks-agentpool-12345678-nsg, aks-agentpool-87654321-nsg$',
     ):
         reader.current()
+
+
+def test_one_that_is_removed_is_noticed_at_once(arm, reader):
+    arm.put(PATH, [group("aks-agentpool-87654321-nsg"), group("aks-agentpool-12345678-nsg")])
+    with pytest.raises(SeveralSecurityGroupsError):
+        reader.current()
+    arm.put(PATH, [group("aks-agentpool-12345678-nsg")])
+
+    assert reader.current().cluster_id == "12345678"
 
 
 def test_the_list_is_read_each_hour_and_kept_through_an_outage(arm, clock, reader):

@@ -1,4 +1,4 @@
-"""The simulated Azure, and clients of it through the real SDK."""
+"""Clients of the simulated Azure through the real SDK."""
 
 from __future__ import annotations
 
@@ -8,29 +8,9 @@ from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
 from karpenter_provider_azure.arm.client import ArmClient
 from karpenter_provider_azure.arm.credentials import find_credential
 from karpenter_provider_azure.cloud_environment import read_environment_file
-from karpenter_simulated_azure.cloud import SimulatedAzure
 from providers.azure.tests.arm.values import settings_for
 
 ONE_ATTEMPT = RetryPolicy(throttled_attempts=1, transient_attempts=1)
-
-
-@pytest.fixture(scope="session")
-def _azure():
-    with SimulatedAzure() as cloud:
-        yield cloud
-
-
-@pytest.fixture
-def cloud(_azure, monkeypatch):
-    """The simulated Azure as it is in the beginning, and the environment of a pod in it."""
-    _azure.reset()
-    for name in ("AZURE_CLIENT_SECRET", "AZURE_USERNAME", "AZURE_TOKEN_CREDENTIALS"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in _azure.environment.items():
-        if name.startswith("AZURE_"):
-            monkeypatch.setenv(name, value)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    return _azure
 
 
 @pytest.fixture

@@ -22,10 +22,17 @@ from karpenter_provider_azure.node_class.conditions import AZURE_ERRORS, error_c
 from karpenter_provider_azure.node_class.validation import (
     DiskEncryptionSetCheck,
     node_class_validator,
+    unused_fields_remark,
 )
 from providers.azure.tests.arm.values import SUBNET
 from providers.azure.tests.fake_arm import forbidden, not_found, unanswered
-from providers.azure.tests.node_class.worlds import DES, Process, node_class_of, said
+from providers.azure.tests.node_class.worlds import (
+    DES,
+    SECURITY_GROUPS,
+    Process,
+    node_class_of,
+    said,
+)
 
 MANAGED = SUBNET.replace("/net/", "/MC_demo/").replace("/vnet/", "/aks-vnet-12345678/")
 
@@ -113,6 +120,25 @@ def test_a_missing_guid_of_the_virtual_network_is_no_ready_subnet():
     )
 
 
+def test_two_security_groups_of_aks_are_named(process):  # case 78
+    names = [f"aks-agentpool-{digits}-nsg" for digits in ("12345678", "87654321")]
+    process.arm.put(SECURITY_GROUPS, [{"id": f"/{name}", "name": name} for name in names])
+
+    status, reason, message = said(process.resolve(node_class_of()), "SubnetsReady")
+
+    assert (status, reason) == ("False", "SeveralSecurityGroups")
+    assert all(name in message for name in names)
+
+
+def test_security_groups_that_may_not_be_read_are_named(process):
+    process.arm.put(SECURITY_GROUPS, forbidden("Microsoft.Network/networkSecurityGroups/read"))
+
+    status, _, message = said(process.resolve(node_class_of()), "SubnetsReady")
+
+    assert status == "False"
+    assert "Microsoft.Network/networkSecurityGroups/read" in message
+
+
 def encrypted():
     process = Process(node_osdisk_diskencryptionset_id=DES)
     process.arm.put(DES, {"name": "des"})
@@ -179,6 +205,26 @@ def test_exhausted_quotas_are_named_by_a_condition_that_stays_true(process):
 
     assert condition.status == "True"
     assert 'westus2 for regional vCPUs ("cores", limit 4)' in condition.message
+
+
+@pytest.mark.parametrize(
+    ("spec", "mode", "remark"),
+    [
+        ({}, "aksscriptless", ""),
+        ({"localDNS": {"mode": "Disabled"}}, "aksscriptless", ""),
+        ({"artifactStreaming": {"enabled": True}}, "bootstrappingclient", ""),
+        (
+            {"artifactStreaming": {"enabled": True}, "localDNS": {"mode": "Required"}},
+            "aksscriptless",
+            "spec.localDNS, spec.artifactStreaming",
+        ),
+    ],
+)
+def test_fields_without_an_effect_are_named(spec, mode, remark):
+    found = unused_fields_remark(node_class_of(**spec), provision_mode=mode)
+
+    ending = f": no effect with the setting provision-mode {mode}"
+    assert found == (f"{remark}{ending}" if remark else "")
 
 
 def test_a_launch_that_no_role_permits_becomes_a_condition_for_five_minutes(process):

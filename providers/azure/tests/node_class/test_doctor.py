@@ -163,6 +163,27 @@ def test_a_subnet_that_is_malformed_or_missing_is_named(examine, subnet, part):
     )
 
 
+def test_two_security_groups_of_aks_are_named(cloud, examine):  # case 78
+    cloud.networks.add_security_group("aks-agentpool-87654321-nsg")
+
+    (found,) = errors(examine())
+
+    assert "aks-agentpool-12345678-nsg, aks-agentpool-87654321-nsg" in found.message
+    assert "remove" in found.remedy
+
+
+def test_a_network_of_ones_own_without_a_security_group_is_a_warning(cloud, examine):
+    own = cloud.networks.add_vnet("own", prefix="10.0.0.0/8")
+    subnet = cloud.networks.add_subnet(own.id, "nodes", "10.0.0.0/16")
+    cloud.networks.remove(cloud.world.network_security_group_id)
+
+    findings = examine(vnet_subnet_id=subnet.id)
+
+    assert not errors(findings)
+    (found,) = of(Severity.WARNING, findings)
+    assert "no network security group" in found.message
+
+
 def test_a_missing_disk_encryption_set_is_named(cloud, examine):
     path = cloud.world.resource_id("Microsoft.Compute/diskEncryptionSets", "gone")
 

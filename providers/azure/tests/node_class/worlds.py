@@ -20,6 +20,7 @@ from karpenter_provider_azure.images.maintenance import (
     MaintenanceWindowReader,
 )
 from karpenter_provider_azure.network.cluster_addresses import VnetGuidReader
+from karpenter_provider_azure.network.security_groups import SecurityGroupReader
 from karpenter_provider_azure.network.subnets import ClusterNetwork, SubnetReader
 from karpenter_provider_azure.node_class.images import ImageResolver
 from karpenter_provider_azure.node_class.local_dns import LocalDnsResolver
@@ -33,7 +34,7 @@ from karpenter_provider_azure.node_class.validation import (
     launch_refusal,
     node_class_validator,
 )
-from providers.azure.tests.arm.values import SUBNET, SUBSCRIPTION, settings_for
+from providers.azure.tests.arm.values import GROUP, SUBNET, SUBSCRIPTION, settings_for
 from providers.azure.tests.fake_arm import FakeArm, FakeObjects, HandClock
 
 COMPUTE = f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.Compute/locations/westus2"
@@ -44,6 +45,10 @@ GALLERIES = {
 NODE_IMAGES = (
     f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.ContainerService/locations/westus2"
     "/nodeImageVersions"
+)
+SECURITY_GROUPS = (
+    f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{GROUP}/providers/Microsoft.Network"
+    "/networkSecurityGroups"
 )
 DES = (
     f"/subscriptions/{SUBSCRIPTION}/resourceGroups/keys/providers/Microsoft.Compute"
@@ -77,6 +82,7 @@ class Process:
         self.settings = settings or settings_for(**{"vnet_guid": "guid", **changes})
         if arm is None:
             self.arm.put(SUBNET, {"name": "nodes"})
+            self.arm.put(SECURITY_GROUPS, [])
             self.publish("1.0.0")
         self.refused_launches = RefusedLaunches(self.clock, launch_refusal)
         self.restart()
@@ -98,7 +104,10 @@ class Process:
             ),
             subnets=SubnetResolver(
                 SubnetReader(arm, clock),
-                VnetGuidReader(arm, clock, settings),
+                guid=VnetGuidReader(arm, clock, settings),
+                security_groups=SecurityGroupReader(
+                    arm, clock, node_resource_group=settings.node_resource_group
+                ),
                 cluster=ClusterNetwork(
                     vnet_subnet_id=settings.vnet_subnet_id,
                     node_resource_group=settings.node_resource_group,

@@ -12,7 +12,9 @@ def test_a_virtual_machine_that_failed_stays_and_tells_the_code(azure, cloud):
     cloud.fail_late(code="ZonalAllocationFailed", message="no capacity", after_seconds=10)
     answer = azure.put()
     assert answer.status == 201
-    cloud.time.advance(10)
+    cloud.time.advance(9)
+    assert azure.machines.get(azure.group, "aks-a").provisioning_state == "Creating"
+    cloud.time.advance(1)
 
     told = azure.poll(answer)
     assert (told["status"], told["error"]["code"]) == ("Failed", "ZonalAllocationFailed")

@@ -196,3 +196,14 @@ def test_a_caller_needs_the_permission_to_assign_an_identity(azure, cloud):
     with cloud.permissions.take("Microsoft.ManagedIdentity/*"):
         assert azure.put(body=body).code == "LinkedAuthorizationFailed"
     assert azure.put(body=body).status == 201
+
+
+def test_inline_interfaces_have_tags_since_an_api_version(azure, cloud):
+    body = azure.body()
+    (interface,) = body["properties"]["networkProfile"]["networkInterfaceConfigurations"]
+    interface["tags"] = {"karpenter.sh_nodepool": "default"}
+    answer = azure.put(body=body)
+    assert (answer.status, answer.code) == (400, "InvalidRequestContent")
+    assert "networkInterfaceConfigurations[0].tags" in answer.message
+    assert azure.send("PUT", azure.path("aks-a"), body, version="2025-04-01").status == 201
+    assert cloud.interfaces.all[0].tags == interface["tags"]

@@ -1,4 +1,4 @@
-"""AWS and Alibaba Cloud in one process: a NodePool each, prices in two currencies."""
+"""AWS, Alibaba Cloud and Azure in one process: a NodePool each, prices in two currencies."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from tests.support.local_clusters import LocalCluster
 
 CRDS = tuple(sorted((Path(__file__).parents[2] / "crds").glob("*.yaml")))
-CLOUDS = ("aws", "alibabacloud")
+CLOUDS = ("aws", "alibabacloud", "azure")
 POOL = "example.com/cloud"
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 
 
-async def test_two_clouds_serve_a_pool_each(embedded_local_cluster: LocalCluster, tmp_path: Path):
+async def test_three_clouds_serve_a_pool_each(embedded_local_cluster: LocalCluster, tmp_path: Path):
     models = {name: find_node_class(name) for name in CLOUDS}
     with ExitStack() as open_clouds:
         clouds = {name: open_clouds.enter_context(find_simulated_cloud(name)) for name in CLOUDS}
@@ -63,8 +63,8 @@ async def test_two_clouds_serve_a_pool_each(embedded_local_cluster: LocalCluster
             await world.expect(
                 Expectation(
                     within=timedelta(seconds=90),
-                    pods=ExpectedPods(running=CountBounds(at_least=6, at_most=6)),
-                    nodes=CountBounds(at_least=2),
+                    pods=ExpectedPods(running=CountBounds(at_least=9, at_most=9)),
+                    nodes=CountBounds(at_least=3),
                 )
             )
             bought = {name: set(cloud.instances()) for name, cloud in clouds.items()}
@@ -83,7 +83,7 @@ async def test_two_clouds_serve_a_pool_each(embedded_local_cluster: LocalCluster
             await world.expect(
                 Expectation(within=timedelta(seconds=90), nothing_left=True), where="the end"
             )
-            assert [cloud.instances() for cloud in clouds.values()] == [{}, {}]
+            assert [cloud.instances() for cloud in clouds.values()] == [{}, {}, {}]
 
 
 def node_class(model, spec):
@@ -111,7 +111,7 @@ def deployment(name):
 
 
 async def register_instances(stack, local_cluster, clouds):
-    """Do for both clouds what kubelets and the clouds' controllers do."""
+    """Do for all clouds what kubelets and the clouds' controllers do."""
     clock = SystemClock()
     transport = await connect(kubeconfig=str(local_cluster.kubeconfig), clock=clock)
     api = KubeApi(transport, clock=clock)
