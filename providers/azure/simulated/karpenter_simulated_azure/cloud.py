@@ -23,7 +23,7 @@ from karpenter_core.provider.kit.simulated.server import HttpRequest, HttpServer
 from karpenter_simulated_azure.behaviour import AzureBehaviour
 from karpenter_simulated_azure.certificates import Certificates
 from karpenter_simulated_azure.resource_manager import ResourceManager
-from karpenter_simulated_azure.virtual_machines import VirtualMachine, machine_key
+from karpenter_simulated_azure.virtual_machines import VirtualMachine, vm_key
 from karpenter_simulated_azure.vm_answers import VM_TYPE
 from karpenter_simulated_azure.vm_bodies import SSH_PUBLIC_KEY, vm_body
 from karpenter_simulated_azure.vm_parts import VmParts
@@ -175,9 +175,9 @@ class SimulatedAzure(SimulatedCloud[VirtualMachine]):
         path = named.removeprefix("azure://")
         if "/providers/" not in path:
             group, _, name = path.rpartition("/")
-            return machine_key(group or self.world.node_group, name)
+            return vm_key(group or self.world.node_group, name)
         segments = path.strip("/").split("/")
-        return machine_key(segments[3], segments[-1])
+        return vm_key(segments[3], segments[-1])
 
     def announce_interruption(
         self, instance: VirtualMachine, at: datetime, ends_at: datetime, /
