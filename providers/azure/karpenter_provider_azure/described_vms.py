@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.json_objects import JsonMapping
 
-__all__ = ["VM_API_VERSION", "DescribedVm", "instance_id", "read_vm"]
+__all__ = ["VM_API_VERSION", "DescribedVm", "instance_id", "parse_time", "read_vm"]
 
 VM_API_VERSION: Final = "2025-04-01"
 """The earliest version of Microsoft.Compute in which inline network interfaces have tags."""
@@ -118,7 +118,7 @@ def read_vm(item: JsonMapping) -> DescribedVm:
         image_id=str(image.get("communityGalleryImageId") or image.get("id") or ""),
         state=str(properties.get("provisioningState") or "").lower(),
         vm_id=str(properties.get("vmId") or ""),
-        launched_at=_time(properties.get("timeCreated")),
+        launched_at=parse_time(properties.get("timeCreated")),
         tags={str(key): str(value) for key, value in _object(item.get("tags")).items()},
         extensions=frozenset(
             str(_object(each).get("id") or "").rpartition("/")[2].lower()
@@ -143,7 +143,7 @@ def _items(value: object) -> list[object]:
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
-def _time(value: object) -> datetime | None:
+def parse_time(value: object) -> datetime | None:
     """Return an instant; None for a missing or unreadable one."""
     try:
         at = datetime.fromisoformat(str(value))

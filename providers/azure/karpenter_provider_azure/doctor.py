@@ -26,10 +26,11 @@ from karpenter_provider_azure.images.discovery import (
     NODE_IMAGE_API_VERSION,
 )
 from karpenter_provider_azure.images.galleries import UBUNTU_GALLERY
+from karpenter_provider_azure.machines.machine_reader import MACHINE_API_VERSION
 from karpenter_provider_azure.network.subnets import ClusterNetwork, subnet_problem
 from karpenter_provider_azure.node_class.conditions import error_code, is_refusal
 from karpenter_provider_azure.node_class.validation import DISK_API_VERSION
-from karpenter_provider_azure.resource_ids import resource_group_path
+from karpenter_provider_azure.resource_ids import agent_pool_id, resource_group_path
 from karpenter_provider_azure.role_actions import missing_actions, needed_actions
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ class ProviderDoctor:
                 remedy="remove all but one of these network security groups",
             ),
             DoctorCheck(run=self._check_disk_encryption_set, remedy=_REACH),
+            DoctorCheck(run=self._check_machines, remedy=_REACH),
             DoctorCheck(run=self._check_quotas, remedy=_REACH),
         )
 
@@ -207,6 +209,24 @@ class ProviderDoctor:
             return (error_finding(message, "correct --node-osdisk-diskencryptionset-id"),)
         return (ok_finding("the disk encryption set can be read"),)
 
+    def _check_machines(self) -> tuple[Finding, ...]:
+        if not self._settings.manage_existing_aks_machines:
+            return ()
+        try:
+            machines = self._machines()
+        except AuthError:
+            return ()  # the permission is tried out
+        except ArmNotFoundError as error:
+            pool = self._settings.aks_machines_pool_name
+            return (
+                error_finding(
+                    f'--aks-machines-pool-name "{pool}": {error}',
+                    "correct it, --arm-resource-group and --cluster-name; without AKS machines "
+                    "switch --manage-existing-aks-machines off",
+                ),
+            )
+        return (ok_finding(f"the agent pool of AKS machines exists; machines: {len(machines)}"),)
+
     def _check_quotas(self) -> tuple[Finding, ...]:
         try:
             usages = self._listed(self._regional("Microsoft.Compute", "usages"), _COMPUTE)
@@ -248,6 +268,9 @@ class ProviderDoctor:
         }
         tries["Microsoft.Compute/skus/read"] = self._skus
         tries["Microsoft.Network/virtualNetworks/subnets/read"] = self._subnet
+        if settings.manage_existing_aks_machines:
+            action = "Microsoft.ContainerService/managedClusters/agentPools/machines/read"
+            tries[action] = self._machines
         if settings.use_sig:
             path = self._regional("Microsoft.ContainerService", "nodeImageVersions")
             action = "Microsoft.ContainerService/locations/nodeImageVersions/read"
@@ -262,6 +285,16 @@ class ProviderDoctor:
     def _listed(self, path: str, api_version: str) -> list[JsonObject]:
         kind = path.rpartition("/")[2]
         return self._arm.list_all(path, api_version=api_version, action=f"{kind}:list")
+
+    def _machines(self) -> list[JsonObject]:
+        settings = self._settings
+        pool = agent_pool_id(
+            self._arm.subscription_id,
+            settings.arm_resource_group,
+            settings.cluster_name,
+            settings.aks_machines_pool_name,
+        )
+        return self._listed(f"{pool}/machines", MACHINE_API_VERSION)
 
     def _subnet(self) -> object:
         return self._arm.get(

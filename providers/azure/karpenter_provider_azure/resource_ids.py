@@ -12,6 +12,7 @@ from typing import Final
 __all__ = [
     "VIRTUAL_MACHINES",
     "ResourceId",
+    "agent_pool_id",
     "claim_name",
     "parse_provider_id",
     "provider_id",
@@ -121,6 +122,14 @@ def vm_id(subscription: str, resource_group: str, name: str) -> str:
     """Return the id of a virtual machine."""
     group = resource_group_path(subscription, resource_group)
     return f"{group}/providers/{VIRTUAL_MACHINES}/{name}"
+
+
+def agent_pool_id(subscription: str, resource_group: str, cluster: str, pool: str) -> str:
+    """Return the id of an agent pool of a managed cluster."""
+    group = resource_group_path(subscription, resource_group)
+    return (
+        f"{group}/providers/Microsoft.ContainerService/managedClusters/{cluster}/agentPools/{pool}"
+    )
 
 
 def provider_id(resource_id: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, cast, final
 
-from karpenter_provider_azure.resource_ids import resource_group_path
+from karpenter_provider_azure.resource_ids import agent_pool_id, resource_group_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +24,7 @@ __all__ = ["ScopedActions", "missing_actions", "needed_actions"]
 _VM_CONTRIBUTOR: Final = "Virtual Machine Contributor"
 _NETWORK_CONTRIBUTOR: Final = "Network Contributor"
 _IDENTITY_OPERATOR: Final = "Managed Identity Operator"
+_AKS_CONTRIBUTOR: Final = "Azure Kubernetes Service Contributor Role"
 _COMPUTE_ACTIONS: Final = (
     "Microsoft.Compute/virtualMachines/write",
     "Microsoft.Compute/virtualMachines/delete",
@@ -39,6 +40,9 @@ _NETWORK_ACTIONS: Final = (
     "Microsoft.Network/loadBalancers/backendAddressPools/join/action",
 )
 _SUBNET_ACTIONS: Final = ("Microsoft.Network/virtualNetworks/subnets/join/action",)
+_MACHINE_ACTIONS: Final = (
+    "Microsoft.ContainerService/managedClusters/agentPools/deleteMachines/action",
+)
 _IDENTITY_ACTIONS: Final = ("Microsoft.ManagedIdentity/userAssignedIdentities/assign/action",)
 
 
@@ -66,7 +70,20 @@ def needed_actions(settings: AzureSettings) -> tuple[ScopedActions, ...]:
             ScopedActions(scope=identity, actions=_IDENTITY_ACTIONS, role=_IDENTITY_OPERATOR)
             for identity in settings.node_identities
         ),
+        *_machine_actions(settings),
     )
+
+
+def _machine_actions(settings: AzureSettings) -> tuple[ScopedActions, ...]:
+    if not settings.manage_existing_aks_machines:
+        return ()
+    pool = agent_pool_id(
+        settings.azure_subscription_id,
+        settings.arm_resource_group,
+        settings.cluster_name,
+        settings.aks_machines_pool_name,
+    )
+    return (ScopedActions(scope=pool, actions=_MACHINE_ACTIONS, role=_AKS_CONTRIBUTOR),)
 
 
 def missing_actions(needed: Iterable[str], permissions: Iterable[JsonMapping]) -> tuple[str, ...]:

@@ -133,8 +133,12 @@ SETTINGS: Final = (
         (
             "--manage-existing-aks-machines",
             False,
-            "Accepted for existing charts; AKS machines are not managed.",
+            "Look after the AKS machines that Karpenter's own provider for Azure has left.",
         ),
-        ("--aks-machines-pool-name", "", "Agent pool of AKS machines; for machine modes alone."),
+        (
+            "--aks-machines-pool-name",
+            "",
+            "Agent pool of AKS machines; required for --manage-existing-aks-machines.",
+        ),
     ),
 )

@@ -208,6 +208,18 @@ def _contradictions(settings: AzureSettings) -> list[str]:
         )
     elif settings.use_sig and not settings.sig_access_token_server_url:
         found.append("--sig-access-token-server-url: must be given with --use-sig")
+    return [*found, *_machine_contradictions(settings)]
+
+
+def _machine_contradictions(settings: AzureSettings) -> list[str]:
+    """Return what the management of AKS machines lacks; machine modes need the pool, too."""
+    if not settings.manage_existing_aks_machines:
+        return []
+    found: list[str] = []
+    if not settings.aks_machines_pool_name and settings.provision_mode not in MACHINE_MODES:
+        found.append("--aks-machines-pool-name: must be given with --manage-existing-aks-machines")
+    if not settings.arm_resource_group:
+        found.append("--arm-resource-group: must be given with --manage-existing-aks-machines")
     return found
 
 

@@ -109,11 +109,11 @@ class StartedProvider:
             finalize_node_class=parts.node_class.finalizer.finalize,
             list_instance_types=self._instance_types,
             launch_instances=self._launch_each,
-            fetch_instances=parts.operations.instances.fetch,
-            list_instances=parts.operations.instances.list,
+            fetch_instances=parts.operations.nodes.fetch,
+            list_instances=parts.operations.nodes.list,
             sync_instance=self.sync,
             detect_drift=parts.operations.drift.detect,
-            terminate_instances=parts.operations.instances.terminate,
+            terminate_instances=parts.operations.nodes.terminate,
             poll_interruptions=parts.launch.late_failures.poll,
             acknowledge_interruptions=parts.launch.late_failures.acknowledge,
             record_offerings=self.metrics.offerings.record,
@@ -175,9 +175,14 @@ class StartedProvider:
         return outcomes
 
     def sync(self, node_claim: NodeClaim, node: NodeView) -> None:
-        """Learn from a Node that has registered, and bring its virtual machine in line."""
+        """Learn from a Node that has registered, and bring its virtual machine in line.
+
+        AKS machines are left as they are: only preview versions of the API change them.
+        """
         self._learn_memory(node_claim, node)
-        self.parts.operations.updater.sync(node_claim, node)
+        operations = self.parts.operations
+        if not operations.nodes.is_machine(node_claim.status.provider_id):
+            operations.updater.sync(node_claim, node)
 
     def _learn_memory(self, node_claim: NodeClaim, node: NodeView) -> None:
         node_class = self.node_classes.node_class(node_claim.spec.node_class_ref.name)

@@ -39,6 +39,7 @@ from karpenter_provider_azure.launch.node_network import NodeNetwork
 from karpenter_provider_azure.launch.open_operations import OpenOperations
 from karpenter_provider_azure.launch.vm_calls import VmCalls
 from karpenter_provider_azure.launch.vm_launcher import VmLauncher
+from karpenter_provider_azure.machines.node_instances import NodeInstances, aks_machines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -189,7 +190,7 @@ class LaunchParts:
 
 @final
 class InstanceParts:
-    """Listing, termination, updates and drift of virtual machines, and what they leave behind."""
+    """Listing, termination, updates and drift of instances, and what they leave behind."""
 
     def __init__(
         self, services: ProviderServices, launch: LaunchParts, interruptions: InterruptionSources
@@ -199,6 +200,10 @@ class InstanceParts:
         self.instances: Final = cluster_vms(
             clock, reader=launch.reader, recent=launch.recent, delete=launch.calls.delete
         )
+        machines = aks_machines(
+            arm, clock, settings=settings, vms=launch.reader, fence=context.fence
+        )
+        self.nodes: Final = NodeInstances(self.instances, machines)
         self.updater: Final = VmUpdater(
             arm,
             clock,
@@ -217,6 +222,7 @@ class InstanceParts:
             kubelet_identity=settings.kubelet_identity_client_id,
             read_nodes=context.read_nodes,
             is_event_ahead=interruptions.is_event_ahead,
+            machines=machines,
         )
         self.orphans: Final = OrphanCollector(
             arm,

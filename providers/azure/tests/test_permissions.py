@@ -26,6 +26,8 @@ GUIDE = ROOT / "docs" / "azure.md"
 NAMES = {"AZURE_SUBSCRIPTION_ID": "s" * 36, "CLUSTER_NAME": "shop"}
 
 NAMESPACES = {
+    "agentPools/deleteMachines": "Microsoft.ContainerService/managedClusters",
+    "agentPools/machines": "Microsoft.ContainerService/managedClusters",
     "communityGalleries/images/versions": "Microsoft.Compute/locations",
     "disks": "Microsoft.Compute",
     "loadBalancers": "Microsoft.Network",
@@ -40,7 +42,14 @@ NAMESPACES = {
     "virtualNetworks/subnets": "Microsoft.Network",
 }
 """Place of each type of resource that calls name."""
-VERBS = {"delete": "delete", "get": "read", "list": "read", "patch": "write", "put": "write"}
+VERBS = {
+    "delete": "delete",
+    "get": "read",
+    "list": "read",
+    "patch": "write",
+    "post": "action",
+    "put": "write",
+}
 ELSEWHERE = {
     "diskEncryptionSets:get": "Reader of the set, if one is configured",
     "imageTokens:get": "a service of AKS",
@@ -107,7 +116,8 @@ def test_roles_permit_what_is_called_and_nothing_else():
 def test_roles_permit_what_the_doctor_asks_for():
     permissions = [role(name) for name in ROLES]
     asked = [{"actions": each["Actions"], "notActions": each["NotActions"]} for each in permissions]
-    needed = [action for each in needed_actions(settings()) for action in each.actions]
+    all_settings = settings(manage_existing_aks_machines=True, arm_resource_group="group")
+    needed = [action for each in needed_actions(all_settings) for action in each.actions]
 
     assert missing_actions(needed, asked) == ()
 

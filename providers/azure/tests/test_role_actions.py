@@ -48,3 +48,20 @@ def test_actions_are_needed_at_the_group_the_subnet_and_each_identity():
 
     assert {"/id/1", "/id/2", SUBNET} < scopes
     assert any(scope.endswith(f"/resourceGroups/{GROUP}") for scope in scopes)
+
+
+def test_the_deletion_of_machines_is_needed_at_their_pool_if_they_are_managed():
+    managed = settings_for(
+        manage_existing_aks_machines=True,
+        arm_resource_group="clusters",
+        aks_machines_pool_name="pool",
+    )
+    (added,) = set(needed_actions(managed)) - set(needed_actions(settings_for()))
+
+    assert added.scope.endswith(
+        "/resourceGroups/clusters/providers/Microsoft.ContainerService"
+        "/managedClusters/demo/agentPools/pool"
+    )
+    assert [action.rpartition("/agentPools/")[2] for action in added.actions] == [
+        "deleteMachines/action"
+    ]

@@ -152,6 +152,14 @@ def test_machine_modes_name_all_that_they_lack():
     assert "not supported" in mode
 
 
+def test_the_management_of_machines_names_all_that_it_lacks():
+    pool, group = complaints_of(MANAGE_EXISTING_AKS_MACHINES="true")
+    assert pool.startswith("--aks-machines-pool-name: must be given")
+    assert group.startswith("--arm-resource-group: must be given")
+    (group,) = complaints_of(MANAGE_EXISTING_AKS_MACHINES="true", AKS_MACHINES_POOL_NAME="pool")
+    assert group.startswith("--arm-resource-group")
+
+
 @pytest.mark.parametrize(
     ("environment", "complaint"),
     [

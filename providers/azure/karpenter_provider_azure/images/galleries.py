@@ -12,11 +12,14 @@ __all__ = [
     "community_image_id",
     "definition_id",
     "is_community_image",
+    "node_image_version",
     "shared_image_id",
 ]
 
 _COMMUNITY: Final = "/communitygalleries/"
 _VERSIONS: Final = "/versions/"
+_VERSION_PARTS: Final = 5
+"""Segments at the end of an id: `GALLERY/images/DEFINITION/versions/VERSION`."""
 
 
 @final
@@ -69,3 +72,15 @@ def definition_id(image_id: str) -> str:
 def is_community_image(image_id: str) -> bool:
     """Whether an image is of a community gallery: a virtual machine names it by another field."""
     return image_id.lower().startswith(_COMMUNITY)
+
+
+def node_image_version(image_id: str) -> str:
+    """Return how AKS names an image version: `AKSUbuntu-2204gen2containerd-202410.15.0`.
+
+    It is the same for the community gallery and the shared one; empty for an image of another gallery.
+    """
+    parts = image_id.split("/")[-_VERSION_PARTS:]
+    for known in (UBUNTU_GALLERY, AZURE_LINUX_GALLERY):
+        if parts[0].lower() in {known.community_name.lower(), known.shared_name.lower()}:
+            return f"{known.node_image_os}-{parts[2]}-{parts[-1]}"
+    return ""

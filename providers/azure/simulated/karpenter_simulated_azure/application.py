@@ -120,6 +120,8 @@ class Application:
         if seconds is not None and isfinite(seconds):
             headers["Retry-After"] = str(ceil(seconds))
         body: Mapping[str, object] = {"error": error_object(error)}
+        if isinstance(error, ArmFault) and error.is_flat:
+            body = {**error_object(error), "subcode": ""}
         if call is not None and call.action == "tokens:post":
             body = {"error": error.code, "error_description": error.message}
         return self._write(call, ArmReply(status=error.status, body=body, headers=headers))

@@ -55,8 +55,11 @@ class ArmFault(CloudError):  # noqa: N818 - a refusal that the cloud sends
         innererror: JsonMapping | None = None,
         headers: Mapping[str, str] | None = None,
         retry_after_seconds: float | None = None,
+        is_flat: bool = False,
     ) -> None:
         super().__init__(code, message, status=status, retry_after_seconds=retry_after_seconds)
+        self.is_flat: Final = is_flat
+        """Whether an answer has it without `error` around it, as answers of AKS."""
         self.target: Final = target
         self.details: Final = tuple(details)
         """Further errors, each with `code` and `message`."""

@@ -23,7 +23,7 @@ from karpenter_core.provider.kit.simulated.server import HttpRequest, HttpServer
 from karpenter_simulated_azure.behaviour import AzureBehaviour
 from karpenter_simulated_azure.certificates import Certificates
 from karpenter_simulated_azure.resource_manager import ResourceManager
-from karpenter_simulated_azure.virtual_machines import VirtualMachine, vm_key
+from karpenter_simulated_azure.virtual_machines import VirtualMachine, machine_key
 from karpenter_simulated_azure.vm_answers import VM_TYPE
 from karpenter_simulated_azure.vm_bodies import SSH_PUBLIC_KEY, vm_body
 from karpenter_simulated_azure.vm_parts import VmParts
@@ -72,6 +72,7 @@ class SimulatedAzure(SimulatedCloud[VirtualMachine]):
             port=port,
             tls=self._certificates.server_context(),
         )
+        self.aks_machines: Final = parts.aks_machines
         self.capacity: Final = parts.capacity
         self.disks: Final = parts.disks
         self.galleries: Final = self.manager.galleries
@@ -175,9 +176,9 @@ class SimulatedAzure(SimulatedCloud[VirtualMachine]):
         path = named.removeprefix("azure://")
         if "/providers/" not in path:
             group, _, name = path.rpartition("/")
-            return vm_key(group or self.world.node_group, name)
+            return machine_key(group or self.world.node_group, name)
         segments = path.strip("/").split("/")
-        return vm_key(segments[3], segments[-1])
+        return machine_key(segments[3], segments[-1])
 
     def announce_interruption(
         self, instance: VirtualMachine, at: datetime, ends_at: datetime, /
@@ -234,6 +235,22 @@ class SimulatedAzure(SimulatedCloud[VirtualMachine]):
         body = write(self.world, name, **{"image_id": image_id, **fields})
         self.put(self.world.resource_id(VM_TYPE, name), body)
         return self.provider_id(self.instance(name))
+
+    def create_aks_machine(self, claim: str, *, name: str = "", **fields: object) -> str:
+        """Create the AKS machine of a claim as Karpenter's own provider does; return its provider id.
+
+        Its name is by default that of the claim; `fields` are those of `vm_body`.
+        """
+        tags = {
+            "karpenter.azure.com_cluster": self.world.cluster_name,
+            "karpenter.azure.com_aksmachine_nodeclaim": claim,
+            "karpenter.sh_nodepool": "default",
+            "compute.aks.billing": "linux",
+        }
+        machine = name or claim
+        provider_id = self.create_vm(self.aks_machines.vm_name(machine), **{"tags": tags, **fields})
+        self.aks_machines.add(machine)
+        return provider_id
 
     def create_foreign_vm(self, name: str = "aks-other-abcde", cluster: str = "other") -> str:
         """Create a virtual machine of another cluster; return its provider id."""

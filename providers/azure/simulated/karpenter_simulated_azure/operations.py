@@ -184,8 +184,8 @@ class Operations:
     # -- calls -----------------------------------------------------------------------------------
 
     def add_routes(self, routes: ArmRoutes) -> None:
-        """Add the routes of the operations of compute and network."""
-        for namespace in ("Microsoft.Compute", "Microsoft.Network"):
+        """Add the routes of the operations of AKS, compute and network."""
+        for namespace in ("Microsoft.Compute", "Microsoft.ContainerService", "Microsoft.Network"):
             routes.add(
                 "GET",
                 f"{namespace}/locations/operations",

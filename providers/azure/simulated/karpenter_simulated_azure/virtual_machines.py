@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from karpenter_simulated_azure.behaviour import AzureBehaviour
     from karpenter_simulated_azure.operations import OperationRecord
 
-__all__ = ["LaunchDelay", "ProvisioningState", "VirtualMachine", "VirtualMachines", "vm_key"]
+__all__ = ["LaunchDelay", "ProvisioningState", "VirtualMachine", "VirtualMachines", "machine_key"]
 
 
 class ProvisioningState(StrEnum):
@@ -48,14 +48,14 @@ _STATES: Final = {
 }
 
 
-def vm_key(resource_group: str, name: str) -> str:
+def machine_key(resource_group: str, name: str) -> str:
     """Return the key of a virtual machine, the same for each casing."""
     return f"{resource_group}/{name}".lower()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class VirtualMachine(life.SimulatedInstance):
-    """A virtual machine, as it was created; its `id` is `vm_key`."""
+    """A virtual machine, as it was created; its `id` is `machine_key`."""
 
     resource_id: str
     resource_group: str

@@ -10,7 +10,7 @@ from karpenter_simulated_azure.arm_api import ApiVersions, ArmFault, ArmReply
 from karpenter_simulated_azure.json_values import object_in, texts_of
 from karpenter_simulated_azure.network_interfaces import INTERFACE_TYPE
 from karpenter_simulated_azure.resources import check_etag, not_found, page_of, skip_token
-from karpenter_simulated_azure.virtual_machines import vm_key
+from karpenter_simulated_azure.virtual_machines import machine_key
 from karpenter_simulated_azure.vm_answers import VM_TYPE
 from karpenter_simulated_azure.vm_requests import read_vm_request
 
@@ -203,7 +203,7 @@ class VmCalls:
 
     def simulate_eviction(self, call: ArmCall) -> ArmReply:
         """Evict a spot virtual machine after the usual notice."""
-        machine = self._machines.current(vm_key(call.resource_group, call.names[0]))
+        machine = self._machines.current(machine_key(call.resource_group, call.names[0]))
         if machine is None:
             raise not_found(call)
         if not machine.is_spot:
@@ -218,7 +218,7 @@ class VmCalls:
     # -- helpers ---------------------------------------------------------------------------------
 
     def _current(self, call: ArmCall) -> VirtualMachine | None:
-        found = self._machines.current(vm_key(call.resource_group, call.resource_name))
+        found = self._machines.current(machine_key(call.resource_group, call.resource_name))
         if found is None or not self._machines.is_visible(found):
             # A PUT finds what no GET shows yet.
             return found if call.method == "PUT" else None

@@ -10,7 +10,7 @@ from karpenter_simulated_azure.arm_api import ArmFault, ArmReply
 from karpenter_simulated_azure.json_values import object_in, texts_of
 from karpenter_simulated_azure.network_interfaces import check_tags
 from karpenter_simulated_azure.resources import not_found
-from karpenter_simulated_azure.virtual_machines import vm_key
+from karpenter_simulated_azure.virtual_machines import machine_key
 from karpenter_simulated_azure.vm_answers import EXTENSION_TYPE
 from karpenter_simulated_azure.vm_calls import COMPUTE_VERSIONS
 
@@ -138,7 +138,7 @@ class ExtensionCalls:
         return ArmReply(status=status, body=body, headers=operation.headers)
 
     def _machine(self, call: ArmCall) -> VirtualMachine:
-        found = self._machines.current(vm_key(call.resource_group, call.names[0]))
+        found = self._machines.current(machine_key(call.resource_group, call.names[0]))
         if found is None:
             raise ArmFault(
                 "ParentResourceNotFound",

@@ -12,7 +12,7 @@ from karpenter_core.provider.kit.simulated.launch_calls import LaunchCalls
 from karpenter_core.provider.kit.simulated.pools import InstancePool, PoolFaults
 from karpenter_simulated_azure.allocation import REGIONAL_ZONE, as_conflict
 from karpenter_simulated_azure.json_values import texts_of
-from karpenter_simulated_azure.virtual_machines import VirtualMachine, vm_key
+from karpenter_simulated_azure.virtual_machines import VirtualMachine, machine_key
 
 if TYPE_CHECKING:
     from karpenter_core.provider.kit.simulated.cloud_time import CloudTime
@@ -129,7 +129,7 @@ class VmLaunches:
         disk = body["properties"]["storageProfile"]["osDisk"]
         disk.setdefault("name", f"{request.name}_OsDisk_1_{parts.ids.uuid().replace('-', '')}")
         return VirtualMachine(
-            id=vm_key(call.resource_group, request.name),
+            id=machine_key(call.resource_group, request.name),
             pool=pool,
             launched_at=parts.time(),
             image_id=request.image_id,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.simulated.cloud import SharedParts
+from karpenter_simulated_azure.aks_machines import AksMachines
 from karpenter_simulated_azure.allocation import AllocationLimits
 from karpenter_simulated_azure.core_quotas import CoreQuotas
 from karpenter_simulated_azure.disks import Disks
@@ -76,7 +77,10 @@ class VmParts:
         )
         self.calls: Final = self._make_calls(time)
         extensions = ExtensionCalls(time, self.machines, manager.operations, self.answers)
-        for part in (self.calls, self.disks, extensions):
+        self.aks_machines: Final = AksMachines(
+            world, time, behaviour, vms=self.machines, operations=manager.operations
+        )
+        for part in (self.aks_machines, self.calls, self.disks, extensions):
             part.add_routes(manager.routes)
         manager.graph.add_source(self._machines_of_graph)
         self.shared: Final[SharedParts[VirtualMachine]] = SharedParts(
@@ -104,7 +108,7 @@ class VmParts:
 
     def clear(self) -> None:
         """Forget everything that `reset_controls` of the cloud does not."""
-        for part in (self.quotas, self.launches, self.disks, self.calls):
+        for part in (self.aks_machines, self.quotas, self.launches, self.disks, self.calls):
             part.clear()
 
     def _machines_of_graph(self) -> Iterator[GraphResource]:

@@ -21,6 +21,8 @@ class AzureWorld:
     cluster_name: str = "test-cluster"
     cluster_group: str = "test-group"
     """The resource group of the managed cluster."""
+    machines_pool: str = "aksmanagedap"
+    """The agent pool of AKS machines."""
     kubernetes_version: str = "1.34.2"
     vnet_name: str = "aks-vnet-12345678"
     vnet_group: str = ""

@@ -80,6 +80,27 @@ def test_a_missing_permission_to_change_is_named_with_scope_and_role(cloud, exam
         assert "grant the role" in finding.remedy
 
 
+def test_access_to_machines_is_checked_if_they_are_managed(cloud, examine):
+    managed = {
+        "manage_existing_aks_machines": True,
+        "cluster_name": cloud.world.cluster_name,
+        "arm_resource_group": cloud.world.cluster_group,
+        "aks_machines_pool_name": cloud.world.machines_pool,
+    }
+    cloud.create_aks_machine("web-1")
+    machines = "Microsoft.ContainerService/managedClusters/agentPools"
+
+    assert any("machines: 1" in it.message for it in of(Severity.OK, examine(**managed)))
+    for action in (f"{machines}/machines/read", f"{machines}/deleteMachines/action"):
+        with cloud.permissions.take(action):
+            (found,) = errors(examine(**managed))
+        assert action in found.message
+    (found,) = errors(examine(**{**managed, "aks_machines_pool_name": "other"}))
+    assert found.message.startswith('--aks-machines-pool-name "other"')
+    assert not cloud.calls.count("deleteMachines:*")
+    assert not errors(examine())
+
+
 def test_azure_may_not_tell_what_is_permitted(cloud, examine):
     with cloud.fail("permissions:list", code="AuthorizationFailed", status=403, times=None):
         findings = examine()
