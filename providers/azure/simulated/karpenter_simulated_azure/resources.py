@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
 from urllib.parse import quote, urlencode
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonMapping
     from karpenter_simulated_azure.arm_api import ArmCall
 
-__all__ = ["ResourceTable", "check_etag", "not_found", "page"]
+__all__ = ["ResourceTable", "check_etag", "not_found", "page", "page_of", "skip_token"]
 
 Item = TypeVar("Item")
 
@@ -107,16 +107,34 @@ def page(call: ArmCall, items: Sequence[JsonMapping], *, size: int) -> ArmReply:
     Raises:
         ArmFault: the `$skiptoken` was not given out by this cloud.
     """
-    start = 0
-    if token := call.query.get("$skiptoken"):
-        try:
-            start = int(urlsafe_b64decode(token.encode()).decode())
-        except (Base64Error, ValueError):
-            raise ArmFault("InvalidParameter", f"The $skiptoken '{token}' is not valid.") from None
-    body: dict[str, object] = {"value": list(items[start : start + size])}
-    if start + size < len(items):
-        following = urlsafe_b64encode(str(start + size).encode()).decode()
+    token = skip_token(call)
+    try:
+        start = int(token or "0")
+    except ValueError:
+        raise ArmFault("InvalidParameter", f"The $skiptoken '{token}' is not valid.") from None
+    following = str(start + size) if start + size < len(items) else ""
+    return page_of(call, items[start : start + size], following)
+
+
+def page_of(call: ArmCall, items: Sequence[JsonMapping], following: str) -> ArmReply:
+    """Return a page whose `nextLink` has a token for the following one; none if that is empty."""
+    body: dict[str, object] = {"value": list(items)}
+    if following:
+        token = urlsafe_b64encode(following.encode()).decode()
         kept = {key: value for key, value in call.query.items() if key != "$skiptoken"}
-        query = urlencode({**kept, "$skiptoken": following})
+        query = urlencode({**kept, "$skiptoken": token})
         body["nextLink"] = f"{call.base_url}{quote(call.path)}?{query}"
     return ArmReply(body=body)
+
+
+def skip_token(call: ArmCall) -> str:
+    """Return the token that a `nextLink` was given; empty for the first page.
+
+    Raises:
+        ArmFault: it is none of this cloud.
+    """
+    token = call.query.get("$skiptoken", "")
+    try:
+        return b64decode(token, altchars=b"-_", validate=True).decode()
+    except (Base64Error, ValueError):
+        raise ArmFault("InvalidParameter", f"The $skiptoken '{token}' is not valid.") from None

@@ -9,7 +9,7 @@ from karpenter_core.provider.kit.simulated.instances import InstancePhase
 from karpenter_simulated_azure.arm_api import ApiVersions, ArmFault, ArmReply
 from karpenter_simulated_azure.json_values import object_in, texts_of
 from karpenter_simulated_azure.network_interfaces import INTERFACE_TYPE
-from karpenter_simulated_azure.resources import check_etag, not_found, page
+from karpenter_simulated_azure.resources import check_etag, not_found, page_of, skip_token
 from karpenter_simulated_azure.virtual_machines import machine_key
 from karpenter_simulated_azure.vm_answers import VM_TYPE
 from karpenter_simulated_azure.vm_requests import read_vm_request
@@ -35,6 +35,8 @@ __all__ = ["COMPUTE_VERSIONS", "VmCalls"]
 COMPUTE_VERSIONS: Final = ApiVersions(earliest="2023-03-01", previews=False)
 _ASSIGN: Final = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
 _CONFLICT: Final = 409
+_NOTHING_SHOWN: Final = "-"
+"""The token after an empty page."""
 _UNCHANGEABLE: Final = (
     "zones",
     "properties.hardwareProfile.vmSize",
@@ -178,15 +180,26 @@ class VmCalls:
         return ArmReply(status=202, headers=operation.headers)
 
     def list(self, call: ArmCall) -> ArmReply:
-        """List the virtual machines of a resource group, or of the subscription."""
-        group = call.resource_group.lower()
+        """List the virtual machines of a resource group, or of the subscription.
+
+        A page begins after the last one of the page before, whatever has been deleted meanwhile.
+        """
+        group, after = call.resource_group.lower(), skip_token(call)
+        every = list(self._machines.all)
+        start = next((at for at, each in enumerate(every, 1) if each.id == after), 0)
         found = [
-            self._answers.machine(each)
-            for each in self._machines.visible
-            if self._machines.phase_of(each) is not InstancePhase.GONE
+            each
+            for each in every[start:]
+            if self._machines.is_visible(each)
+            and self._machines.phase_of(each) is not InstancePhase.GONE
             and group in {"", each.resource_group.lower()}
         ]
-        return page(call, found, size=self._behaviour.instances_per_page)
+        size = self._behaviour.instances_per_page
+        shown = found[:size]
+        following = ""
+        if len(found) > size:
+            following = shown[-1].id if shown else _NOTHING_SHOWN
+        return page_of(call, [self._answers.machine(each) for each in shown], following)
 
     def simulate_eviction(self, call: ArmCall) -> ArmReply:
         """Evict a spot virtual machine after the usual notice."""

@@ -176,6 +176,25 @@ def test_a_wrong_setting_does_not_make_machines_gone(start, cloud, monkeypatch, 
         assert not isinstance(caught.value, NodeClaimNotFoundError)
 
 
+def test_a_machine_is_gone_only_if_its_own_answer_says_so(cloud, nodes):
+    (machine,) = machines(cloud)
+    cloud.terminate(machine)
+    with (
+        cloud.fail("machines:get", code="ResourceGroupNotFound", status=404),
+        pytest.raises(CloudProviderError) as caught,
+    ):
+        nodes.fetch([machine])
+    assert not isinstance(caught.value, NodeClaimNotFoundError)
+    (gone,) = nodes.fetch([machine])
+    assert isinstance(gone, NodeClaimNotFoundError)
+
+
+def test_a_machine_with_another_virtual_machine_is_another_instance(cloud, nodes):
+    (machine,) = machines(cloud)
+    (before,) = nodes.fetch([machine.replace("-10101010-", "-20202020-")])
+    assert isinstance(before, NodeClaimNotFoundError)
+
+
 def test_a_machine_that_cannot_be_read_makes_the_listing_incomplete(cloud, nodes):
     good, _ = machines(cloud, 2)
     cloud.aks_machines.get("web-1").has_vm = False
@@ -280,6 +299,14 @@ def test_a_missing_permission_ends_nothing(cloud, nodes):
         (outcome,) = nodes.terminate([machine])
     assert isinstance(outcome, AuthError)
     assert action in str(outcome)
+
+
+def test_a_process_that_does_not_lead_terminates_nothing(world, cloud, nodes):
+    (machine,) = machines(cloud)
+    world.fence.error = CloudProviderError("not the leader")
+    (outcome,) = nodes.terminate([machine])
+    assert isinstance(outcome, CloudProviderError)
+    assert not cloud.calls.count(DELETE)
 
 
 def test_machines_that_end_meanwhile_are_no_error(cloud, nodes):

@@ -28,6 +28,31 @@ def test_a_list_has_every_page(azure, cloud):
     assert cloud.calls.count("virtualMachines:list") == 6
 
 
+def test_deletions_between_pages_hide_nothing(azure, cloud):
+    for number in range(6):
+        azure.create(f"aks-{number}")
+    cloud.behaviour.instances_per_page = 2
+    pages = azure.machines.list(azure.group).by_page()
+    seen = [each.name for each in next(pages)]
+    azure.send("DELETE", azure.path("aks-0"), forceDeletion="true")
+    azure.send("DELETE", azure.path("aks-3"), forceDeletion="true")
+    seen += [each.name for page in pages for each in page]
+    assert seen == ["aks-0", "aks-1", "aks-2", "aks-4", "aks-5"]
+
+
+def test_an_empty_page_may_come_first(azure, cloud):
+    azure.create()
+    cloud.behaviour.instances_per_page = 0
+    answer = azure.send("GET", azure.path("").rstrip("/"))
+    assert answer.body["value"] == []
+    assert "skiptoken" in answer.body["nextLink"]
+
+
+def test_a_foreign_token_of_a_page_is_refused(azure):
+    answer = azure.send("GET", azure.path("").rstrip("/"), **{"$skiptoken": "%%"})
+    assert (answer.status, answer.code) == (400, "InvalidParameter")
+
+
 def test_a_group_lists_its_own(azure, cloud):
     azure.create()
     assert list(azure.machines.list(cloud.world.cluster_group)) == []
