@@ -13,7 +13,7 @@ from karpenter_core.provider.kit.node_class.validation import (
     NodeClassValidator,
 )
 from karpenter_provider_azure.api.local_dns import LocalDNSMode
-from karpenter_provider_azure.arm.errors import ArmNotFoundError
+from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
 from karpenter_provider_azure.instance_tags import instance_tags
 from karpenter_provider_azure.instances.vm_changes import MAX_TAGS
 from karpenter_provider_azure.node_class.conditions import AZURE_ERRORS, error_code
@@ -42,6 +42,7 @@ DISK_ENCRYPTION_SET_MISSING_ROLE: Final = "DiskEncryptionSetRBACMissing"
 DISK_ENCRYPTION_SET_NOT_FOUND: Final = "DiskEncryptionSetNotFound"
 LAUNCH_NOT_PERMITTED: Final = "LaunchNotPermitted"
 TOO_MANY_TAGS: Final = "TooManyTags"
+_UNAUTHENTICATED: Final = 401
 DISK_API_VERSION: Final = "2024-03-02"
 """Of disks and disk encryption sets."""
 
@@ -108,9 +109,13 @@ def tag_check(
 def launch_refusal(error: CloudProviderError) -> NodeClassFinding | None:
     """Return the refusal that every launch of a NodeClass would meet: a missing permission.
 
-    `RefusedLaunches` keeps it, and nothing is launched from the NodeClass meanwhile.
+    `RefusedLaunches` keeps it, and nothing is launched from the NodeClass meanwhile. A token that Azure
+    does not accept (status 401) is no missing permission: the next call has another one.
     """
-    if not isinstance(error, AuthError):
+    cause = error.__cause__
+    if not isinstance(error, AuthError) or (
+        isinstance(cause, ArmError) and cause.status == _UNAUTHENTICATED
+    ):
         return None
     return NodeClassFinding(
         reason=AZURE_ERRORS.refusal_reason(error) if error_code(error) else LAUNCH_NOT_PERMITTED,

@@ -172,15 +172,13 @@ def test_a_denied_call_names_its_action(client, server, status):
     with pytest.raises(AuthError, match="no role") as caught:
         write(client)
     assert caught.value.action == "virtualMachines:put"
-    assert len(server.received) == 1
+    assert len(server.received) == (2 if status == 401 else 1), "a new token is tried once"
 
 
 def test_a_token_that_azure_refuses_is_not_used_again(client, server, tokens):
     server.reply(401, {"error": {"code": "InvalidAuthenticationToken", "message": "revoked"}})
-    server.reply(200, {})
-    with pytest.raises(AuthError):
-        read(client)
-    read(client)
+    server.reply(201, {"name": "aks-x"})
+    assert write(client).body == {"name": "aks-x"}
     assert [request.headers["authorization"] for request in server.received] == [
         "Bearer token-1",
         "Bearer token-2",

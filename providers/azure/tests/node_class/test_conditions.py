@@ -21,6 +21,7 @@ from karpenter_provider_azure.exhausted_quotas import quota_remark
 from karpenter_provider_azure.node_class.conditions import AZURE_ERRORS, error_code, is_refusal
 from karpenter_provider_azure.node_class.validation import (
     DiskEncryptionSetCheck,
+    launch_refusal,
     node_class_validator,
     unused_fields_remark,
 )
@@ -335,3 +336,11 @@ def test_codes_are_those_of_azure():
 )
 def test_texts_that_differ_each_time_are_left_out(text):
     assert not any(char.isdigit() for char in AZURE_ERRORS.stable_text(text))
+
+
+@pytest.mark.parametrize(("status", "is_refused"), [(401, False), (403, True)])
+def test_a_token_that_azure_does_not_accept_is_no_missing_permission(status, is_refused):
+    error = AuthError("virtualMachines:put", action="virtualMachines:put")
+    error.__cause__ = ArmError("no", code="InvalidAuthenticationToken", status=status)
+
+    assert (launch_refusal(error) is not None) is is_refused
