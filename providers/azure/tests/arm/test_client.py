@@ -341,3 +341,21 @@ def test_a_throttled_launch_does_not_hold_back_deletions(client, server):
     with pytest.raises(ThrottledError):
         write(client)
     assert write(client, method="DELETE").status == 202
+
+
+@pytest.mark.parametrize(
+    ("message", "path", "error"),
+    [
+        ("The selected virtual machine size is not allowed.", "type", ArmError),
+        ("It was disallowed.", "properties.hardwareProfile.vmSize", ArmError),
+        ("It was disallowed.", "tags.owner", AuthError),
+    ],
+)
+def test_a_policy_about_sizes_is_no_missing_permission(client, server, message, path, error):
+    """Another size may be allowed; any other policy refuses all launches."""
+    evaluated = {"evaluationDetails": {"evaluatedExpressions": [{"path": path}]}}
+    violation = {"type": "PolicyViolation", "info": evaluated}
+    refused = {"code": "RequestDisallowedByPolicy", "message": message}
+    server.reply(403, {"error": {**refused, "additionalInfo": [violation]}})
+    with pytest.raises(error, match=r"disallowed|not allowed"):
+        write(client)

@@ -667,3 +667,34 @@ def test_a_status_404_that_is_not_about_the_machine_is_no_absence():
     with pytest.raises(CloudProviderError, match="ResourceGroupNotFound") as raised:
         made.launch()
     assert not isinstance(raised.value, InsufficientCapacityError)
+
+
+def by_policy(path="properties.hardwareProfile.vmSize", message="disallowed by policy"):
+    violation = {
+        "type": "PolicyViolation",
+        "info": {
+            "evaluationDetails": {"evaluatedExpressions": [{"result": "False", "path": path}]}
+        },
+    }
+    return refusal("RequestDisallowedByPolicy", message, status=403, additionalInfo=[violation])
+
+
+def test_a_size_that_a_policy_does_not_allow_is_followed_by_another_size():
+    made = LaunchWorld(*family_sizes(2, 4))
+    made.arm.refuse = lambda body: (
+        by_policy() if body["properties"]["hardwareProfile"]["vmSize"] == D2 else None
+    )
+    assert made.launch().instance_type == D4
+    assert made.arm.counts["virtualMachines:put"] == 2
+    assert made.open_zones(D2, SPOT) == made.open_zones(D2, ON_DEMAND) == set()
+    assert made.open_zones(D4, SPOT) == {"1", "2", "3", "0"}
+    made.clock.forward(minutes=61)
+    assert made.open_zones(D2, SPOT) == {"1", "2", "3", "0"}
+
+
+def test_a_policy_about_something_else_marks_no_size():
+    made = LaunchWorld()
+    made.arm.refuse = lambda _body: by_policy("tags.owner")
+    with pytest.raises(LaunchFailedError, match="disallowed by policy"):
+        made.launch()
+    assert made.unavailable.view(now=made.clock.now()).is_empty
