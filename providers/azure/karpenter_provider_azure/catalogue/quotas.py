@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NamedTuple, cast, final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard, cast, final
 
 import structlog
 
@@ -57,11 +57,14 @@ class Quota(NamedTuple):
 
 
 def parse_usages(items: Iterable[JsonMapping]) -> dict[str, Quota]:
-    """Return quotas by name in lower case; entries without a limit or usage are left out."""
+    """Return quotas by name in lower case; entries without a usable limit or usage are left out.
+
+    A negative limit is none: other services of Azure write "unlimited" so.
+    """
     quotas: dict[str, Quota] = {}
     for item in items:
         name, limit, used = _name(item), item.get("limit"), item.get("currentValue")
-        if name and isinstance(limit, int) and isinstance(used, int):
+        if name and _is_count(limit) and _is_count(used):
             quotas[name.lower()] = Quota(limit, used)
     return {name: quotas[name] for name in sorted(quotas)}
 
@@ -211,6 +214,10 @@ class RegionQuotas:
 def _is_counted(reservation: _Reservation, read_at: float) -> bool:
     """Whether a reading that began then counts the launch."""
     return reservation.answered_at is not None and reservation.answered_at <= read_at
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _name(item: JsonMapping) -> str:

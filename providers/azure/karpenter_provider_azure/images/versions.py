@@ -19,12 +19,13 @@ def newest_community_version(versions: Iterable[JsonMapping]) -> str:
     """Return the name of the version that was published last; empty if there is none.
 
     `versions` is the list of an image definition of a community gallery. A version without a date of
-    publication is not yet published.
+    publication is not yet published, and one that the publisher excludes from the latest has been withdrawn.
     """
     dated = [
         (published, str(version.get("name") or ""))
         for version in versions
         if (published := _published(version)) is not None
+        and properties_of(version).get("excludeFromLatest") is not True
     ]
     return max(dated)[1] if dated else ""
 

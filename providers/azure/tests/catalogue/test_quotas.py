@@ -50,6 +50,11 @@ def test_usages_are_read_by_name_without_case() -> None:
     assert parse_usages([usage(FAMILY, limit=10, used=8)]) == {FAMILY.lower(): Quota(10, 8)}
 
 
+@pytest.mark.parametrize("limit", [-1, True, "10", None, 10.5])
+def test_a_limit_that_is_no_number_restricts_nothing(limit: Any) -> None:
+    assert parse_usages([{**usage(FAMILY, limit=10, used=8), "limit": limit}]) == {}
+
+
 @pytest.mark.parametrize(("minutes", "left"), [(14, 2), (16, None)])
 def test_quotas_are_dropped_15_minutes_after_the_last_reading(
     quotas: RegionQuotas, usages: Usages, clock: SetClock, minutes: int, left: int | None

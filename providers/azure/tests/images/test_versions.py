@@ -44,6 +44,14 @@ def test_a_version_without_a_date_is_not_published():
     assert newest_community_version(versions[:2]) == ""
 
 
+def test_a_version_that_its_publisher_withdrew_is_not_the_newest():
+    withdrawn = community("2.0.0", "2025-06-01")
+    withdrawn["properties"]["excludeFromLatest"] = True
+
+    assert newest_community_version([withdrawn, community("1.0.0", "2025-01-01")]) == "1.0.0"
+    assert newest_community_version([withdrawn]) == ""
+
+
 def test_node_image_versions_compare_as_numbers():  # case 62
     listed = [entry("202409.30.2"), entry("202410.15.0"), entry("202410.9.0")]
 
