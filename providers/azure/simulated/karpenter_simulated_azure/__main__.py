@@ -8,6 +8,7 @@ import shlex
 import sys
 from contextlib import suppress
 from pathlib import Path
+from signal import SIGTERM, default_int_handler, signal
 from threading import Event
 
 from karpenter_simulated_azure.cloud import SimulatedAzure
@@ -39,6 +40,7 @@ def main() -> None:
             sys.stdout.write(f"export {name}={shlex.quote(value)}\n")
         sys.stdout.write("\n")
         sys.stdout.flush()
+        signal(SIGTERM, default_int_handler)  # the files of certificates are removed
         with suppress(KeyboardInterrupt):
             Event().wait()
 
