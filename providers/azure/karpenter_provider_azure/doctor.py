@@ -17,7 +17,7 @@ from karpenter_core.provider.kit.doctor import (
     ok_finding,
     warning_finding,
 )
-from karpenter_provider_azure.arm.errors import ArmNotFoundError
+from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
 from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION, ArmReads
 from karpenter_provider_azure.catalogue.quotas import parse_usages
 from karpenter_provider_azure.exhausted_quotas import exhausted_quotas
@@ -232,6 +232,12 @@ class ProviderDoctor:
             usages = self._listed(self._regional("Microsoft.Compute", "usages"), _COMPUTE)
         except AuthError:
             return ()  # the permission is tried out
+        except ArmError as error:
+            if not is_refusal(error):
+                raise
+            # The subscription is known, so that the region is the only variable part of the path.
+            message = f'--location "{self._arm.location}": {error}'
+            return (error_finding(message, "correct --location"),)
         return quota_findings(parse_usages(usages), location=self._arm.location)
 
     # -- permissions to read -----------------------------------------------------------------------

@@ -201,6 +201,7 @@ class NodeClassParts:
                 clock,
                 DiskEncryptionSetCheck(arm, settings.node_osdisk_diskencryptionset_id),
                 refused_launches=self.refused_launches,
+                additional_tags=settings.additional_tags,
                 remark=remark,
             ),
         )

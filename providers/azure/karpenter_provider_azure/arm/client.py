@@ -36,19 +36,21 @@ RETRIES: Final = RetryPolicy(
 
 _NAMESPACES: Final = {"microsoft.compute": "compute", "microsoft.network": "network"}
 _GRAPH: Final = "microsoft.resourcegraph"
-_READS: Final = frozenset({"GET", "HEAD"})
+_KINDS: Final = {"GET": "reads", "HEAD": "reads", "DELETE": "deletes"}
+"""Other methods write."""
 
 
 def operation_class(method: str, path: str) -> str:
     """Return the class that Azure counts a call in: `compute-writes`, `network-reads`, `graph`, `reads`.
 
-    Compute and Network count by resource provider, the rest is counted by Azure Resource Manager.
+    Compute and Network count by resource provider, the rest is counted by Azure Resource Manager; all of
+    them count deletions apart.
     """
     segments = path.lower().split("?")[0].split("/")
     namespace = segments[segments.index("providers") + 1] if "providers" in segments[:-1] else ""
     if namespace == _GRAPH:
         return "graph"
-    kind = "reads" if method.upper() in _READS else "writes"
+    kind = _KINDS.get(method.upper(), "writes")
     service = _NAMESPACES.get(namespace)
     return f"{service}-{kind}" if service else kind
 

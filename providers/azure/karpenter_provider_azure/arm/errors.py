@@ -8,6 +8,7 @@ answered with status 200: its error is made by `error_of_body`.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.errors import CloudProviderError
@@ -20,7 +21,7 @@ from karpenter_core.provider.kit.calls.failures import (
 from karpenter_core.provider.kit.calls.http_failures import http_failure, parse_retry_after
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import timedelta
 
     from karpenter_core.api.json_objects import JsonMapping
@@ -31,6 +32,7 @@ __all__ = [
     "NoTokenError",
     "arm_failure",
     "call_error",
+    "disallows_size",
     "error_of_answer",
     "error_of_body",
 ]
@@ -39,6 +41,10 @@ NOT_FOUND: Final = 404
 _OK: Final = 200
 _MISSING_RESOURCE: Final = frozenset({"resourcenotfound", "notfound"})
 """Codes of Azure Resource Manager and of the resource providers."""
+_DISALLOWED: Final = "requestdisallowedbypolicy"
+_SIZE_POLICY: Final = re.compile(
+    r"virtual machine size|hardwareProfile\.vmSize|virtualMachines/sku\.name", re.IGNORECASE
+)
 _DEEPEST: Final = 8
 """Errors within errors are read to this depth."""
 
@@ -139,7 +145,10 @@ def error_of_answer(
         code=str(outer.get("code") or ""),
         status=status,
         codes=tuple(dict.fromkeys(codes)),
-        details=[str(error["message"]) for error in errors[1:] if error.get("message")],
+        details=[
+            *(str(error["message"]) for error in errors[1:] if error.get("message")),
+            *_policy_fields(errors),
+        ],
         retry_after=parse_retry_after((headers or {}).get("retry-after")),
     )
 
@@ -154,11 +163,20 @@ def arm_failure(error: Exception) -> AttemptFailure | None:
         return None
     failure = http_failure(error.status, message=error.text, code=error.code)
     return AttemptFailure(
-        kind=failure.kind,
+        kind=AttemptFailureKind.REFUSED if disallows_size(error) else failure.kind,
         message=failure.message,
         code=failure.code,
         retry_after=error.retry_after,
     )
+
+
+def disallows_size(error: ArmError) -> bool:
+    """Whether a policy of the subscription (status 403) refuses the VM size, and may permit another one.
+
+    A policy tells the fields that it compared, or has a text of its own.
+    """
+    disallowed = any(code.lower() == _DISALLOWED for code in error.codes)
+    return disallowed and _SIZE_POLICY.search(error.text) is not None
 
 
 def call_error(call: FailedCall) -> CloudProviderError:
@@ -190,6 +208,25 @@ def _with_inner(error: JsonMapping, *, depth: int) -> Iterator[JsonMapping]:
     for part in (*parts, inner, _error_in_text(error.get("message"))):
         if isinstance(part, dict):
             yield from _with_inner(cast("JsonMapping", part), depth=depth + 1)
+
+
+def _policy_fields(errors: Iterable[JsonMapping]) -> Iterator[str]:
+    """Yield the fields that violated policies have compared (`additionalInfo` of `PolicyViolation`)."""
+    for error in errors:
+        for info in _objects(error.get("additionalInfo")):
+            evaluated = _object(_object(info.get("info")).get("evaluationDetails"))
+            for each in _objects(evaluated.get("evaluatedExpressions")):
+                if each.get("path"):
+                    yield str(each["path"])
+
+
+def _object(value: object) -> JsonMapping:
+    return cast("JsonMapping", value) if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> Iterator[JsonMapping]:
+    if isinstance(value, list):
+        yield from (_object(each) for each in cast("list[object]", value))
 
 
 def _error_in_text(message: object) -> object:

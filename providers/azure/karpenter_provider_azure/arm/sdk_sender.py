@@ -119,10 +119,28 @@ class SdkSender:
     ) -> ArmAnswer:
         """Send one request; `path` may be a URL of this endpoint.
 
+        A request whose token Azure does not accept (status 401) was not carried out, and is sent once more
+        with a new token: the old one may have been revoked.
+
         Raises:
             ArmError: it was refused, or not answered (status 0).
             NoTokenError: no credential gave a token, and nothing was sent.
         """
+        answer = self._sent(method, path, parameters, body, headers)
+        if answer[0].status_code == _UNAUTHENTICATED:
+            self._credential.forget_tokens()
+            answer = self._sent(method, path, parameters, body, headers)
+        return _answer(*answer)
+
+    def _sent(
+        self,
+        method: str,
+        path: str,
+        parameters: Mapping[str, str] | None,
+        body: JsonMapping | None,
+        headers: Mapping[str, str] | None,
+    ) -> tuple[Any, bytes]:
+        """Return the response and its content."""
         client = self._open_client()
         request: Any = import_module("azure.core.rest").HttpRequest(
             method, path, params=parameters, json=body, headers=dict(headers or {})
@@ -131,12 +149,9 @@ class SdkSender:
         try:
             # The pipeline would decode an answer that is not a stream, and keep it beside ours.
             with client.send_request(request, stream=True) as response:
-                content: bytes = response.read()
+                return response, response.read()
         except (sdk_error, OSError) as error:
             raise ArmError(f"no answer: {error}", status=0) from error
-        if response.status_code == _UNAUTHENTICATED:
-            self._credential.forget_tokens()
-        return _answer(response, content)
 
     def close(self) -> None:
         """Close the connections; a request afterwards opens new ones."""

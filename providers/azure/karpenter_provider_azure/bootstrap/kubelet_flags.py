@@ -72,6 +72,8 @@ _EVICTION: Final = {
 }
 _SYSCTL: Final = re.compile(r"[A-Za-z0-9._/*-]+")
 """A sysctl, or the beginning of some; anything else would end the flag in the script."""
+_WORD: Final = re.compile(r"[A-Za-z0-9.-]+")
+"""A value of a field that the CRD limits; the cluster may have another CRD."""
 
 
 def kubelet_flags(boot: BootConfiguration) -> dict[str, str]:
@@ -129,9 +131,15 @@ def _configured_flags(node_class: AKSNodeClass) -> dict[str, str]:
     return {
         "container-log-max-files": str(kubelet.container_log_max_files),
         "cpu-cfs-quota": _switch(kubelet.cpu_cfs_quota) or "true",
-        "cpu-cfs-quota-period": kubelet.cpu_cfs_quota_period,
-        "cpu-manager-policy": kubelet.cpu_manager_policy,
-        "topology-manager-policy": kubelet.topology_manager_policy,
+        "cpu-cfs-quota-period": _checked_word(
+            "cpuCFSQuotaPeriod", kubelet.cpu_cfs_quota_period, node_class
+        ),
+        "cpu-manager-policy": _checked_word(
+            "cpuManagerPolicy", kubelet.cpu_manager_policy, node_class
+        ),
+        "topology-manager-policy": _checked_word(
+            "topologyManagerPolicy", kubelet.topology_manager_policy, node_class
+        ),
         **{name: value for name, value in optional.items() if value is not None},
     }
 
@@ -143,6 +151,15 @@ def _checked_sysctl(name: str, node_class: AKSNodeClass) -> str:
             "a sysctl nor the beginning of one with *"
         )
     return name
+
+
+def _checked_word(field: str, value: str, node_class: AKSNodeClass) -> str:
+    if not _WORD.fullmatch(value):
+        raise NodeClassNotReadyError(
+            f'AKSNodeClass "{node_class.name}": spec.kubelet.{field} "{value}" must have letters, digits, '
+            ". and - only"
+        )
+    return value
 
 
 def _switch(value: bool | None) -> str | None:  # noqa: FBT001 - the value, not a mode

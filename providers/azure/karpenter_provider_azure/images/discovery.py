@@ -43,6 +43,8 @@ COMMUNITY_API_VERSION: Final = "2024-03-03"
 NODE_IMAGE_API_VERSION: Final = "2026-04-02-preview"
 """Only preview versions of the API list node images, and each ends after about a year."""
 TTL: Final = timedelta(days=3)
+INCOMPLETE_TTL: Final = timedelta(hours=1)
+"""Of an answer that lacks a definition, which may be a passing gap."""
 
 
 class GallerySource(Protocol):
@@ -154,8 +156,8 @@ class ImageReader:
     ) -> tuple[NodeImage, ...]:
         """Return the newest images in the order of the definitions, without those that do not exist.
 
-        They are read again for a new version of Kubernetes, and after three days. An answer without
-        images is not cached.
+        They are read again for a new version of Kubernetes, and after three days, or an hour if a
+        definition has no version. An answer without images is not cached.
 
         Raises:
             CloudProviderError: Azure refused or did not answer.
@@ -166,7 +168,8 @@ class ImageReader:
             ids = self._source.newest_ids(definitions)
             images = tuple(node_image(it, ids[it.name]) for it in definitions if it.name in ids)
             if images:
-                self._cache.put(key, images)
+                is_complete = len(images) == len(definitions)
+                self._cache.put(key, images, ttl=TTL if is_complete else INCOMPLETE_TTL)
         return images
 
 

@@ -11,6 +11,7 @@ __all__ = [
     "ImageGallery",
     "community_image_id",
     "definition_id",
+    "definition_name",
     "is_community_image",
     "node_image_version",
     "shared_image_id",
@@ -67,6 +68,11 @@ def shared_image_id(
 def definition_id(image_id: str) -> str:
     """Return the id of an image without its version."""
     return image_id.rpartition(_VERSIONS)[0] or image_id
+
+
+def definition_name(image_id: str) -> str:
+    """Return the name of the definition in the id of an image, in lower case."""
+    return definition_id(image_id).rpartition("/")[2].lower()
 
 
 def is_community_image(image_id: str) -> bool:

@@ -4,14 +4,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from karpenter_provider_azure.images.galleries import definition_id
+from karpenter_provider_azure.images.galleries import (
+    definition_id,
+    definition_name,
+    is_community_image,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from karpenter_provider_azure.api.node_class_status import NodeImage
+    from karpenter_provider_azure.images.families import ImageDefinition
 
-__all__ = ["reconciled_images"]
+__all__ = ["completed_images", "reconciled_images"]
+
+
+def completed_images(
+    newest: Iterable[NodeImage],
+    current: Iterable[NodeImage],
+    definitions: Iterable[ImageDefinition],
+    *,
+    is_community: bool,
+) -> tuple[NodeImage, ...]:
+    """Return the newest images, and those of the status whose definition has no version in the answer.
+
+    They are in the order of the definitions. Nodes of an image that is not named for a while run on:
+    without it nothing could replace them. `is_community` tells the galleries in use.
+    """
+    held = (image for image in current if is_community_image(image.id) == is_community)
+    by_name = {definition_name(image.id): image for image in (*held, *newest)}
+    names = (definition.name.lower() for definition in definitions)
+    return tuple(by_name[name] for name in names if name in by_name)
 
 
 def reconciled_images(

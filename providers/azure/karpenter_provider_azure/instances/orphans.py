@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast, final
 
 import structlog
 
+from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import PeriodicTask
 from karpenter_core.provider.kit.orphans import OrphanTracker
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
@@ -27,7 +28,7 @@ from karpenter_provider_azure.resource_ids import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import LeaderFence
     from karpenter_provider_azure.arm.client import ArmAnswer
-    from karpenter_provider_azure.instances.vm_reader import VmReader
+    from karpenter_provider_azure.instances.vm_reader import GroupListing, VmReader
     from karpenter_provider_azure.settings import AzureSettings
 
 __all__ = ["OrphanCollector", "interface_query"]
@@ -91,7 +92,7 @@ def interface_query(resource_group: str) -> str:
     return (
         "Resources"
         ' | where type == "microsoft.network/networkinterfaces"'
-        f' | where resourceGroup == "{resource_group.lower()}"'
+        f' | where resourceGroup =~ "{resource_group.lower()}"'
         f' | where tags has_cs "{CLUSTER_TAG}"'
     )
 
@@ -131,20 +132,39 @@ class OrphanCollector:
     def run(self) -> None:
         """Delete what was unused in each run for five minutes.
 
+        What is refused for interfaces, such as a role without them, does not keep disks.
+
         Raises:
-            CloudProviderError: what exists cannot be read, or Azure throttles deletions.
+            CloudProviderError: what exists cannot be read, or Azure refuses or throttles deletions.
         """
+        errors: list[CloudProviderError] = []
+        found: list[tuple[OrphanTracker, Sequence[_Leftover], Callable[[str], None]]] = []
         # Leftovers are listed before what uses them, so that new ones are not without a user.
-        interfaces = self._list_interfaces()
-        disks = self._list_disks()
-        listing = self._reader.of_group()
+        for tracker, listed, delete in (
+            (self._interfaces, self._list_interfaces, self._delete_interface),
+            (self._disks, self._list_disks, self._delete_disk),
+        ):
+            try:
+                found.append((tracker, listed(), delete))
+            except CloudProviderError as error:
+                errors.append(error)
+        if found:
+            listing = self._reader.of_group()
+            users = self._users(listing)
+            for tracker, leftovers, delete in found:
+                try:
+                    self._delete(tracker, leftovers, users, not listing.problem, delete)
+                except CloudProviderError as error:
+                    errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def _users(self, listing: GroupListing) -> set[str]:
+        """Return names of virtual machines and claims, and ids of interfaces, in lower case."""
         users = {vm.id for vm in listing.vms}
         users |= {vm_name(name).lower() for name in self._read_claims()}
         # Azure may append something to the name of an interface.
-        users |= {each.lower() for vm in listing.vms for each in vm.interfaces}
-        is_complete = not listing.problem
-        self._delete(self._interfaces, interfaces, users, is_complete, self._delete_interface)
-        self._delete(self._disks, disks, users, is_complete, self._delete_disk)
+        return users | {each.lower() for vm in listing.vms for each in vm.interfaces}
 
     def _delete(
         self,

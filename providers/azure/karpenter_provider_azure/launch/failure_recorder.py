@@ -108,6 +108,7 @@ class FailureRecorder:
             self._unavailable_offerings.mark_shortages(*marks.shortages, now=now, life=failure.life)
         if marks.offerings:
             self._unavailable_offerings.mark(*marks.offerings, now=now, life=failure.life)
+        if marks.offerings and not attempt.group:
             self._log.warning(
                 "the quota family of a VM size is not known: larger sizes stay available",
                 instance_type=attempt.instance_type,

@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from karpenter_core.api.labels import SPOT
+from karpenter_provider_azure.arm.errors import disallows_size
 from karpenter_provider_azure.launch.boot_data import SCRIPT_EXTENSION
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class LaunchFailureKind(StrEnum):
     """The quota of a family of sizes, for the capacity type of the attempt."""
     SIZE_NOT_AVAILABLE = "size-not-available"
     """The size is not sold to the subscription, in the placement scope of the attempt."""
+    SIZE_DISALLOWED = "size-disallowed"
+    """A policy of the subscription does not allow the size."""
     ZONE_FULL = "zone-full"
     """The zone has no capacity, neither as spot nor on demand."""
     SCOPE_FULL = "scope-full"
@@ -137,6 +140,15 @@ def classify_failure(error: ArmError, *, capacity_type: str) -> LaunchFailure:
 
     Codes are compared at every depth of the error, and without case like the texts.
     """
+    if disallows_size(error):
+        reason = "SizeDisallowedByPolicy"
+        return LaunchFailure(
+            kind=LaunchFailureKind.SIZE_DISALLOWED,
+            code=error.code,
+            reason=reason,
+            text=_text(reason, error.code, error.text),
+            life=_LONG_LIFE,
+        )
     by_lower = {code.lower(): code for code in reversed(error.codes)}
     text = error.text
     for rule in _RULES:
@@ -176,6 +188,7 @@ def _life(kind: LaunchFailureKind, text: str, capacity_type: str) -> timedelta:
     match kind:
         case (
             LaunchFailureKind.SPOT_QUOTA
+            | LaunchFailureKind.SIZE_DISALLOWED
             | LaunchFailureKind.ZONE_FULL
             | LaunchFailureKind.SCOPE_FULL
             | LaunchFailureKind.ZONE_OVERCONSTRAINED

@@ -79,6 +79,8 @@ def failed_marks(failure: LaunchFailure, attempt: LaunchAttempt) -> FailedMarks:
             return FailedMarks(shortages=(covered,))
         case LaunchFailureKind.FAMILY_QUOTA:
             return _of_size(attempt, (_ALL,), own)
+        case LaunchFailureKind.SIZE_DISALLOWED:
+            return _of_one_size(attempt, (_ALL,), _ALL)
         case LaunchFailureKind.SIZE_NOT_AVAILABLE | LaunchFailureKind.SCOPE_OVERCONSTRAINED:
             return _of_size(attempt, attempt.scope_zones, own)
         case LaunchFailureKind.ZONE_OVERCONSTRAINED:
@@ -105,6 +107,11 @@ def _of_size(attempt: LaunchAttempt, zones: Collection[str], capacity_type: str)
                 for zone in zones
             )
         )
+    return _of_one_size(attempt, zones, capacity_type)
+
+
+def _of_one_size(attempt: LaunchAttempt, zones: Collection[str], capacity_type: str) -> FailedMarks:
+    """Return the marks of a size alone."""
     every_zone = (*attempt.size_zones, attempt.zone, REGIONAL_ZONE)
     named = sorted(set(every_zone)) if _ALL in zones else zones
     capacity_types = (capacity_type,) if capacity_type else (ON_DEMAND, SPOT)

@@ -108,8 +108,10 @@ class VmCalls:
             return self._arm.get(
                 self._path(name), api_version=VM_API_VERSION, action="virtualMachines:get"
             )
-        except ArmNotFoundError:
-            return None
+        except ArmNotFoundError as error:
+            if error.is_of_resource:
+                return None
+            raise
 
     def failure(self, name: str) -> ArmError | None:
         """Return the error of the last operation of a virtual machine, as its instance view tells.

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.errors import (
-    AuthError,
     BadInputError,
     CloudProviderError,
     InsufficientCapacityError,
@@ -149,6 +148,8 @@ class VmLauncher:
         self, launch: ClaimLaunch
     ) -> tuple[DescribedVm | FailedVm, tuple[InsufficientCapacityError, ...]]:
         """Return the virtual machine of the claim, and the shortages that its launch met."""
+        # What an earlier launch of the claim reserved would count against this one.
+        self._catalogue.quotas.release(launch.request.token)
         try:
             return create_in_order(
                 launch.request,
@@ -185,9 +186,6 @@ class VmLauncher:
             raise ThrottledError(
                 str(error), retry_after=error.retry_after, pauses=(_LAUNCH_HOOK,)
             ) from error
-        except AuthError:
-            self._catalogue.quotas.release(uid)
-            raise
         except ArmError as error:
             if error.may_be_done and not _exists(error):
                 raise UncertainCallError(str(error)) from error
@@ -198,6 +196,11 @@ class VmLauncher:
                 error, attempt, image=vm.image_id, node_pool=launch.node_pool, phase=REFUSED
             )
             raise launch.of_all_offerings(raised) from error
+        except UncertainCallError:
+            raise
+        except CloudProviderError:
+            self._catalogue.quotas.release(uid)
+            raise
         self._catalogue.quotas.note_launched(uid)
         return self._accepted(vm, answer)
 

@@ -14,7 +14,7 @@ from karpenter_provider_azure.images.families import (
     effective_family,
     image_definitions,
 )
-from karpenter_provider_azure.images.reconciliation import reconciled_images
+from karpenter_provider_azure.images.reconciliation import completed_images, reconciled_images
 from karpenter_provider_azure.node_class.conditions import AZURE_ERRORS, IMAGES_READY
 
 if TYPE_CHECKING:
@@ -103,7 +103,11 @@ class ImageResolver:
                 IMAGES_NOT_FOUND, f"{field}: {self._reader.source_name} have no version of {names}"
             )
         is_update, remark = self._is_update(node_class, choice)
-        images = reconciled_images(node_class.status.images, newest, is_update=is_update)
+        current = node_class.status.images
+        known = completed_images(
+            newest, current, definitions, is_community=not self._uses_shared_galleries
+        )
+        images = reconciled_images(current, known, is_update=is_update)
         return condition_met(
             IMAGES_READY,
             remark,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import AuthError, CloudProviderError
@@ -12,12 +13,14 @@ from karpenter_core.provider.kit.node_class.validation import (
     NodeClassValidator,
 )
 from karpenter_provider_azure.api.local_dns import LocalDNSMode
-from karpenter_provider_azure.arm.errors import ArmNotFoundError
+from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
+from karpenter_provider_azure.instance_tags import instance_tags
+from karpenter_provider_azure.instances.vm_changes import MAX_TAGS
 from karpenter_provider_azure.node_class.conditions import AZURE_ERRORS, error_code
 from karpenter_provider_azure.setting_specs import SCRIPTLESS_MODE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.kit.node_class.parts import ResolutionPart
@@ -38,6 +41,8 @@ RECHECK_INTERVAL: Final = timedelta(hours=1)
 DISK_ENCRYPTION_SET_MISSING_ROLE: Final = "DiskEncryptionSetRBACMissing"
 DISK_ENCRYPTION_SET_NOT_FOUND: Final = "DiskEncryptionSetNotFound"
 LAUNCH_NOT_PERMITTED: Final = "LaunchNotPermitted"
+TOO_MANY_TAGS: Final = "TooManyTags"
+_UNAUTHENTICATED: Final = 401
 DISK_API_VERSION: Final = "2024-03-02"
 """Of disks and disk encryption sets."""
 
@@ -77,12 +82,40 @@ class DiskEncryptionSetCheck:
         return None
 
 
+def tag_check(
+    additional_tags: Mapping[str, str],
+) -> Callable[[AKSNodeClass], NodeClassFinding | None]:
+    """Return a check that nodes get no more tags than Azure permits: it would refuse their launches.
+
+    `additional_tags` are those of the settings.
+    """
+
+    def check(node_class: AKSNodeClass) -> NodeClassFinding | None:
+        own = node_class.spec.tags
+        tags = instance_tags(
+            own, additional_tags=additional_tags, cluster="-", claim_uid="-", node_pool="-"
+        )
+        if len(tags) <= MAX_TAGS:
+            return None
+        return NodeClassFinding(
+            reason=TOO_MANY_TAGS,
+            message=f"spec.tags: {len(own)} tags, with those of the setting additional-tags and "
+            f"Karpenter's own {len(tags)}, and Azure permits {MAX_TAGS}",
+        )
+
+    return check
+
+
 def launch_refusal(error: CloudProviderError) -> NodeClassFinding | None:
     """Return the refusal that every launch of a NodeClass would meet: a missing permission.
 
-    `RefusedLaunches` keeps it, and nothing is launched from the NodeClass meanwhile.
+    `RefusedLaunches` keeps it, and nothing is launched from the NodeClass meanwhile. A token that Azure
+    does not accept (status 401) is no missing permission: the next call has another one.
     """
-    if not isinstance(error, AuthError):
+    cause = error.__cause__
+    if not isinstance(error, AuthError) or (
+        isinstance(cause, ArmError) and cause.status == _UNAUTHENTICATED
+    ):
         return None
     return NodeClassFinding(
         reason=AZURE_ERRORS.refusal_reason(error) if error_code(error) else LAUNCH_NOT_PERMITTED,
@@ -110,13 +143,14 @@ def node_class_validator(
     disk_encryption_set: DiskEncryptionSetCheck,
     *,
     refused_launches: RefusedLaunches,
+    additional_tags: Mapping[str, str] = MappingProxyType({}),
     remark: Callable[[AKSNodeClass], str] = lambda _node_class: "",
 ) -> NodeClassValidator[AKSNodeClass]:
-    """Return the validator; `remark` is the message of a condition that is True."""
+    """Return the validator; `additional_tags` are those of the settings, and `remark` is the message of a condition that is True."""
     return NodeClassValidator(
         clock,
         AZURE_ERRORS,
-        checks=[disk_encryption_set.check],
+        checks=[tag_check(additional_tags), disk_encryption_set.check],
         refused_launches=refused_launches,
         remark=remark,
         recheck_after=RECHECK_INTERVAL,

@@ -205,3 +205,12 @@ def test_a_sysctl_that_would_end_the_flag_is_refused(name):
         flags_of(allowedUnsafeSysctls=[name])
 
     assert 'AKSNodeClass "web"' in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "period", ["100ms --authorization-mode=AlwaysAllow", '100ms"', "100ms\n--x", "$(reboot)"]
+)
+def test_a_value_that_would_end_its_flag_is_refused(period):
+    """An API server with another CRD may let it in."""
+    with pytest.raises(NodeClassNotReadyError, match=r"spec\.kubelet\.cpuCFSQuotaPeriod"):
+        flags_of(cpuCFSQuotaPeriod=period)

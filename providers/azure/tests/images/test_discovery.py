@@ -62,7 +62,8 @@ def test_definitions_that_a_region_does_not_have_are_skipped(arm, clock):
 
 
 def test_images_are_cached_for_three_days_and_a_version_of_kubernetes(arm, clock):
-    publish(arm, "2204gen2containerd", "1.0.0")
+    for definition in DEFINITIONS:
+        publish(arm, definition.name, "1.0.0")
     reader = ImageReader(clock, CommunityGalleries(arm))
     reader.newest(DEFINITIONS, "1.33.0")
     publish(arm, "2204gen2containerd", "2.0.0")
@@ -72,6 +73,18 @@ def test_images_are_cached_for_three_days_and_a_version_of_kubernetes(arm, clock
     assert ids(reader.newest(DEFINITIONS, "1.33.1"))[0].endswith("2.0.0")
     clock.forward(days=2)
     assert ids(reader.newest(DEFINITIONS, "1.33.0"))[0].endswith("2.0.0")
+
+
+def test_an_answer_that_lacks_a_definition_is_read_again_after_an_hour(arm, clock):
+    publish(arm, "2204gen2containerd", "1.0.0")
+    reader = ImageReader(clock, CommunityGalleries(arm))
+    reader.newest(DEFINITIONS, "1.33.0")
+    publish(arm, "2204containerd", "1.0.0")
+
+    clock.forward(minutes=59)
+    assert len(reader.newest(DEFINITIONS, "1.33.0")) == 1
+    clock.forward(minutes=2)
+    assert len(reader.newest(DEFINITIONS, "1.33.0")) == 2
 
 
 def test_an_answer_without_images_is_not_cached(arm, clock):

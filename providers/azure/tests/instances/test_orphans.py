@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from karpenter_core.errors import CloudProviderError, FencedError, ThrottledError
+from karpenter_core.errors import AuthError, CloudProviderError, FencedError, ThrottledError
 from karpenter_provider_azure.instance_tags import instance_tags
 from karpenter_provider_azure.instances.orphans import OrphanCollector, interface_query
 
@@ -187,7 +187,7 @@ def test_most_of_many_leftovers_wait_for_an_hour(world, run):
 def test_the_query_names_type_group_and_tag():
     assert interface_query("MC_Demo") == (
         'Resources | where type == "microsoft.network/networkinterfaces"'
-        ' | where resourceGroup == "mc_demo"'
+        ' | where resourceGroup =~ "mc_demo"'
         ' | where tags has_cs "karpenter.azure.com_cluster"'
     )
 
@@ -196,3 +196,27 @@ def test_the_task_runs_every_five_minutes(collector):
     (task,) = collector.tasks()
     assert task.period.total_seconds() == 300
     assert task.leader_only
+
+
+def test_a_role_without_interfaces_keeps_no_disk(world, run):
+    """Azure refuses deletions of interfaces; disks cost money meanwhile."""
+    world.add_interface("aks-gone", TAGS)
+    world.add_disk("aks-gone-too", TAGS)
+    world.azure.errors["DELETE", "aks-gone"] = AuthError(
+        "networkInterfaces/delete", action="networkInterfaces:delete"
+    )
+    with pytest.raises(AuthError, match="networkInterfaces/delete"):
+        run()
+    assert deleted(world) == ["aks-gone-too"]
+
+
+def test_a_graph_that_does_not_answer_keeps_no_disk(world, run):
+    world.add_disk("aks-gone", TAGS)
+    world.azure.errors["LIST", "networkinterfaces"] = AuthError(
+        "resources/read", action="resources:query"
+    )
+    for _ in range(2):
+        with pytest.raises(AuthError, match="resources/read"):
+            run(1)
+        world.clock.forward(minutes=5)
+    assert deleted(world) == ["aks-gone"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Barrier
+from time import sleep
 
 import pytest
 
@@ -55,4 +58,36 @@ def test_a_token_is_renewed_when_its_service_wishes():
 def test_an_answer_without_a_token_is_an_error(answer):
     _, _, own = tokens(answer)
     with pytest.raises(CloudProviderError, match="SIG_ACCESS_TOKEN_SERVER_URL"):
+        own.headers()
+
+
+def test_a_service_that_does_not_answer_is_asked_once_by_all_waiting_launches():
+    reads = []
+    everybody = Barrier(8)
+
+    def read():
+        reads.append(1)
+        sleep(0.3)
+        raise CloudProviderError("no answer")
+
+    own = ImageTokens(SetClock(), read)
+
+    def ask(_):
+        everybody.wait()
+        with pytest.raises(CloudProviderError, match="no answer"):
+            own.headers()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(ask, range(8)))
+    assert len(reads) == 1
+
+
+def test_a_token_that_cannot_be_renewed_is_used_until_it_expires():
+    clock, left, own = tokens({"Token": "first", "ExpiresOn": at(hours=1)}, {}, {})
+    own.headers()
+    clock.forward(minutes=58)
+    assert own.headers() == {HEADER: "Bearer first"}
+    assert len(left) == 1
+    clock.forward(minutes=3)
+    with pytest.raises(CloudProviderError):
         own.headers()

@@ -23,6 +23,7 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.kit.calls.failures import UncertainCallError
 from karpenter_provider_azure import labels
+from karpenter_provider_azure.arm.errors import ArmNotFoundError
 from karpenter_provider_azure.instance_tags import CLAIM_UID_TAG
 from karpenter_provider_azure.labels import CLUSTER_TAG, NODE_POOL_TAG
 from providers.azure.tests.launch.launch_world import (
@@ -630,3 +631,70 @@ def test_a_slow_launch_holds_no_other_one():
         released.set()
         assert slow.result(10).provider_id
     assert len(fast) == 20
+
+
+def test_an_unanswered_launch_does_not_take_the_quota_from_its_own_repetition():
+    made = LaunchWorld(*family_sizes(2))
+    made.is_open = lambda it, offering: not made.quotas.open
+    made.start()
+    made.arm.refuse_first = lambda _body: (_ for _ in ()).throw(UncertainCallError("no answer"))
+    with pytest.raises(UncertainCallError):
+        made.launch()
+    made.arm.refuse_first = lambda _body: None
+    assert made.launch().provider_id
+    assert len(made.arm.vms) == 1
+
+
+def test_a_launch_that_was_not_sent_reserves_no_quota():
+    made = LaunchWorld()
+    made.arm.refuse_first = lambda _body: (_ for _ in ()).throw(
+        CloudProviderError("no image token")
+    )
+    with pytest.raises(CloudProviderError, match="no image token"):
+        made.launch()
+    assert made.quotas.open == {}
+
+
+def test_a_status_404_that_is_not_about_the_machine_is_no_absence():
+    """A wrong resource group or a proxy has the same status."""
+    made = LaunchWorld()
+    made.launch()
+    made.start()
+    made.arm.refuse_first = lambda _body: refusal("AllocationFailed")
+    made.arm.get = lambda *_, **__: (_ for _ in ()).throw(
+        ArmNotFoundError("gone", code="ResourceGroupNotFound", status=404)
+    )
+    with pytest.raises(CloudProviderError, match="ResourceGroupNotFound") as raised:
+        made.launch()
+    assert not isinstance(raised.value, InsufficientCapacityError)
+
+
+def by_policy(path="properties.hardwareProfile.vmSize", message="disallowed by policy"):
+    violation = {
+        "type": "PolicyViolation",
+        "info": {
+            "evaluationDetails": {"evaluatedExpressions": [{"result": "False", "path": path}]}
+        },
+    }
+    return refusal("RequestDisallowedByPolicy", message, status=403, additionalInfo=[violation])
+
+
+def test_a_size_that_a_policy_does_not_allow_is_followed_by_another_size():
+    made = LaunchWorld(*family_sizes(2, 4))
+    made.arm.refuse = lambda body: (
+        by_policy() if body["properties"]["hardwareProfile"]["vmSize"] == D2 else None
+    )
+    assert made.launch().instance_type == D4
+    assert made.arm.counts["virtualMachines:put"] == 2
+    assert made.open_zones(D2, SPOT) == made.open_zones(D2, ON_DEMAND) == set()
+    assert made.open_zones(D4, SPOT) == {"1", "2", "3", "0"}
+    made.clock.forward(minutes=61)
+    assert made.open_zones(D2, SPOT) == {"1", "2", "3", "0"}
+
+
+def test_a_policy_about_something_else_marks_no_size():
+    made = LaunchWorld()
+    made.arm.refuse = lambda _body: by_policy("tags.owner")
+    with pytest.raises(LaunchFailedError, match="disallowed by policy"):
+        made.launch()
+    assert made.unavailable.view(now=made.clock.now()).is_empty

@@ -21,6 +21,7 @@ from karpenter_provider_azure.exhausted_quotas import quota_remark
 from karpenter_provider_azure.node_class.conditions import AZURE_ERRORS, error_code, is_refusal
 from karpenter_provider_azure.node_class.validation import (
     DiskEncryptionSetCheck,
+    launch_refusal,
     node_class_validator,
     unused_fields_remark,
 )
@@ -193,6 +194,28 @@ def test_a_disk_encryption_set_that_does_not_exist_is_named():
     )
 
 
+def test_more_tags_than_azure_permits_are_named(process):
+    """Azure would refuse every launch."""
+    validator = node_class_validator(
+        process.clock,
+        DiskEncryptionSetCheck(process.arm, ""),
+        refused_launches=process.refused_launches,
+        additional_tags={"team": "x", "key-1": "y"},
+    )
+
+    def condition(count):
+        made = node_class_of(tags={f"Key-{n}": "x" for n in range(count)})
+        return validator.validate(made, ()).condition
+
+    assert condition(45).status == "True"
+    found = condition(46)
+    assert (found.status, found.reason) == ("False", "TooManyTags")
+    assert "spec.tags" in found.message
+    assert "46" in found.message
+    assert "51" in found.message
+    assert "additional-tags" in found.message
+
+
 def test_exhausted_quotas_are_named_by_a_condition_that_stays_true(process):
     validator = node_class_validator(
         process.clock,
@@ -313,3 +336,11 @@ def test_codes_are_those_of_azure():
 )
 def test_texts_that_differ_each_time_are_left_out(text):
     assert not any(char.isdigit() for char in AZURE_ERRORS.stable_text(text))
+
+
+@pytest.mark.parametrize(("status", "is_refused"), [(401, False), (403, True)])
+def test_a_token_that_azure_does_not_accept_is_no_missing_permission(status, is_refused):
+    error = AuthError("virtualMachines:put", action="virtualMachines:put")
+    error.__cause__ = ArmError("no", code="InvalidAuthenticationToken", status=status)
+
+    assert (launch_refusal(error) is not None) is is_refused

@@ -209,6 +209,13 @@ def test_a_region_without_quota_is_named(cloud, examine, quota, part, severity):
     assert cloud.world.location in found.remedy
 
 
+def test_a_region_that_does_not_exist_is_the_setting_to_correct(examine):
+    found = errors(examine(location="westus9"))
+
+    assert [finding.remedy for finding in found] == ["correct --location"]
+    assert '--location "westus9"' in found[0].message
+
+
 def test_family_quotas_that_are_used_up_are_named():
     used_up = {f"standardd{index}family": Quota(10, 10) for index in range(7)}
     free = {

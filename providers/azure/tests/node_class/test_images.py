@@ -291,3 +291,14 @@ def test_nothing_is_resolved_while_azure_answers_nothing(process):
 
     with pytest.raises(CloudProviderError, match="500"):
         process.answer(node_class_of())
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_an_image_that_the_gallery_stops_naming_stays(process, is_open):
+    """Its nodes run, and there is nothing to replace them with."""
+    process.set_window(-1, 1) if is_open else process.set_window(1, 2)
+    found = process.resolve(node_class_of())
+    process.arm.put(definition_path(ARM), [])
+    process.restart()
+
+    assert short_ids(process.resolve(found)) == all_at("1.0.0")
