@@ -39,6 +39,7 @@ from karpenter_provider_azure.launch.node_network import NodeNetwork
 from karpenter_provider_azure.launch.open_operations import OpenOperations
 from karpenter_provider_azure.launch.vm_calls import VmCalls
 from karpenter_provider_azure.launch.vm_launcher import VmLauncher
+from karpenter_provider_azure.machines.drift import NodeDriftDetector
 from karpenter_provider_azure.machines.node_instances import NodeInstances, aks_machines
 
 if TYPE_CHECKING:
@@ -217,12 +218,16 @@ class InstanceParts:
             node_class=services.node_classes.node_class,
             fence=context.fence,
         )
-        self.drift: Final = DriftDetector(
-            instances=self.instances,
-            kubelet_identity=settings.kubelet_identity_client_id,
+        self.drift: Final = NodeDriftDetector(
+            DriftDetector(
+                instances=self.instances,
+                kubelet_identity=settings.kubelet_identity_client_id,
+                read_nodes=context.read_nodes,
+                is_event_ahead=interruptions.is_event_ahead,
+            ),
+            machines,
             read_nodes=context.read_nodes,
             is_event_ahead=interruptions.is_event_ahead,
-            machines=machines,
         )
         self.orphans: Final = OrphanCollector(
             arm,

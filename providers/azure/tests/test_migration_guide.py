@@ -10,6 +10,10 @@ from karpenter_core.operator.settings import OPTIONS
 from karpenter_provider_azure import labels
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass, AKSNodeClassSpec
 from karpenter_provider_azure.hashing import HASH_VERSION
+from karpenter_provider_azure.machines.machine_reader import (
+    MACHINE_API_VERSION,
+    MACHINE_DELETION_API_VERSION,
+)
 from karpenter_provider_azure.resource_ids import vm_name
 from karpenter_provider_azure.setting_specs import MACHINE_MODES, VM_MODES
 
@@ -48,11 +52,15 @@ def test_equal_names_are_listed_as_equal():
 
 
 def test_the_guide_tells_which_modes_can_be_taken_over():
-    taken_over, _, not_taken_over = MIGRATION.partition("Nodes that are *AKS machines*")
+    always, _, with_the_option = MIGRATION.partition("### AKS machines")
 
-    assert all(f"`{mode}`" in taken_over for mode in VM_MODES)
-    assert all(f"`{mode}`" in not_taken_over for mode in MACHINE_MODES)
-    assert f"`{labels.AKS_MACHINE_NODE_CLAIM_TAG}`" in not_taken_over
+    assert all(f"`{mode}`" in always for mode in VM_MODES)
+    assert all(f"`{mode}`" in with_the_option for mode in MACHINE_MODES)
+    assert f"`{labels.AKS_MACHINE_NODE_CLAIM_TAG}`" in with_the_option
+    for setting in ("MANAGE_EXISTING_AKS_MACHINES=true", "AKS_MACHINES_POOL_NAME"):
+        assert f"`{setting}`" in with_the_option
+    for version in (MACHINE_API_VERSION, MACHINE_DELETION_API_VERSION):
+        assert f"`{version}`" in with_the_option
 
 
 def test_the_version_of_hashes_is_the_one_in_use():

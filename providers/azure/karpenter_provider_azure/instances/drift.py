@@ -1,4 +1,4 @@
-"""Finds virtual machines and AKS machines that are not as their NodeClass would make them now.
+"""Finds virtual machines that are not as their NodeClass would make them now.
 
 The hash of the NodeClass covers the fields of its spec, also the subnet. Reasons and their order are those
 of Karpenter's provider for Azure; events that come later are this provider's own.
@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.api.conditions import TRUE, find_condition
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.instances.drift import detect_drift, require_resolved
-from karpenter_provider_azure.images.galleries import node_image_version
 from karpenter_provider_azure.labels import AKS_KUBELET_IDENTITY_CLIENT_ID
-from karpenter_provider_azure.machines.node_instances import call_by_kind
 from karpenter_provider_azure.node_class.conditions import IMAGES_READY, KUBERNETES_VERSION_READY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
@@ -26,10 +24,15 @@ if TYPE_CHECKING:
     from karpenter_core.provider.kit.instances.cluster_instances import ClusterInstances
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
     from karpenter_provider_azure.described_vms import DescribedVm
-    from karpenter_provider_azure.machines.described_machines import DescribedMachine
-    from karpenter_provider_azure.machines.node_instances import AksMachines
 
-__all__ = ["DriftDetector", "DriftReason", "drift_of", "machine_drift_of"]
+__all__ = [
+    "DriftDetector",
+    "DriftReason",
+    "drift_of",
+    "has_other_version",
+    "is_met",
+    "nodes_by_provider_id",
+]
 
 
 class DriftReason(StrEnum):
@@ -39,7 +42,7 @@ class DriftReason(StrEnum):
     KUBELET_IDENTITY = "KubeletIdentityDrift"
     IMAGE = "ImageDrift"
     CLUSTER_CONFIG = "ClusterConfigDrift"
-    """AKS says that a machine is not as the cluster would make it now."""
+    """AKS says that one of its machines is not as the cluster would make it now."""
     SCHEDULED_EVENT = "VMEventScheduled"
     """Azure is going to move or delete the virtual machine later: it is replaced before."""
 
@@ -59,7 +62,7 @@ def drift_of(
     Raises:
         CloudProviderError: there is nothing to compare with.
     """
-    if node is not None and _has_other_version(node, node_class):
+    if node is not None and has_other_version(node, node_class):
         return DriftReason.KUBERNETES_VERSION
     if node is not None and _has_other_identity(node, kubelet_identity):
         return DriftReason.KUBELET_IDENTITY
@@ -70,34 +73,10 @@ def drift_of(
     return None
 
 
-def machine_drift_of(
-    machine: DescribedMachine,
-    node_class: AKSNodeClass,
-    node: NodeView | None,
-    *,
-    is_event_ahead: Callable[[NodeView], bool] = lambda _node: False,
-) -> DriftReason | None:
-    """Return the first reason of an AKS machine, whose identity AKS looks after; None if there is none.
-
-    `node` is as for `drift_of`.
-
-    Raises:
-        CloudProviderError: there is nothing to compare with.
-    """
-    if node is not None and _has_other_version(node, node_class):
-        return DriftReason.KUBERNETES_VERSION
-    if _has_other_node_image(machine, node_class):
-        return DriftReason.IMAGE
-    if machine.must_be_replaced:
-        return DriftReason.CLUSTER_CONFIG
-    if node is not None and is_event_ahead(node):
-        return DriftReason.SCHEDULED_EVENT
-    return None
-
-
-def _has_other_version(node: NodeView, node_class: AKSNodeClass) -> bool:
+def has_other_version(node: NodeView, node_class: AKSNodeClass) -> bool:
+    """Whether a kubelet has another version than the NodeClass; False if the latter is not known."""
     version = node_class.status.kubernetes_version
-    if not version or not node.kubelet_version or not _is_met(node_class, KUBERNETES_VERSION_READY):
+    if not version or not node.kubelet_version or not is_met(node_class, KUBERNETES_VERSION_READY):
         return False
     return node.kubelet_version.removeprefix("v") != version.removeprefix("v")
 
@@ -108,7 +87,7 @@ def _has_other_identity(node: NodeView, kubelet_identity: str) -> bool:
 
 
 def _has_other_image(claim: NodeClaim, node_class: AKSNodeClass) -> bool:
-    if not _is_met(node_class, IMAGES_READY):
+    if not is_met(node_class, IMAGES_READY):
         return False
     require_resolved(f'AKSNodeClass "{node_class.name}"', images=node_class.status.images)
     image = claim.status.image_id
@@ -117,17 +96,7 @@ def _has_other_image(claim: NodeClaim, node_class: AKSNodeClass) -> bool:
     return image.lower() not in {each.id.lower() for each in node_class.status.images}
 
 
-def _has_other_node_image(machine: DescribedMachine, node_class: AKSNodeClass) -> bool:
-    if not _is_met(node_class, IMAGES_READY):
-        return False
-    require_resolved(f'AKSNodeClass "{node_class.name}"', images=node_class.status.images)
-    if not machine.image_id:
-        raise CloudProviderError(f"AKS machine {machine.name} has no nodeImageVersion")
-    versions = {node_image_version(each.id).lower() for each in node_class.status.images}
-    return machine.image_id.lower() not in versions
-
-
-def _is_met(node_class: AKSNodeClass, condition_type: str) -> bool:
+def is_met(node_class: AKSNodeClass, condition_type: str) -> bool:
     """Whether a condition holds for the spec as it is now."""
     condition = find_condition(node_class.status.conditions, condition_type)
     if condition is None or condition.status != TRUE:
@@ -136,9 +105,18 @@ def _is_met(node_class: AKSNodeClass, condition_type: str) -> bool:
     return seen is None or not current or seen == current
 
 
+def nodes_by_provider_id(nodes: Iterable[NodeView]) -> dict[str, NodeView]:
+    """Return the Nodes that are not being deleted, by provider id in lower case."""
+    return {
+        node.provider_id.lower(): node
+        for node in nodes
+        if node.provider_id and not node.is_deleting
+    }
+
+
 @final
 class DriftDetector:
-    """Answers `karpenter_detect_drift`; callable from any thread."""
+    """Finds drift of virtual machines; callable from any thread."""
 
     def __init__(
         self,
@@ -147,11 +125,9 @@ class DriftDetector:
         kubelet_identity: str,
         read_nodes: Callable[[], Mapping[str, NodeView]],
         is_event_ahead: Callable[[NodeView], bool] = lambda _node: False,
-        machines: AksMachines | None = None,
     ) -> None:
         """`read_nodes` is that of the context, `is_event_ahead` that of `InterruptionSources`."""
         self._instances: Final = instances
-        self._machines: Final = machines
         self._kubelet_identity: Final = kubelet_identity
         self._read_nodes: Final = read_nodes
         self._is_event_ahead: Final = is_event_ahead
@@ -162,15 +138,11 @@ class DriftDetector:
         """Return for each claim, in their order, a finding, an error, or None.
 
         Raises:
-            CloudProviderError: the instances cannot be read.
+            CloudProviderError: the virtual machines cannot be read.
         """
         if node_class.is_deleting:
             return [None] * len(node_claims)
-        nodes = {
-            node.provider_id.lower(): node
-            for node in self._read_nodes().values()
-            if node.provider_id and not node.is_deleting
-        }
+        nodes = nodes_by_provider_id(self._read_nodes().values())
 
         def compare(claim: NodeClaim, _vm: DescribedVm) -> DriftReason | None:
             return drift_of(
@@ -181,16 +153,4 @@ class DriftDetector:
                 is_event_ahead=self._is_event_ahead,
             )
 
-        def compare_machine(claim: NodeClaim, machine: DescribedMachine) -> DriftReason | None:
-            node = nodes.get(claim.status.provider_id.lower())
-            return machine_drift_of(machine, node_class, node, is_event_ahead=self._is_event_ahead)
-
-        machines = self._machines
-        if machines is None:
-            return detect_drift(node_claims, self._instances, compare)
-        return call_by_kind(
-            node_claims,
-            lambda claim: machines.is_machine(claim.status.provider_id),
-            of_vms=lambda claims: detect_drift(claims, self._instances, compare),
-            of_machines=lambda claims: detect_drift(claims, machines.instances, compare_machine),
-        )
+        return detect_drift(node_claims, self._instances, compare)

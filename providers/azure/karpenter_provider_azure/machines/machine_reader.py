@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     from karpenter_provider_azure.machines.described_machines import DescribedMachine
     from karpenter_provider_azure.settings import AzureSettings
 
-__all__ = ["MACHINE_API_VERSION", "MachineArm", "MachineReader"]
+__all__ = ["MACHINE_API_VERSION", "MACHINE_DELETION_API_VERSION", "MachineArm", "MachineReader"]
 
 MACHINE_API_VERSION: Final = "2026-08-02-preview"
 """Stable versions describe a machine by its zones and the id of its virtual machine alone."""
-_DELETION_API_VERSION: Final = "2026-08-01"
+MACHINE_DELETION_API_VERSION: Final = "2026-08-01"
+"""A stable version."""
 _READS_AT_ONCE: Final = 8
 _NONE_EXISTS: Final = "cannot find any valid machines"
 """The refusal of a deletion whose machines all are gone (`InvalidParameter`)."""
@@ -135,7 +136,7 @@ class MachineReader:
             self._client.send(
                 "POST",
                 f"{self._pool_id}/deleteMachines",
-                api_version=_DELETION_API_VERSION,
+                api_version=MACHINE_DELETION_API_VERSION,
                 action="agentPools/deleteMachines:post",
                 body={"machineNames": names},
                 repeatable=True,

@@ -8,6 +8,7 @@ import shlex
 import sys
 from contextlib import suppress
 from pathlib import Path
+from signal import SIGTERM, default_int_handler, signal
 from threading import Event
 
 from karpenter_simulated_azure.cloud import SimulatedAzure
@@ -30,7 +31,11 @@ def main() -> None:
         location=options.location, zones=tuple(filter(None, options.zones.split(",")))
     )
     skus = json.loads(options.skus.read_bytes()) if options.skus else None
-    with SimulatedAzure(world=world, skus=skus, port=options.port) as cloud:
+    signal(SIGTERM, default_int_handler)  # so that the files of certificates are removed
+    with (
+        suppress(KeyboardInterrupt),
+        SimulatedAzure(world=world, skus=skus, port=options.port) as cloud,
+    ):
         cloud.behaviour.pending_seconds = options.create_seconds
         cloud.behaviour.terminating_seconds = options.delete_seconds
         if options.throttle:
@@ -39,8 +44,7 @@ def main() -> None:
             sys.stdout.write(f"export {name}={shlex.quote(value)}\n")
         sys.stdout.write("\n")
         sys.stdout.flush()
-        with suppress(KeyboardInterrupt):
-            Event().wait()
+        Event().wait()
 
 
 if __name__ == "__main__":

@@ -190,9 +190,13 @@ def test_a_machine_is_gone_only_if_its_own_answer_says_so(cloud, nodes):
 
 
 def test_a_machine_with_another_virtual_machine_is_another_instance(cloud, nodes):
+    """AKS has replaced the virtual machine: what ends the old one must not end the new one."""
     (machine,) = machines(cloud)
-    (before,) = nodes.fetch([machine.replace("-10101010-", "-20202020-")])
-    assert isinstance(before, NodeClaimNotFoundError)
+    before = machine.replace("-10101010-", "-20202020-")
+
+    assert isinstance(nodes.fetch([before])[0], NodeClaimNotFoundError)
+    assert nodes.terminate([before]) == [GONE]
+    assert not cloud.calls.count(DELETE)
 
 
 def test_a_machine_that_cannot_be_read_makes_the_listing_incomplete(cloud, nodes):

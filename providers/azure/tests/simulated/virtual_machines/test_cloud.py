@@ -103,6 +103,8 @@ def test_it_runs_as_a_program_of_its_own():
             line.removeprefix("export ").rstrip("\n").split("=", 1)
             for line in iter(process.stdout.readline, "\n")
         )
+        assert Path(told["AZURE_CA_BUNDLE"]).exists()
         process.terminate()
+    assert not Path(told["AZURE_CA_BUNDLE"]).exists()
     assert told["LOCATION"] == "eastus"
     assert told["AZURE_PRICING_URL"].startswith("https://127.0.0.1:")
