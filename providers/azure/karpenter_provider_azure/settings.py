@@ -123,7 +123,10 @@ class AzureSettings:
                 "vnet-subnet-id", "Microsoft.Network/virtualNetworks/subnets", is_required=True
             ),
             node_resource_group=read.required("node-resource-group"),
-            azure_subscription_id=read.required("azure-subscription-id", "arm-subscription-id"),
+            # Provider ids contain it, and Azure and Kubernetes write it in lower case.
+            azure_subscription_id=read.required(
+                "azure-subscription-id", "arm-subscription-id"
+            ).lower(),
             location=read.required("location").lower().replace(" ", ""),
             azure_tenant_id=read.text("azure-tenant-id") or read.text("arm-tenant-id"),
             arm_resource_group=read.text("arm-resource-group"),
