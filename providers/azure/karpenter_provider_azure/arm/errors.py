@@ -45,6 +45,7 @@ _DISALLOWED: Final = "requestdisallowedbypolicy"
 _SIZE_POLICY: Final = re.compile(
     r"virtual machine size|hardwareProfile\.vmSize|virtualMachines/sku\.name", re.IGNORECASE
 )
+_RETRY_MILLISECONDS: Final = ("retry-after-ms", "x-ms-retry-after-ms")
 _DEEPEST: Final = 8
 """Errors within errors are read to this depth."""
 
@@ -149,8 +150,17 @@ def error_of_answer(
             *(str(error["message"]) for error in errors[1:] if error.get("message")),
             *_policy_fields(errors),
         ],
-        retry_after=parse_retry_after((headers or {}).get("retry-after")),
+        retry_after=_retry_after(headers or {}),
     )
+
+
+def _retry_after(headers: Mapping[str, str]) -> timedelta | None:
+    """Return the time that Azure asks to wait; services have three headers for it."""
+    for name in _RETRY_MILLISECONDS:
+        text = headers.get(name, "").strip()
+        if text.isdecimal():
+            return parse_retry_after(str(int(text) / 1000))
+    return parse_retry_after(headers.get("retry-after"))
 
 
 def arm_failure(error: Exception) -> AttemptFailure | None:

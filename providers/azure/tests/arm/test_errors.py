@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,6 +60,21 @@ def test_an_error_without_a_code_shows_its_status():
 def test_retry_after_is_read():
     error = error_of_answer(429, {}, {"retry-after": "7"})
     assert error.retry_after == timedelta(seconds=7)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"x-ms-retry-after-ms": "1500", "retry-after": "2"}, 1.5),
+        ({"retry-after-ms": "600000"}, 600),
+        ({"retry-after-ms": "soon", "retry-after": "3"}, 3),
+        ({"x-ms-retry-after-ms": ""}, None),
+    ],
+)
+def test_retry_after_in_milliseconds_is_read(headers, seconds):
+    """Services of Azure send it, and its SDKs read it first."""
+    expected = None if seconds is None else timedelta(seconds=seconds)
+    assert error_of_answer(429, {}, headers).retry_after == expected
     assert arm_failure(error).kind is AttemptFailureKind.THROTTLED
 
 
