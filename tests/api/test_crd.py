@@ -22,11 +22,17 @@ from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.openapi import object_schema
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
+from karpenter_provider_azure.api.nodeclass import AKSNodeClass
 from karpenter_provider_kwok.api import KWOKNodeClass
 
 ROOT = Path(__file__).parents[2]
 IN_REFERENCE = (*core_models(), KWOKNodeClass)
-MODELS = (*IN_REFERENCE, EC2NodeClass, ECSNodeClass)  # providers' own tests compare theirs
+MODELS = (
+    *IN_REFERENCE,
+    EC2NodeClass,
+    ECSNodeClass,
+    AKSNodeClass,
+)  # providers' own tests compare theirs
 REFERENCE = "sigs.k8s.io/karpenter@v1.14.0"
 ABSENT = "absent"
 

@@ -20,8 +20,10 @@ from karpenter_provider_azure.labels import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CLAIM_UID_TAG", "foreign_owner", "instance_tags", "tag_key"]
+__all__ = ["CLAIM_UID_TAG", "MAX_TAGS", "foreign_owner", "instance_tags", "tag_key"]
 
+MAX_TAGS: Final = 50
+"""Tags of a resource (Azure Resource Manager)."""
 CLAIM_UID_TAG: Final = f"{GROUP}_nodeclaim-uid"
 """The UID of the claim. Virtual machines that Karpenter's own provider has made do not have it."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from karpenter_core.provider.kit.instances.tag_changes import TagChange, tag_change
+from karpenter_provider_azure.instance_tags import MAX_TAGS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from karpenter_provider_azure.described_vms import DescribedVm
 
 __all__ = [
-    "MAX_TAGS",
     "DesiredVm",
     "VmChange",
     "VmState",
@@ -22,9 +22,6 @@ __all__ = [
     "plan_change",
     "state_of",
 ]
-
-MAX_TAGS: Final = 50
-"""Tags of a resource (Azure Resource Manager)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

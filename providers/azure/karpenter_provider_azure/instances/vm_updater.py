@@ -26,9 +26,8 @@ from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
 from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION
 from karpenter_provider_azure.described_vms import VM_API_VERSION
-from karpenter_provider_azure.instance_tags import instance_tags
+from karpenter_provider_azure.instance_tags import MAX_TAGS, instance_tags
 from karpenter_provider_azure.instances.vm_changes import (
-    MAX_TAGS,
     DesiredVm,
     VmChange,
     VmState,

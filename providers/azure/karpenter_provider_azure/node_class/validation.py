@@ -14,8 +14,7 @@ from karpenter_core.provider.kit.node_class.validation import (
 )
 from karpenter_provider_azure.api.local_dns import LocalDNSMode
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
-from karpenter_provider_azure.instance_tags import instance_tags
-from karpenter_provider_azure.instances.vm_changes import MAX_TAGS
+from karpenter_provider_azure.instance_tags import MAX_TAGS, instance_tags
 from karpenter_provider_azure.node_class.conditions import AZURE_ERRORS, error_code
 from karpenter_provider_azure.setting_specs import SCRIPTLESS_MODE
 
