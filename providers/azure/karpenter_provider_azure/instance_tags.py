@@ -20,7 +20,7 @@ from karpenter_provider_azure.labels import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CLAIM_UID_TAG", "MAX_TAGS", "foreign_owner", "instance_tags", "tag_key"]
+__all__ = ["CLAIM_UID_TAG", "MAX_TAGS", "foreign_reason", "instance_tags", "tag_key"]
 
 MAX_TAGS: Final = 50
 """Tags of a resource (Azure Resource Manager)."""
@@ -57,16 +57,20 @@ def instance_tags(
     return dict(sorted(merged.values()))
 
 
-def foreign_owner(tags: Mapping[str, str], *, cluster: str, claim_uid: str) -> str:
-    """Return the tag by which a virtual machine is not this claim's, with its value; empty if it is.
+def foreign_reason(tags: Mapping[str, str], *, cluster: str, claim_uid: str) -> str:
+    """Return why a virtual machine is not this claim's by its tags; empty if it is.
 
     One without the tag of a claim is the claim's: it has the claim's name.
     """
     own = {key.lower(): value for key, value in tags.items()}
     if own.get(CLUSTER_TAG) != cluster:
-        return f"{CLUSTER_TAG}={own.get(CLUSTER_TAG, '')}"
+        return _tag_text(CLUSTER_TAG, own.get(CLUSTER_TAG))
     if own.get(CLAIM_UID_TAG, claim_uid) != claim_uid:
-        return f"{CLAIM_UID_TAG}={own[CLAIM_UID_TAG]}"
+        return _tag_text(CLAIM_UID_TAG, own[CLAIM_UID_TAG])
     if AKS_MACHINE_NODE_CLAIM_TAG in own:
-        return f"{AKS_MACHINE_NODE_CLAIM_TAG}={own[AKS_MACHINE_NODE_CLAIM_TAG]}"
+        return _tag_text(AKS_MACHINE_NODE_CLAIM_TAG, own[AKS_MACHINE_NODE_CLAIM_TAG])
     return ""
+
+
+def _tag_text(key: str, value: str | None) -> str:
+    return f"it does not have the tag {key}" if value is None else f"it has the tag {key}={value}"

@@ -15,7 +15,7 @@ from karpenter_core.errors import (
 )
 from karpenter_provider_azure.arm.errors import ArmError
 from karpenter_provider_azure.described_vms import read_vm
-from karpenter_provider_azure.instance_tags import foreign_owner
+from karpenter_provider_azure.instance_tags import foreign_reason
 from karpenter_provider_azure.labels import NODE_POOL_TAG
 from karpenter_provider_azure.launch.failure_recorder import FAILED, LOG_NAME
 from karpenter_provider_azure.launch.failures import is_of_launch
@@ -94,10 +94,10 @@ class ExistingVms:
         if body is None:
             return None
         vm = read_vm(body)
-        if owner := foreign_owner(vm.tags, cluster=self._cluster, claim_uid=claim.uid):
+        if reason := foreign_reason(vm.tags, cluster=self._cluster, claim_uid=claim.uid):
             raise LaunchFailedError(
                 f"virtual machine {vm.name} exists and is not that of NodeClaim "
-                f'"{claim.name}": it has the tag {owner}; delete it or the NodeClaim',
+                f'"{claim.name}": {reason}; delete it or the NodeClaim',
                 reason="VirtualMachineExists",
             )
         if vm.is_leaving:

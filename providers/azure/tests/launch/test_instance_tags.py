@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_provider_azure.instance_tags import CLAIM_UID_TAG, foreign_owner, instance_tags
+from karpenter_provider_azure.instance_tags import CLAIM_UID_TAG, foreign_reason, instance_tags
 from karpenter_provider_azure.labels import (
     AKS_MACHINE_NODE_CLAIM_TAG,
     BILLING_TAG,
@@ -58,7 +58,7 @@ def test_additional_tags_lose_to_those_of_the_node_class():
 @given(TAGS, TAGS)
 def test_whatever_users_tag_the_claim_still_owns_the_virtual_machine(class_tags, additional):
     made = tags(class_tags, additional)
-    assert foreign_owner(made, cluster="tidal", claim_uid="uid-1") == ""
+    assert foreign_reason(made, cluster="tidal", claim_uid="uid-1") == ""
     assert not any("/" in key for key in made)
     assert len({key.lower() for key in made}) == len(made)
     assert list(made) == sorted(made)
@@ -66,15 +66,24 @@ def test_whatever_users_tag_the_claim_still_owns_the_virtual_machine(class_tags,
 
 def test_a_virtual_machine_of_another_cluster_or_claim_is_foreign():
     made = tags()
-    assert foreign_owner(made, cluster="other", claim_uid="uid-1") == f"{CLUSTER_TAG}=tidal"
-    assert foreign_owner(made, cluster="tidal", claim_uid="uid-2") == f"{CLAIM_UID_TAG}=uid-1"
-    assert foreign_owner({}, cluster="tidal", claim_uid="uid-1") == f"{CLUSTER_TAG}="
+    assert (
+        foreign_reason(made, cluster="other", claim_uid="uid-1")
+        == f"it has the tag {CLUSTER_TAG}=tidal"
+    )
+    assert (
+        foreign_reason(made, cluster="tidal", claim_uid="uid-2")
+        == f"it has the tag {CLAIM_UID_TAG}=uid-1"
+    )
+    assert (
+        foreign_reason({}, cluster="tidal", claim_uid="uid-1")
+        == f"it does not have the tag {CLUSTER_TAG}"
+    )
     machine = {**made, AKS_MACHINE_NODE_CLAIM_TAG: "web-1"}
-    assert foreign_owner(machine, cluster="tidal", claim_uid="uid-1").startswith(
-        AKS_MACHINE_NODE_CLAIM_TAG
+    assert foreign_reason(machine, cluster="tidal", claim_uid="uid-1").startswith(
+        f"it has the tag {AKS_MACHINE_NODE_CLAIM_TAG}="
     )
 
 
 def test_a_virtual_machine_without_the_uid_is_that_of_the_claim_it_is_named_after():
     made = {key: value for key, value in tags().items() if key != CLAIM_UID_TAG}
-    assert foreign_owner(made, cluster="tidal", claim_uid="uid-1") == ""
+    assert foreign_reason(made, cluster="tidal", claim_uid="uid-1") == ""
