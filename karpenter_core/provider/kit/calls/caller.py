@@ -118,6 +118,8 @@ class CloudCaller:
                 if failure is None:
                     raise
                 self._note(action, failure.code or UNANSWERED, started)
+                if not failure.may_be_done and failure.kind is not AttemptFailureKind.THROTTLED:
+                    self._limits.note_answer(operation_class)
                 wait = self._wait_after(call, failure)
                 if wait is None:
                     raised = self._make_error(call.failed(failure, error))
@@ -126,6 +128,7 @@ class CloudCaller:
                     raise raised from error
             else:
                 self._note(action, OK, started)
+                self._limits.note_answer(operation_class)
                 return result
             self._sleep(wait)
 
@@ -143,6 +146,19 @@ class CloudCaller:
         if wait > 0:
             self._sleep(wait)
             self._wait_for_pause(call)
+        while (wait := self._take_turn(call)) > 0:
+            self._sleep(wait)
+            if self._limits.open_pause(call.operation_class) is None:
+                return
+            self._wait_for_pause(call)  # the turn is over; another one begins after the pause
+
+    def _take_turn(self, call: _OpenCall) -> float:
+        longest = self._longest_wait(call)
+        wait = self._limits.take_turn(call.operation_class, longest_seconds=longest)
+        if wait > longest:
+            text = f"calls of {call.operation_class} take turns after a refusal"
+            raise self._not_sent(call, text, wait)
+        return wait
 
     def _wait_for_pause(self, call: _OpenCall) -> None:
         while (

@@ -1,7 +1,8 @@
 """Limits and pauses calls by operation class, from any thread.
 
 A cloud counts calls by class: reads and writes of a subscription, or each action of an account. Once it
-refuses one call of a class until some time, it would refuse the others too, and often counts them.
+refuses one call of a class until some time, it would refuse the others too, and often counts them. After
+that time it permits few calls at first: calls take turns, which come closer with each answer.
 """
 
 from __future__ import annotations
@@ -22,6 +23,13 @@ __all__ = ["CallRate", "OperationLimits", "OperationPause"]
 _LONGEST_PAUSE_SECONDS: Final = 300
 """As the core's for hooks. A cloud that asks for hours is asked again before: one wrong header must not
 stop every call of a class for a day."""
+_LONGEST_TURN_SECONDS: Final = 2.0
+"""A cloud that refills a bucket names about the time of one call. One that counts calls in windows names
+the rest of its window, and permits many calls after it."""
+_SHORTEST_TURN_SECONDS: Final = 0.02
+_TURN_FACTOR: Final = 0.9
+_TURNS_END_AFTER_SECONDS: Final = 60
+"""Without a further refusal for this long, calls take no turns any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +50,17 @@ class OperationPause:
     """The refusal that began it."""
 
 
+@dataclass(slots=True, kw_only=True)
+class _Turns:
+    """The turns that the calls of one class take after a refusal."""
+
+    seconds: float
+    """The time of each turn."""
+    refused_at: float
+    next_at: float
+    """When the next turn begins."""
+
+
 @final
 class OperationLimits:
     """The rates and pauses of the operation classes of one cloud; callable from any thread."""
@@ -59,6 +78,7 @@ class OperationLimits:
         }
         self._lock: Final = Lock()
         self._pauses: Final[dict[str, OperationPause]] = {}
+        self._turns: Final[dict[str, _Turns]] = {}
 
     def reserve(self, operation_class: str, *, longest_seconds: float) -> float:
         """Reserve one call within the rate of a class; return the seconds to wait for it.
@@ -81,7 +101,48 @@ class OperationLimits:
             pause = self._pauses.get(operation_class)
             if pause is None or pause.ends_at < ends_at:
                 self._pauses[operation_class] = OperationPause(ends_at=ends_at, failure=failure)
+            if ends_at > now:
+                self._slow_down(operation_class, now, ends_at)
         return ends_at
+
+    def take_turn(self, operation_class: str, *, longest_seconds: float) -> float:
+        """Take the next turn of a class that was paused; return the seconds to wait for it.
+
+        No turn is taken if the wait would be longer than `longest_seconds`. A class that was not refused
+        lately has no turns: the wait is 0.
+        """
+        now = self._monotonic()
+        with self._lock:
+            turns = self._turns.get(operation_class)
+            if turns is None:
+                return 0.0
+            if now - turns.refused_at > _TURNS_END_AFTER_SECONDS:
+                del self._turns[operation_class]
+                return 0.0
+            wait_seconds = max(0.0, turns.next_at - now)
+            if wait_seconds <= longest_seconds:
+                turns.next_at = now + wait_seconds + turns.seconds
+            return wait_seconds
+
+    def note_answer(self, operation_class: str) -> None:
+        """Let calls of a class follow each other sooner: the cloud has taken one."""
+        with self._lock:
+            turns = self._turns.get(operation_class)
+            if turns is None:
+                return
+            turns.seconds *= _TURN_FACTOR
+            if turns.seconds < _SHORTEST_TURN_SECONDS:
+                del self._turns[operation_class]
+
+    def _slow_down(self, operation_class: str, now: float, ends_at: float) -> None:
+        seconds = min(ends_at - now, _LONGEST_TURN_SECONDS)
+        turns = self._turns.get(operation_class)
+        if turns is None:
+            self._turns[operation_class] = _Turns(seconds=seconds, refused_at=now, next_at=ends_at)
+            return
+        turns.seconds = max(turns.seconds, seconds)
+        turns.refused_at = now
+        turns.next_at = max(turns.next_at, ends_at)
 
     def open_pause(self, operation_class: str) -> OperationPause | None:
         """Return the pause of a class; None if its calls may be sent."""
