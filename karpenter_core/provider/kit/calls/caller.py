@@ -148,9 +148,9 @@ class CloudCaller:
             self._wait_for_pause(call)
         while (wait := self._take_turn(call)) > 0:
             self._sleep(wait)
-            if self._limits.open_pause(call.operation_class) is None:
+            if not self._wait_for_pause(call):
                 return
-            self._wait_for_pause(call)  # the turn is over; another one begins after the pause
+            # A pause began during the wait, and the turn is over: another one follows the pause.
 
     def _take_turn(self, call: _OpenCall) -> float:
         longest = self._longest_wait(call)
@@ -160,7 +160,9 @@ class CloudCaller:
             raise self._not_sent(call, text, wait)
         return wait
 
-    def _wait_for_pause(self, call: _OpenCall) -> None:
+    def _wait_for_pause(self, call: _OpenCall) -> bool:
+        """Wait for the end of a pause that was not waited for; return whether there was one."""
+        waited = False
         while (
             pause := self._limits.open_pause(call.operation_class)
         ) is not None and pause.ends_at > call.waited_until:
@@ -169,8 +171,9 @@ class CloudCaller:
             wait = max(0.0, pause.ends_at - self._monotonic())
             if wait + spread > self._longest_wait(call):
                 raise self._not_sent(call, f"paused after {pause.failure.text}", wait)
-            call.waited_until = pause.ends_at
+            call.waited_until, waited = pause.ends_at, True
             self._sleep(wait + spread)
+        return waited
 
     def _longest_wait(self, call: _OpenCall) -> float:
         """Return the longest wait that leaves the next attempt within the time of the call."""

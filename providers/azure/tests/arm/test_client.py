@@ -149,7 +149,7 @@ def test_status_429_is_throttling_even_with_the_code_of_a_quota(client, server, 
 
     assert write(client, repeatable=False).body == {"name": "aks-x"}
 
-    assert waits == [2.0]
+    assert waits[0] == 2.0  # then its turn: the clock of these clients does not move
     assert len(server.received) == 2
 
 
