@@ -80,11 +80,16 @@ class ApiServer:
     def handle(self, request: ApiRequest) -> ApiResponse:
         """Answer a request that is not a watch."""
         try:
-            other = self._other_version(request.path)
-            if other is not None:
-                answer = self.handle(request_of_stored(request, other))
-                return response_in_version(answer, other)
-            code, body = self._dispatch(request)
+            discovered = discover(self.registry, request.path)
+            if discovered is not None:
+                code, body = 200, discovered
+            else:
+                target = self._resolve(request.path)
+                served = target.served
+                if served.stored_version:
+                    answer = self.handle(request_of_stored(request, served))
+                    return response_in_version(answer, served)
+                code, body = self._dispatch(target, request)
         except (status.StatusError, status.PageNotFoundError) as error:
             return render_error(error)
         payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
@@ -97,10 +102,10 @@ class ApiServer:
             StatusError: 400, a parameter that cannot be used.
             PageNotFoundError: no such kind.
         """
-        other = self._other_version(request.path)
-        target = self._resolve(
-            request.path if other is None else request_of_stored(request, other).path
-        )
+        target, other = self._resolve(request.path), None
+        if target.served.stored_version:
+            other = target.served
+            target = self._resolve(request_of_stored(request, other).path)
         query = request.query
         version = query.get("resourceVersion", "")
         if not version.isdigit() and version:
@@ -132,14 +137,6 @@ class ApiServer:
         self.registry.store.compact()
         self._snapshots.clear()
 
-    def _other_version(self, path: str) -> ServedKind | None:
-        """Return the kind of a path, if objects are stored in another version."""
-        try:
-            served = self._resolve(path).served
-        except status.PageNotFoundError:
-            return None
-        return served if served.stored_version else None
-
     def _resolve(self, path: str) -> _RequestTarget:
         parts = path.strip("/").split("/")
         match parts:
@@ -165,11 +162,7 @@ class ApiServer:
             namespace = ""
         return _RequestTarget(served, namespace, name, part)
 
-    def _dispatch(self, request: ApiRequest) -> tuple[int, Json | bytes]:
-        discovered = discover(self.registry, request.path)
-        if discovered is not None:
-            return 200, discovered
-        target = self._resolve(request.path)
+    def _dispatch(self, target: _RequestTarget, request: ApiRequest) -> tuple[int, Json | bytes]:
         match request.method, bool(target.name), target.part:
             case "GET", False, "":
                 return 200, self._list(target, request.query)
