@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.errors import CloudProviderError
+from karpenter_provider_azure.json_values import object_of
 from karpenter_provider_azure.labels import REGIONAL_ZONE
 from karpenter_provider_azure.resource_ids import ResourceId, provider_id
 
@@ -100,12 +101,12 @@ def read_vm(item: JsonMapping) -> DescribedVm:
         own_provider_id, name = provider_id(resource_id), ResourceId.parse(resource_id).name
     except ValueError as error:
         raise CloudProviderError(f"a virtual machine cannot be read: {error}") from error
-    properties = _object(item.get("properties"))
-    size = str(_object(properties.get("hardwareProfile")).get("vmSize") or "")
+    properties = object_of(item.get("properties"))
+    size = str(object_of(properties.get("hardwareProfile")).get("vmSize") or "")
     if not size:
         raise CloudProviderError(f"virtual machine {resource_id} has no size")
-    image = _object(_object(properties.get("storageProfile")).get("imageReference"))
-    identity = _object(item.get("identity"))
+    image = object_of(object_of(properties.get("storageProfile")).get("imageReference"))
+    identity = object_of(item.get("identity"))
     location = str(item.get("location") or "").lower().replace(" ", "")
     zones = _items(item.get("zones"))
     return DescribedVm(
@@ -119,24 +120,20 @@ def read_vm(item: JsonMapping) -> DescribedVm:
         state=str(properties.get("provisioningState") or "").lower(),
         vm_id=str(properties.get("vmId") or ""),
         launched_at=parse_time(properties.get("timeCreated")),
-        tags={str(key): str(value) for key, value in _object(item.get("tags")).items()},
+        tags={str(key): str(value) for key, value in object_of(item.get("tags")).items()},
         extensions=frozenset(
-            str(_object(each).get("id") or "").rpartition("/")[2].lower()
+            str(object_of(each).get("id") or "").rpartition("/")[2].lower()
             for each in _items(item.get("resources"))
         ),
         identities=frozenset(
-            str(key).lower() for key in _object(identity.get("userAssignedIdentities"))
+            str(key).lower() for key in object_of(identity.get("userAssignedIdentities"))
         ),
         has_system_identity="systemassigned" in str(identity.get("type") or "").lower(),
         interfaces=tuple(
-            str(_object(each).get("id") or "")
-            for each in _items(_object(properties.get("networkProfile")).get("networkInterfaces"))
+            str(object_of(each).get("id") or "")
+            for each in _items(object_of(properties.get("networkProfile")).get("networkInterfaces"))
         ),
     )
-
-
-def _object(value: object) -> JsonMapping:
-    return cast("JsonMapping", value) if isinstance(value, dict) else {}
 
 
 def _items(value: object) -> list[object]:

@@ -19,6 +19,7 @@ from karpenter_core.provider.kit.calls.failures import (
     core_error,
 )
 from karpenter_core.provider.kit.calls.http_failures import http_failure, parse_retry_after
+from karpenter_provider_azure.json_values import object_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -224,19 +225,15 @@ def _policy_fields(errors: Iterable[JsonMapping]) -> Iterator[str]:
     """Yield the fields that violated policies have compared (`additionalInfo` of `PolicyViolation`)."""
     for error in errors:
         for info in _objects(error.get("additionalInfo")):
-            evaluated = _object(_object(info.get("info")).get("evaluationDetails"))
+            evaluated = object_of(object_of(info.get("info")).get("evaluationDetails"))
             for each in _objects(evaluated.get("evaluatedExpressions")):
                 if each.get("path"):
                     yield str(each["path"])
 
 
-def _object(value: object) -> JsonMapping:
-    return cast("JsonMapping", value) if isinstance(value, dict) else {}
-
-
 def _objects(value: object) -> Iterator[JsonMapping]:
     if isinstance(value, list):
-        yield from (_object(each) for each in cast("list[object]", value))
+        yield from (object_of(each) for each in cast("list[object]", value))
 
 
 def _error_in_text(message: object) -> object:

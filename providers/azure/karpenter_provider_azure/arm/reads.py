@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol
+
+from karpenter_provider_azure.json_values import object_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,5 +54,4 @@ class ArmReads(Protocol):
 
 def properties_of(resource: JsonMapping) -> JsonMapping:
     """Return the properties of a resource; none if it has none."""
-    properties: object = resource.get("properties")
-    return cast("JsonMapping", properties) if isinstance(properties, dict) else {}
+    return object_of(resource.get("properties"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Protocol, cast, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 import structlog
 
@@ -19,6 +19,7 @@ from karpenter_core.provider.kit.orphans import OrphanTracker
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
 from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION
 from karpenter_provider_azure.instances.vm_reader import is_owned
+from karpenter_provider_azure.json_values import object_of
 from karpenter_provider_azure.labels import CLUSTER_TAG
 from karpenter_provider_azure.resource_ids import (
     ResourceId,
@@ -207,7 +208,7 @@ class OrphanCollector:
         )
         found: list[_Leftover] = []
         for item in items:
-            state = str(_object(item.get("properties")).get("diskState") or "").lower()
+            state = str(object_of(item.get("properties")).get("diskState") or "").lower()
             leftover = self._leftover(item, "")
             if leftover is not None:
                 is_attached = bool(item.get("managedBy")) or state != "unattached"
@@ -225,7 +226,7 @@ class OrphanCollector:
 
         `owner` is the property that names what an item is attached to.
         """
-        tags = {str(key): str(value) for key, value in _object(item.get("tags")).items()}
+        tags = {str(key): str(value) for key, value in object_of(item.get("tags")).items()}
         resource_id = str(item.get("id") or "")
         try:
             name = ResourceId.parse(resource_id).name.lower()
@@ -233,7 +234,7 @@ class OrphanCollector:
             return None
         if not is_owned(tags, self._cluster) or not claim_name(name):
             return None
-        is_attached = bool(owner and _object(item.get("properties")).get(owner))
+        is_attached = bool(owner and object_of(item.get("properties")).get(owner))
         return _Leftover(resource_id=resource_id, name=name, is_attached=is_attached)
 
     def _delete_interface(self, resource_id: str) -> None:
@@ -253,7 +254,3 @@ class OrphanCollector:
             action="disks:delete",
             repeatable=True,
         )
-
-
-def _object(value: object) -> JsonMapping:
-    return cast("JsonMapping", value) if isinstance(value, dict) else {}

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
 from karpenter_provider_azure.arm.operations import OperationState, state_of_poll
 from karpenter_provider_azure.described_vms import VM_API_VERSION
+from karpenter_provider_azure.json_values import object_of
 from karpenter_provider_azure.resource_ids import vm_id
 
 if TYPE_CHECKING:
@@ -174,16 +175,12 @@ def failure_in_view(body: JsonMapping) -> ArmError | None:
 
     The code of such a status is `ProvisioningState/failed/CODE`, its message that of the error.
     """
-    view = _object(_object(body.get("properties")).get("instanceView"))
+    view = object_of(object_of(body.get("properties")).get("instanceView"))
     statuses: object = view.get("statuses")
     for item in cast("list[object]", statuses) if isinstance(statuses, list) else ():
-        status = _object(item)
+        status = object_of(item)
         state, result, code = [*str(status.get("code") or "").split("/", 2), "", ""][:3]
         if state.lower() == _STATE and result.lower() in _FAILED:
             message = str(status.get("message") or status.get("displayStatus") or "")
             return ArmError(message, code=code or result)
     return None
-
-
-def _object(value: object) -> JsonMapping:
-    return cast("JsonMapping", value) if isinstance(value, dict) else {}

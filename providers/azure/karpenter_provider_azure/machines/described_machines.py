@@ -11,6 +11,7 @@ from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.recent_launches import ClaimRef
 from karpenter_provider_azure.arm.reads import properties_of
 from karpenter_provider_azure.described_vms import instance_id, parse_time
+from karpenter_provider_azure.json_values import object_of
 from karpenter_provider_azure.labels import (
     AKS_MACHINE_NODE_CLAIM_TAG,
     CLUSTER_TAG,
@@ -127,10 +128,10 @@ def read_machine(item: JsonMapping, *, location: str, vm_id: str = "") -> Descri
         vm, own_provider_id = ResourceId.parse(resource_id), provider_id(resource_id)
     except ValueError as error:
         raise CloudProviderError(f"AKS machine {name} cannot be read: {error}") from error
-    size = str(_object(properties.get("hardware")).get("vmSize") or "")
+    size = str(object_of(properties.get("hardware")).get("vmSize") or "")
     if not size:
         raise CloudProviderError(f"AKS machine {name} has no size")
-    status = _object(properties.get("status"))
+    status = object_of(properties.get("status"))
     zones = cast("list[object]", item.get("zones") or ())
     return DescribedMachine(
         id=instance_id(vm.name),
@@ -149,14 +150,10 @@ def read_machine(item: JsonMapping, *, location: str, vm_id: str = "") -> Descri
 
 
 def _tags(item: JsonMapping) -> dict[str, str]:
-    tags = _object(properties_of(item).get("tags"))
+    tags = object_of(properties_of(item).get("tags"))
     return {str(key): str(value) for key, value in tags.items()}
 
 
 def _own_tags(tags: Mapping[str, str]) -> dict[str, str]:
     """Return tags by key in lower case, as Azure compares keys."""
     return {key.lower(): value for key, value in tags.items()}
-
-
-def _object(value: object) -> JsonMapping:
-    return cast("JsonMapping", value) if isinstance(value, dict) else {}
