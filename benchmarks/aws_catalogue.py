@@ -19,14 +19,8 @@ cycles paused as during a pass; imports are not timed.
 
 from __future__ import annotations
 
-import argparse
-import gc
-import json
 import os
-import statistics
 import sys
-import tempfile
-import time
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -34,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from benchmarks.catalogue_timing import medians_ms, run_benchmark
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
 from karpenter_core.provider.kit.unavailable_offerings import (
@@ -48,8 +43,6 @@ from karpenter_provider_aws.settings import AwsSettings
 from providers.aws.tests.catalogue.recorded_region import node_class, raw_offerings, raw_types
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from karpenter_core.provider.catalogue import InstanceType
 
 REGION: Final = "us-east-1"
@@ -94,21 +87,6 @@ def read_disk(disk: DiskCache) -> RegionTypes:
     return msgspec.convert(disk.read(now=NOW, max_age=DISK_LIFE), RegionTypes)
 
 
-def medians_ms(run: Callable[[], object]) -> tuple[float, float]:
-    """Return the medians of some runs by the clock on the wall and by CPU time."""
-    wall: list[float] = []
-    cpu: list[float] = []
-    for _ in range(RUNS):
-        gc.collect()
-        gc.disable()
-        begun, cpu_begun = time.perf_counter(), time.thread_time()
-        run()
-        wall.append((time.perf_counter() - begun) * 1000)
-        cpu.append((time.thread_time() - cpu_begun) * 1000)
-        gc.enable()
-    return statistics.median(wall), statistics.median(cpu)
-
-
 def measure(folder: Path) -> dict[str, Any]:
     """Return the medians in milliseconds, and what was listed."""
     region = read_answers()
@@ -150,29 +128,18 @@ def measure(folder: Path) -> dict[str, Any]:
         "offerings": sum(len(it.offerings) for it in listed),
     }
     for name, run in timed.items():
-        found[f"{name}_ms"], found[f"{name}_cpu_ms"] = medians_ms(run)
+        found[f"{name}_ms"], found[f"{name}_cpu_ms"] = medians_ms(run, runs=RUNS)
     return found
 
 
-def main() -> int:
-    """Print the medians; return 1 if the gate fails."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        found = measure(Path(folder))
+def gate(found: dict[str, Any]) -> tuple[bool, str]:
+    """Return whether the gate holds, and the line that tells it."""
     holds = found["fresh_ms"] <= MOST_FRESH_MS
-    if arguments.json:
-        print(json.dumps(found))
-    else:
-        for key, value in found.items():
-            print(f"{key:18} {value if isinstance(value, int) else format(value, '.2f')}")
-        verdict = "holds" if holds else "FAILS"
-        print(f"gate {verdict}: fresh below {MOST_FRESH_MS:.0f} ms; load {os.getloadavg()[0]:.1f}")
-    return int(not holds)
+    verdict = "holds" if holds else "FAILS"
+    return holds, (
+        f"gate {verdict}: fresh below {MOST_FRESH_MS:.0f} ms; load {os.getloadavg()[0]:.1f}"
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_benchmark(__doc__ or "", measure, gate))

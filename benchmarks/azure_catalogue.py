@@ -22,20 +22,17 @@ the first list, as Python's allocations. Gates: cold below 0.5 s, and load below
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import os
-import statistics
 import sys
-import tempfile
-import time
 import tracemalloc
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from benchmarks.catalogue_timing import medians_ms, run_benchmark
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
@@ -56,8 +53,6 @@ from karpenter_provider_azure.price_items import ListedPrices
 from karpenter_provider_azure.prices import RegionPrices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from karpenter_core.provider.catalogue import InstanceType
 
 REGION: Final = "eastus"
@@ -129,21 +124,6 @@ class RegionCatalogue:
         return self.catalogue.instance_types(of)
 
 
-def medians_ms(run: Callable[[], object]) -> tuple[float, float]:
-    """Return the medians of some runs by the clock on the wall and by CPU time."""
-    wall: list[float] = []
-    cpu: list[float] = []
-    for _ in range(RUNS):
-        gc.collect()
-        gc.disable()
-        begun, cpu_begun = time.perf_counter(), time.thread_time()
-        run()
-        wall.append((time.perf_counter() - begun) * 1000)
-        cpu.append((time.thread_time() - cpu_begun) * 1000)
-        gc.enable()
-    return statistics.median(wall), statistics.median(cpu)
-
-
 def load_mib(items: list[dict[str, Any]], folder: Path) -> float:
     """Return the memory of the sizes and the first list."""
     gc.collect()
@@ -198,33 +178,20 @@ def measure(folder: Path) -> dict[str, Any]:
     found["types"] = len(listed)
     found["offerings"] = sum(len(it.offerings) for it in listed)
     for name, run in timed.items():
-        found[f"{name}_ms"], found[f"{name}_cpu_ms"] = medians_ms(run)
+        found[f"{name}_ms"], found[f"{name}_cpu_ms"] = medians_ms(run, runs=RUNS)
     found["cold_to_json"] = found["cold_cpu_ms"] / found["json_cpu_ms"]
     return found
 
 
-def main() -> int:
-    """Print the figures; return 1 if a gate fails."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        found = measure(Path(folder))
+def gate(found: dict[str, Any]) -> tuple[bool, str]:
+    """Return whether the gates hold, and the line that tells it."""
     holds = found["cold_cpu_ms"] <= MOST_COLD_MS and found["load_mib"] <= MOST_LOAD_MIB
-    if arguments.json:
-        print(json.dumps(found))
-    else:
-        for key, value in found.items():
-            print(f"{key:18} {value if isinstance(value, int) else format(value, '.2f')}")
-        verdict = "hold" if holds else "FAIL"
-        print(
-            f"gates {verdict}: cold below {MOST_COLD_MS:.0f} ms of CPU, load below "
-            f"{MOST_LOAD_MIB:.0f} MiB; load {os.getloadavg()[0]:.1f}"
-        )
-    return int(not holds)
+    verdict = "hold" if holds else "FAIL"
+    return holds, (
+        f"gates {verdict}: cold below {MOST_COLD_MS:.0f} ms of CPU, load below "
+        f"{MOST_LOAD_MIB:.0f} MiB; load {os.getloadavg()[0]:.1f}"
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_benchmark(__doc__ or "", measure, gate))
