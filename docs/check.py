@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import kind_reference
 import provider_types
 import yaml
 
@@ -38,7 +39,14 @@ def main() -> int:
         for name, render in TABLES.items():
             write_table(ROOT / name, render())
         provider_types.PAGE.write_text(provider_types.page(), encoding="utf-8")
+        for page, text in kind_reference.pages().items():
+            page.write_text(text, encoding="utf-8")
     problems = [problem for page in pages() for problem in check(page)]
+    problems += [
+        f"{page.relative_to(ROOT)} is stale: run make docs"
+        for page, text in kind_reference.pages().items()
+        if not page.exists() or page.read_text(encoding="utf-8") != text
+    ]
     for problem in problems:
         print(problem, file=sys.stderr)
     print(f"{len(problems)} problems in {len(pages())} pages")
