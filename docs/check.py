@@ -29,6 +29,7 @@ TABLES = {
     "docs/reference/metrics.md": lambda: metrics_table(Metrics()),
 }
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+CODE = re.compile(r"`[^`\n]*`")
 YAML_BLOCK = re.compile(r"^ *```ya?ml\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 
@@ -78,7 +79,7 @@ def check(page: Path) -> Iterator[str]:
     """Yield what is wrong with a page."""
     text = page.read_text()
     name = page.relative_to(ROOT)
-    for match in LINK.finditer(text):
+    for match in LINK.finditer(CODE.sub("", text)):
         target = match[1]
         is_local = "://" not in target and not target.startswith("mailto:")
         if is_local and not (page.parent / target).exists():
