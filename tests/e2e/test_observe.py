@@ -54,9 +54,7 @@ async def test_an_observer_needs_permissions_to_read_only(
     journal = tmp_path / "decisions"
     async with ScenarioWorld(real_local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world:
         for role in roles:
-            metadata = role["metadata"]
-            namespace = metadata.get("namespace", "")
-            await world.client.create(KINDS[role["kind"]], role, namespace=namespace)
+            await world.client.create(KINDS[role["kind"]], role)
         try:
             for manifest in scenario.given.objects():
                 await world.create(manifest)
