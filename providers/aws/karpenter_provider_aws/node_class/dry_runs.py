@@ -205,7 +205,7 @@ class LaunchDryRuns:
             )
 
     def _launches(self, node_class: EC2NodeClass, template: LaunchTemplate) -> DryRunOutcome:
-        ec2 = self._clients.ec2_without_retries
+        ec2 = self._clients.ec2
         profile = node_class.spec.instance_profile
         name = template.instance_types[0].name
         fleet = fleet_dry_run(node_class, template, instance_type=name)

@@ -178,7 +178,7 @@ def silent_fleets(clients):
     def clear(parsed, **_):
         parsed.update(Instances=[], Errors=[])
 
-    events = clients.ec2_without_retries.meta.events
+    events = clients.ec2.meta.events
     events.register("after-call.ec2.CreateFleet", clear)
     yield
     events.unregister("after-call.ec2.CreateFleet", clear)

@@ -8,6 +8,7 @@ import pytest
 from botocore.exceptions import BotoCoreError
 
 from karpenter_core.provider.kit.simulated.pools import InstancePool
+from karpenter_simulated_aws.testing import attempts
 
 A, B = "us-east-1a", "us-east-1b"
 
@@ -17,7 +18,9 @@ def impatient(aws):
     """Clients that ask once."""
     from karpenter_provider_aws.sdk import ClientLimits, CloudClients
 
-    made = CloudClients(region=aws.account.region, limits=ClientLimits(read_seconds=20, attempts=1))
+    made = CloudClients(
+        region=aws.account.region, limits=ClientLimits(read_seconds=20, retries=attempts(1))
+    )
     yield made
     made.close()
 
