@@ -82,7 +82,7 @@ def few_types_clients(few_types_aws: SimulatedAws) -> Iterator[CloudClients]:
 @pytest.fixture
 def clients(aws: SimulatedAws, aws_shared: SharedClients) -> CloudClients:
     """Clients of the simulated AWS; each is made when a test first uses it, in its environment."""
-    limits = ClientLimits(read_seconds=10)
+    limits = ClientLimits(read_seconds=10, retries=attempts(3))
     return CloudClients(region=aws.account.region, limits=limits, shared=aws_shared)
 
 

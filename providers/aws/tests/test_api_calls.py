@@ -190,7 +190,7 @@ def test_a_launch_without_an_answer_is_left_to_the_launch_state_machine(aws, cli
         clients.ec2.create_fleet(**request)
 
     outcomes = [call.outcome for call in aws.calls.of("CreateFleet")]
-    assert outcomes == ["InternalError"] + ["RequestLimitExceeded"] * 5
+    assert outcomes == ["InternalError"] + ["RequestLimitExceeded"] * 3
 
 
 class VirtualTime:

@@ -196,9 +196,7 @@ class CloudCaller:
         call.may_be_done = call.may_be_done or failure.may_be_done
         call.failures[failure.kind] += 1
         if failure.kind is AttemptFailureKind.THROTTLED:
-            call.waited_until = self._limits.pause(
-                call.operation_class, failure, sent_at=sent_at
-            )
+            call.waited_until = self._limits.pause(call.operation_class, failure, sent_at=sent_at)
         wait = self._policy.wait_seconds(
             failure,
             attempt=call.failures[failure.kind],
