@@ -99,6 +99,7 @@ class Process:
         self._plugins: Final = plugins
         self._log: FilteringBoundLogger = structlog.get_logger("operator")
         self.kube_metrics: Final = KubeMetrics(self.metrics.registry)
+        self.kube_metrics.memory_limit.set(max(settings.memory_limit, 0))
         self.kube_metrics.clock_offset.set_function(lambda: self.clock.offset_seconds)
         self.apis: Final = self._connect()
         self._elector: Final = self._stand_for_election()
@@ -328,6 +329,7 @@ class Process:
             labels=self.settings.leader_election_labels,
             jitter=self.platform.jitter,
             wait_until_fit=self._wait_until_fresh,
+            on_renewed=self.kube_metrics.lease_renewal_interval.observe,
         )
 
     def _lease_api(self) -> KubeApi:
