@@ -129,6 +129,8 @@ class InterruptionController:
         messages = await self._providers.poll_interruptions(provider)
         if not messages:
             return period
+        # From 0, so that an alert can compare: only messages of queues are acknowledged.
+        self._runtime.metrics.interruption_deleted_messages.labels(provider=provider)
         for message in messages:
             self._count_received(provider, message)
         slots = asyncio.Semaphore(CONCURRENCY)

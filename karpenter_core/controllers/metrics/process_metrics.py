@@ -428,6 +428,11 @@ class Metrics:
             "1 while a consumer waits for kinds that the API server has not shown recently.",
             ("consumer",),
         )
+        self.garbage_collection_instances = self._declare.counter(
+            "garbage_collection_instances_total",
+            "Instances without a NodeClaim that were terminated, surplus ones of launches included.",
+            ("provider",),
+        )
         self.garbage_collection_surplus = self._declare.counter(
             "garbage_collection_surplus_total",
             "Surplus instances of launches that were terminated.",

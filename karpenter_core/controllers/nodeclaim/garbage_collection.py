@@ -239,6 +239,7 @@ class GarbageCollectionController:
         )
         for provider_id, outcome in zip(to_terminate, outcomes, strict=True):
             notice = surplus_notice(provider_id, listing.instances, snapshot)
+            self._runtime.metrics.garbage_collection_instances.labels(provider=provider).inc()
             if surplus or notice is not None:
                 self._runtime.metrics.garbage_collection_surplus.labels(provider=provider).inc()
             if notice is not None:
