@@ -23,7 +23,7 @@ READY_SECONDS: Final = 30.0
 
 @final
 class PrometheusServer:
-    """A Prometheus that scrapes `targets` every second and evaluates `rule_files`."""
+    """A Prometheus that scrapes `targets` every two seconds and evaluates `rule_files`."""
 
     def __init__(
         self, folder: Path, *, targets: Sequence[str], rule_files: Iterable[Path] = ()
@@ -35,7 +35,7 @@ class PrometheusServer:
         configuration.write_text(
             yaml.safe_dump(
                 {
-                    "global": {"scrape_interval": "1s", "evaluation_interval": "5s"},
+                    "global": {"scrape_interval": "2s", "evaluation_interval": "5s"},
                     "rule_files": [str(path) for path in rule_files],
                     "scrape_configs": [
                         {

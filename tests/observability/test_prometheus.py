@@ -179,9 +179,9 @@ async def test_alerts_are_evaluated_without_errors_and_none_fires(prometheus: Pr
 
 async def test_the_money_spent_is_that_of_the_prices(prometheus: PrometheusServer):
     """Each cloud's nodes have cost something, in the currency of its price list."""
-    spent = await prometheus.query("karpenter_nodepools_spent_total")
+    spent = await prometheus.query("last_over_time(karpenter_nodepools_spent_total[5m])")
     by_pool = {row["metric"]["nodepool"]: float(row["value"][1]) for row in spent}
     assert set(by_pool) == set(CLOUDS)
     assert all(0 < amount < 1 for amount in by_pool.values()), by_pool
-    unpriced = await prometheus.query("sum(karpenter_nodes_without_price)")
+    unpriced = await prometheus.query("sum(last_over_time(karpenter_nodes_without_price[5m]))")
     assert float(unpriced[0]["value"][1]) == 0
