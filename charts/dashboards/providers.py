@@ -235,7 +235,7 @@ _AZURE: Final = Row(
             ),
         ),
         Panel(
-            title="vCPUs left of quotas",
+            title="Quotas: vCPUs left",
             description="The ten quotas with the fewest vCPUs left, of those that are not empty.",
             queries=(
                 Query(

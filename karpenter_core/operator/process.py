@@ -38,6 +38,7 @@ from karpenter_core.kube.server_clock import ServerClock
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS, Codecs
 from karpenter_core.kube.writer import KubeWriter, ProviderNodeWriter
 from karpenter_core.operator.crd_wait import CrdWaiter
+from karpenter_core.operator.decision_log import log_decision
 from karpenter_core.operator.declared_reads import DeclaredReads
 from karpenter_core.operator.journal_file import JournalFile
 from karpenter_core.operator.journal_page import PATH, decisions_page
@@ -369,8 +370,9 @@ class Process:
             tasks.wake(plugin, task)
 
     def _keep_journal(self) -> JournalFile | None:
-        """Count and show decisions, and write them to a file if one is asked for."""
+        """Count, log and show decisions, and write them to a file if one is asked for."""
         journal, metrics = self.runtime.journal, self.metrics
+        journal.add_sink(log_decision)
         journal.add_sink(lambda item: metrics.decisions.labels(item.kind, item.method).inc())
         journal.add_observer(self.providers.observe_decision)
         if not self.settings.decision_journal:

@@ -244,7 +244,7 @@ class DisruptionController:
                 kept.append(verdict.command)
                 continue
             reason = str(verdict.rejection)
-            self._log.info(
+            self._log.debug(
                 "disruption command is no longer valid", command=str(command), reason=reason
             )
             if is_consolidation:

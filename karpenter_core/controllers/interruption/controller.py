@@ -238,7 +238,7 @@ class InterruptionController:
         self._writer.record_metrics(step.metric_updates)
         for event in step.events:
             self._cluster_state.fold(event)
-        self._log.info(
+        self._log.debug(
             "deleting interrupted nodeclaim",
             NodeClaim={"name": claim.name},
             kind=str(message.kind),

@@ -187,7 +187,7 @@ class GarbageCollectionController:
             return
         if is_deleted:
             self._writer.record_metrics(without_instance.metric_updates)
-            self._log.info(
+            self._log.debug(
                 "garbage collecting nodeclaim with no instance",
                 NodeClaim={"name": claim.name},
                 **{"provider-id": claim.status.provider_id},
