@@ -137,7 +137,8 @@ async def test_every_panel_finds_its_series(prometheus: PrometheusServer):
         await prometheus.query(expression)
         for name in await missing_series(prometheus, expression):
             missing.setdefault(name, set()).add(title)
-    assert {name: panels for name, panels in missing.items() if name not in LATE_SERIES} == {}
+    lines = [f"{name}: {found}" for name, found in missing.items() if name not in LATE_SERIES]
+    assert not lines, "\n".join(lines)
 
 
 async def test_every_alert_finds_its_series(prometheus: PrometheusServer):
@@ -145,7 +146,8 @@ async def test_every_alert_finds_its_series(prometheus: PrometheusServer):
     for name, rule in alert_rules().items():
         for metric in await missing_series(prometheus, rule["expr"]):
             missing.setdefault(metric, set()).add(name)
-    assert {name: alerts for name, alerts in missing.items() if name not in LATE_SERIES} == {}
+    lines = [f"{name}: {found}" for name, found in missing.items() if name not in LATE_SERIES]
+    assert not lines, "\n".join(lines)
 
 
 async def test_no_series_is_excused_without_need(prometheus: PrometheusServer):
