@@ -66,9 +66,9 @@ def _fields(decision: Decision) -> dict[str, object]:
         "disrupted-nodeclaims": claims[:MAX_NAMES],
         "pod-count": moving,
         "nodeclaims": _count(decision, "launches", len(decision.launches)),
-        "new-nodeclaims": [
-            launch.node_claim for launch in decision.launches if launch.node_claim
-        ][:MAX_NAMES],
+        "new-nodeclaims": [launch.node_claim for launch in decision.launches if launch.node_claim][
+            :MAX_NAMES
+        ],
         "existing-nodes": _count(decision, "placements", len(decision.placements)),
         "price-per-hour-before": _amount(decision.price_per_hour_before),
         "price-per-hour-after": _amount(decision.price_per_hour_after),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-__all__ = ["PrometheusServer", "groupings", "promtool", "selectors"]
+__all__ = ["PrometheusServer", "groupings", "promtool", "selector_text", "selectors"]
 
 READY_SECONDS: Final = 30.0
 
@@ -128,6 +128,16 @@ def selectors(tree: Any) -> Iterator[tuple[str, dict[str, tuple[str, str]]]]:
     elif isinstance(tree, list):
         for value in tree:
             yield from selectors(value)
+
+
+def selector_text(name: str, matchers: dict[str, tuple[str, str]]) -> str:
+    """Write a selector without the matchers that match everything."""
+    texts = [
+        f'{label}{kind}"{value}"'
+        for label, (kind, value) in sorted(matchers.items())
+        if (kind, value) != ("=~", ".*")
+    ]
+    return f"{name}{{{','.join(texts)}}}" if texts else name
 
 
 def groupings(tree: Any) -> Iterator[str]:

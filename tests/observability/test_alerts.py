@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.observability.expressions import alert_rules, documented_metrics
+from tests.observability.late_series import LATE_SERIES
 
 GUIDE = Path(__file__).parents[2] / "docs" / "observability.md"
 RULES = alert_rules()
@@ -59,3 +60,25 @@ def strip(expression: str) -> str:
     """Return an expression without its strings and label lists."""
     without_strings = re.sub(r'"[^"]*"', "", expression)
     return re.sub(r"\b(?:by|on)\s*\([^)]*\)", "", without_strings)
+
+
+SOURCE = "".join(
+    path.read_text()
+    for folder in ("karpenter_core", "providers")
+    for path in sorted((GUIDE.parents[1] / folder).rglob("*.py"))
+    if "tests" not in path.parts
+)
+
+
+@pytest.mark.parametrize("selector", LATE_SERIES)
+def test_a_series_that_no_healthy_run_has_is_declared_by_the_code(selector):
+    """With the labels that are selected; values are words that the code has."""
+    name, _, matchers = selector.partition("{")
+    selected = re.findall(r'(\w+)(?:=~|!~|!=|=)"([^"]*)"', matchers)
+
+    assert {label for label, _ in selected} <= documented_metrics()[name]
+    for label, values in selected:
+        if label != "code":
+            words = [value.replace("_", "") for value in values.split("|")]
+            found = SOURCE.lower().replace("_", "")
+            assert [word for word in words if word.lower() not in found] == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import AsyncExitStack, ExitStack
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
@@ -32,7 +32,12 @@ from tests.observability.expressions import (
     variable_queries,
 )
 from tests.observability.late_series import LATE_SERIES
-from tests.observability.prometheus_server import PrometheusServer, groupings, selectors
+from tests.observability.prometheus_server import (
+    PrometheusServer,
+    groupings,
+    selector_text,
+    selectors,
+)
 from tests.support.local_clusters import EmbeddedLocalCluster
 from tests.support.processes import wait_until
 from tests.support.runner import ScenarioWorld
@@ -75,7 +80,7 @@ async def prometheus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
             await register_instances(stack, local_cluster, clouds.values())
             for name, model in models.items():
                 await world.create(node_class(model, clouds[name].node_class_spec))
-                await world.create(pool(name, model).manifest())
+                await world.create(with_limits(pool(name, model).manifest()))
                 await world.create(deployment(name).manifest())
             controller = world.add_controller(options={"providers": ",".join(("kwok", *CLOUDS))})
             server = PrometheusServer(
@@ -110,8 +115,13 @@ async def prometheus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
             yield server
 
 
+def with_limits(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return a NodePool with limits that are far away."""
+    return manifest | {"spec": manifest["spec"] | {"limits": {"cpu": "1000"}}}
+
+
 async def missing_series(prometheus: PrometheusServer, expression: str) -> set[str]:
-    """Return the names of the metrics whose selectors match no series; check all labels used."""
+    """Return the selectors that match no series; check that metrics and labels are documented."""
     documented = documented_metrics()
     missing: set[str] = set()
     tree = await prometheus.parse(expression)
@@ -126,7 +136,7 @@ async def missing_series(prometheus: PrometheusServer, expression: str) -> set[s
             assert set(matchers) <= documented[name] | TARGET_LABELS, (name, matchers)
         text = ",".join(f'{label}{kind}"{value}"' for label, (kind, value) in matchers.items())
         if not await prometheus.series(f"{name}{{{text}}}"):
-            missing.add(name)
+            missing.add(selector_text(name, matchers))
     return missing
 
 
