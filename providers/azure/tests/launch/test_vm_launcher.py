@@ -463,6 +463,25 @@ def test_a_virtual_machine_of_a_size_that_is_not_requested_any_more_is_adopted()
     assert made.launch(types=[D2]).instance_type == D4
 
 
+def test_a_virtual_machine_without_a_size_is_not_adopted():
+    made = LaunchWorld()
+    made.launch()
+    del made.vm()["properties"]["hardwareProfile"]
+    with pytest.raises(CloudProviderError, match="aks-web-1 of an earlier launch has no size"):
+        made.launch()
+    assert len(made.arm.vms) == 1
+
+
+def test_a_failed_virtual_machine_without_a_size_marks_nothing():
+    made = LaunchWorld()
+    made.launch()
+    del made.vm()["properties"]["hardwareProfile"]
+    made.arm.fail("aks-web-1", "ZonalAllocationFailed")
+    with pytest.raises(CloudProviderError):
+        made.launch()
+    assert made.unavailable.view(now=made.clock.now()).is_empty
+
+
 @pytest.mark.parametrize("tag", [CLUSTER_TAG, CLAIM_UID_TAG])
 def test_a_virtual_machine_of_another_claim_is_not_adopted(tag):
     made = LaunchWorld()
