@@ -23,7 +23,7 @@ from karpenter_provider_azure.described_vms import (
     read_tags,
     read_vm,
 )
-from karpenter_provider_azure.instance_tags import CLAIM_UID_TAG
+from karpenter_provider_azure.instance_tags import CLAIM_NAME_TAG, CLAIM_UID_TAG
 from karpenter_provider_azure.labels import (
     AKS_MACHINE_NODE_CLAIM_TAG,
     CLUSTER_TAG,
@@ -74,7 +74,9 @@ def claim_of(vm: DescribedVm) -> ClaimRef | None:
     """
     name = claim_name(vm.name.lower())
     own = {key.lower(): value for key, value in vm.tags.items()}
-    return ClaimRef(name=name, uid=own.get(CLAIM_UID_TAG, "")) if name else None
+    if not name:
+        return None
+    return ClaimRef(name=own.get(CLAIM_NAME_TAG, name), uid=own.get(CLAIM_UID_TAG, ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,6 +147,7 @@ class VmUpdater:
             cluster=self._settings.cluster_name,
             claim_uid=node_claim.uid,
             node_pool=node_claim.metadata.labels.get(NODE_POOL, ""),
+            claim_name=node_claim.name,
         )
         return DesiredVm(
             tags=DesiredTags(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.errors import (
     BadInputError,
     ExhaustedScope,
     InsufficientCapacityError,
-    LaunchFailedError,
 )
 from karpenter_core.provider.kit.launch_candidates import offering_key
 from karpenter_provider_azure.launch.offering_order import ranked_offerings
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
     from karpenter_provider_azure.catalogue.vm_sizes import VmSize
 
 __all__ = ["ClaimLaunch", "LaunchCatalogue", "QuotaReservations", "node_class_of"]
-
-_LONGEST_NAME: Final = 64
-"""Characters of the name of a virtual machine with Linux (Azure's naming rules)."""
 
 
 class QuotaReservations(Protocol):
@@ -83,20 +79,8 @@ class ClaimLaunch:
 
     @property
     def vm_name(self) -> str:
-        """The name of the virtual machine.
-
-        Raises:
-            LaunchFailedError: it is longer than Azure permits.
-        """
-        claim = self.request.node_claim.name
-        name = vm_name(claim)
-        if len(name) > _LONGEST_NAME:
-            raise LaunchFailedError(
-                f'NodeClaim "{claim}": the name {name} of its virtual machine has {len(name)} '
-                f"characters, and Azure permits {_LONGEST_NAME}; shorten the name of the NodePool",
-                reason="NameTooLong",
-            )
-        return name
+        """The name of the virtual machine."""
+        return vm_name(self.request.node_claim.name)
 
     @property
     def node_pool(self) -> str:

@@ -249,6 +249,7 @@ class VmLauncher:
                 cluster=self._settings.cluster_name,
                 claim_uid=launch.request.token,
                 node_pool=launch.node_pool,
+                claim_name=claim.name,
             ),
             uses_ultra_ssd=target.uses_ultra_ssd,
         )

@@ -22,9 +22,12 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.kit.calls.failures import UncertainCallError
+from karpenter_core.provider.kit.recent_launches import ClaimRef
 from karpenter_provider_azure import labels
 from karpenter_provider_azure.arm.errors import ArmNotFoundError
+from karpenter_provider_azure.described_vms import read_vm
 from karpenter_provider_azure.instance_tags import CLAIM_UID_TAG
+from karpenter_provider_azure.instances.vm_reader import claim_of
 from karpenter_provider_azure.labels import CLUSTER_TAG, NODE_POOL_TAG
 from providers.azure.tests.launch.launch_world import (
     IMAGE,
@@ -526,13 +529,19 @@ def test_an_existing_virtual_machine_that_cannot_be_read_or_deleted_is_not_denie
     assert type(raised.value) is CloudProviderError
 
 
-def test_a_name_that_is_too_long_names_the_cure():
-    made = LaunchWorld()
-    with pytest.raises(LaunchFailedError, match="shorten the name of the NodePool") as raised:
-        made.launch("a" * 61)
-    assert raised.value.reason == "NameTooLong"
-    assert made.arm.calls == []
-    assert made.launch("a" * 60).provider_id
+@pytest.mark.parametrize("pool", ["a" * 54, "a" * 63])
+def test_a_claim_of_any_node_pool_has_one_virtual_machine(pool):
+    """The name of a NodePool is a label: it has up to 63 characters."""
+    made, name = LaunchWorld(), f"{pool}-x7k2p"
+    first = made.launch(name, pool=pool)
+    made.start()
+    assert made.launch(name, pool=pool).provider_id == first.provider_id
+    assert made.launch(f"{pool}-x7k2q", pool=pool).provider_id != first.provider_id
+
+    vm, other = (read_vm(each) for each in made.arm.vms.values())
+    assert len(vm.name) == len(other.name) == 63
+    assert claim_of(vm) == ClaimRef(name=name, uid=vm.tags[CLAIM_UID_TAG])
+    assert made.arm.counts["virtualMachines:put"] == 3
 
 
 def test_a_virtual_machine_that_failed_before_a_restart_is_deleted_and_counts_as_refused():
