@@ -201,13 +201,11 @@ def _contradictions(settings: AzureSettings) -> list[str]:
     if settings.use_sig and not settings.sig_subscription_id:
         found.append("--sig-subscription-id: must be given with --use-sig")
     if mode in MACHINE_MODES:
-        if not settings.use_sig:
-            found.append(f"--use-sig: must be true for --provision-mode {mode}")
-        if not settings.aks_machines_pool_name:
-            found.append(f"--aks-machines-pool-name: must be given for --provision-mode {mode}")
+        # What the mode needs in Karpenter's own provider is no cure here: one complaint says all.
         found.append(
-            f"--provision-mode: {mode} is not supported: use aksscriptless or bootstrappingclient, "
-            "whose nodes are single virtual machines"
+            f"--provision-mode: {mode} is not supported, whatever --use-sig and "
+            "--aks-machines-pool-name are: use aksscriptless or bootstrappingclient, whose nodes "
+            "are single virtual machines"
         )
     elif settings.use_sig and not settings.sig_access_token_server_url:
         found.append("--sig-access-token-server-url: must be given with --use-sig")
@@ -215,11 +213,11 @@ def _contradictions(settings: AzureSettings) -> list[str]:
 
 
 def _machine_contradictions(settings: AzureSettings) -> list[str]:
-    """Return what the management of AKS machines lacks; machine modes need the pool, too."""
+    """Return what the management of AKS machines lacks."""
     if not settings.manage_existing_aks_machines:
         return []
     found: list[str] = []
-    if not settings.aks_machines_pool_name and settings.provision_mode not in MACHINE_MODES:
+    if not settings.aks_machines_pool_name:
         found.append("--aks-machines-pool-name: must be given with --manage-existing-aks-machines")
     if not settings.arm_resource_group:
         found.append("--arm-resource-group: must be given with --manage-existing-aks-machines")

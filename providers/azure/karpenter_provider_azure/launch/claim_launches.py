@@ -30,8 +30,8 @@ __all__ = ["ClaimLaunch", "LaunchCatalogue", "QuotaReservations", "node_class_of
 class QuotaReservations(Protocol):
     """The methods of `RegionQuotas` that launches use; a launch is known by the UID of its claim."""
 
-    def reserve(self, key: str, size: VmSize, capacity_type: str) -> None:
-        """Count the vCPUs of a launch."""
+    def reserve(self, key: str, size: VmSize, capacity_type: str) -> str:
+        """Count the vCPUs of a launch; if there is no room for them, return the quota instead."""
         ...
 
     def note_launched(self, key: str) -> None:

@@ -25,6 +25,7 @@ from karpenter_core.provider.kit.calls.failures import UncertainCallError
 from karpenter_core.provider.kit.recent_launches import ClaimRef
 from karpenter_provider_azure import labels
 from karpenter_provider_azure.arm.errors import ArmNotFoundError
+from karpenter_provider_azure.catalogue.quotas import RegionQuotas
 from karpenter_provider_azure.described_vms import read_vm
 from karpenter_provider_azure.instance_tags import CLAIM_UID_TAG
 from karpenter_provider_azure.instances.vm_reader import claim_of
@@ -726,3 +727,44 @@ def test_a_policy_about_something_else_marks_no_size():
     with pytest.raises(LaunchFailedError, match="disallowed by policy"):
         made.launch()
     assert made.unavailable.view(now=made.clock.now()).is_empty
+
+
+@pytest.mark.parametrize("launches", [2, 8])
+def test_launches_that_saw_the_same_room_in_a_quota_do_not_exceed_it(launches):
+    """Each looks before any of them is counted."""
+    made = LaunchWorld(*family_sizes(2))
+    (d2,) = made.sizes.values()
+    limits = {"cores": 3, "lowPriorityCores": 3}
+    made.quotas = RegionQuotas(
+        made.clock,
+        fetch=lambda: [
+            {"name": {"value": name}, "limit": limit, "currentValue": 0}
+            for name, limit in limits.items()
+        ],
+    )
+    made.quotas.refresh()
+    together, waited = threading.Barrier(launches), threading.local()
+
+    def is_open(_it, offering):
+        room = made.quotas.view().has_room(d2, offering.capacity_type)
+        if not hasattr(waited, "done"):
+            waited.done = True
+            together.wait(10)
+        return room
+
+    made.is_open = is_open
+    made.start()
+
+    def launch(number):
+        try:
+            return made.launch(f"web-{number}")
+        except InsufficientCapacityError as error:
+            return error
+
+    with ThreadPoolExecutor(launches) as pool:
+        outcomes = list(pool.map(launch, range(launches)))
+
+    assert len(made.arm.vms) == made.arm.counts["virtualMachines:put"] == 2  # one of each kind
+    refused = [each for each in outcomes if isinstance(each, InsufficientCapacityError)]
+    assert len(refused) == launches - 2
+    assert all("quota" in str(each) or "no offering" in str(each) for each in refused)
