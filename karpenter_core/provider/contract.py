@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CONTRACT_VERSION",
     "POLLING_BOUNDS",
+    "READ_BOUNDS",
     "BatchKey",
     "BatchLimits",
     "CatalogueOffering",
@@ -153,6 +154,9 @@ POLLING_BOUNDS: Final[Mapping[str, tuple[timedelta, timedelta]]] = MappingProxyT
 )
 """The shortest and the longest of each period; a catalogue is used for 30 minutes at most."""
 
+READ_BOUNDS: Final = (timedelta(seconds=10), timedelta(hours=1))
+"""The shortest and the longest `ObjectRead.period`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectRead:
@@ -168,6 +172,8 @@ class ObjectRead:
     """The only object; empty for all."""
     limit: int = 0
     """How many objects are read at most, if it only matters whether there are some; 0 for all."""
+    period: timedelta = timedelta(minutes=1)
+    """How often they are read, from 10 seconds to an hour."""
 
     def __str__(self) -> str:
         """Return the resource as `kubectl auth can-i` names it."""
@@ -548,7 +554,7 @@ class ClaimReader(Protocol):
 class ObjectReader(Protocol):
     """Reads the objects that `ProviderInfo.reads` declares; callable from any thread.
 
-    The core fetches them at the start and every minute; a read makes no request.
+    The core fetches them at the start and once in each `ObjectRead.period`; a read makes no request.
     """
 
     def __call__(self, read: ObjectRead, /) -> Sequence[Mapping[str, object]]:
