@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.api.labels import ON_DEMAND, SPOT
-from karpenter_core.errors import CloudProviderError
+from karpenter_core.errors import CloudProviderError, TerminationRefusedError
 from karpenter_provider_azure.json_values import object_of
-from karpenter_provider_azure.labels import REGIONAL_ZONE
+from karpenter_provider_azure.labels import AKS_MACHINE_NODE_CLAIM_TAG, REGIONAL_ZONE
 from karpenter_provider_azure.resource_ids import ResourceId, provider_id
 
 if TYPE_CHECKING:
@@ -80,6 +80,31 @@ class DescribedVm:
     def is_gone(self) -> bool:
         """Whether it exists no more: Azure does not describe such virtual machines."""
         return False
+
+    @property
+    def machine_claim(self) -> str:
+        """The claim of the AKS machine that the virtual machine is one of; empty if it is of none."""
+        return next(
+            (
+                value
+                for key, value in self.tags.items()
+                if key.lower() == AKS_MACHINE_NODE_CLAIM_TAG
+            ),
+            "",
+        )
+
+    def require_no_machine(self) -> None:
+        """Refuse to treat an AKS machine as a virtual machine.
+
+        Raises:
+            TerminationRefusedError: it is one: only AKS may change or delete its virtual machine.
+        """
+        if self.machine_claim:
+            raise TerminationRefusedError(
+                f"virtual machine {self.name} is that of an AKS machine (NodeClaim "
+                f'"{self.machine_claim}"), which is left alone: set '
+                "--manage-existing-aks-machines and --aks-machines-pool-name to its agent pool"
+            )
 
     @property
     def has_failed(self) -> bool:

@@ -193,7 +193,11 @@ class _VmChanges:
 
     def read(self, instance_ids: Sequence[str]) -> Mapping[str, VmState]:
         vms = self._reader.of_ids(instance_ids)
-        return {name: state_of(vm) for name, vm in vms.items() if not vm.is_leaving}
+        return {
+            name: state_of(vm)
+            for name, vm in vms.items()
+            if not vm.is_leaving and not vm.machine_claim
+        }
 
     def planner(self) -> Callable[[VmState, DesiredVm], VmChange]:
         return plan_change
