@@ -129,6 +129,19 @@ def test_other_names_of_subscription_and_tenant_are_read():
     assert (settings.azure_subscription_id, settings.azure_tenant_id) == ("s", "t")
 
 
+def test_the_bootstrap_token_may_be_in_a_file(tmp_path):
+    file = tmp_path / "token"
+    file.write_text("abcdef.0123456789abcdef")
+    settings = read(KUBELET_BOOTSTRAP_TOKEN=None, KUBELET_BOOTSTRAP_TOKEN_FILE=str(file))
+    assert settings.kubelet_bootstrap_token_file == str(file)
+    (both,) = complaints_of(KUBELET_BOOTSTRAP_TOKEN_FILE=str(file))
+    assert both.endswith("must not be given together with --kubelet-bootstrap-token-file")
+    (missing,) = complaints_of(
+        KUBELET_BOOTSTRAP_TOKEN=None, KUBELET_BOOTSTRAP_TOKEN_FILE=str(tmp_path)
+    )
+    assert missing.startswith(f'--kubelet-bootstrap-token-file: "{tmp_path}" must be a file with')
+
+
 def test_all_missing_settings_are_named_together():
     with pytest.raises(SettingsError) as caught:
         read(dict.fromkeys(REQUIRED), name="")
