@@ -6,6 +6,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
+
 from karpenter_core.errors import (
     ALL_HOOKS,
     AuthError,
