@@ -95,10 +95,12 @@ def needed_permissions(
     *,
     lease_namespace: str | None,
     reads: Iterable[ObjectRead] = (),
+    creates_nodes: bool = False,
 ) -> tuple[Permission, ...]:
     """Return the permissions that `karpenter run` needs; `kinds` are those it watches.
 
-    `reads` are those that providers declare. Without a `lease_namespace` there is no leader election.
+    `reads` are those that providers declare, and `creates_nodes` says whether one of them creates Nodes.
+    Without a `lease_namespace` there is no leader election.
     """
     needed = [Permission(verb, kind) for kind in kinds for verb in _READ]
     needed += [Permission(verb, NODE_CLAIMS) for verb in ("create", "patch", "delete")]
@@ -108,6 +110,8 @@ def needed_permissions(
         kind = custom_kind(model.resource)
         needed += [Permission("patch", kind), Permission("patch", kind, "status")]
     needed += [Permission("patch", NODES), Permission("delete", NODES)]
+    if creates_nodes:
+        needed += [Permission("create", NODES), Permission("patch", NODES, "status")]
     needed += [Permission("delete", PODS), Permission("create", PODS, "eviction")]
     needed += [Permission("patch", PODS, "status")]
     needed += [Permission("create", EVENTS), Permission("patch", EVENTS)]
