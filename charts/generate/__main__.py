@@ -28,7 +28,9 @@ def main() -> int:
     """Return 1 if a file is stale."""
     os.environ["SYSTEM_NAMESPACE"] = RELEASE
     files = generated_files()
-    left_over = [path for folder in _folders() for path in folder.glob("*.yaml") if path not in files]
+    left_over = [
+        path for folder in _folders() for path in folder.glob("*.yaml") if path not in files
+    ]
     if "--write" in sys.argv[1:]:
         for path, text in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)

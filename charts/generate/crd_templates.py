@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import yaml
+from settings_table import PROVIDERS
 
 from karpenter_core.provider.host.manager import load_plugins
-from settings_table import PROVIDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["crd_templates"]
 
-_KEPT: Final = '{{- if .Values.keep }}\n    helm.sh/resource-policy: keep\n    {{- end }}'
+_KEPT: Final = "{{- if .Values.keep }}\n    helm.sh/resource-policy: keep\n    {{- end }}"
 _METADATA: Final = f"""\
 metadata:
   annotations:

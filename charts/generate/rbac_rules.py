@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from settings_table import PROVIDERS
+
 from karpenter_core.cli.rbac import render_rbac
 from karpenter_core.provider.host.manager import load_plugins
-from settings_table import PROVIDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

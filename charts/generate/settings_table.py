@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Self, TypeAlias, cast
 
 from karpenter_core.operator.option_shapes import DEFAULT_GATES
 from karpenter_core.operator.settings import OPTIONS
@@ -13,11 +13,19 @@ from karpenter_core.operator.settings_loader import options_by_plugin
 from karpenter_core.provider.host.manager import load_plugins
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from karpenter_core.operator.option_values import ProcessOption
 
-__all__ = ["PROVIDERS", "SECRETS", "Form", "Setting", "chart_settings", "node_class_kinds", "required_values"]
+__all__ = [
+    "PROVIDERS",
+    "SECRETS",
+    "Form",
+    "Setting",
+    "chart_settings",
+    "node_class_kinds",
+    "required_values",
+]
 
 PROVIDERS: Final = ("alibabacloud", "aws", "azure", "kwok")
 """The providers that the chart knows."""
@@ -123,7 +131,7 @@ class Setting:
             env=first.env,
             providers=tuple(provider for provider, _ in options if provider),
             form=_FORMS.get(first.flag, Form.SCALAR),
-            schema=_schema(first),
+            schema=_or_null(_schema(first)),
             help=" / ".join(helps),
             default=", ".join(each for each in defaults if each),
         )
@@ -135,7 +143,9 @@ def chart_settings() -> list[Setting]:
     groups: dict[str, list[tuple[str, ProcessOption]]] = {
         option.flag: [("", option)] for option in OPTIONS
     }
-    for provider, options in options_by_plugin({name: declared[name] for name in PROVIDERS}).items():
+    for provider, options in options_by_plugin(
+        {name: declared[name] for name in PROVIDERS}
+    ).items():
         for option in options:
             groups.setdefault(option.flag, []).append((provider, option))
     return [
@@ -211,6 +221,14 @@ def _schema(option: ProcessOption) -> Schema:
             return _scalar(option)
 
 
+def _or_null(schema: Schema) -> Schema:
+    """Return the schema that admits null too: the value of another file is taken back."""
+    if "enum" in schema:
+        return {**schema, "enum": [*cast("list[str]", schema["enum"]), None]}
+    names = cast("str | list[str]", schema["type"])
+    return {**schema, "type": [*([names] if isinstance(names, str) else names), "null"]}
+
+
 def _scalar(option: ProcessOption) -> Schema:
     if option.choices:
         return {"enum": [choice for choice in option.choices if choice]}
@@ -231,11 +249,3 @@ def _scalar(option: ProcessOption) -> Schema:
             return {"type": "string"}
         case _:
             return {"type": "string", "pattern": _DURATION}
-
-
-def by_provider(settings: Iterable[Setting]) -> dict[str, list[Setting]]:
-    """Return the settings by who reads them: `core`, one provider, or several joined by commas."""
-    result: dict[str, list[Setting]] = {}
-    for setting in settings:
-        result.setdefault(", ".join(setting.providers) or "core", []).append(setting)
-    return result

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, cast
 
 import yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from karpenter_core.api.json_objects import JsonObject
     from settings_table import Setting
+
+    from karpenter_core.api.json_objects import JsonObject
 
 __all__ = ["Value", "describe", "values_of", "values_table", "with_settings"]
 
@@ -50,7 +52,9 @@ def values_of(text: str) -> list[Value]:
             path = [(depth, name) for depth, name in path if depth < indent] + [(indent, key[2])]
             names = tuple(name for _, name in path)
             if comment is not None:
-                found.append(Value(path=names, default=_at(defaults, names), help=" ".join(comment)))
+                found.append(
+                    Value(path=names, default=_at(defaults, names), help=" ".join(comment))
+                )
                 described.add(names)
             comment = None
         elif (match := _COMMENT.match(line)) is not None and match[1]:
@@ -59,7 +63,9 @@ def values_of(text: str) -> list[Value]:
             comment.append(match[2])
         else:
             comment = None
-    if missing := [".".join(leaf) for leaf in _leaves(defaults, ()) if not _covered(leaf, described)]:
+    if missing := [
+        ".".join(leaf) for leaf in _leaves(defaults, ()) if not _covered(leaf, described)
+    ]:
         raise ValueError(f"values.yaml: no description of {', '.join(missing)}")
     return found
 
@@ -70,17 +76,17 @@ def _covered(leaf: tuple[str, ...], described: set[tuple[str, ...]]) -> bool:
 
 def _leaves(value: object, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     if isinstance(value, dict) and value:
-        for name, inner in value.items():
+        for name, inner in cast("JsonObject", value).items():
             yield from _leaves(inner, (*path, name))
     else:
         yield path
 
 
 def _at(values: JsonObject, path: Sequence[str]) -> object:
-    result: object = values
-    for name in path:
-        result = result[name] if isinstance(result, dict) else None
-    return result
+    *parents, name = path
+    for parent in parents:
+        values = values[parent]
+    return values[name]
 
 
 def with_settings(text: str, settings: Sequence[Setting]) -> str:
@@ -94,13 +100,17 @@ def with_settings(text: str, settings: Sequence[Setting]) -> str:
     if not (begin and end):
         raise ValueError("values.yaml: no marks around the settings")
     lines: list[str] = []
-    for setting in settings:
-        of = f" ({', '.join(setting.providers)})" if setting.providers else ""
-        lines += [f"  # {setting.name}: {setting.default}".rstrip() + of]
+    for readers, group in groupby(
+        sorted(settings, key=lambda each: each.providers), key=lambda each: each.providers
+    ):
+        lines += ["  #", f"  # Read by {', '.join(readers) or 'the core'}:"]
+        lines += [f"  # {each.name}: {each.default}".rstrip() for each in group]
     return before + begin + "\n".join(lines) + "\n" + end + after
 
 
-def describe(schema: JsonObject, values: Sequence[Value], settings: Sequence[Setting]) -> JsonObject:
+def describe(
+    schema: JsonObject, values: Sequence[Value], settings: Sequence[Setting]
+) -> JsonObject:
     """Return the schema with the descriptions of `values.yaml` and the values under `settings`.
 
     Raises:

@@ -1,4 +1,4 @@
-module charts/helm
+module controlplane/helm
 
 go 1.26.0
 
