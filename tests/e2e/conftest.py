@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
+from karpenter_core.testing.cluster import ClusterClient
 from tests.support.controlplane import BinariesMissingError
 from tests.support.local_clusters import EmbeddedLocalCluster, RealLocalCluster
+from tests.support.release import ChartRelease, account_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tests.support.local_clusters import LocalCluster
+    from tests.support.release import ReleaseAccess
 
 NEWEST = "1.36"
 """The minor that is tested when no other is asked for."""
@@ -49,11 +52,28 @@ async def embedded_local_cluster() -> AsyncIterator[LocalCluster]:
 async def real_local_cluster(kubernetes: str) -> AsyncIterator[RealLocalCluster]:
     """A real control plane."""
     try:
-        local_cluster = RealLocalCluster(kubernetes)
+        local_cluster = RealLocalCluster(kubernetes, audited_users=[account_of("karpenter")])
     except BinariesMissingError as error:
         pytest.fail(str(error))
     async with local_cluster:
         yield local_cluster
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def release_access(
+    real_local_cluster: RealLocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> ReleaseAccess:
+    """What pods of the chart have in the real control plane; the release itself has no pods."""
+    folder = tmp_path_factory.mktemp("release")
+    values = {
+        "provider": "kwok",
+        "replicas": 0,
+        "controller": {"image": {"registry": "registry.example.com"}},
+    }
+    async with ClusterClient(real_local_cluster.kubeconfig) as client:
+        release = ChartRelease(real_local_cluster.control_plane, client, folder)
+        await release.upgrade(values)
+        return await release.access()
 
 
 @pytest.fixture(params=["embedded", "real"])
