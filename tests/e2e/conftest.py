@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
 NEWEST = "1.36"
 """The minor that is tested when no other is asked for."""
+AUDITED = (account_of("karpenter"), account_of("karpenter-e2e", "karpenter-e2e"))
+"""The service accounts of charts: nothing may be refused to them."""
 LONGEST = (
     "test_demo_clouds.py",
     "test_crashes.py",
     "test_hanging_api_server.py",
     "test_three_clouds.py",
+    "test_charts.py",
     "test_startup.py",
 )
 """Modules whose tests take a minute and more: begun first, nobody waits for them in the end."""
@@ -52,7 +55,7 @@ async def embedded_local_cluster() -> AsyncIterator[LocalCluster]:
 async def real_local_cluster(kubernetes: str) -> AsyncIterator[RealLocalCluster]:
     """A real control plane."""
     try:
-        local_cluster = RealLocalCluster(kubernetes, audited_users=[account_of("karpenter")])
+        local_cluster = RealLocalCluster(kubernetes, audited_users=AUDITED)
     except BinariesMissingError as error:
         pytest.fail(str(error))
     async with local_cluster:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from karpenter_core.testing.cluster import ClusterClient, Object
     from tests.support.controlplane import ControlPlane
 
-__all__ = ["ChartRelease", "ReleaseAccess", "account_of", "denied_requests"]
+__all__ = ["AUDIT_SECONDS", "ChartRelease", "ReleaseAccess", "account_of", "denied_requests"]
 
 TOKEN_SECONDS: Final = 24 * 3600
 AUDIT_SECONDS: Final = 0.7
@@ -137,16 +137,19 @@ class ChartRelease:
 
 
 async def denied_requests(control_plane: ControlPlane, account: str) -> list[str]:
-    """Return each kind of request that the API server has refused to an account, by its audit log.
+    """Return each kind of request whose last answer to an account was a refusal, by the audit log.
 
-    The account must be one of the control plane's `audited_users`.
+    The account must be one of the control plane's `audited_users`. A refusal that was the last one:
+    an API server that has just started knows no roles yet, and refuses everything for a moment.
     """
     await asyncio.sleep(AUDIT_SECONDS)
-    refused: dict[str, None] = {}
+    last: dict[str, int] = {}
     for line in control_plane.audit_log.read_text().splitlines():
         event = json.loads(line)
-        if event["user"]["username"] == account and (event["responseStatus"]["code"] == FORBIDDEN):
+        if event["user"]["username"] == account and "objectRef" in event:
             target = event["objectRef"]
-            resource = "/".join(filter(None, (target.get("resource"), target.get("subresource"))))
-            refused[f"{event['verb']} {resource} in {target.get('namespace', '')!r}"] = None
-    return list(refused)
+            parts = (target.get("resource"), target.get("subresource"))
+            resource = "/".join(filter(None, parts))
+            request = f"{event['verb']} {resource} in {target.get('namespace', '')!r}"
+            last[request] = int(event["responseStatus"]["code"])
+    return [request for request, code in last.items() if code == FORBIDDEN]
