@@ -151,6 +151,8 @@ class ProviderInfo:
     polling_periods: PollingPeriods = field(default_factory=PollingPeriods)
     reads: tuple[ObjectRead, ...] = ()
     """Objects that it reads besides Nodes and NodeClaims; `karpenter rbac` grants them."""
+    creates_nodes: bool = False
+    """Whether it creates Nodes (`ProviderContext.nodes`), where no kubelet does; `karpenter rbac` grants it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
