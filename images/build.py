@@ -80,9 +80,7 @@ def build_layer(
     remove_unneeded_files(packages)
     compile_packages(output, python=python, environment=environment)
     if standard_library is not None:
-        compile_standard_library(
-            standard_library, output, python=python, environment=environment
-        )
+        compile_standard_library(standard_library, output, python=python, environment=environment)
     write_script(output)
     _write_sbom(image, output, environment)
     make_writable_folders(output)
@@ -94,7 +92,9 @@ def make_tools(folder: Path) -> None:
     venv.create(folder, with_pip=True, symlinks=True)
     with tempfile.TemporaryDirectory(prefix="tools-") as name:
         requirements = Path(name) / "requirements.txt"
-        requirements.write_text(locked_requirements((ROOT / "requirements.lock").read_text(), TOOLS))
+        requirements.write_text(
+            locked_requirements((ROOT / "requirements.lock").read_text(), TOOLS)
+        )
         pip = (folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-deps")
         options = ("--disable-pip-version-check", "--require-hashes", "--requirement")
         _run(dict(os.environ), *pip, *options, requirements)
@@ -142,7 +142,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--provider", choices=(*PROVIDERS, "all"))
     parser.add_argument("--arch", choices=PLATFORMS, default="amd64")
     parser.add_argument("--output", type=Path, metavar="FOLDER")
-    parser.add_argument("--python", default=sys.executable, help=f"a Python {PYTHON}, for byte code")
+    parser.add_argument(
+        "--python", default=sys.executable, help=f"a Python {PYTHON}, for byte code"
+    )
     parser.add_argument(
         "--standard-library",
         type=Path,

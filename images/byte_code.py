@@ -13,7 +13,13 @@ from images.layer import PACKAGES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["SCRIPT", "STANDARD_LIBRARY", "compile_packages", "compile_standard_library", "write_script"]
+__all__ = [
+    "SCRIPT",
+    "STANDARD_LIBRARY",
+    "compile_packages",
+    "compile_standard_library",
+    "write_script",
+]
 
 STANDARD_LIBRARY: Final = Path("usr/lib/python3.13")
 SCRIPT: Final = Path("usr/local/bin/karpenter")
@@ -26,7 +32,15 @@ from karpenter_core.cli.main import main
 
 sys.exit(main())
 """
-_NEVER_USED: Final = ("ensurepip", "idlelib", "lib2to3", "pydoc_data", "test", "tkinter", "turtledemo")
+_NEVER_USED: Final = (
+    "ensurepip",
+    "idlelib",
+    "lib2to3",
+    "pydoc_data",
+    "test",
+    "tkinter",
+    "turtledemo",
+)
 """Parts of the standard library without use in a container that has no terminal and no pip."""
 
 

@@ -42,12 +42,12 @@ _KEYS: Final = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 _LOADERS: Final = {"amd64": "lib64/ld-linux-x86-64.so.2", "arm64": "lib/ld-linux-aarch64.so.1"}
 _LIBRARIES: Final = {"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}
-_PASSWD: Final = """\
+_USERS: Final = """\
 root:x:0:0:root:/root:/sbin/nologin
 nobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin
 nonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin
 """
-_GROUP: Final = "root:x:0:\nnobody:x:65534:\ntty:x:5:\nstaff:x:50:\nnonroot:x:65532:\n"
+_GROUPS: Final = "root:x:0:\nnobody:x:65534:\ntty:x:5:\nstaff:x:50:\nnonroot:x:65532:\n"
 
 
 class BaseError(Exception):
@@ -137,8 +137,8 @@ def _suites() -> list[str]:
 
 def _finish(root: Path) -> None:
     """Add what the base image has beside packages: users, certificates in one file, names of Python."""
-    (root / "etc/passwd").write_text(_PASSWD)
-    (root / "etc/group").write_text(_GROUP)
+    (root / "etc/passwd").write_text(_USERS)
+    (root / "etc/group").write_text(_GROUPS)
     (root / "etc/nsswitch.conf").write_text("hosts: files dns\n")
     certificates = sorted((root / "usr/share/ca-certificates").rglob("*.crt"))
     bundle = root / "etc/ssl/certs/ca-certificates.crt"

@@ -12,10 +12,10 @@ import tarfile
 import tomllib
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 __all__ = [
     "CACHE",
@@ -40,9 +40,7 @@ _INSTALLER_FILES: Final = ("INSTALLER", "REQUESTED", "direct_url.json", "uv_cach
 """Files that installers leave beside the metadata of a package; they name paths of the build."""
 
 
-def remove_unneeded_packages(
-    packages: Path, *, python_version: str, arch: str, ours: str
-) -> None:
+def remove_unneeded_packages(packages: Path, *, python_version: str, arch: str, ours: str) -> None:
     """Remove the packages that nothing requires, seen from ours, on this Python and machine.
 
     Those that unneeded.toml names go too.
@@ -95,21 +93,8 @@ def remove_unneeded_files(packages: Path) -> None:
         ValueError: a rule finds nothing where its package is installed, so it is out of date.
     """
     for rule in tomllib.loads(_RULES.read_text())["rules"]:
-        if "package" in rule and not (packages / rule["package"]).exists():
-            continue
-        kept = {path for pattern in rule.get("keep", ()) for path in packages.glob(pattern)}
-        removed = [path for pattern in rule["remove"] for path in packages.glob(pattern)]
-        if "package" in rule and not set(removed) - kept:
-            raise ValueError(f"{_RULES.name}: nothing to remove by {rule['remove']}")
-        for path in removed:
-            if path in kept:
-                continue
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
-        for name, pattern in rule.get("drop_lines", {}).items():
-            _drop_lines(packages / name, pattern)
+        if "package" not in rule or (packages / rule["package"]).exists():
+            _apply(rule, packages)
     for name in _INSTALLER_FILES:
         for path in packages.glob(f"*.dist-info/{name}"):
             path.unlink()
@@ -172,6 +157,20 @@ def _remove_empty_folders(folder: Path) -> None:
 def _unneeded_distributions() -> set[str]:
     entries = tomllib.loads(_RULES.read_text())["distributions"]
     return {name for entry in entries for name in entry["names"]}
+
+
+def _apply(rule: Mapping[str, Any], packages: Path) -> None:
+    kept = {path for pattern in rule.get("keep", ()) for path in packages.glob(pattern)}
+    removed = {path for pattern in rule["remove"] for path in packages.glob(pattern)} - kept
+    if "package" in rule and not removed:
+        raise ValueError(f"{_RULES.name}: nothing to remove by {rule['remove']}")
+    for path in removed:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    for name, pattern in rule.get("drop_lines", {}).items():
+        _drop_lines(packages / name, pattern)
 
 
 def _drop_lines(path: Path, pattern: str) -> None:

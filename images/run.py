@@ -109,7 +109,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--base", type=Path, required=True)
     parser.add_argument("--layer", type=Path, required=True)
     parser.add_argument("--root", type=Path, required=True, help="an empty folder")
-    parser.add_argument("--mount", type=Path, action="append", default=[], help="seen inside, to read")
+    parser.add_argument(
+        "--mount", type=Path, action="append", default=[], help="seen inside, to read"
+    )
     parser.add_argument("--env", action="append", default=[], help="name of a variable to hand on")
     parser.add_argument("--program", default=PROGRAM)
     parser.add_argument("words", nargs=argparse.REMAINDER)
@@ -118,7 +120,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     prepare_root(options.base, options.layer, options.root, options.mount)
     enter(options.root)
     # What came before belongs to the same process: whoever measures the program subtracts it.
-    print(f"entered the image after {time.process_time():.3f} s of CPU", file=sys.stderr, flush=True)
+    print(
+        f"entered the image after {time.process_time():.3f} s of CPU", file=sys.stderr, flush=True
+    )
     words = options.words[1:] if options.words[:1] == ["--"] else options.words
     os.execve(options.program, [options.program, *words], environment)
 

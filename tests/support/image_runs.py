@@ -22,6 +22,7 @@ from karpenter_core.kube.api import KubeApi
 from karpenter_core.kube.client import connect
 from karpenter_core.kube.resources import custom_kind
 from karpenter_core.operator.clock import SystemClock
+from karpenter_core.testing.expectations import CloudAccount
 from karpenter_core.testing.scenarios import (
     CountBounds,
     Expectation,
@@ -29,7 +30,6 @@ from karpenter_core.testing.scenarios import (
     ScenarioDeployment,
     ScenarioNodePool,
 )
-from tests.e2e.kwok import KwokCloud
 from tests.support.local_clusters import EmbeddedLocalCluster
 from tests.support.runner import ScenarioWorld
 
@@ -68,6 +68,29 @@ class ImageRun:
     log: str
 
 
+class _OutsideCloud:
+    """A cloud that the runner need not know: what it launched is seen by its Nodes."""
+
+    def options(self, folder: Path) -> Mapping[str, str]:
+        del folder
+        return {}
+
+    async def account(self, folder: Path) -> CloudAccount:
+        del folder
+        return CloudAccount()
+
+    def suffer(self, folder: Path, faults: Sequence[dict[str, Any]]) -> None:
+        raise NotImplementedError
+
+
+class _KwokInImage(_OutsideCloud):
+    """The cloud of the provider kwok, kept where the image may write."""
+
+    def options(self, folder: Path) -> Mapping[str, str]:
+        del folder
+        return {"kwok-state-file": f"{CACHE}/cloud.sqlite3"}
+
+
 def image_environment() -> dict[str, str]:
     """Return the variables that the Dockerfile sets."""
     text = (ROOT / "images" / "Dockerfile").read_text().replace("\\\n", " ")
@@ -89,7 +112,7 @@ async def run_image(
         world = await stack.enter_async_context(
             ScenarioWorld(
                 local_cluster,
-                KwokCloud(),
+                _KwokInImage() if cloud is None else _OutsideCloud(),
                 folder,
                 crds=CRDS,
                 kinds=[custom_kind(model.resource)],
@@ -159,13 +182,10 @@ def _controller(
     options = {
         "providers": provider,
         "cache-folder": CACHE,
-        "kwok-state-file": f"{CACHE}/cloud.sqlite3",
         **({} if cloud is None else {"currency": cloud.currency}),
     }
     command = image_command(base, layer, folder / "root", mounts=files, variables=tuple(given))
-    return world.add_controller(
-        options=options, command=(*command, "run"), environment=environment
-    )
+    return world.add_controller(options=options, command=(*command, "run"), environment=environment)
 
 
 def image_command(
