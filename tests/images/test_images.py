@@ -135,8 +135,11 @@ def test_an_image_is_small(built):
     assert built.name == "all" or megabytes <= MOST_MEGABYTES
 
 
-def test_two_builds_are_the_same_in_every_byte(build):
-    assert build("kwok").digest == build("kwok").digest
+def test_a_second_build_is_the_same_in_every_byte(built, build, request):
+    if built.name != request.config.getoption("--images").partition(",")[0]:
+        pytest.skip("a build is long: the first of the images shows it for all")
+
+    assert build(built.name).digest == built.digest
 
 
 @pytest.mark.asyncio
