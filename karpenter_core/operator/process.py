@@ -163,6 +163,7 @@ class Process:
             clock=self.clock,
             fence=self._fence,
             registry=self.metrics.registry,
+            observing=self.settings.observe,
         )
 
     def _make_informers(self, codecs: Codecs) -> Informers:

@@ -83,10 +83,17 @@ class Providers:
         clock: Clock,
         fence: LeaderFence,
         registry: CollectorRegistry,
+        observing: bool = False,
     ) -> None:
+        """`observing`: the fence never permits a change, but NodeClasses may be resolved."""
         self._plugins: Final = plugins
         self._dispatcher: Final = Dispatcher(
-            plugins, executor=executor, clock=clock, fence=fence, registry=registry
+            plugins,
+            executor=executor,
+            clock=clock,
+            fence=fence,
+            registry=registry,
+            observing=observing,
         )
         self._started: Final[list[str]] = []
         self.left_out: Final[dict[str, KarpenterError]] = {}
