@@ -71,8 +71,8 @@ def test_after_a_long_pause_calls_follow_each_other_within_seconds(limits):
     assert waits(limits, 3) == [120.0, 122.0, 124.0]
 
 
-def refuse_without_a_time(limits, *, sent_at=None):
-    limits.pause("writes", AttemptFailure(kind=THROTTLED), sent_at=sent_at)
+def refuse_without_a_time(limits, *, turn_at=None):
+    limits.pause("writes", AttemptFailure(kind=THROTTLED), turn_at=turn_at)
 
 
 def test_a_refusal_that_names_no_time_makes_turns_at_once(limits):
@@ -100,10 +100,10 @@ def test_each_further_refusal_without_a_time_doubles_the_turns(clock, limits):
 
 def test_calls_that_were_under_way_do_not_slow_a_class_down_again(clock, limits):
     """Twenty threads are refused together: that is one refusal."""
-    sent_at = clock.now
+    turn_at = clock.now
     clock.now += 0.05
     for _ in range(20):
-        refuse_without_a_time(limits, sent_at=sent_at)
+        refuse_without_a_time(limits, turn_at=turn_at)
     first, second = waits(limits, 2)
     assert second - first == pytest.approx(0.1)
 

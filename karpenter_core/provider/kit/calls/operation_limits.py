@@ -99,19 +99,19 @@ class OperationLimits:
         return 0.0 if bucket is None else bucket.reserve(longest_seconds=longest_seconds)
 
     def pause(
-        self, operation_class: str, failure: AttemptFailure, *, sent_at: float | None = None
+        self, operation_class: str, failure: AttemptFailure, *, turn_at: float | None = None
     ) -> float:
         """Pause a class for the `retry_after` of a refusal, five minutes at most, or slow it down.
 
-        A longer pause that is open stays. Calls that were sent (`sent_at`, by the monotonic clock; None is
-        now) before the class was slowed down do not slow it down further. Return until when this refusal
+        A longer pause that is open stays. A call that got its turn (`turn_at`, by the monotonic clock; None
+        is now) before the class was slowed down does not slow it down further. Return until when this refusal
         asks to wait, by the monotonic clock.
         """
         now = self._monotonic()
         if failure.retry_after is None:
             if self._first_turn_seconds > 0:
                 with self._lock:
-                    self._lengthen_turns(operation_class, now, now if sent_at is None else sent_at)
+                    self._lengthen_turns(operation_class, now, now if turn_at is None else turn_at)
             return now
         ends_at = now + min(failure.retry_after.total_seconds(), _LONGEST_PAUSE_SECONDS)
         with self._lock:
@@ -161,12 +161,12 @@ class OperationLimits:
         turns.refused_at = now
         turns.next_at = max(turns.next_at, ends_at)
 
-    def _lengthen_turns(self, operation_class: str, now: float, sent_at: float) -> None:
+    def _lengthen_turns(self, operation_class: str, now: float, turn_at: float) -> None:
         turns = self._turns.get(operation_class)
         if turns is None or now - turns.refused_at > _TURNS_END_AFTER_SECONDS:
             self._turns.pop(operation_class, None)
             seconds = self._first_turn_seconds
-        elif sent_at < turns.refused_at:
+        elif turn_at < turns.refused_at:
             return
         else:
             seconds = min(max(2 * turns.seconds, self._first_turn_seconds), _LONGEST_TURN_SECONDS)
