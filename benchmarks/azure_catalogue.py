@@ -49,8 +49,7 @@ from karpenter_provider_azure.catalogue.region_sizes import RegionSizeReader
 from karpenter_provider_azure.catalogue.size_names import read_size_name
 from karpenter_provider_azure.catalogue.vm_sizes import parse_skus
 from karpenter_provider_azure.data import shipped_prices
-from karpenter_provider_azure.price_items import ListedPrices
-from karpenter_provider_azure.prices import RegionPrices
+from karpenter_provider_azure.prices import ListedPrices, RegionPrices
 
 if TYPE_CHECKING:
     from karpenter_core.provider.catalogue import InstanceType

@@ -19,13 +19,12 @@ from karpenter_core.provider.kit.doctor import (
 )
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
 from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION, ArmReads
-from karpenter_provider_azure.catalogue.quotas import parse_usages
-from karpenter_provider_azure.exhausted_quotas import exhausted_quotas
+from karpenter_provider_azure.catalogue.quotas import exhausted_quotas, parse_usages
 from karpenter_provider_azure.images.discovery import (
     COMMUNITY_API_VERSION,
     NODE_IMAGE_API_VERSION,
 )
-from karpenter_provider_azure.images.galleries import UBUNTU_GALLERY
+from karpenter_provider_azure.images.families import UBUNTU_GALLERY
 from karpenter_provider_azure.machines.machine_reader import MACHINE_API_VERSION
 from karpenter_provider_azure.network.subnets import ClusterNetwork, subnet_problem
 from karpenter_provider_azure.node_class.conditions import error_code, is_refusal
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.provider.contract import Finding
     from karpenter_provider_azure.catalogue.quotas import Quota
-    from karpenter_provider_azure.network.security_groups import SecurityGroupReader
+    from karpenter_provider_azure.network.cluster_network import SecurityGroupReader
     from karpenter_provider_azure.role_actions import ScopedActions
     from karpenter_provider_azure.settings import AzureSettings
 

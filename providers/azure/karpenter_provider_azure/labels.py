@@ -11,6 +11,8 @@ from typing import Final
 from karpenter_core.api.labels import ON_DEMAND, SPOT, ZONE
 from karpenter_core.provider.contract import LabelClasses
 
+__all__ = ["placement_scope", "zone_label", "zone_number"]
+
 GROUP: Final = "karpenter.azure.com"
 AKS_DOMAIN: Final = "kubernetes.azure.com"
 
@@ -172,3 +174,28 @@ AKS_MACHINE_NODE_CLAIM_TAG: Final = f"{GROUP}_aksmachine_nodeclaim"
 # Extended resources
 NVIDIA_GPU: Final = "nvidia.com/gpu"
 AMD_GPU: Final = "amd.com/gpu"
+
+
+def zone_label(location: str, number: str) -> str:
+    """Return the zone label of nodes in an availability zone."""
+    return f"{location.lower()}-{number}"
+
+
+def zone_number(zone: str) -> str:
+    """Return the availability zone of a zone label; empty for the regional zone.
+
+    Raises:
+        ValueError: the label has no number.
+    """
+    if zone == REGIONAL_ZONE:
+        return ""
+    _, _, number = zone.rpartition("-")
+    if not number.isdecimal():
+        message = f'zone "{zone}" does not end in the number of an availability zone'
+        raise ValueError(message)
+    return number
+
+
+def placement_scope(zone: str) -> str:
+    """Return `zonal` or `regional`, the placement scope of a zone label."""
+    return REGIONAL if zone == REGIONAL_ZONE else ZONAL

@@ -18,11 +18,9 @@ from karpenter_provider_azure.catalogue.instance_types import (
     CatalogueSettings,
     InstanceTypeCatalogue,
 )
-from karpenter_provider_azure.catalogue.quotas import RegionQuotas
-from karpenter_provider_azure.catalogue.region_reads import list_skus, list_usages
-from karpenter_provider_azure.catalogue.region_sizes import RegionSizeReader
+from karpenter_provider_azure.catalogue.quotas import RegionQuotas, quota_remark
+from karpenter_provider_azure.catalogue.region_sizes import RegionSizeReader, list_skus, list_usages
 from karpenter_provider_azure.doctor import ProviderDoctor
-from karpenter_provider_azure.exhausted_quotas import quota_remark
 from karpenter_provider_azure.images.discovery import (
     CommunityGalleries,
     ImageReader,
@@ -34,9 +32,11 @@ from karpenter_provider_azure.images.maintenance import (
 )
 from karpenter_provider_azure.interruption.sources import InterruptionSources
 from karpenter_provider_azure.launch.claim_launches import LaunchCatalogue
-from karpenter_provider_azure.network.backend_pools import BackendPoolReader
-from karpenter_provider_azure.network.cluster_addresses import VnetGuidReader
-from karpenter_provider_azure.network.security_groups import SecurityGroupReader
+from karpenter_provider_azure.network.cluster_network import (
+    BackendPoolReader,
+    SecurityGroupReader,
+    VnetGuidReader,
+)
 from karpenter_provider_azure.network.subnets import ClusterNetwork, SubnetReader
 from karpenter_provider_azure.node_class.images import ImageResolver
 from karpenter_provider_azure.node_class.local_dns import LocalDnsResolver
@@ -59,8 +59,8 @@ from karpenter_provider_azure.vm_parts import InstanceParts, LaunchParts
 
 if TYPE_CHECKING:
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
-    from karpenter_provider_azure.provider_services import ProviderServices
     from karpenter_provider_azure.settings import AzureSettings
+    from karpenter_provider_azure.vm_parts import ProviderServices
 
 __all__ = ["CatalogueParts", "NetworkParts", "NodeClassParts", "ProviderParts"]
 

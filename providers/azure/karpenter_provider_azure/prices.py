@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from threading import Lock
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 import structlog
 
@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.provider.kit.disk_cache import DiskCache
-    from karpenter_provider_azure.price_items import ListedPrices
 
-__all__ = ["DISK_VERSION", "UNKNOWN_PRICE", "RegionPrices", "unknown_series"]
+__all__ = ["DISK_VERSION", "UNKNOWN_PRICE", "ListedPrices", "RegionPrices", "unknown_series"]
 
 DISK_VERSION: Final = "1"
 """Of the disk cache that is given to `restore` and `save`."""
@@ -42,6 +41,13 @@ UNKNOWN_PRICE: Final = Price(999.0)
 CAPACITY_TYPES: Final = (ON_DEMAND, SPOT)
 
 _log: Final[FilteringBoundLogger] = structlog.get_logger(__name__)
+
+
+class ListedPrices(NamedTuple):
+    """Prices in USD per hour, by VM size."""
+
+    on_demand: dict[str, float]
+    spot: dict[str, float]
 
 
 @lru_cache(maxsize=8192)

@@ -19,14 +19,14 @@ from karpenter_provider_azure.arm.client import RETRIES, ArmClient
 from karpenter_provider_azure.arm.sdk_sender import READ_SECONDS
 from karpenter_provider_azure.catalogue.quotas import QUOTA_PERIOD
 from karpenter_provider_azure.catalogue.region_sizes import refresh_period
-from karpenter_provider_azure.images.selection import NO_IMAGE_REASON
+from karpenter_provider_azure.images.versions import NO_IMAGE_REASON
 from karpenter_provider_azure.json_service import JsonService
 from karpenter_provider_azure.metrics import AzureMetrics
 from karpenter_provider_azure.node_class.conditions import AZURE_ERRORS
 from karpenter_provider_azure.parts import ProviderParts
 from karpenter_provider_azure.price_reader import PRICE_PERIOD
-from karpenter_provider_azure.provider_services import ProviderServices
 from karpenter_provider_azure.settings import AzureSettings
+from karpenter_provider_azure.vm_parts import ProviderServices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

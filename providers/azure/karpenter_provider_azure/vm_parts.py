@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, final
 from urllib.parse import urlencode
 
+from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_core.provider.kit.late_failures import LateFailures
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
 from karpenter_provider_azure.arm import graph
-from karpenter_provider_azure.bootstrap.bootstrapping_service import (
+from karpenter_provider_azure.bootstrap.node_boot import (
     TIMEOUT_SECONDS,
     BootstrappingService,
-)
-from karpenter_provider_azure.bootstrap.node_boot import (
     ClusterBootReader,
     ScriptlessBoot,
     ServiceBoot,
 )
-from karpenter_provider_azure.instances.cluster_vms import cluster_vms
+from karpenter_provider_azure.instances.cluster_vms import VmListing, cluster_vms
 from karpenter_provider_azure.instances.drift import DriftDetector
 from karpenter_provider_azure.instances.orphans import OrphanCollector
-from karpenter_provider_azure.instances.vm_listing import VmListing
 from karpenter_provider_azure.instances.vm_reader import VmReader
 from karpenter_provider_azure.instances.vm_updater import VmExtensions, VmUpdater
 from karpenter_provider_azure.json_service import JsonService
-from karpenter_provider_azure.launch.custom_scripts import CustomScripts
 from karpenter_provider_azure.launch.existing_vms import ExistingVms
 from karpenter_provider_azure.launch.extensions import (
     BILLING_EXTENSION,
     SCRIPT_EXTENSION,
+    CustomScripts,
     ExtensionInstaller,
 )
 from karpenter_provider_azure.launch.failed_launches import FailedLaunches
@@ -46,20 +45,42 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.provider.contract import ProviderContext
     from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
     from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
+    from karpenter_provider_azure.arm.client import ArmClient
     from karpenter_provider_azure.described_vms import DescribedVm
     from karpenter_provider_azure.interruption.sources import InterruptionSources
     from karpenter_provider_azure.launch.boot_data import BootDataBuilder
     from karpenter_provider_azure.launch.claim_launches import LaunchCatalogue
-    from karpenter_provider_azure.network.backend_pools import BackendPoolReader
-    from karpenter_provider_azure.network.cluster_addresses import VnetGuidReader
-    from karpenter_provider_azure.network.security_groups import SecurityGroupReader
-    from karpenter_provider_azure.provider_services import ProviderServices
+    from karpenter_provider_azure.metrics import AzureMetrics
+    from karpenter_provider_azure.network.cluster_network import (
+        BackendPoolReader,
+        SecurityGroupReader,
+        VnetGuidReader,
+    )
     from karpenter_provider_azure.settings import AzureSettings
 
-__all__ = ["InstanceParts", "LaunchParts"]
+__all__ = ["InstanceParts", "LaunchParts", "ProviderServices"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderServices:
+    """The services of the process that every part may use."""
+
+    context: ProviderContext
+    settings: AzureSettings
+    arm: ArmClient
+    json: JsonService
+    metrics: AzureMetrics
+    node_classes: NodeClassRegistry[AKSNodeClass]
+
+    def disk(self, name: str, version: str) -> DiskCache:
+        """Return the cache on disk of one kind of data of the region."""
+        name = f"azure-{name}-{self.settings.location}"
+        return DiskCache(self.context.cache_folder, name, version=version)
+
 
 _TOKEN_ACTION: Final = "imageTokens:get"  # noqa: S105 - a name for metrics
 

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from karpenter_core.provider.catalogue import Price
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_provider_azure.data import known_series, shipped_prices
-from karpenter_provider_azure.price_items import ListedPrices, read_price_items
+from karpenter_provider_azure.price_reader import read_price_items
 from karpenter_provider_azure.prices import (
     DISK_VERSION,
     UNKNOWN_PRICE,
+    ListedPrices,
     RegionPrices,
     unknown_series,
 )

@@ -16,7 +16,6 @@ from karpenter_core.provider.kit.calls.operation_limits import OperationLimits
 from karpenter_core.provider.kit.calls.pages import token_pages
 from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
 from karpenter_provider_azure.arm.errors import arm_failure, call_error
-from karpenter_provider_azure.arm.rate_headers import remaining_requests
 from karpenter_provider_azure.arm.sdk_sender import READ_SECONDS, ArmAnswer, SdkSender
 
 if TYPE_CHECKING:
@@ -27,7 +26,38 @@ if TYPE_CHECKING:
     from karpenter_provider_azure.arm.credentials import CappedCredential
     from karpenter_provider_azure.settings import AzureSettings
 
-__all__ = ["ArmAnswer", "ArmClient", "operation_class"]
+__all__ = ["ArmAnswer", "ArmClient", "operation_class", "remaining_requests"]
+
+_PREFIX: Final = "x-ms-ratelimit-remaining-"
+_RESOURCE: Final = f"{_PREFIX}resource"
+_TENANT_QUOTA: Final = "x-ms-user-quota-remaining"
+"""Of Resource Graph."""
+
+
+def remaining_requests(headers: Mapping[str, str]) -> dict[str, int]:
+    """Return the number of remaining requests by limit, such as `subscription-writes`.
+
+    `headers` are by name in lower case. Limits of a resource provider have its name:
+    `Microsoft.Compute/PutVM3Min`. What cannot be read is left out.
+    """
+    found: dict[str, int] = {}
+    for name, value in headers.items():
+        if name == _RESOURCE:
+            for entry in value.split(","):
+                limit, _, count = entry.strip().rpartition(";")
+                _put(found, limit, count)
+        elif name == _TENANT_QUOTA:
+            _put(found, "graph", value)
+        elif name.startswith(_PREFIX):
+            _put(found, name.removeprefix(_PREFIX), value)
+    return found
+
+
+def _put(found: dict[str, int], limit: str, count: str) -> None:
+    text = count.strip()
+    if limit and text.isdecimal():
+        found[limit] = int(text)
+
 
 RETRIES: Final = RetryPolicy(
     throttled_attempts=3, transient_attempts=3, longest_backoff_seconds=10, longest_call_seconds=60

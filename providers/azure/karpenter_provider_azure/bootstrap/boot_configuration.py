@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from karpenter_provider_azure.catalogue.vm_sizes import VmSize
     from karpenter_provider_azure.images.families import EffectiveFamily
     from karpenter_provider_azure.kubernetes_versions import KubernetesVersion
-    from karpenter_provider_azure.network.security_groups import ManagedSecurityGroup
+    from karpenter_provider_azure.network.cluster_network import ManagedSecurityGroup
     from karpenter_provider_azure.resource_ids import ResourceId
     from karpenter_provider_azure.settings import AzureSettings
 

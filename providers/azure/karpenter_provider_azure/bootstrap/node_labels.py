@@ -8,8 +8,8 @@ from karpenter_core.api.labels import CAPACITY_TYPE, DO_NOT_SYNC_TAINTS
 from karpenter_core.provider.catalogue import Requirements
 from karpenter_core.provider.kit.node_registration import is_settable_by_kubelet
 from karpenter_provider_azure import labels
-from karpenter_provider_azure.catalogue.zones import placement_scope
 from karpenter_provider_azure.kubernetes_versions import KubernetesVersion
+from karpenter_provider_azure.labels import placement_scope
 
 if TYPE_CHECKING:
     from karpenter_provider_azure.bootstrap.boot_configuration import BootConfiguration

@@ -12,12 +12,11 @@ from karpenter_core.api.labels import UNREGISTERED_TAINT
 from karpenter_core.errors import LaunchFailedError
 from karpenter_provider_azure import labels
 from karpenter_provider_azure.api.nodeclass import LocalDNSMode
-from karpenter_provider_azure.bootstrap.gpu_drivers import gpu_driver
 from karpenter_provider_azure.bootstrap.node_labels import node_labels
+from karpenter_provider_azure.bootstrap.node_software import gpu_driver
+from karpenter_provider_azure.catalogue.capacity import os_disk_of
 from karpenter_provider_azure.catalogue.gpu_sizes import gpu_size
-from karpenter_provider_azure.catalogue.os_disks import os_disk_of
-from karpenter_provider_azure.images.families import ImageVariant, image_definitions
-from karpenter_provider_azure.images.galleries import definition_id
+from karpenter_provider_azure.images.families import ImageVariant, definition_id, image_definitions
 
 if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonObject

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, final
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.catalogue import InstanceType
 from karpenter_core.provider.kit.learned_memory import image_set
-from karpenter_provider_azure.catalogue.class_traits import ClassTraits, traits_of
-from karpenter_provider_azure.catalogue.filters import class_exclusion
+from karpenter_provider_azure.catalogue.class_traits import ClassTraits, class_exclusion, traits_of
 from karpenter_provider_azure.catalogue.offerings import (
     MarketState,
     OfferingRow,

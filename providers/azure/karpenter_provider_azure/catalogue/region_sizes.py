@@ -15,7 +15,7 @@ import structlog
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.cached_response import CachedResponse, decode_as
 from karpenter_core.provider.kit.disk_cache import DiskCache
-from karpenter_provider_azure.catalogue.filters import general_exclusion
+from karpenter_provider_azure.catalogue.class_traits import general_exclusion
 from karpenter_provider_azure.catalogue.vm_sizes import VmSize, parse_skus
 
 if TYPE_CHECKING:
@@ -24,10 +24,50 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from karpenter_core.api.json_objects import JsonMapping
+    from karpenter_core.api.json_objects import JsonMapping, JsonObject
     from karpenter_core.clock import Clock
+    from karpenter_provider_azure.arm.reads import ArmReads
 
-__all__ = ["REFRESH_PERIOD", "RegionSizeReader", "SizesByName", "refresh_period"]
+__all__ = [
+    "REFRESH_PERIOD",
+    "RegionSizeReader",
+    "SizesByName",
+    "list_skus",
+    "list_usages",
+    "refresh_period",
+]
+
+SKUS_API_VERSION: Final = "2021-07-01"
+USAGES_API_VERSION: Final = "2024-07-01"
+
+
+def list_skus(arm: ArmReads) -> list[JsonObject]:
+    """Return the items of Microsoft.Compute/skus for the region.
+
+    Raises:
+        CloudProviderError: Azure refused or did not answer.
+    """
+    return arm.list_all(
+        f"/subscriptions/{arm.subscription_id}/providers/Microsoft.Compute/skus",
+        api_version=SKUS_API_VERSION,
+        action="skus:list",
+        query={"$filter": f"location eq '{arm.location}'"},
+    )
+
+
+def list_usages(arm: ArmReads) -> list[JsonObject]:
+    """Return the items of Microsoft.Compute/locations/usages for the region.
+
+    Raises:
+        CloudProviderError: Azure refused or did not answer.
+    """
+    return arm.list_all(
+        f"/subscriptions/{arm.subscription_id}/providers/Microsoft.Compute/locations"
+        f"/{arm.location}/usages",
+        api_version=USAGES_API_VERSION,
+        action="usages:list",
+    )
+
 
 REFRESH_PERIOD: Final = timedelta(hours=12)
 DISK_LIFE: Final = timedelta(days=7)

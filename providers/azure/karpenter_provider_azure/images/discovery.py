@@ -10,7 +10,7 @@ from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_azure.api.node_class_status import NodeImage
 from karpenter_provider_azure.arm.errors import ArmNotFoundError
-from karpenter_provider_azure.images.galleries import (
+from karpenter_provider_azure.images.families import (
     AZURE_LINUX_GALLERY,
     UBUNTU_GALLERY,
     community_image_id,

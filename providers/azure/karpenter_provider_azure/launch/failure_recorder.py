@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 
 import structlog
 
-from karpenter_provider_azure.catalogue.zones import zone_label
+from karpenter_provider_azure.labels import zone_label
 from karpenter_provider_azure.launch.failures import classify_failure
 from karpenter_provider_azure.launch.shortages import LaunchAttempt, failed_marks, launch_error
 

@@ -34,14 +34,18 @@ from karpenter_core.provider.kit.recent_launches import ClaimRef, RecentLaunch
 from karpenter_provider_azure.arm.errors import ArmError
 from karpenter_provider_azure.arm.operations import POLL_PERIOD, operation_url
 from karpenter_provider_azure.described_vms import DescribedVm, instance_id
-from karpenter_provider_azure.images.selection import image_for
+from karpenter_provider_azure.images.versions import image_for
 from karpenter_provider_azure.instance_tags import instance_tags
 from karpenter_provider_azure.launch.boot_data import BootTarget
-from karpenter_provider_azure.launch.claim_launches import ClaimLaunch, node_class_of
+from karpenter_provider_azure.launch.claim_launches import (
+    ClaimLaunch,
+    OfferingOrder,
+    launched_node,
+    node_class_of,
+    uses_ultra_ssd,
+)
 from karpenter_provider_azure.launch.existing_vms import ExistingVms, FailedVm
 from karpenter_provider_azure.launch.failure_recorder import LOG_NAME, REFUSED
-from karpenter_provider_azure.launch.launched_nodes import launched_node, uses_ultra_ssd
-from karpenter_provider_azure.launch.offering_order import OfferingOrder
 from karpenter_provider_azure.launch.virtual_machines import VirtualMachine, vm_body
 from karpenter_provider_azure.resource_ids import provider_id
 
@@ -58,7 +62,7 @@ if TYPE_CHECKING:
     from karpenter_provider_azure.arm.client import ArmAnswer
     from karpenter_provider_azure.launch.boot_data import BootDataBuilder
     from karpenter_provider_azure.launch.claim_launches import LaunchCatalogue
-    from karpenter_provider_azure.launch.custom_scripts import CustomScripts
+    from karpenter_provider_azure.launch.extensions import CustomScripts
     from karpenter_provider_azure.launch.failure_recorder import FailureRecorder
     from karpenter_provider_azure.launch.node_network import NodeNetwork
     from karpenter_provider_azure.launch.open_operations import OpenOperations

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.instances.drift import detect_drift, require_resolved
-from karpenter_provider_azure.images.galleries import node_image_version
+from karpenter_provider_azure.images.families import node_image_version
 from karpenter_provider_azure.instances.drift import (
     DriftReason,
     has_other_version,

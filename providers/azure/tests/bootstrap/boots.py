@@ -12,7 +12,7 @@ from karpenter_provider_azure.api.nodeclass import AKSNodeClass
 from karpenter_provider_azure.bootstrap.boot_configuration import BootConfiguration, ClusterBoot
 from karpenter_provider_azure.catalogue.size_names import read_size_name
 from karpenter_provider_azure.catalogue.vm_sizes import VmSize
-from karpenter_provider_azure.network.security_groups import ManagedSecurityGroup
+from karpenter_provider_azure.network.cluster_network import ManagedSecurityGroup
 from karpenter_provider_azure.settings import AzureSettings
 
 SUBSCRIPTION = "00000000-0000-0000-0000-00000000000a"

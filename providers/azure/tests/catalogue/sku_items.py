@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass
-from karpenter_provider_azure.catalogue.filters import general_exclusion
+from karpenter_provider_azure.catalogue.class_traits import general_exclusion
 from karpenter_provider_azure.catalogue.instance_types import (
     CatalogueSettings,
     InstanceTypeCatalogue,
 )
 from karpenter_provider_azure.catalogue.quotas import RegionQuotas
 from karpenter_provider_azure.catalogue.vm_sizes import VmSize, parse_skus
-from karpenter_provider_azure.price_items import ListedPrices
-from karpenter_provider_azure.prices import RegionPrices
+from karpenter_provider_azure.prices import ListedPrices, RegionPrices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

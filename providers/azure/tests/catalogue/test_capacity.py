@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_provider_azure.catalogue.capacity import (
+    OsDisk,
     default_max_pods,
     estimated_memory_bytes,
+    os_disk_of,
     overhead_of,
     reserved_cpu_milli,
     reserved_memory_mib,
 )
-from karpenter_provider_azure.catalogue.os_disks import OsDisk, os_disk_of
 from providers.azure.tests.catalogue.sku_items import GIB, MIB, World, node_class, sku_item, vm_size
 
 D4 = "Standard_D4s_v5"

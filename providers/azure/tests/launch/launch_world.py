@@ -35,16 +35,15 @@ from karpenter_provider_azure.catalogue.vm_sizes import VmSize
 from karpenter_provider_azure.described_vms import read_vm
 from karpenter_provider_azure.launch.boot_data import BootData
 from karpenter_provider_azure.launch.claim_launches import LaunchCatalogue
-from karpenter_provider_azure.launch.custom_scripts import CustomScripts
 from karpenter_provider_azure.launch.existing_vms import ExistingVms
-from karpenter_provider_azure.launch.extensions import ExtensionInstaller
+from karpenter_provider_azure.launch.extensions import CustomScripts, ExtensionInstaller
 from karpenter_provider_azure.launch.failed_launches import FailedLaunches
 from karpenter_provider_azure.launch.failure_recorder import FailureRecorder
 from karpenter_provider_azure.launch.node_network import NodeNetwork
 from karpenter_provider_azure.launch.open_operations import OpenOperations
 from karpenter_provider_azure.launch.vm_calls import VmCalls
 from karpenter_provider_azure.launch.vm_launcher import VmLauncher
-from karpenter_provider_azure.network.security_groups import ManagedSecurityGroup
+from karpenter_provider_azure.network.cluster_network import ManagedSecurityGroup
 from karpenter_provider_azure.settings import AzureSettings
 
 if TYPE_CHECKING:

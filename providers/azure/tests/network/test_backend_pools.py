@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_provider_azure.network.backend_pools import (
+from karpenter_provider_azure.network.cluster_network import (
     BackendPoolReader,
     backend_pool_ids,
     refers_to_missing_pool,

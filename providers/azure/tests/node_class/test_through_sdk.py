@@ -11,9 +11,11 @@ from karpenter_provider_azure.images.families import (
     ImageVariant,
     image_definitions,
 )
-from karpenter_provider_azure.network.backend_pools import BackendPoolReader
-from karpenter_provider_azure.network.cluster_addresses import VnetGuidReader
-from karpenter_provider_azure.network.security_groups import SecurityGroupReader
+from karpenter_provider_azure.network.cluster_network import (
+    BackendPoolReader,
+    SecurityGroupReader,
+    VnetGuidReader,
+)
 from karpenter_simulated_azure.galleries import SIG_SUBSCRIPTION
 from karpenter_simulated_azure.world import AzureWorld
 from providers.azure.tests.fake_arm import HandClock
