@@ -13,11 +13,7 @@ from karpenter_core.provider.kit.learned_memory import LearnedMemory
 from karpenter_core.provider.kit.node_class.finalization import NodeClassFinalizer
 from karpenter_core.provider.kit.node_class.refused_launches import RefusedLaunches
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
-from karpenter_provider_azure.bootstrap.node_labels import cluster_label_value
-from karpenter_provider_azure.catalogue.instance_types import (
-    CatalogueSettings,
-    InstanceTypeCatalogue,
-)
+from karpenter_provider_azure.catalogue.instance_types import InstanceTypeCatalogue
 from karpenter_provider_azure.catalogue.quotas import RegionQuotas, quota_remark
 from karpenter_provider_azure.catalogue.region_sizes import RegionSizeReader, list_skus, list_usages
 from karpenter_provider_azure.doctor import ProviderDoctor
@@ -112,13 +108,7 @@ class CatalogueParts:
             disk=prices_disk,
         )
         self.types: Final = InstanceTypeCatalogue(
-            CatalogueSettings(
-                location=location,
-                cluster=cluster_label_value(settings.node_resource_group),
-                overhead_percent=settings.vm_memory_overhead_percent,
-                network_plugin=settings.network_plugin,
-                network_plugin_mode=settings.network_plugin_mode,
-            ),
+            settings,
             clock,
             sizes=self.region.current,
             prices=self.prices,

@@ -137,10 +137,10 @@ class StartedProvider:
     # -- hooks that concern several parts ------------------------------------------------------------
 
     def _instance_types(
-        self, node_pool: NodePool, node_class: AKSNodeClass
+        self, _node_pool: NodePool, node_class: AKSNodeClass
     ) -> Sequence[InstanceType]:
         try:
-            types = self.parts.catalogue.types.instance_types(node_class, node_pool)
+            types = self.parts.catalogue.types.instance_types(node_class)
         except CloudProviderError as error:
             raise AZURE_ERRORS.with_stable_text(error) from error
         self.parts.catalogue.prices.report_unknown(it.name for it in types)

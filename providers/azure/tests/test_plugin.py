@@ -164,7 +164,7 @@ def test_a_used_up_quota_of_a_family_makes_its_offerings_unavailable(
     context: ProviderContext, plugin: AzureProvider, cloud: SimulatedAzure
 ) -> None:
     plugin.karpenter_start(context)
-    family = plugin.running.parts.catalogue.types.size("Standard_D4s_v5").family
+    family = plugin.running.parts.catalogue.region.current()[0]["Standard_D4s_v5"].family
     cloud.usages.set_limit(family, 0)
 
     run_task(plugin, "quotas")

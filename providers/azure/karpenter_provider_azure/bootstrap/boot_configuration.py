@@ -115,12 +115,7 @@ class BootConfiguration:
     @property
     def max_pods(self) -> int:
         """The kubelet's limit of pods."""
-        settings = self.cluster.settings
-        return max_pods_of(
-            self.node_class,
-            network_plugin=settings.network_plugin,
-            network_plugin_mode=settings.network_plugin_mode,
-        )
+        return max_pods_of(self.node_class, self.cluster.settings)
 
     @property
     def has_local_dns(self) -> bool:

@@ -14,22 +14,11 @@ from karpenter_provider_azure.labels import placement_scope
 if TYPE_CHECKING:
     from karpenter_provider_azure.bootstrap.boot_configuration import BootConfiguration
 
-__all__ = ["cluster_label_value", "node_labels"]
+__all__ = ["node_labels"]
 
-_LONGEST_VALUE: Final = 63
-"""Characters in the value of a label (Kubernetes)."""
-_BAD_ENDS: Final = "-_."
 _STATELESS_CNI_SINCE: Final = KubernetesVersion(1, 34)
 _CILIUM: Final = "cilium"
 _NEVER_ON_NODES: Final = frozenset({labels.SKU_HYPERV_GENERATION})
-
-
-def cluster_label_value(node_resource_group: str) -> str:
-    """Return the value of the label `kubernetes.azure.com/cluster`, as AKS derives it."""
-    value = node_resource_group.replace("(", "-").replace(")", "-")[:_LONGEST_VALUE]
-    if not value.endswith(tuple(_BAD_ENDS)):
-        return value
-    return f"{value[: _LONGEST_VALUE - 1]}z"
 
 
 def node_labels(boot: BootConfiguration) -> dict[str, str]:
@@ -67,7 +56,7 @@ def _aks_labels(boot: BootConfiguration) -> dict[str, str]:
     priority = labels.PRIORITY_OF[boot.capacity_type]
     found = {
         labels.AKS_ROLE: "agent",
-        labels.AKS_CLUSTER: cluster_label_value(settings.node_resource_group),
+        labels.AKS_CLUSTER: labels.cluster_label_value(settings.node_resource_group),
         labels.AKS_KUBELET_IDENTITY_CLIENT_ID: settings.kubelet_identity_client_id,
         labels.AKS_MODE: labels.MODE_USER,
         labels.AKS_PRIORITY: priority,
@@ -89,7 +78,9 @@ def _network_labels(boot: BootConfiguration) -> dict[str, str]:
     if settings.is_overlay:
         is_stateless = boot.kubernetes_version >= _STATELESS_CNI_SINCE
         found |= {
-            labels.AKS_NETWORK_SUBNET: boot.subnet.name[:_LONGEST_VALUE].rstrip(_BAD_ENDS),
+            labels.AKS_NETWORK_SUBNET: boot.subnet.name[: labels.LONGEST_VALUE].rstrip(
+                labels.BAD_ENDS
+            ),
             labels.AKS_NODE_NETWORK_VNET_GUID: boot.cluster.vnet_guid,
             labels.AKS_AZURE_CNI_OVERLAY: labels.TRUE,
             labels.AKS_POD_NETWORK_TYPE: "overlay",

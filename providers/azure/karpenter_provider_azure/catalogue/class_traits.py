@@ -8,34 +8,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from karpenter_provider_azure.api.os_config import FipsMode, GpuMode, ImageFamily
+from karpenter_provider_azure.api.local_dns import LocalDNSState
+from karpenter_provider_azure.api.os_config import ImageFamily
 from karpenter_provider_azure.catalogue.capacity import default_max_pods
 from karpenter_provider_azure.catalogue.gpu_sizes import gpu_size
 from karpenter_provider_azure.labels import OS_SKU_AZURE_LINUX, OS_SKU_UBUNTU
 
 if TYPE_CHECKING:
-    from karpenter_core.api.nodeclaim import RequirementSpec
-    from karpenter_provider_azure.api.nodeclass import AKSNodeClass
+    from karpenter_provider_azure.api.nodeclass import AKSNodeClass, NodeImage
     from karpenter_provider_azure.catalogue.vm_sizes import VmSize
+    from karpenter_provider_azure.settings import AzureSettings
 
 __all__ = [
     "ClassTraits",
-    "ImageTraits",
     "class_exclusion",
     "general_exclusion",
     "max_pods_of",
     "traits_of",
 ]
-
-_ENABLED = "Enabled"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageTraits:
-    """An image of the NodeClass, and the labels of instance types that it needs."""
-
-    id: str
-    requirements: tuple[RequirementSpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,38 +45,32 @@ class ClassTraits:
     fips: bool = False
     local_dns: bool = False
     """Whether nodes have LocalDNS, as the status says."""
-    images: tuple[ImageTraits, ...] = ()
+    images: tuple[NodeImage, ...] = ()
     """In order of preference; empty while they are not resolved."""
 
 
-def traits_of(
-    node_class: AKSNodeClass, *, network_plugin: str, network_plugin_mode: str
-) -> ClassTraits:
-    """Return the traits of a NodeClass in a cluster with this network."""
+def traits_of(node_class: AKSNodeClass, settings: AzureSettings) -> ClassTraits:
+    """Return the traits of a NodeClass in a cluster with these settings."""
     spec, status = node_class.spec, node_class.status
     is_azure_linux = spec.image_family == ImageFamily.AZURE_LINUX
     return ClassTraits(
         os_sku=OS_SKU_AZURE_LINUX if is_azure_linux else OS_SKU_UBUNTU,
         os_disk_size_gb=spec.os_disk_size_gb,
-        max_pods=max_pods_of(
-            node_class, network_plugin=network_plugin, network_plugin_mode=network_plugin_mode
-        ),
+        max_pods=max_pods_of(node_class, settings),
         encryption_at_host=bool(spec.encryption_at_host),
         trusted_launch=spec.uses_trusted_launch,
-        gpu_drivers=spec.gpu_mode != GpuMode.NONE,
+        gpu_drivers=spec.installs_gpu_drivers,
         artifact_streaming=spec.uses_artifact_streaming,
-        fips=spec.fips_mode == FipsMode.FIPS,
-        local_dns=status.local_dns_state == _ENABLED,
-        images=tuple(
-            ImageTraits(id=image.id, requirements=image.requirements) for image in status.images
-        ),
+        fips=spec.uses_fips,
+        local_dns=status.local_dns_state == LocalDNSState.ENABLED,
+        images=status.images,
     )
 
 
-def max_pods_of(node_class: AKSNodeClass, *, network_plugin: str, network_plugin_mode: str) -> int:
+def max_pods_of(node_class: AKSNodeClass, settings: AzureSettings) -> int:
     """Return the kubelet's limit of pods: of the NodeClass, or by the network plug-in."""
     return node_class.spec.max_pods or default_max_pods(
-        network_plugin=network_plugin, network_plugin_mode=network_plugin_mode
+        network_plugin=settings.network_plugin, network_plugin_mode=settings.network_plugin_mode
     )
 
 
@@ -96,7 +80,7 @@ LOCAL_DNS_CPUS: Final = 4
 LOCAL_DNS_MEMORY_MIB: Final = 244
 
 _REFUSED_BY_AKS: Final = frozenset(
-    {
+    [
         "Standard_A0",
         "Standard_A1",
         "Standard_A1_v2",
@@ -111,7 +95,7 @@ _REFUSED_BY_AKS: Final = frozenset(
         "Basic_A4",
         "Standard_E64i_v3",
         "Standard_E64is_v3",
-    }
+    ]
 )
 """Sizes that AKS does not allow for nodes, or that are out of service."""
 

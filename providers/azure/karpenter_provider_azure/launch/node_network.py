@@ -131,11 +131,7 @@ class NodeNetwork:
         except ValueError as error:
             raise BadInputError(f'AKSNodeClass "{node_class.name}": {error}') from error
         group = self._security_groups.current() if needs_group else None
-        max_pods = max_pods_of(
-            node_class,
-            network_plugin=self._settings.network_plugin,
-            network_plugin_mode=self._settings.network_plugin_mode,
-        )
+        max_pods = max_pods_of(node_class, self._settings)
         return NetworkInterface(
             name=name,
             subnet_id=subnet_id,

@@ -93,7 +93,6 @@ def test_max_pods_of_the_node_class_win() -> None:
 
     assert world.type(D4, {"maxPods": 50}).capacity["pods"] == 50
     assert world.type(D4).capacity["pods"] == 250
-    assert world.catalogue.max_pods(node_class({"maxPods": 50})) == 50
 
 
 @pytest.mark.parametrize(("spec", "gb"), [({}, 128), ({"osDiskSizeGB": 256}, 256)])
