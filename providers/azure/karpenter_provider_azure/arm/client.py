@@ -141,9 +141,7 @@ class ArmClient:
         query: Mapping[str, str] | None = None,
     ) -> JsonObject:
         """Return the body of a GET."""
-        answer = self.send(
-            "GET", path, api_version=api_version, action=action, query=query, repeatable=True
-        )
+        answer = self.send("GET", path, api_version=api_version, action=action, query=query)
         return answer.body
 
     def list_all(
@@ -188,12 +186,11 @@ class ArmClient:
         body: JsonMapping | None = None,
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
-        repeatable: bool,
     ) -> ArmAnswer:
         """Return the answer to one request; a long-running operation is not waited for.
 
-        `path` begins with a slash; ids in it are quoted by the caller. `repeatable` says that the request
-        can be made again after it may have been carried out: a PUT of the same body, a DELETE.
+        `path` begins with a slash; ids in it are quoted by the caller. The request must be one that can
+        be made again after it was carried out: a PUT of the same body, a DELETE, a query.
         """
         parameters = {"api-version": api_version, **(query or {})}
         return self._call(
@@ -203,7 +200,6 @@ class ArmClient:
             parameters=parameters,
             body=body,
             headers=headers,
-            repeatable=repeatable,
         )
 
     def follow(self, url: str, *, action: str) -> ArmAnswer:
@@ -218,7 +214,7 @@ class ArmClient:
                 f"{action}: the answer refers to {host}, which is not the endpoint "
                 f"{self._sender.endpoint}; no token is sent to it"
             )
-        return self._call("GET", url, action=action, repeatable=True)
+        return self._call("GET", url, action=action)
 
     def check_token(self) -> None:
         """Return if a token can be had.
@@ -246,7 +242,6 @@ class ArmClient:
         path: str,
         *,
         action: str,
-        repeatable: bool,
         parameters: Mapping[str, str] | None = None,
         body: JsonMapping | None = None,
         headers: Mapping[str, str] | None = None,
@@ -257,7 +252,7 @@ class ArmClient:
             ),
             action=action,
             operation_class=operation_class(method, path),
-            repeatable=repeatable,
+            repeatable=True,
         )
         if self._observe_remaining is not None and (left := remaining_requests(answer.headers)):
             self._observe_remaining(left)

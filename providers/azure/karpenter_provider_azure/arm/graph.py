@@ -34,7 +34,6 @@ def query(client: ArmClient, text: str) -> list[JsonObject]:
             api_version=_API_VERSION,
             action=ACTION,
             body={"subscriptions": [client.subscription_id], "query": text, "options": options},
-            repeatable=True,
         ).body
 
     rows: list[JsonObject] = []

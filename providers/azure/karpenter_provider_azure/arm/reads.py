@@ -1,4 +1,4 @@
-"""Declares the reads of Azure Resource Manager that lookups make."""
+"""Declares the calls of Azure Resource Manager that the parts of the provider make."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
+    from karpenter_provider_azure.arm.sdk_sender import ArmAnswer
 
-__all__ = ["NETWORK_API_VERSION", "ArmReads", "properties_of"]
+__all__ = ["NETWORK_API_VERSION", "ArmCalls", "ArmReads", "properties_of"]
 
 NETWORK_API_VERSION: Final = "2024-05-01"
 """Of reads of Microsoft.Network."""
@@ -49,6 +50,28 @@ class ArmReads(Protocol):
         Raises:
             CloudProviderError: Azure refused or did not answer.
         """
+        ...
+
+
+class ArmCalls(ArmReads, Protocol):
+    """The methods of `ArmClient` that change something, or follow what was begun."""
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        api_version: str,
+        action: str,
+        body: JsonMapping | None = None,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> ArmAnswer:
+        """Return the answer to one request."""
+        ...
+
+    def follow(self, url: str, *, action: str) -> ArmAnswer:
+        """Return the answer to a GET of a URL that an answer named."""
         ...
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import LeaderFence
-    from karpenter_provider_azure.arm.client import ArmAnswer
+    from karpenter_provider_azure.arm.reads import ArmCalls
     from karpenter_provider_azure.instances.vm_reader import GroupListing, VmReader
     from karpenter_provider_azure.settings import AzureSettings
 
@@ -46,36 +46,6 @@ __all__ = ["OrphanCollector", "interface_query"]
 PERIOD: Final = timedelta(minutes=5)
 DISK_API_VERSION: Final = "2024-03-02"
 _DISKS: Final = "Microsoft.Compute/disks"
-
-
-class DeletingClient(Protocol):
-    """The methods of `ArmClient` that the collector uses."""
-
-    @property
-    def subscription_id(self) -> str:
-        """The subscription of the cluster."""
-        ...
-
-    def list_all(
-        self, path: str, *, api_version: str, action: str, query: Mapping[str, str] | None = None
-    ) -> list[JsonObject]:
-        """Return the items of all pages."""
-        ...
-
-    def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        api_version: str,
-        action: str,
-        body: JsonMapping | None = None,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        repeatable: bool,
-    ) -> ArmAnswer:
-        """Return the answer to one request."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +74,7 @@ class OrphanCollector:
 
     def __init__(
         self,
-        client: DeletingClient,
+        client: ArmCalls,
         clock: Clock,
         *,
         settings: AzureSettings,
@@ -243,7 +213,6 @@ class OrphanCollector:
             resource_id,
             api_version=NETWORK_API_VERSION,
             action="networkInterfaces:delete",
-            repeatable=True,
         )
 
     def _delete_disk(self, resource_id: str) -> None:
@@ -252,5 +221,4 @@ class OrphanCollector:
             resource_id,
             api_version=DISK_API_VERSION,
             action="disks:delete",
-            repeatable=True,
         )

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import LeaderFence
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
+    from karpenter_provider_azure.arm.reads import ArmCalls
     from karpenter_provider_azure.described_vms import DescribedVm
-    from karpenter_provider_azure.instances.orphans import DeletingClient
     from karpenter_provider_azure.instances.vm_reader import VmReader
     from karpenter_provider_azure.settings import AzureSettings
 
@@ -148,7 +148,7 @@ class VmUpdater:
 
     def __init__(
         self,
-        client: DeletingClient,
+        client: ArmCalls,
         clock: Clock,
         *,
         settings: AzureSettings,
@@ -251,7 +251,7 @@ class _VmChanges:
 
     def __init__(
         self,
-        client: DeletingClient,
+        client: ArmCalls,
         reader: VmReader,
         extensions: VmExtensions,
         fence: LeaderFence,
@@ -323,9 +323,7 @@ class _VmChanges:
 
     def _patch(self, path: str, body: JsonObject, action: str, api_version: str) -> None:
         self._fence.check()
-        self._client.send(
-            "PATCH", path, api_version=api_version, action=action, body=body, repeatable=True
-        )
+        self._client.send("PATCH", path, api_version=api_version, action=action, body=body)
 
 
 class _MissingPartError(CloudProviderError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, cast, final
+from typing import TYPE_CHECKING, Final, cast, final
 from urllib.parse import quote
 
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
@@ -17,47 +17,14 @@ if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
     from karpenter_core.provider.contract import LeaderFence
     from karpenter_provider_azure.arm.client import ArmAnswer
+    from karpenter_provider_azure.arm.reads import ArmCalls
     from karpenter_provider_azure.settings import AzureSettings
 
-__all__ = ["ArmCalls", "VmCalls"]
+__all__ = ["VmCalls"]
 
 _NEW_ONLY: Final = {"If-None-Match": "*"}
 _STATE: Final = "provisioningstate"
 _FAILED: Final = frozenset({"failed", "canceled"})
-
-
-class ArmCalls(Protocol):
-    """The methods of `ArmClient` that launches use."""
-
-    @property
-    def subscription_id(self) -> str:
-        """The subscription of the cluster."""
-        ...
-
-    def get(
-        self, path: str, *, api_version: str, action: str, query: Mapping[str, str] | None = None
-    ) -> JsonObject:
-        """Return the body of a GET."""
-        ...
-
-    def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        api_version: str,
-        action: str,
-        body: JsonMapping | None = None,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        repeatable: bool,
-    ) -> ArmAnswer:
-        """Return the answer to one request."""
-        ...
-
-    def follow(self, url: str, *, action: str) -> ArmAnswer:
-        """Return the answer to a GET of a URL that an answer named."""
-        ...
 
 
 @final
@@ -100,7 +67,6 @@ class VmCalls:
             action="virtualMachines:put",
             body=body,
             headers=headers,
-            repeatable=True,
         )
 
     def find(self, name: str) -> JsonObject | None:
@@ -143,7 +109,6 @@ class VmCalls:
                 api_version=VM_API_VERSION,
                 action="virtualMachines:delete",
                 query={"forceDeletion": "true"},
-                repeatable=True,
             )
         except ArmNotFoundError:
             return
@@ -159,7 +124,6 @@ class VmCalls:
             action="virtualMachines/extensions:put",
             body=body,
             headers=headers,
-            repeatable=True,
         )
 
     def poll(self, url: str) -> OperationState:

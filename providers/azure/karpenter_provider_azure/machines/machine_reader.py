@@ -7,14 +7,13 @@ alone has the same answer if the cluster or the pool of a setting does not exist
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.instances.described import DescribedInstances
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
-from karpenter_provider_azure.arm.reads import ArmReads
-from karpenter_provider_azure.instances.orphans import DeletingClient
+from karpenter_provider_azure.arm.reads import ArmCalls
 from karpenter_provider_azure.machines.described_machines import (
     claim_of_machine,
     is_owned_machine,
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from karpenter_provider_azure.machines.described_machines import DescribedMachine
     from karpenter_provider_azure.settings import AzureSettings
 
-__all__ = ["MACHINE_API_VERSION", "MACHINE_DELETION_API_VERSION", "MachineArm", "MachineReader"]
+__all__ = ["MACHINE_API_VERSION", "MACHINE_DELETION_API_VERSION", "MachineReader"]
 
 MACHINE_API_VERSION: Final = "2026-08-02-preview"
 """Stable versions describe a machine by its zones and the id of its virtual machine alone."""
@@ -41,10 +40,6 @@ MACHINE_DELETION_API_VERSION: Final = "2026-08-01"
 _READS_AT_ONCE: Final = 8
 _NONE_EXISTS: Final = "cannot find any valid machines"
 """The refusal of a deletion whose machines all are gone (`InvalidParameter`)."""
-
-
-class MachineArm(ArmReads, DeletingClient, Protocol):
-    """The methods of `ArmClient` that machines need."""
 
 
 @final
@@ -56,7 +51,7 @@ class MachineReader:
 
     def __init__(
         self,
-        client: MachineArm,
+        client: ArmCalls,
         settings: AzureSettings,
         vms: VmReader,
         fence: LeaderFence,
@@ -139,7 +134,6 @@ class MachineReader:
                 api_version=MACHINE_DELETION_API_VERSION,
                 action="agentPools/deleteMachines:post",
                 body={"machineNames": names},
-                repeatable=True,
             )
         except ArmError as error:
             if _NONE_EXISTS not in error.text.lower():

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
         LeaderFence,
         TerminateOutcome,
     )
+    from karpenter_provider_azure.arm.reads import ArmCalls
     from karpenter_provider_azure.described_vms import DescribedVm
     from karpenter_provider_azure.instances.vm_reader import VmReader
-    from karpenter_provider_azure.machines.machine_reader import MachineArm
     from karpenter_provider_azure.settings import AzureSettings
 
 __all__ = ["AksMachines", "NodeInstances", "aks_machines", "call_by_kind", "machine_terminator"]
@@ -102,7 +102,7 @@ class AksMachines:
 
 
 def aks_machines(
-    client: MachineArm,
+    client: ArmCalls,
     clock: Clock,
     *,
     settings: AzureSettings,

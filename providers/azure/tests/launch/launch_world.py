@@ -228,10 +228,8 @@ class FakeArm:
         body: Any = None,
         query: Any = None,
         headers: Any = None,
-        repeatable: bool,
     ) -> ArmAnswer:
         assert api_version
-        assert repeatable
         if "/extensions/" in path:
             vm, _, name = path.partition("/extensions/")
             self.calls.append((action, name))

@@ -218,7 +218,6 @@ def test_a_refused_launch_action_is_named_by_the_error_that_azure_gives(cloud, p
             api_version="2024-07-01",
             action="virtualMachines:put",
             body={},
-            repeatable=True,
         )
 
     node_class = node_class_of()
