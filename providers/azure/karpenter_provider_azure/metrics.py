@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import Gauge
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -18,19 +18,19 @@ from karpenter_core.provider.kit.calls.metrics import CallMetrics
 from karpenter_core.provider.kit.provider_metrics import ProviderMetrics
 from karpenter_provider_azure.catalogue.quotas import counts_vcpus
 from karpenter_provider_azure.labels import SKU_CPU, SKU_MEMORY
+from karpenter_provider_azure.launch.failure_recorder import LaunchMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from prometheus_client import CollectorRegistry, Metric
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
     from karpenter_provider_azure.catalogue.quotas import RegionQuotas
-    from karpenter_provider_azure.launch.shortages import LaunchAttempt
     from karpenter_provider_azure.prices import RegionPrices
 
-__all__ = ["AzureMetrics", "LaunchMetrics"]
+__all__ = ["AzureMetrics"]
 
 _ANY: Final = "any"
 """Label value of a mark that covers all capacity types."""
@@ -184,46 +184,3 @@ def _mark_family() -> GaugeMetricFamily:
         "shortages of a quota family or zone.",
         labels=("scope", "capacity_type"),
     )
-
-
-UNKNOWN_CODE: Final = "UnknownError"
-_LABELS: Final = ("image", "size", "zone", "capacity_type", "nodepool")
-
-
-@final
-class LaunchMetrics:
-    """The launch metrics of one started provider (`LaunchObserver`); callable from any thread."""
-
-    def __init__(self, registry: CollectorRegistry, own: Callable[[Counter], Counter]) -> None:
-        """`own` is that of `ProviderMetrics`: the metrics are unregistered with the provider's."""
-        self._requested: Final = own(
-            Counter(
-                "karpenter_instance_vm_create_start",
-                "Requests for virtual machines.",
-                _LABELS,
-                registry=registry,
-            )
-        )
-        self._failed: Final = own(
-            Counter(
-                "karpenter_instance_vm_create_failure",
-                "Virtual machines that were refused (phase sync) or failed later (phase async).",
-                (*_LABELS, "phase", "error_code"),
-                registry=registry,
-            )
-        )
-
-    def note_requested(self, attempt: LaunchAttempt, *, image: str, node_pool: str) -> None:
-        """Count a request."""
-        self._requested.labels(*_values(attempt, image, node_pool)).inc()
-
-    def note_failed(
-        self, attempt: LaunchAttempt, *, image: str, node_pool: str, phase: str, code: str
-    ) -> None:
-        """Count a failure."""
-        values = _values(attempt, image, node_pool)
-        self._failed.labels(*values, phase, code or UNKNOWN_CODE).inc()
-
-
-def _values(attempt: LaunchAttempt, image: str, node_pool: str) -> tuple[str, ...]:
-    return image, attempt.instance_type, attempt.zone, attempt.capacity_type, node_pool

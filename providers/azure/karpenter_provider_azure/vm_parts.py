@@ -35,8 +35,7 @@ from karpenter_provider_azure.launch.failed_launches import FailedLaunches
 from karpenter_provider_azure.launch.failure_recorder import FailureRecorder
 from karpenter_provider_azure.launch.image_tokens import ImageTokens
 from karpenter_provider_azure.launch.node_network import NodeNetwork
-from karpenter_provider_azure.launch.open_operations import OpenOperations
-from karpenter_provider_azure.launch.vm_calls import VmCalls
+from karpenter_provider_azure.launch.vm_calls import VmCalls, open_operations
 from karpenter_provider_azure.launch.vm_launcher import VmLauncher
 from karpenter_provider_azure.machines.drift import NodeDriftDetector
 from karpenter_provider_azure.machines.node_instances import NodeInstances, aks_machines
@@ -140,13 +139,13 @@ class LaunchParts:
             catalogue=catalogue.for_launches,
             node_class_of=partial(_node_class_of, services.node_classes),
         )
-        operations = OpenOperations(clock)
+        operations = open_operations(clock)
         failures = FailureRecorder(
             clock,
             location=settings.location,
             sizes=catalogue.for_launches.sizes,
             unavailable_offerings=catalogue.unavailable_offerings,
-            observer=services.metrics.launches,
+            metrics=services.metrics.launches,
         )
         self.launcher: Final = VmLauncher(
             settings,

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from itertools import groupby
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from karpenter_core.api.labels import NODE_POOL, SPOT, WELL_KNOWN
 from karpenter_core.errors import (
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from karpenter_core.errors import CloudProviderError
     from karpenter_core.provider.contract import LaunchedInstance
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
+    from karpenter_provider_azure.catalogue.quotas import RegionQuotas
     from karpenter_provider_azure.catalogue.vm_sizes import VmSize
     from karpenter_provider_azure.described_vms import DescribedVm
 
@@ -45,7 +46,6 @@ __all__ = [
     "ClaimLaunch",
     "LaunchCatalogue",
     "OfferingOrder",
-    "QuotaReservations",
     "launched_node",
     "node_class_of",
     "ranked_offerings",
@@ -116,22 +116,6 @@ _LONGEST_NAME: Final = 64
 """Characters of the name of a virtual machine with Linux (Azure's naming rules)."""
 
 
-class QuotaReservations(Protocol):
-    """The methods of `RegionQuotas` that launches use; a launch is known by the UID of its claim."""
-
-    def reserve(self, key: str, size: VmSize, capacity_type: str) -> None:
-        """Count the vCPUs of a launch."""
-        ...
-
-    def note_launched(self, key: str) -> None:
-        """Count a launch until a reading of the quotas does."""
-        ...
-
-    def release(self, key: str) -> None:
-        """Count a launch no more."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchCatalogue:
     """The functions of the catalogue that launches use; callable from any thread."""
@@ -142,7 +126,8 @@ class LaunchCatalogue:
     """Whether an offering is available by all that is known now (`InstanceTypeCatalogue.is_open`)."""
     instance_types: Callable[[AKSNodeClass], Iterable[InstanceType]]
     """Returns all instance types of a NodeClass."""
-    quotas: QuotaReservations
+    quotas: RegionQuotas
+    """Launches are known by the UIDs of their claims."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
@@ -13,11 +12,9 @@ from karpenter_core.errors import (
     LaunchFailedError,
     ThrottledError,
 )
-from karpenter_provider_azure.arm.errors import ArmError
 from karpenter_provider_azure.described_vms import read_vm
 from karpenter_provider_azure.instance_tags import foreign_reason
-from karpenter_provider_azure.labels import NODE_POOL_TAG
-from karpenter_provider_azure.launch.failure_recorder import FAILED, LOG_NAME
+from karpenter_provider_azure.launch.failure_recorder import LOG_NAME
 from karpenter_provider_azure.launch.failures import is_of_launch
 from karpenter_provider_azure.resource_ids import vm_name
 
@@ -25,20 +22,12 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_provider_azure.arm.errors import ArmError
     from karpenter_provider_azure.described_vms import DescribedVm
     from karpenter_provider_azure.launch.failure_recorder import FailureRecorder
-    from karpenter_provider_azure.launch.open_operations import OpenOperations
-    from karpenter_provider_azure.launch.vm_calls import VmCalls
+    from karpenter_provider_azure.launch.vm_calls import OpenOperations, VmCalls
 
-__all__ = ["ExistingVms", "FailedVm"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedVm:
-    """A virtual machine of a claim whose launch failed, and that is being deleted."""
-
-    error: CloudProviderError
-    """The outcome of the claim: that of a refused launch."""
+__all__ = ["ExistingVms"]
 
 
 @final
@@ -60,8 +49,8 @@ class ExistingVms:
         self._operations: Final = operations
         self._log: FilteringBoundLogger = structlog.get_logger(LOG_NAME)
 
-    def of_claim(self, claim: NodeClaim) -> DescribedVm | FailedVm:
-        """Return the virtual machine that an earlier launch has made for a claim.
+    def of_claim(self, claim: NodeClaim) -> DescribedVm | CloudProviderError:
+        """Return the virtual machine that an earlier launch has made for a claim, or its failure.
 
         Raises:
             CloudProviderError: it is being deleted, or just was: the claim is launched again later.
@@ -74,8 +63,8 @@ class ExistingVms:
             )
         return vm
 
-    def find(self, claim: NodeClaim) -> DescribedVm | FailedVm | None:
-        """Return the virtual machine of a claim; None if there is none.
+    def find(self, claim: NodeClaim) -> DescribedVm | CloudProviderError | None:
+        """Return the virtual machine of a claim, or the error of its launch; None if there is none.
 
         Raises:
             CloudProviderError: it is being deleted, or cannot be read or discarded.
@@ -89,7 +78,7 @@ class ExistingVms:
                 f"virtual machine {vm_name(claim.name)} may exist and cannot be read: {error}"
             ) from error
 
-    def _find(self, claim: NodeClaim) -> DescribedVm | FailedVm | None:
+    def _find(self, claim: NodeClaim) -> DescribedVm | CloudProviderError | None:
         body = self._calls.find(vm_name(claim.name))
         if body is None:
             return None
@@ -111,8 +100,8 @@ class ExistingVms:
             return vm
         return self.discard(vm, error)
 
-    def discard(self, vm: DescribedVm, error: ArmError | None) -> FailedVm:
-        """Delete a virtual machine whose launch failed; record the failure as that of a refusal.
+    def discard(self, vm: DescribedVm, error: ArmError | None) -> CloudProviderError:
+        """Delete a virtual machine whose launch failed; return the failure as that of a refusal.
 
         Raises:
             CloudProviderError: it cannot be deleted.
@@ -125,12 +114,4 @@ class ExistingVms:
                 f"virtual machine {vm.name} failed and cannot be deleted: {refusal}"
             ) from refusal
         self._operations.drop(vm.id)
-        return FailedVm(
-            error=self._failures.record(
-                error or ArmError(f"virtual machine {vm.name} failed, and Azure gives no reason"),
-                self._failures.attempt(vm.instance_type, vm.zone, vm.capacity_type),
-                image=vm.image_id,
-                node_pool=vm.tags.get(NODE_POOL_TAG, ""),
-                phase=FAILED,
-            )
-        )
+        return self._failures.record_vm(vm, error)

@@ -125,31 +125,28 @@ _RETRIED_AFTER: Final = timedelta(minutes=5)
 
 def billing_extension(location: str, tags: Mapping[str, str]) -> JsonObject:
     """Return the body of the extension by which Azure bills nodes of AKS."""
-    return {
-        "location": location,
-        "tags": dict(tags),
-        "properties": {
-            "publisher": "Microsoft.AKS",
-            "type": "Compute.AKS.Linux.Billing",
-            "typeHandlerVersion": "1.0",
-            "autoUpgradeMinorVersion": True,
-            "settings": {},
-        },
-    }
+    return _extension(location, tags, "Microsoft.AKS", "Compute.AKS.Linux.Billing", "1.0")
 
 
 def script_extension(location: str, tags: Mapping[str, str], script: str) -> JsonObject:
     """Return the body of the extension that runs the script by which a node joins."""
+    body = _extension(location, tags, "Microsoft.Azure.Extensions", "CustomScript", "2.0")
+    body["properties"]["protectedSettings"] = {"commandToExecute": script}
+    return body
+
+
+def _extension(
+    location: str, tags: Mapping[str, str], publisher: str, kind: str, version: str
+) -> JsonObject:
     return {
         "location": location,
         "tags": dict(tags),
         "properties": {
-            "publisher": "Microsoft.Azure.Extensions",
-            "type": "CustomScript",
-            "typeHandlerVersion": "2.0",
+            "publisher": publisher,
+            "type": kind,
+            "typeHandlerVersion": version,
             "autoUpgradeMinorVersion": True,
             "settings": {},
-            "protectedSettings": {"commandToExecute": script},
         },
     }
 

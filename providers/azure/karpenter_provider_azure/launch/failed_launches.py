@@ -15,8 +15,7 @@ from karpenter_core.api.conditions import is_true
 from karpenter_core.api.nodeclaim import REGISTERED
 from karpenter_core.errors import CloudProviderError, ThrottledError
 from karpenter_provider_azure.arm.errors import ArmError
-from karpenter_provider_azure.labels import NODE_POOL_TAG
-from karpenter_provider_azure.launch.failure_recorder import FAILED, LOG_NAME
+from karpenter_provider_azure.launch.failure_recorder import LOG_NAME
 from karpenter_provider_azure.launch.failures import is_of_launch
 
 if TYPE_CHECKING:
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
     from karpenter_core.provider.contract import ClaimReader
     from karpenter_provider_azure.described_vms import DescribedVm
     from karpenter_provider_azure.launch.failure_recorder import FailureRecorder
-    from karpenter_provider_azure.launch.open_operations import OpenOperations
-    from karpenter_provider_azure.launch.vm_calls import VmCalls
+    from karpenter_provider_azure.launch.vm_calls import OpenOperations, VmCalls
 
 __all__ = ["FailedLaunches"]
 
@@ -114,17 +112,11 @@ class FailedLaunches:
         error = self._operation_error(vm) or self._calls.failure(vm.name)
         if error is not None and not is_of_launch(error):
             return None
-        return self._failures.record(
-            error or ArmError(f"virtual machine {vm.name} failed, and Azure gives no reason"),
-            self._failures.attempt(vm.instance_type, vm.zone, vm.capacity_type),
-            image=vm.image_id,
-            node_pool=vm.tags.get(NODE_POOL_TAG, ""),
-            phase=FAILED,
-        )
+        return self._failures.record_vm(vm, error)
 
     def _operation_error(self, vm: DescribedVm) -> ArmError | None:
         """Return the error of the operation that made a virtual machine; None if it is not known."""
-        url = self._operations.url(vm.id)
+        url = self._operations.get(vm.id)
         if not url:
             return None
         try:

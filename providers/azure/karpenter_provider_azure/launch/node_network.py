@@ -7,7 +7,7 @@ virtual machine. An interface needs no allocation method: its addresses are dyna
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import BadInputError
 from karpenter_provider_azure.catalogue.class_traits import max_pods_of
@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from karpenter_core.api.json_objects import JsonObject
-    from karpenter_core.provider.kit.shared_answer import AnswerRevision
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
     from karpenter_provider_azure.arm.errors import ArmError
     from karpenter_provider_azure.catalogue.vm_sizes import VmSize
-    from karpenter_provider_azure.network.cluster_network import ManagedSecurityGroup
+    from karpenter_provider_azure.network.cluster_network import (
+        BackendPoolReader,
+        SecurityGroupReader,
+    )
     from karpenter_provider_azure.settings import AzureSettings
 
 __all__ = [
@@ -87,28 +89,16 @@ def _ip_configuration(interface: NetworkInterface, index: int) -> JsonObject:
     return {"name": f"ipconfig{index}" if index else interface.name, "properties": properties}
 
 
-class _PoolReader(Protocol):
-    """The methods of `BackendPoolReader`."""
-
-    def current(self) -> AnswerRevision[tuple[str, ...]]: ...
-
-    def newer_than(
-        self, seen: AnswerRevision[tuple[str, ...]]
-    ) -> AnswerRevision[tuple[str, ...]]: ...
-
-
-class _SecurityGroupReader(Protocol):
-    """The method of `SecurityGroupReader`."""
-
-    def current(self) -> ManagedSecurityGroup | None: ...
-
-
 @final
 class NodeNetwork:
     """Subnet, security group and backend pools of new nodes; callable from any thread."""
 
     def __init__(
-        self, settings: AzureSettings, *, pools: _PoolReader, security_groups: _SecurityGroupReader
+        self,
+        settings: AzureSettings,
+        *,
+        pools: BackendPoolReader,
+        security_groups: SecurityGroupReader,
     ) -> None:
         self._settings: Final = settings
         self._pools: Final = pools

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast, final
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 from urllib.parse import quote
 
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
 from karpenter_provider_azure.arm.operations import OperationState, state_of_poll
 from karpenter_provider_azure.described_vms import VM_API_VERSION
@@ -15,16 +17,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
+    from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import LeaderFence
     from karpenter_provider_azure.arm.client import ArmAnswer
     from karpenter_provider_azure.arm.reads import ArmCalls
     from karpenter_provider_azure.settings import AzureSettings
 
-__all__ = ["VmCalls"]
+__all__ = ["OpenOperations", "VmCalls", "open_operations"]
 
 _NEW_ONLY: Final = {"If-None-Match": "*"}
 _STATE: Final = "provisioningstate"
 _FAILED: Final = frozenset({"failed", "canceled"})
+
+
+OpenOperations: TypeAlias = "TtlCache[str, str]"
+"""URLs of the operations that make virtual machines, by instance id; empty for an unknown one."""
+
+
+def open_operations(clock: Clock) -> OpenOperations:
+    """Return no operations; a launch that takes longer than an hour has been given up before."""
+    return TtlCache(clock, timedelta(hours=1))
 
 
 @final

@@ -44,7 +44,7 @@ from karpenter_provider_azure.launch.claim_launches import (
     node_class_of,
     uses_ultra_ssd,
 )
-from karpenter_provider_azure.launch.existing_vms import ExistingVms, FailedVm
+from karpenter_provider_azure.launch.existing_vms import ExistingVms
 from karpenter_provider_azure.launch.failure_recorder import LOG_NAME, REFUSED
 from karpenter_provider_azure.launch.virtual_machines import VirtualMachine, vm_body
 from karpenter_provider_azure.resource_ids import provider_id
@@ -65,8 +65,7 @@ if TYPE_CHECKING:
     from karpenter_provider_azure.launch.extensions import CustomScripts
     from karpenter_provider_azure.launch.failure_recorder import FailureRecorder
     from karpenter_provider_azure.launch.node_network import NodeNetwork
-    from karpenter_provider_azure.launch.open_operations import OpenOperations
-    from karpenter_provider_azure.launch.vm_calls import VmCalls
+    from karpenter_provider_azure.launch.vm_calls import OpenOperations, VmCalls
     from karpenter_provider_azure.settings import AzureSettings
 
 __all__ = ["VmLauncher"]
@@ -138,8 +137,8 @@ class VmLauncher:
             raise unready
         launch = ClaimLaunch(request=request, node_class=node_class)
         made, shortages = self._made(launch)
-        if isinstance(made, FailedVm):
-            raise made.error if not shortages else merge_shortages(shortages[0], made.error)
+        if isinstance(made, CloudProviderError):
+            raise made if not shortages else merge_shortages(shortages[0], made)
         outcome = replace(self._outcome(launch, made), shortages=shortages)
         self._remember(request, made, outcome)
         if not launch.node_pool:
@@ -150,7 +149,7 @@ class VmLauncher:
 
     def _made(
         self, launch: ClaimLaunch
-    ) -> tuple[DescribedVm | FailedVm, tuple[InsufficientCapacityError, ...]]:
+    ) -> tuple[DescribedVm | CloudProviderError, tuple[InsufficientCapacityError, ...]]:
         """Return the virtual machine of the claim, and the shortages that its launch met."""
         # What an earlier launch of the claim reserved would count against this one.
         self._catalogue.quotas.release(launch.request.token)
@@ -170,17 +169,17 @@ class VmLauncher:
 
     def _create(
         self, launch: ClaimLaunch, it: InstanceType, offering: Offering
-    ) -> DescribedVm | FailedVm:
+    ) -> DescribedVm | CloudProviderError:
         """Request a virtual machine from an offering; return it, or the one that exists.
 
         Raises:
             InsufficientCapacityError: Azure refused for a shortage, which is recorded.
         """
         vm, uid = self._virtual_machine(launch, it, offering), launch.request.token
-        attempt = self._failures.attempt(it.name, offering.zone, offering.capacity_type)
-        self._failures.observer.note_requested(
-            attempt, image=vm.image_id, node_pool=launch.node_pool
+        attempt = self._failures.attempt(
+            it.name, vm.zone, vm.capacity_type, image=vm.image_id, node_pool=launch.node_pool
         )
+        self._failures.metrics.note_requested(attempt)
         self._catalogue.quotas.reserve(uid, vm.size, vm.capacity_type)
         try:
             answer = self._request(vm, launch.node_class)
@@ -196,9 +195,7 @@ class VmLauncher:
             self._catalogue.quotas.release(uid)
             if _exists(error):
                 return self._existing.of_claim(launch.request.node_claim)
-            raised = self._failures.record(
-                error, attempt, image=vm.image_id, node_pool=launch.node_pool, phase=REFUSED
-            )
+            raised = self._failures.record(error, attempt, phase=REFUSED)
             raise launch.of_all_offerings(raised) from error
         except UncertainCallError:
             raise
@@ -316,7 +313,7 @@ class VmLauncher:
             CloudProviderError: it failed; its virtual machine is deleted.
         """
         ends_at = self._clock.monotonic() + _LONGEST_STANDALONE_WAIT.total_seconds()
-        url = self._operations.url(vm.id)
+        url = self._operations.get(vm.id)
         while url and self._clock.monotonic() < ends_at:
             try:
                 state = self._calls.poll(url)
@@ -325,7 +322,7 @@ class VmLauncher:
                 return
             if state.error is not None:
                 self._recent.forget(vm.id)
-                raise self._existing.discard(vm, state.error).error
+                raise self._existing.discard(vm, state.error)
             if state.is_done:
                 return
             self._sleep((state.retry_after or POLL_PERIOD).total_seconds())

@@ -40,8 +40,7 @@ from karpenter_provider_azure.launch.extensions import CustomScripts, ExtensionI
 from karpenter_provider_azure.launch.failed_launches import FailedLaunches
 from karpenter_provider_azure.launch.failure_recorder import FailureRecorder
 from karpenter_provider_azure.launch.node_network import NodeNetwork
-from karpenter_provider_azure.launch.open_operations import OpenOperations
-from karpenter_provider_azure.launch.vm_calls import VmCalls
+from karpenter_provider_azure.launch.vm_calls import VmCalls, open_operations
 from karpenter_provider_azure.launch.vm_launcher import VmLauncher
 from karpenter_provider_azure.network.cluster_network import ManagedSecurityGroup
 from karpenter_provider_azure.settings import AzureSettings
@@ -320,13 +319,11 @@ class Observer:
         self.requested: list[str] = []
         self.failed: list[tuple[str, str]] = []
 
-    def note_requested(self, attempt: Any, *, image: str, node_pool: str) -> None:
-        assert image
+    def note_requested(self, attempt: Any) -> None:
+        assert attempt.image
         self.requested.append(attempt.zone)
 
-    def note_failed(
-        self, attempt: Any, *, image: str, node_pool: str, phase: str, code: str
-    ) -> None:
+    def note_failed(self, attempt: Any, *, phase: str, code: str) -> None:
         self.failed.append((phase, code))
 
 
@@ -375,13 +372,13 @@ class LaunchWorld:
     def start(self) -> None:
         """Begin a process, which remembers nothing."""
         calls = VmCalls(self.arm, self.settings, UnfencedProcess())
-        self.operations = OpenOperations(self.clock)
+        self.operations = open_operations(self.clock)
         self.failures = FailureRecorder(
             self.clock,
             location=LOCATION,
             sizes=lambda: self.sizes,
             unavailable_offerings=self.unavailable,
-            observer=self.observer,
+            metrics=self.observer,
         )
         catalogue = LaunchCatalogue(
             sizes=lambda: self.sizes,
