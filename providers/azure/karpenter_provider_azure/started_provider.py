@@ -25,8 +25,8 @@ from karpenter_provider_azure.metrics import AzureMetrics
 from karpenter_provider_azure.node_class.conditions import AZURE_ERRORS
 from karpenter_provider_azure.parts import ProviderParts
 from karpenter_provider_azure.price_reader import PRICE_PERIOD
+from karpenter_provider_azure.region_parts import ProviderServices
 from karpenter_provider_azure.settings import AzureSettings
-from karpenter_provider_azure.vm_parts import ProviderServices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

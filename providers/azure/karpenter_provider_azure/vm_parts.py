@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 from urllib.parse import urlencode
 
-from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_core.provider.kit.late_failures import LateFailures
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
 from karpenter_provider_azure.arm import graph
@@ -19,7 +17,6 @@ from karpenter_provider_azure.bootstrap.node_boot import (
     ServiceBoot,
 )
 from karpenter_provider_azure.instances.cluster_vms import VmListing, cluster_vms
-from karpenter_provider_azure.instances.drift import DriftDetector
 from karpenter_provider_azure.instances.orphans import OrphanCollector
 from karpenter_provider_azure.instances.vm_reader import VmReader
 from karpenter_provider_azure.instances.vm_updater import VmExtensions, VmUpdater
@@ -37,84 +34,25 @@ from karpenter_provider_azure.launch.image_tokens import ImageTokens
 from karpenter_provider_azure.launch.node_network import NodeNetwork
 from karpenter_provider_azure.launch.vm_calls import VmCalls, open_operations
 from karpenter_provider_azure.launch.vm_launcher import VmLauncher
-from karpenter_provider_azure.machines.drift import NodeDriftDetector
+from karpenter_provider_azure.machines.drift import DriftDetector
 from karpenter_provider_azure.machines.node_instances import NodeInstances, aks_machines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from karpenter_core.api.nodeclaim import NodeClaim
-    from karpenter_core.provider.contract import ProviderContext
     from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
-    from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
-    from karpenter_provider_azure.arm.client import ArmClient
     from karpenter_provider_azure.described_vms import DescribedVm
     from karpenter_provider_azure.interruption.sources import InterruptionSources
     from karpenter_provider_azure.launch.boot_data import BootDataBuilder
-    from karpenter_provider_azure.launch.claim_launches import LaunchCatalogue
-    from karpenter_provider_azure.metrics import AzureMetrics
-    from karpenter_provider_azure.network.cluster_network import (
-        BackendPoolReader,
-        SecurityGroupReader,
-        VnetGuidReader,
-    )
+    from karpenter_provider_azure.region_parts import CatalogueParts, NetworkParts, ProviderServices
     from karpenter_provider_azure.settings import AzureSettings
 
-__all__ = ["InstanceParts", "LaunchParts", "ProviderServices"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderServices:
-    """The services of the process that every part may use."""
-
-    context: ProviderContext
-    settings: AzureSettings
-    arm: ArmClient
-    json: JsonService
-    metrics: AzureMetrics
-    node_classes: NodeClassRegistry[AKSNodeClass]
-
-    def disk(self, name: str, version: str) -> DiskCache:
-        """Return the cache on disk of one kind of data of the region."""
-        name = f"azure-{name}-{self.settings.location}"
-        return DiskCache(self.context.cache_folder, name, version=version)
+__all__ = ["InstanceParts", "LaunchParts"]
 
 
 _TOKEN_ACTION: Final = "imageTokens:get"  # noqa: S105 - a name for metrics
-
-
-class LaunchNetwork(Protocol):
-    """The readers of `NetworkParts` that launches use."""
-
-    @property
-    def security_groups(self) -> SecurityGroupReader:
-        """Of the nodes' security group."""
-        ...
-
-    @property
-    def pools(self) -> BackendPoolReader:
-        """Of the backend pools of the cluster's load balancers."""
-        ...
-
-    @property
-    def guid(self) -> VnetGuidReader:
-        """Of the GUID of the virtual network."""
-        ...
-
-
-class LaunchOffers(Protocol):
-    """The members of `CatalogueParts` that launches use."""
-
-    @property
-    def for_launches(self) -> LaunchCatalogue:
-        """The catalogue as launches see it."""
-        ...
-
-    @property
-    def unavailable_offerings(self) -> UnavailableOfferings:
-        """The marks of failed launches."""
-        ...
 
 
 @final
@@ -122,7 +60,7 @@ class LaunchParts:
     """Launches of virtual machines, their extensions, and launches that fail late."""
 
     def __init__(
-        self, services: ProviderServices, network: LaunchNetwork, catalogue: LaunchOffers
+        self, services: ProviderServices, network: NetworkParts, catalogue: CatalogueParts
     ) -> None:
         context, settings = services.context, services.settings
         clock = context.clock
@@ -190,7 +128,7 @@ class LaunchParts:
     def _list_vms(self) -> tuple[DescribedVm, ...]:
         return self.listing.recent().instances
 
-    def _boot(self, services: ProviderServices, network: LaunchNetwork) -> BootDataBuilder:
+    def _boot(self, services: ProviderServices, network: NetworkParts) -> BootDataBuilder:
         settings = services.settings
         cluster = ClusterBootReader(
             settings,
@@ -238,14 +176,10 @@ class InstanceParts:
             node_class=services.node_classes.node_class,
             fence=context.fence,
         )
-        self.drift: Final = NodeDriftDetector(
-            DriftDetector(
-                instances=self.instances,
-                kubelet_identity=settings.kubelet_identity_client_id,
-                read_nodes=context.read_nodes,
-                is_event_ahead=interruptions.is_event_ahead,
-            ),
+        self.drift: Final = DriftDetector(
+            self.instances,
             machines,
+            kubelet_identity=settings.kubelet_identity_client_id,
             read_nodes=context.read_nodes,
             is_event_ahead=interruptions.is_event_ahead,
         )

@@ -17,6 +17,7 @@ from karpenter_core.provider.kit.calls.pages import token_pages
 from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
 from karpenter_provider_azure.arm.errors import arm_failure, call_error
 from karpenter_provider_azure.arm.sdk_sender import READ_SECONDS, ArmAnswer, SdkSender
+from karpenter_provider_azure.json_values import listed_items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -158,7 +159,6 @@ class ArmClient:
             CloudProviderError: a page is missing, has no items, or the pages go in a circle: a part of a
                 listing is never returned.
         """
-        found: list[JsonObject] = []
         pages = token_pages(
             lambda link: (
                 self.get(path, api_version=api_version, action=action, query=query)
@@ -169,12 +169,7 @@ class ArmClient:
             listing=action,
             token_name="nextLink",  # noqa: S106 - no password
         )
-        try:
-            for page in pages:
-                found += _items(page, action)
-        except RuntimeError as error:
-            raise CloudProviderError(str(error)) from error
-        return found
+        return listed_items(pages, "value", action=action)
 
     def send(
         self,
@@ -257,13 +252,3 @@ class ArmClient:
         if self._observe_remaining is not None and (left := remaining_requests(answer.headers)):
             self._observe_remaining(left)
         return answer
-
-
-def _items(page: JsonObject, action: str) -> list[JsonObject]:
-    items: object = page.get("value")
-    if not isinstance(items, list):
-        raise CloudProviderError(f"{action}: a page of the listing has no list `value`")
-    for item in cast("list[object]", items):
-        if not isinstance(item, dict):
-            raise CloudProviderError(f"{action}: an item of the listing is no object: {item!r}")
-    return cast("list[JsonObject]", items)

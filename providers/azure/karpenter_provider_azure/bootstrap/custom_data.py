@@ -130,7 +130,7 @@ def script_variables(boot: BootConfiguration) -> dict[str, str]:
         | _SWITCHES
         | _FILES
         | _OTHERS
-        | component_urls(version, boot.size.arch)
+        | component_urls(version, boot.target.size.arch)
         | _cluster_variables(boot)
         | _network_variables(boot)
         | _gpu_variables(boot)
@@ -196,7 +196,7 @@ def _gpu_variables(boot: BootConfiguration) -> dict[str, str]:
     }
     if not boot.installs_gpu_driver:
         return variables
-    driver = gpu_driver(boot.size.name)
+    driver = gpu_driver(boot.target.size.name)
     return variables | {
         "CONFIG_GPU_DRIVER_IF_NEEDED": _TRUE,
         "GPU_DRIVER_TYPE": driver.type,
@@ -208,7 +208,7 @@ def _gpu_variables(boot: BootConfiguration) -> dict[str, str]:
 
 
 def _os_variables(boot: BootConfiguration) -> dict[str, str]:
-    config = boot.node_class.spec.linux_os_config
+    config = boot.target.node_class.spec.linux_os_config
     swap_mib = (config.swap_file_mib if config is not None else None) or 0
     thp_enabled = config.transparent_huge_page_enabled if config is not None else ""
     thp_defrag = config.transparent_huge_page_defrag if config is not None else ""
@@ -261,7 +261,7 @@ def custom_data(boot: BootConfiguration) -> str:
     script = shell_script(script_variables(boot)).encode()
     if len(script) > LARGEST_BYTES:
         raise NodeClassNotReadyError(
-            f'NodeClaim "{boot.node_claim.name}": custom data with its labels and taints has '
+            f'NodeClaim "{boot.target.node_claim.name}": custom data with its labels and taints has '
             f"{len(script):,} bytes, and Azure takes {LARGEST_BYTES:,} at most"
         )
     return base64.b64encode(script).decode("ascii")

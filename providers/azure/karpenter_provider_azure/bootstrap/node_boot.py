@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote
 
 from karpenter_core.errors import LaunchFailedError, NodeClassNotReadyError
@@ -18,10 +18,11 @@ from karpenter_provider_azure.launch.boot_data import BootData
 from karpenter_provider_azure.network.cluster_network import dns_service_ip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from karpenter_core.api.json_objects import JsonMapping, JsonObject
+    from karpenter_core.api.json_objects import JsonMapping
     from karpenter_core.provider.contract import ClusterFacts
+    from karpenter_provider_azure.json_service import JsonService
     from karpenter_provider_azure.launch.boot_data import BootTarget
     from karpenter_provider_azure.network.cluster_network import SecurityGroupReader, VnetGuidReader
     from karpenter_provider_azure.settings import AzureSettings
@@ -30,7 +31,6 @@ __all__ = [
     "TIMEOUT_SECONDS",
     "BootstrappingService",
     "ClusterBootReader",
-    "JsonPoster",
     "ScriptlessBoot",
     "ServiceBoot",
 ]
@@ -43,31 +43,12 @@ FAILED_REASON: Final = "BootstrappingFailed"
 _TOKEN_PLACE: Final = "{{.TokenID}}.{{.TokenSecret}}"  # noqa: S105 - the place of one
 
 
-class JsonPoster(Protocol):
-    """The method of `JsonService` that the client calls."""
-
-    def post(
-        self,
-        url: str,
-        body: JsonMapping,
-        *,
-        action: str,
-        headers: Mapping[str, str] | None = None,
-    ) -> JsonObject:
-        """Return the answer to a POST, which the service may receive more than once.
-
-        Raises:
-            CloudProviderError: it refused, or did not answer.
-        """
-        ...
-
-
 @final
 class BootstrappingService:
     """A client of the service; callable from any thread."""
 
     def __init__(
-        self, settings: AzureSettings, poster: JsonPoster, *, bearer_token: Callable[[], str]
+        self, settings: AzureSettings, poster: JsonService, *, bearer_token: Callable[[], str]
     ) -> None:
         """`bearer_token` returns the controller's token for Azure Resource Manager."""
         self._poster: Final = poster
@@ -176,7 +157,9 @@ class ScriptlessBoot:
             CloudProviderError: what it needs is not known yet, or Azure did not answer.
         """
         return BootData(
-            custom_data=custom_data(boot_configuration(self._cluster.current(), target))
+            custom_data=custom_data(
+                BootConfiguration(cluster=self._cluster.current(), target=target)
+            )
         )
 
 
@@ -194,19 +177,5 @@ class ServiceBoot:
         Raises:
             CloudProviderError: what it needs is not known yet, or Azure or the service did not answer.
         """
-        boot = boot_configuration(self._cluster.current(), target)
+        boot = BootConfiguration(cluster=self._cluster.current(), target=target)
         return self._service.boot_data(boot, target.image_id)
-
-
-def boot_configuration(cluster: ClusterBoot, target: BootTarget) -> BootConfiguration:
-    """Return the boot configuration of a node."""
-    return BootConfiguration(
-        cluster=cluster,
-        node_class=target.node_class,
-        node_claim=target.node_claim,
-        size=target.size,
-        requirements=target.instance_type.requirements,
-        capacity_type=target.offering.capacity_type,
-        zone=target.offering.zone,
-        uses_ultra_ssd=target.uses_ultra_ssd,
-    )

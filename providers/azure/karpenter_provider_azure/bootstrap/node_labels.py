@@ -31,17 +31,19 @@ def node_labels(boot: BootConfiguration) -> dict[str, str]:
     Raises:
         NodeClassNotReadyError: version, image family or subnet of the NodeClass is unusable.
     """
-    claim = boot.node_claim
+    claim = boot.target.node_claim
     merged = (
         _aks_labels(boot)
         | _network_labels(boot)
         | claim.metadata.labels
         | _fixed_labels(Requirements.from_specs(claim.spec.requirements))
-        | _fixed_labels(boot.requirements)
+        | _fixed_labels(boot.target.requirements)
         | {
-            CAPACITY_TYPE: boot.capacity_type,
-            labels.PLACEMENT_SCOPE: placement_scope(boot.zone),
-            labels.SKU_STORAGE_ULTRA_SSD: labels.TRUE if boot.uses_ultra_ssd else labels.FALSE,
+            CAPACITY_TYPE: boot.target.capacity_type,
+            labels.PLACEMENT_SCOPE: placement_scope(boot.target.zone),
+            labels.SKU_STORAGE_ULTRA_SSD: labels.TRUE
+            if boot.target.uses_ultra_ssd
+            else labels.FALSE,
         }
     )
     return {
@@ -52,8 +54,8 @@ def node_labels(boot: BootConfiguration) -> dict[str, str]:
 
 
 def _aks_labels(boot: BootConfiguration) -> dict[str, str]:
-    settings, spec, family = boot.cluster.settings, boot.node_class.spec, boot.family
-    priority = labels.PRIORITY_OF[boot.capacity_type]
+    settings, spec, family = boot.cluster.settings, boot.target.node_class.spec, boot.family
+    priority = labels.PRIORITY_OF[boot.target.capacity_type]
     found = {
         labels.AKS_ROLE: "agent",
         labels.AKS_CLUSTER: labels.cluster_label_value(settings.node_resource_group),

@@ -63,10 +63,10 @@ def provision_values(boot: BootConfiguration, *, image_id: str) -> JsonObject:
         NodeClassNotReadyError: a field of the NodeClass is unusable; names object, field and value.
         LaunchFailedError: the image is none of the NodeClass's family.
     """
-    spec, size = boot.node_class.spec, boot.size
+    spec, size = boot.target.node_class.spec, boot.target.size
     node = node_labels(boot)
     version = boot.kubernetes_version
-    disk = os_disk_of(size, boot.node_class)
+    disk = os_disk_of(size, boot.target.node_class)
     profile: JsonObject = {
         "name": "",
         "architecture": _ARCHITECTURES[size.arch],
@@ -78,9 +78,9 @@ def provision_values(boot: BootConfiguration, *, image_id: str) -> JsonObject:
         "mode": _MODES.get(node[labels.AKS_MODE], _MODES[labels.MODE_USER]),
         "nodeInitializationTaints": [
             f"{UNREGISTERED_TAINT}:NoExecute",
-            *(_taint_text(taint) for taint in boot.node_claim.spec.startup_taints),
+            *(_taint_text(taint) for taint in boot.target.node_claim.spec.startup_taints),
         ],
-        "nodeTaints": [_taint_text(taint) for taint in boot.node_claim.spec.taints],
+        "nodeTaints": [_taint_text(taint) for taint in boot.target.node_claim.spec.taints],
         "orchestratorVersion": f"{version.major}.{version.minor}.{version.patch}",
         "osSku": _OS_SKUS[boot.family.os_sku],
         "osType": _LINUX,
@@ -109,14 +109,14 @@ def provision_values(boot: BootConfiguration, *, image_id: str) -> JsonObject:
 
 
 def _distribution(boot: BootConfiguration, image_id: str) -> str:
-    spec = boot.node_class.spec
+    spec = boot.target.node_class.spec
     variant = ImageVariant(fips=spec.uses_fips, trusted_launch=spec.uses_trusted_launch)
     name = definition_id(image_id).rpartition("/")[2].lower()
     for definition in image_definitions(boot.family, variant):
         if definition.name.lower() == name:
             return definition.distribution
     raise LaunchFailedError(
-        f'image "{image_id}" is none of AKSNodeClass "{boot.node_class.name}", whose family is '
+        f'image "{image_id}" is none of AKSNodeClass "{boot.target.node_class.name}", whose family is '
         f"{boot.family}",
         reason="ImageSelectionFailed",
     )
@@ -171,7 +171,7 @@ def _os_config(config: LinuxOSConfig) -> JsonObject:
 
 def _local_dns_profile(boot: BootConfiguration) -> JsonObject:
     """Return the profile, with the mode that the status of the NodeClass has decided on."""
-    local_dns = boot.node_class.spec.local_dns
+    local_dns = boot.target.node_class.spec.local_dns
     if local_dns is None:
         return {}
     mode = LocalDNSMode.REQUIRED if boot.has_local_dns else LocalDNSMode.DISABLED
@@ -204,10 +204,10 @@ def _seconds(text: str) -> int | None:
 
 
 def _gpu_profile(boot: BootConfiguration) -> JsonObject:
-    support = gpu_size(boot.size.name) if boot.size.gpus else None
+    support = gpu_size(boot.target.size.name) if boot.target.size.gpus else None
     if support is None or support.manufacturer != labels.NVIDIA:
         return {}
     return {
-        "driverType": _GRID if gpu_driver(boot.size.name).is_grid else _CUDA,
+        "driverType": _GRID if gpu_driver(boot.target.size.name).is_grid else _CUDA,
         "installGPUDriver": boot.installs_gpu_driver,
     }

@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard, cast, final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard, final
 
 import structlog
 
 from karpenter_core.api.labels import SPOT
+from karpenter_provider_azure.json_values import object_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,6 +45,8 @@ QUOTA_LIFE: Final = timedelta(minutes=15)
 RESERVATION_LIFE: Final = timedelta(minutes=10)
 """How long a launch is counted that never ends."""
 
+_SHOWN: Final = 5
+"""Names of families in a text."""
 REGIONAL_QUOTA: Final = "cores"
 SPOT_QUOTA: Final = "lowprioritycores"
 _FAMILY: Final = "family"
@@ -66,8 +69,9 @@ def parse_usages(items: Iterable[JsonMapping]) -> dict[str, Quota]:
     """
     quotas: dict[str, Quota] = {}
     for item in items:
-        name, limit, used = _name(item), item.get("limit"), item.get("currentValue")
-        if name and _is_count(limit) and _is_count(used):
+        name, limit = object_of(item.get("name")).get("value"), item.get("limit")
+        used = item.get("currentValue")
+        if isinstance(name, str) and name and _is_count(limit) and _is_count(used):
             quotas[name.lower()] = Quota(limit, used)
     return {name: quotas[name] for name in sorted(quotas)}
 
@@ -221,17 +225,6 @@ def _is_counted(reservation: _Reservation, read_at: float) -> bool:
 
 def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _name(item: JsonMapping) -> str:
-    name: object = item.get("name")
-    if not isinstance(name, dict):
-        return ""
-    value = cast("JsonMapping", name).get("value")
-    return value if isinstance(value, str) else ""
-
-
-_SHOWN: Final = 5
 
 
 @final

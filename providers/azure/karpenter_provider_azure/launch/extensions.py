@@ -91,19 +91,21 @@ class CustomScripts:
             raise CloudProviderError(f'the AKSNodeClass of NodeClaim "{claim.name}" is not known')
         size = self._catalogue.sizes().get(vm.instance_type)
         for it in self._catalogue.instance_types(node_class):
-            if it.name != vm.instance_type or size is None:
-                continue
-            for offering in it.offerings:
-                if (offering.zone, offering.capacity_type) == (vm.zone, vm.capacity_type):
-                    return BootTarget(
-                        node_claim=claim,
-                        node_class=node_class,
-                        instance_type=it,
-                        offering=offering,
-                        size=size,
-                        image_id=vm.image_id,
-                        uses_ultra_ssd=uses_ultra_ssd(claim),
-                    )
+            is_listed = it.name == vm.instance_type and any(
+                (each.zone, each.capacity_type) == (vm.zone, vm.capacity_type)
+                for each in it.offerings
+            )
+            if is_listed and size is not None:
+                return BootTarget(
+                    node_claim=claim,
+                    node_class=node_class,
+                    size=size,
+                    requirements=it.requirements,
+                    capacity_type=vm.capacity_type,
+                    zone=vm.zone,
+                    image_id=vm.image_id,
+                    uses_ultra_ssd=uses_ultra_ssd(claim),
+                )
         raise CloudProviderError(
             f"the offering of virtual machine {vm.name} is not in the catalogue: "
             f"{vm.instance_type} in {vm.zone} ({vm.capacity_type})"

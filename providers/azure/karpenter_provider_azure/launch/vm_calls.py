@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 from urllib.parse import quote
 
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
 from karpenter_provider_azure.arm.operations import OperationState, state_of_poll
 from karpenter_provider_azure.described_vms import VM_API_VERSION
-from karpenter_provider_azure.json_values import object_of
+from karpenter_provider_azure.json_values import object_of, objects_of
 from karpenter_provider_azure.resource_ids import vm_id
 
 if TYPE_CHECKING:
@@ -152,9 +152,7 @@ def failure_in_view(body: JsonMapping) -> ArmError | None:
     The code of such a status is `ProvisioningState/failed/CODE`, its message that of the error.
     """
     view = object_of(object_of(body.get("properties")).get("instanceView"))
-    statuses: object = view.get("statuses")
-    for item in cast("list[object]", statuses) if isinstance(statuses, list) else ():
-        status = object_of(item)
+    for status in objects_of(view.get("statuses")):
         state, result, code = [*str(status.get("code") or "").split("/", 2), "", ""][:3]
         if state.lower() == _STATE and result.lower() in _FAILED:
             message = str(status.get("message") or status.get("displayStatus") or "")

@@ -228,9 +228,10 @@ class VmLauncher:
         target = BootTarget(
             node_claim=claim,
             node_class=node_class,
-            instance_type=it,
-            offering=offering,
             size=size,
+            requirements=it.requirements,
+            capacity_type=offering.capacity_type,
+            zone=offering.zone,
             image_id=image_id,
             uses_ultra_ssd=uses_ultra_ssd(claim),
         )

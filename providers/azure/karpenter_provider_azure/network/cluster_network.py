@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.shared_answer import AnswerRevision, SharedAnswer
 from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION, properties_of
+from karpenter_provider_azure.json_values import objects_of
 from karpenter_provider_azure.network.subnets import parse_subnet_id
 from karpenter_provider_azure.resource_ids import resource_group_path
 
@@ -136,18 +137,14 @@ def backend_pool_ids(load_balancers: Iterable[JsonMapping]) -> tuple[str, ...]:
             str(pool["id"])
             for balancer in load_balancers
             if str(balancer.get("name") or "").lower() in _LOAD_BALANCERS
-            for pool in _items(balancer, "backendAddressPools")
+            for pool in objects_of(properties_of(balancer).get("backendAddressPools"))
             if str(pool.get("name") or "").lower() not in _IPV6_POOLS
             and not any(
                 properties_of(address).get("ipAddress")
-                for address in _items(pool, "loadBalancerBackendAddresses")
+                for address in objects_of(properties_of(pool).get("loadBalancerBackendAddresses"))
             )
         )
     )
-
-
-def _items(resource: JsonMapping, name: str) -> list[JsonMapping]:
-    return cast("list[JsonMapping]", properties_of(resource).get(name) or [])
 
 
 def refers_to_missing_pool(codes: Iterable[str], text: str, pools: Iterable[str]) -> bool:

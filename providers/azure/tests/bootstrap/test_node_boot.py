@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from karpenter_core.api.labels import CAPACITY_TYPE, ON_DEMAND, ZONE
+from karpenter_core.api.labels import ON_DEMAND
 from karpenter_core.errors import NodeClassNotReadyError
-from karpenter_core.provider.catalogue import InstanceType, Offering, Price, Requirements
 from karpenter_core.provider.contract import ClusterFacts
 from karpenter_provider_azure.bootstrap.custom_data import custom_data
 from karpenter_provider_azure.bootstrap.node_boot import (
@@ -49,21 +48,14 @@ def reader(**facts):
 
 def target() -> BootTarget:
     size = vm_size()
-    requirements = Requirements.from_labels({CAPACITY_TYPE: ON_DEMAND, ZONE: "westus2-1"})
-    offering = Offering(requirements=requirements, price=Price(amount=0.1, currency="USD"))
     return BootTarget(
         node_claim=node_claim(),
         node_class=node_class(),
-        instance_type=InstanceType(
-            name=size.name,
-            requirements=type_requirements(size),
-            offerings=(offering,),
-            capacity={},
-        ),
-        offering=offering,
         size=size,
+        requirements=type_requirements(size),
+        capacity_type=ON_DEMAND,
+        zone="westus2-1",
         image_id="/images/one",
-        uses_ultra_ssd=False,
     )
 
 
@@ -94,7 +86,7 @@ def test_the_service_gets_the_node_and_its_image():
     ((configuration, image_id),) = asked
     assert image_id == "/images/one"
     assert configuration.cluster == reader().current()
-    assert (configuration.zone, configuration.capacity_type) == ("westus2-1", ON_DEMAND)
+    assert configuration.target == target()
 
 
 def test_nodes_wait_until_the_certificates_of_the_cluster_are_known():
