@@ -7,7 +7,7 @@ permitted. Nothing is changed: Azure is asked which changes it would permit.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import AuthError, CloudProviderError
 from karpenter_core.provider.kit.doctor import (
@@ -18,8 +18,9 @@ from karpenter_core.provider.kit.doctor import (
     warning_finding,
 )
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
-from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION, ArmReads
+from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION
 from karpenter_provider_azure.catalogue.quotas import exhausted_quotas, parse_usages
+from karpenter_provider_azure.catalogue.region_sizes import list_skus, list_usages
 from karpenter_provider_azure.images.discovery import (
     COMMUNITY_API_VERSION,
     NODE_IMAGE_API_VERSION,
@@ -37,15 +38,15 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.provider.contract import Finding
+    from karpenter_provider_azure.arm.client import ArmClient
     from karpenter_provider_azure.catalogue.quotas import Quota
     from karpenter_provider_azure.network.cluster_network import SecurityGroupReader
     from karpenter_provider_azure.role_actions import ScopedActions
     from karpenter_provider_azure.settings import AzureSettings
 
-__all__ = ["DoctorArm", "ProviderDoctor", "quota_findings"]
+__all__ = ["ProviderDoctor", "quota_findings"]
 
 _COMPUTE: Final = "2024-07-01"
-_SKUS: Final = "2021-07-01"
 _PERMISSIONS: Final = "2022-04-01"
 _NOT_PERMITTED: Final = frozenset({"AuthorizationFailed", "LinkedAuthorizationFailed"})
 """Codes of an identity that Azure knows."""
@@ -62,24 +63,12 @@ _CREDENTIALS: Final = (
 )
 
 
-class DoctorArm(ArmReads, Protocol):
-    """The methods of `ArmClient` that checks call."""
-
-    def check_token(self) -> None:
-        """Return if a token can be had.
-
-        Raises:
-            AuthError: no credential gives one.
-        """
-        ...
-
-
 @final
 class ProviderDoctor:
     """Checks credentials, permissions, the network of the cluster, and quotas."""
 
     def __init__(
-        self, arm: DoctorArm, *, settings: AzureSettings, security_groups: SecurityGroupReader
+        self, arm: ArmClient, *, settings: AzureSettings, security_groups: SecurityGroupReader
     ) -> None:
         self._arm: Final = arm
         self._settings: Final = settings
@@ -228,7 +217,7 @@ class ProviderDoctor:
 
     def _check_quotas(self) -> tuple[Finding, ...]:
         try:
-            usages = self._listed(self._regional("Microsoft.Compute", "usages"), _COMPUTE)
+            usages = list_usages(self._arm)
         except AuthError:
             return ()  # the permission is tried out
         except ArmError as error:
@@ -243,35 +232,20 @@ class ProviderDoctor:
 
     def _tries(self) -> Mapping[str, Callable[[], object]]:
         """Return by action of a role the call that tries it out."""
-        group, settings = f"{self._group}/providers", self._settings
-        paths = {
-            "Microsoft.Compute/virtualMachines/read": (
-                f"{group}/Microsoft.Compute/virtualMachines",
-                _COMPUTE,
-            ),
-            "Microsoft.Compute/disks/read": (f"{group}/Microsoft.Compute/disks", DISK_API_VERSION),
-            "Microsoft.Compute/locations/usages/read": (
-                self._regional("Microsoft.Compute", "usages"),
-                _COMPUTE,
-            ),
-            "Microsoft.Network/networkInterfaces/read": (
-                f"{group}/Microsoft.Network/networkInterfaces",
-                NETWORK_API_VERSION,
-            ),
-            "Microsoft.Network/loadBalancers/read": (
-                f"{group}/Microsoft.Network/loadBalancers",
-                NETWORK_API_VERSION,
-            ),
-            "Microsoft.Network/networkSecurityGroups/read": (
-                f"{group}/Microsoft.Network/networkSecurityGroups",
-                NETWORK_API_VERSION,
-            ),
+        settings = self._settings
+        listed = {
+            "Microsoft.Compute/virtualMachines": _COMPUTE,
+            "Microsoft.Compute/disks": DISK_API_VERSION,
+            "Microsoft.Network/networkInterfaces": NETWORK_API_VERSION,
+            "Microsoft.Network/loadBalancers": NETWORK_API_VERSION,
+            "Microsoft.Network/networkSecurityGroups": NETWORK_API_VERSION,
         }
         tries: dict[str, Callable[[], object]] = {
-            action: partial(self._listed, path, version)
-            for action, (path, version) in paths.items()
+            f"{kind}/read": partial(self._listed, f"{self._group}/providers/{kind}", version)
+            for kind, version in listed.items()
         }
-        tries["Microsoft.Compute/skus/read"] = self._skus
+        tries["Microsoft.Compute/locations/usages/read"] = partial(list_usages, self._arm)
+        tries["Microsoft.Compute/skus/read"] = partial(list_skus, self._arm)
         tries["Microsoft.Network/virtualNetworks/subnets/read"] = self._subnet
         if settings.manage_existing_aks_machines:
             action = "Microsoft.ContainerService/managedClusters/agentPools/machines/read"
@@ -306,14 +280,6 @@ class ProviderDoctor:
             self._settings.vnet_subnet_id,
             api_version=NETWORK_API_VERSION,
             action="virtualNetworks/subnets:get",
-        )
-
-    def _skus(self) -> object:
-        return self._arm.list_all(
-            f"/subscriptions/{self._arm.subscription_id}/providers/Microsoft.Compute/skus",
-            api_version=_SKUS,
-            action="skus:list",
-            query={"$filter": f"location eq '{self._arm.location}'"},
         )
 
     def _regional(self, namespace: str, kind: str) -> str:

@@ -40,20 +40,7 @@ _CUDA: Final = 3
 _ARCHITECTURES: Final = {"amd64": "x64", "arm64": "Arm64"}
 _MAX_INT32: Final = 2**31 - 1
 
-_SYSCTLS: Final = {
-    "net_ipv4_ip_local_port_range": "netIpv4IpLocalPortRange",
-    "net_ipv4_neigh_default_gc_thresh1": "netIpv4NeighDefaultGcThresh1",
-    "net_ipv4_neigh_default_gc_thresh2": "netIpv4NeighDefaultGcThresh2",
-    "net_ipv4_neigh_default_gc_thresh3": "netIpv4NeighDefaultGcThresh3",
-    "net_ipv4_tcp_fin_timeout": "netIpv4TcpFinTimeout",
-    "net_ipv4_tcp_keepalive_intvl": "netIpv4TcpkeepaliveIntvl",
-    "net_ipv4_tcp_keepalive_probes": "netIpv4TcpKeepaliveProbes",
-    "net_ipv4_tcp_keepalive_time": "netIpv4TcpKeepaliveTime",
-    "net_ipv4_tcp_max_syn_backlog": "netIpv4TcpMaxSynBacklog",
-    "net_ipv4_tcp_max_tw_buckets": "netIpv4TcpMaxTwBuckets",
-    "net_ipv4_tcp_tw_reuse": "netIpv4TcpTwReuse",
-}
-"""Kernel parameters that the service spells in another way than AKSNodeClass."""
+_ODD_SYSCTLS: Final = {"net_ipv4_tcp_keepalive_intvl": "netIpv4TcpkeepaliveIntvl"}
 
 
 def provision_values(boot: BootConfiguration, *, image_id: str) -> JsonObject:
@@ -159,14 +146,15 @@ def _os_config(config: LinuxOSConfig) -> JsonObject:
         "transparentHugePageEnabled": config.transparent_huge_page_enabled or None,
     }
     if config.sysctls is not None:
-        fields = type(config.sysctls).model_fields
-        found["sysctls"] = {
-            _SYSCTLS.get(name) or fields[name].alias: value
-            for name, value in config.sysctls.model_dump(
-                by_alias=False, exclude_defaults=True
-            ).items()
-        }
+        set_values = config.sysctls.model_dump(by_alias=False, exclude_defaults=True)
+        found["sysctls"] = {_sysctl_name(name): value for name, value in set_values.items()}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _sysctl_name(field: str) -> str:
+    """Return the service's name of a kernel parameter: `netIpv4TcpTwReuse`."""
+    head, *tail = field.split("_")
+    return _ODD_SYSCTLS.get(field) or head + "".join(part.capitalize() for part in tail)
 
 
 def _local_dns_profile(boot: BootConfiguration) -> JsonObject:

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
     from karpenter_provider_azure.catalogue.class_traits import ClassTraits
-    from karpenter_provider_azure.catalogue.quotas import QuotaSnapshot
+    from karpenter_provider_azure.catalogue.quotas import RegionQuotas
     from karpenter_provider_azure.catalogue.region_sizes import SizesByName
     from karpenter_provider_azure.settings import AzureSettings
 
-__all__ = ["InstanceTypeCatalogue", "PriceRevisions", "QuotaSource"]
+__all__ = ["InstanceTypeCatalogue", "PriceRevisions"]
 
 
 class PriceRevisions(PriceList, Protocol):
@@ -43,14 +43,6 @@ class PriceRevisions(PriceList, Protocol):
     @property
     def revision(self) -> int:
         """A number that grows whenever a price changes."""
-        ...
-
-
-class QuotaSource(Protocol):
-    """The method of `quotas.RegionQuotas` that the catalogue uses."""
-
-    def view(self) -> QuotaSnapshot:
-        """Return the quotas."""
         ...
 
 
@@ -65,7 +57,7 @@ class InstanceTypeCatalogue:
         *,
         sizes: Callable[[], tuple[SizesByName, int]],
         prices: PriceRevisions,
-        quotas: QuotaSource,
+        quotas: RegionQuotas,
         unavailable_offerings: UnavailableOfferings,
         learned: LearnedMemory,
     ) -> None:

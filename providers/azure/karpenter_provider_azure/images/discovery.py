@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import ARCH
 from karpenter_core.api.nodeclaim import RequirementSpec
@@ -33,7 +33,6 @@ __all__ = [
     "COMMUNITY_API_VERSION",
     "NODE_IMAGE_API_VERSION",
     "CommunityGalleries",
-    "GallerySource",
     "ImageReader",
     "SharedGalleries",
     "node_image",
@@ -45,23 +44,6 @@ NODE_IMAGE_API_VERSION: Final = "2026-04-02-preview"
 TTL: Final = timedelta(days=3)
 INCOMPLETE_TTL: Final = timedelta(hours=1)
 """Of an answer that lacks a definition, which may be a passing gap."""
-
-
-class GallerySource(Protocol):
-    """Galleries, and the ids of their images."""
-
-    @property
-    def name(self) -> str:
-        """Their name in conditions."""
-        ...
-
-    def newest_ids(self, definitions: tuple[ImageDefinition, ...]) -> Mapping[str, str]:
-        """Return the id of the newest version by the name of the definition, if there is one.
-
-        Raises:
-            CloudProviderError: Azure refused or did not answer.
-        """
-        ...
 
 
 @final
@@ -140,7 +122,7 @@ class SharedGalleries:
 class ImageReader:
     """Finds the newest images of definitions; callable from any thread."""
 
-    def __init__(self, clock: Clock, source: GallerySource) -> None:
+    def __init__(self, clock: Clock, source: CommunityGalleries | SharedGalleries) -> None:
         self._source: Final = source
         self._cache: Final[
             TtlCache[tuple[tuple[ImageDefinition, ...], str], tuple[NodeImage, ...]]
