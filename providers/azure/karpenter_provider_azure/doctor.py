@@ -17,8 +17,8 @@ from karpenter_core.provider.kit.doctor import (
     ok_finding,
     warning_finding,
 )
+from karpenter_provider_azure.arm.client import NETWORK_API_VERSION
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
-from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION
 from karpenter_provider_azure.catalogue.quotas import exhausted_quotas, parse_usages
 from karpenter_provider_azure.catalogue.region_sizes import list_skus, list_usages
 from karpenter_provider_azure.images.discovery import (

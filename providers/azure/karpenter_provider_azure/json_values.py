@@ -11,12 +11,17 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
 
-__all__ = ["listed_items", "object_of", "objects_of", "tags_of", "texts_of"]
+__all__ = ["listed_items", "object_of", "objects_of", "properties_of", "tags_of", "texts_of"]
 
 
 def object_of(value: object) -> JsonMapping:
     """Return an object; an empty one for anything else."""
     return cast("JsonMapping", value) if isinstance(value, dict) else {}
+
+
+def properties_of(resource: JsonMapping) -> JsonMapping:
+    """Return the properties of a resource; none if it has none."""
+    return object_of(resource.get("properties"))
 
 
 def objects_of(value: object) -> list[JsonMapping]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from karpenter_provider_azure.arm.credentials import CappedCredential
     from karpenter_provider_azure.settings import AzureSettings
 
-__all__ = ["ArmAnswer", "ArmClient", "operation_class", "remaining_requests"]
+__all__ = ["NETWORK_API_VERSION", "ArmAnswer", "ArmClient", "operation_class", "remaining_requests"]
 
 _PREFIX: Final = "x-ms-ratelimit-remaining-"
 _RESOURCE: Final = f"{_PREFIX}resource"
@@ -60,6 +60,8 @@ def _put(found: dict[str, int], limit: str, count: str) -> None:
         found[limit] = int(text)
 
 
+NETWORK_API_VERSION: Final = "2024-05-01"
+"""Of reads of Microsoft.Network."""
 RETRIES: Final = RetryPolicy(
     throttled_attempts=3, transient_attempts=3, longest_backoff_seconds=10, longest_call_seconds=60
 )

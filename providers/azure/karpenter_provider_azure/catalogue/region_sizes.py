@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
     from karpenter_core.clock import Clock
-    from karpenter_provider_azure.arm.reads import ArmReads
+    from karpenter_provider_azure.arm.client import ArmClient
 
 __all__ = [
     "REFRESH_PERIOD",
@@ -41,7 +41,7 @@ SKUS_API_VERSION: Final = "2021-07-01"
 USAGES_API_VERSION: Final = "2024-07-01"
 
 
-def list_skus(arm: ArmReads) -> list[JsonObject]:
+def list_skus(arm: ArmClient) -> list[JsonObject]:
     """Return the items of Microsoft.Compute/skus for the region.
 
     Raises:
@@ -55,7 +55,7 @@ def list_skus(arm: ArmReads) -> list[JsonObject]:
     )
 
 
-def list_usages(arm: ArmReads) -> list[JsonObject]:
+def list_usages(arm: ArmClient) -> list[JsonObject]:
     """Return the items of Microsoft.Compute/locations/usages for the region.
 
     Raises:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from karpenter_core.clock import Clock
-    from karpenter_provider_azure.arm.reads import ArmReads
+    from karpenter_provider_azure.arm.client import ArmClient
     from karpenter_provider_azure.images.families import ImageDefinition
 
 __all__ = [
@@ -50,7 +50,7 @@ INCOMPLETE_TTL: Final = timedelta(hours=1)
 class CommunityGalleries:
     """AKS's community galleries, which everyone can read; callable from any thread."""
 
-    def __init__(self, arm: ArmReads) -> None:
+    def __init__(self, arm: ArmClient) -> None:
         self._arm: Final = arm
 
     @property
@@ -88,7 +88,7 @@ class CommunityGalleries:
 class SharedGalleries:
     """AKS's own galleries, for clusters that AKS manages; callable from any thread."""
 
-    def __init__(self, arm: ArmReads, *, gallery_subscription_id: str) -> None:
+    def __init__(self, arm: ArmClient, *, gallery_subscription_id: str) -> None:
         """`gallery_subscription_id` is the subscription of the galleries (`SIG_SUBSCRIPTION_ID`)."""
         self._arm: Final = arm
         self._gallery_subscription_id: Final = gallery_subscription_id

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.errors import LaunchFailedError
 from karpenter_core.provider.catalogue import Requirements
-from karpenter_provider_azure.arm.reads import properties_of
 from karpenter_provider_azure.images.families import (
     definition_id,
     definition_name,
     is_community_image,
 )
+from karpenter_provider_azure.json_values import properties_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

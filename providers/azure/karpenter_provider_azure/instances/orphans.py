@@ -17,10 +17,10 @@ import structlog
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import PeriodicTask
 from karpenter_core.provider.kit.orphans import OrphanTracker
+from karpenter_provider_azure.arm.client import NETWORK_API_VERSION
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
-from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION, properties_of
 from karpenter_provider_azure.instances.vm_reader import is_owned
-from karpenter_provider_azure.json_values import tags_of
+from karpenter_provider_azure.json_values import properties_of, tags_of
 from karpenter_provider_azure.labels import CLUSTER_TAG
 from karpenter_provider_azure.resource_ids import (
     ResourceId,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import LeaderFence
-    from karpenter_provider_azure.arm.reads import ArmCalls
+    from karpenter_provider_azure.arm.client import ArmClient
     from karpenter_provider_azure.instances.vm_reader import GroupListing, VmReader
     from karpenter_provider_azure.settings import AzureSettings
 
@@ -86,7 +86,7 @@ class OrphanCollector:
 
     def __init__(
         self,
-        client: ArmCalls,
+        client: ArmClient,
         clock: Clock,
         *,
         settings: AzureSettings,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from karpenter_core.api.json_objects import JsonObject
-    from karpenter_provider_azure.arm.reads import ArmReads
+    from karpenter_provider_azure.arm.client import ArmClient
     from karpenter_provider_azure.described_vms import DescribedVm
     from karpenter_provider_azure.settings import AzureSettings
 
@@ -117,7 +117,7 @@ class VmReader:
     The methods that call Azure raise the errors of `ArmClient`.
     """
 
-    def __init__(self, client: ArmReads, settings: AzureSettings) -> None:
+    def __init__(self, client: ArmClient, settings: AzureSettings) -> None:
         self._client: Final = client
         self._cluster: Final = settings.cluster_name
         self._group: Final = settings.node_resource_group

@@ -23,8 +23,8 @@ from karpenter_core.provider.kit.instances.change_queue import ChangeQueue
 from karpenter_core.provider.kit.instances.tag_changes import DesiredTags, TagChange, tag_change
 from karpenter_core.provider.kit.recent_launches import ClaimRef
 from karpenter_core.provider.kit.ttl_cache import TtlCache
+from karpenter_provider_azure.arm.client import NETWORK_API_VERSION
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
-from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION
 from karpenter_provider_azure.described_vms import VM_API_VERSION
 from karpenter_provider_azure.instance_tags import MAX_TAGS, instance_tags
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import LeaderFence
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
-    from karpenter_provider_azure.arm.reads import ArmCalls
+    from karpenter_provider_azure.arm.client import ArmClient
     from karpenter_provider_azure.described_vms import DescribedVm
     from karpenter_provider_azure.instances.vm_reader import VmReader
     from karpenter_provider_azure.settings import AzureSettings
@@ -148,7 +148,7 @@ class VmUpdater:
 
     def __init__(
         self,
-        client: ArmCalls,
+        client: ArmClient,
         clock: Clock,
         *,
         settings: AzureSettings,
@@ -251,7 +251,7 @@ class _VmChanges:
 
     def __init__(
         self,
-        client: ArmCalls,
+        client: ArmClient,
         reader: VmReader,
         extensions: VmExtensions,
         fence: LeaderFence,

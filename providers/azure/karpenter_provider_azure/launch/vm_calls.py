@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import LeaderFence
-    from karpenter_provider_azure.arm.client import ArmAnswer
-    from karpenter_provider_azure.arm.reads import ArmCalls
+    from karpenter_provider_azure.arm.client import ArmAnswer, ArmClient
     from karpenter_provider_azure.settings import AzureSettings
 
 __all__ = ["OpenOperations", "VmCalls", "open_operations"]
@@ -48,7 +47,7 @@ class VmCalls:
 
     def __init__(
         self,
-        arm: ArmCalls,
+        arm: ArmClient,
         settings: AzureSettings,
         fence: LeaderFence,
         *,

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.recent_launches import ClaimRef
-from karpenter_provider_azure.arm.reads import properties_of
 from karpenter_provider_azure.described_vms import DELETING, DescribedNode, instance_id, parse_time
-from karpenter_provider_azure.json_values import object_of, tags_of, texts_of
+from karpenter_provider_azure.json_values import object_of, properties_of, tags_of, texts_of
 from karpenter_provider_azure.labels import (
     AKS_MACHINE_NODE_CLAIM_TAG,
     CLUSTER_TAG,

@@ -12,7 +12,6 @@ from urllib.parse import quote
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.instances.described import DescribedInstances
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
-from karpenter_provider_azure.arm.reads import ArmCalls
 from karpenter_provider_azure.instances.vm_reader import confirmed, read_all
 from karpenter_provider_azure.machines.described_machines import (
     claim_of_machine,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.provider.contract import LeaderFence
+    from karpenter_provider_azure.arm.client import ArmClient
     from karpenter_provider_azure.instances.vm_reader import VmReader
     from karpenter_provider_azure.machines.described_machines import DescribedMachine
     from karpenter_provider_azure.settings import AzureSettings
@@ -50,7 +50,7 @@ class MachineReader:
 
     def __init__(
         self,
-        client: ArmCalls,
+        client: ArmClient,
         settings: AzureSettings,
         vms: VmReader,
         fence: LeaderFence,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         LeaderFence,
         TerminateOutcome,
     )
-    from karpenter_provider_azure.arm.reads import ArmCalls
+    from karpenter_provider_azure.arm.client import ArmClient
     from karpenter_provider_azure.described_vms import DescribedVm
     from karpenter_provider_azure.instances.vm_reader import VmReader
     from karpenter_provider_azure.settings import AzureSettings
@@ -102,7 +102,7 @@ class AksMachines:
 
 
 def aks_machines(
-    client: ArmCalls,
+    client: ArmClient,
     clock: Clock,
     *,
     settings: AzureSettings,

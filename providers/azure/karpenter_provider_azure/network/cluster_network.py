@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.shared_answer import AnswerRevision, SharedAnswer
-from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION, properties_of
-from karpenter_provider_azure.json_values import objects_of
+from karpenter_provider_azure.arm.client import NETWORK_API_VERSION
+from karpenter_provider_azure.json_values import objects_of, properties_of
 from karpenter_provider_azure.network.subnets import parse_subnet_id
 from karpenter_provider_azure.resource_ids import resource_group_path
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.json_objects import JsonMapping
     from karpenter_core.clock import Clock
-    from karpenter_provider_azure.arm.reads import ArmReads
+    from karpenter_provider_azure.arm.client import ArmClient
 
     BackendPools: TypeAlias = AnswerRevision[tuple[str, ...]]
     from karpenter_core.provider.contract import ClusterFacts
@@ -88,7 +88,7 @@ def managed_security_group(
 class SecurityGroupReader:
     """Finds the security group of the nodes; callable from any thread."""
 
-    def __init__(self, arm: ArmReads, clock: Clock, *, node_resource_group: str) -> None:
+    def __init__(self, arm: ArmClient, clock: Clock, *, node_resource_group: str) -> None:
         self._arm: Final = arm
         self._resource_group: Final = node_resource_group
         self._groups: Final = SharedAnswer(clock, _GROUP_TTL, self._listed)
@@ -161,7 +161,7 @@ def refers_to_missing_pool(codes: Iterable[str], text: str, pools: Iterable[str]
 class BackendPoolReader:
     """Finds the backend pools; callable from any thread."""
 
-    def __init__(self, arm: ArmReads, clock: Clock, *, node_resource_group: str) -> None:
+    def __init__(self, arm: ArmClient, clock: Clock, *, node_resource_group: str) -> None:
         self._arm: Final = arm
         self._resource_group: Final = node_resource_group
         self._pools: Final = SharedAnswer(clock, _POOL_TTL, self._listed)
@@ -214,7 +214,7 @@ def dns_service_ip(settings: AzureSettings, facts: ClusterFacts) -> str:
 class VnetGuidReader:
     """Finds the GUID of the cluster's virtual network; callable from any thread."""
 
-    def __init__(self, arm: ArmReads, clock: Clock, settings: AzureSettings) -> None:
+    def __init__(self, arm: ArmClient, clock: Clock, settings: AzureSettings) -> None:
         self._arm: Final = arm
         self._settings: Final = settings
         self._guid: Final = SharedAnswer(clock, _GUID_TTL, self._fetched)

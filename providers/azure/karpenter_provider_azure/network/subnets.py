@@ -12,12 +12,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.ttl_cache import TtlCache
-from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION
+from karpenter_provider_azure.arm.client import NETWORK_API_VERSION
 from karpenter_provider_azure.resource_ids import ResourceId, same_id
 
 if TYPE_CHECKING:
     from karpenter_core.clock import Clock
-    from karpenter_provider_azure.arm.reads import ArmReads
+    from karpenter_provider_azure.arm.client import ArmClient
 
 __all__ = ["SUBNETS", "ClusterNetwork", "SubnetReader", "parse_subnet_id", "subnet_problem"]
 
@@ -93,7 +93,7 @@ def subnet_problem(subnet_id: str, cluster: ClusterNetwork) -> str:
 class SubnetReader:
     """Reads subnets; callable from any thread."""
 
-    def __init__(self, arm: ArmReads, clock: Clock) -> None:
+    def __init__(self, arm: ArmClient, clock: Clock) -> None:
         self._arm: Final = arm
         self._existing: Final[TtlCache[str, str]] = TtlCache(clock, TTL)
 
