@@ -13,8 +13,7 @@ from karpenter_provider_azure.bootstrap.node_boot import (
     TIMEOUT_SECONDS,
     BootstrappingService,
     ClusterBootReader,
-    ScriptlessBoot,
-    ServiceBoot,
+    NodeBoot,
 )
 from karpenter_provider_azure.instances.cluster_vms import VmListing, cluster_vms
 from karpenter_provider_azure.instances.orphans import OrphanCollector
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
     from karpenter_provider_azure.described_vms import DescribedVm
     from karpenter_provider_azure.interruption.sources import InterruptionSources
-    from karpenter_provider_azure.launch.boot_data import BootDataBuilder
     from karpenter_provider_azure.region_parts import CatalogueParts, NetworkParts, ProviderServices
     from karpenter_provider_azure.settings import AzureSettings
 
@@ -128,7 +126,7 @@ class LaunchParts:
     def _list_vms(self) -> tuple[DescribedVm, ...]:
         return self.listing.recent().instances
 
-    def _boot(self, services: ProviderServices, network: NetworkParts) -> BootDataBuilder:
+    def _boot(self, services: ProviderServices, network: NetworkParts) -> NodeBoot:
         settings = services.settings
         cluster = ClusterBootReader(
             settings,
@@ -137,14 +135,14 @@ class LaunchParts:
             security_groups=network.security_groups,
         )
         if not runs_script(settings):
-            return ScriptlessBoot(cluster)
+            return NodeBoot(cluster, None)
         poster = JsonService(
             ca_bundle=settings.ca_bundle,
             timeout_seconds=TIMEOUT_SECONDS,
             observe=services.metrics.calls.observe,
         )
         service = BootstrappingService(settings, poster, bearer_token=services.arm.bearer_token)
-        return ServiceBoot(cluster, service)
+        return NodeBoot(cluster, service)
 
 
 @final

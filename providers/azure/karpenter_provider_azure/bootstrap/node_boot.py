@@ -31,8 +31,7 @@ __all__ = [
     "TIMEOUT_SECONDS",
     "BootstrappingService",
     "ClusterBootReader",
-    "ScriptlessBoot",
-    "ServiceBoot",
+    "NodeBoot",
 ]
 
 TIMEOUT_SECONDS: Final = 30
@@ -144,38 +143,21 @@ class ClusterBootReader:
 
 
 @final
-class ScriptlessBoot:
-    """Builds boot data of nodes that join by their custom data alone; callable from any thread."""
+class NodeBoot:
+    """Builds boot data of nodes; callable from any thread."""
 
-    def __init__(self, cluster: ClusterBootReader) -> None:
-        self._cluster: Final = cluster
-
-    def boot_data(self, target: BootTarget) -> BootData:
-        """Return the custom data of a node.
-
-        Raises:
-            CloudProviderError: what it needs is not known yet, or Azure did not answer.
-        """
-        return BootData(
-            custom_data=custom_data(
-                BootConfiguration(cluster=self._cluster.current(), target=target)
-            )
-        )
-
-
-@final
-class ServiceBoot:
-    """Gets boot data from the bootstrapping service (`bootstrappingclient`); callable from any thread."""
-
-    def __init__(self, cluster: ClusterBootReader, service: BootstrappingService) -> None:
+    def __init__(self, cluster: ClusterBootReader, service: BootstrappingService | None) -> None:
+        """`service` is None for nodes that join by the custom data of this provider alone."""
         self._cluster: Final = cluster
         self._service: Final = service
 
     def boot_data(self, target: BootTarget) -> BootData:
-        """Return the custom data of a node, and the command of its extension.
+        """Return the custom data of a node, and the command of its extension if the service gives one.
 
         Raises:
             CloudProviderError: what it needs is not known yet, or Azure or the service did not answer.
         """
         boot = BootConfiguration(cluster=self._cluster.current(), target=target)
+        if self._service is None:
+            return BootData(custom_data=custom_data(boot))
         return self._service.boot_data(boot, target.image_id)

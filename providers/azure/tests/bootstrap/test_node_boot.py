@@ -12,8 +12,7 @@ from karpenter_core.provider.contract import ClusterFacts
 from karpenter_provider_azure.bootstrap.custom_data import custom_data
 from karpenter_provider_azure.bootstrap.node_boot import (
     ClusterBootReader,
-    ScriptlessBoot,
-    ServiceBoot,
+    NodeBoot,
 )
 from karpenter_provider_azure.launch.boot_data import BootData, BootTarget
 from karpenter_simulated_azure.custom_data import read_kubelet_settings
@@ -60,14 +59,14 @@ def target() -> BootTarget:
 
 
 def test_the_provider_writes_the_custom_data_of_the_chosen_offering():
-    found = ScriptlessBoot(reader()).boot_data(target())
+    found = NodeBoot(reader(), None).boot_data(target())
 
     assert found.custom_data == custom_data(boot(of_cluster=reader().current()))
     assert found.custom_script == ""
 
 
 def test_the_clusters_dns_is_that_of_its_service():
-    found = read_kubelet_settings(ScriptlessBoot(reader()).boot_data(target()).custom_data)
+    found = read_kubelet_settings(NodeBoot(reader(), None).boot_data(target()).custom_data)
 
     assert found.flags["cluster-dns"] == "10.2.0.10"
 
@@ -80,7 +79,7 @@ def test_the_service_gets_the_node_and_its_image():
         return BootData(custom_data="data", custom_script="script")
 
     service = SimpleNamespace(boot_data=boot_data)
-    found = ServiceBoot(reader(), service).boot_data(target())
+    found = NodeBoot(reader(), service).boot_data(target())
 
     assert (found.custom_data, found.custom_script) == ("data", "script")
     ((configuration, image_id),) = asked
@@ -93,11 +92,11 @@ def test_nodes_wait_until_the_certificates_of_the_cluster_are_known():
     facts = reader(ca_bundle="", endpoint="https://shop.example.com")
 
     with pytest.raises(NodeClassNotReadyError, match="certificates of the API server"):
-        ScriptlessBoot(facts).boot_data(target())
+        NodeBoot(facts, None).boot_data(target())
 
 
 def test_an_api_server_without_tls_needs_no_certificates():
-    found = ScriptlessBoot(reader(ca_bundle="", endpoint="http://127.0.0.1")).boot_data(target())
+    found = NodeBoot(reader(ca_bundle="", endpoint="http://127.0.0.1"), None).boot_data(target())
 
     assert read_kubelet_settings(found.custom_data).variables["KUBE_CA_CRT"] == ""
 
