@@ -41,12 +41,12 @@ from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferin
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass
 from karpenter_provider_azure.catalogue import requirements
 from karpenter_provider_azure.catalogue.instance_types import InstanceTypeCatalogue
+from karpenter_provider_azure.catalogue.prices import ListedPrices, RegionPrices
 from karpenter_provider_azure.catalogue.quotas import RegionQuotas
 from karpenter_provider_azure.catalogue.region_sizes import RegionSizeReader
 from karpenter_provider_azure.catalogue.size_names import read_size_name
 from karpenter_provider_azure.catalogue.vm_sizes import parse_skus
 from karpenter_provider_azure.data import shipped_prices
-from karpenter_provider_azure.prices import ListedPrices, RegionPrices
 from karpenter_provider_azure.settings import AzureSettings
 
 if TYPE_CHECKING:

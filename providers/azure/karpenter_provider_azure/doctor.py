@@ -76,10 +76,7 @@ class ProviderDoctor:
         self._group: Final = resource_group_path(
             settings.azure_subscription_id, settings.node_resource_group
         )
-        self._network: Final = ClusterNetwork(
-            vnet_subnet_id=settings.vnet_subnet_id,
-            node_resource_group=settings.node_resource_group,
-        )
+        self._network: Final = ClusterNetwork.of(settings)
 
     def check(self) -> tuple[Finding, ...]:
         """Return what is found, in the order in which it should be corrected; raises nothing."""

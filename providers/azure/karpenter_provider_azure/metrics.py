@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
+    from karpenter_provider_azure.catalogue.prices import RegionPrices
     from karpenter_provider_azure.catalogue.quotas import RegionQuotas
-    from karpenter_provider_azure.prices import RegionPrices
 
 __all__ = ["AzureMetrics"]
 

@@ -85,10 +85,7 @@ class NodeClassParts:
                     network.subnets,
                     guid=network.guid,
                     security_groups=network.security_groups,
-                    cluster=ClusterNetwork(
-                        vnet_subnet_id=settings.vnet_subnet_id,
-                        node_resource_group=settings.node_resource_group,
-                    ),
+                    cluster=ClusterNetwork.of(settings),
                 ),
                 local_dns=LocalDnsResolver(
                     context.read_objects,

@@ -10,6 +10,9 @@ from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
 from karpenter_provider_azure.catalogue.instance_types import InstanceTypeCatalogue
+from karpenter_provider_azure.catalogue.price_reader import PriceReader, RetailPriceList
+from karpenter_provider_azure.catalogue.prices import DISK_VERSION as PRICES_DISK_VERSION
+from karpenter_provider_azure.catalogue.prices import RegionPrices
 from karpenter_provider_azure.catalogue.quotas import RegionQuotas
 from karpenter_provider_azure.catalogue.region_sizes import RegionSizeReader, list_skus, list_usages
 from karpenter_provider_azure.json_service import JsonService
@@ -20,9 +23,6 @@ from karpenter_provider_azure.network.cluster_network import (
     VnetGuidReader,
 )
 from karpenter_provider_azure.network.subnets import SubnetReader
-from karpenter_provider_azure.price_reader import PriceReader, RetailPriceList
-from karpenter_provider_azure.prices import DISK_VERSION as PRICES_DISK_VERSION
-from karpenter_provider_azure.prices import RegionPrices
 from karpenter_provider_azure.setting_specs import PRICING_URL
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from karpenter_core.provider.kit.plugin import CloudHooks
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass
 from karpenter_provider_azure.arm.client import RETRIES, ArmClient
 from karpenter_provider_azure.arm.sdk_sender import READ_SECONDS
+from karpenter_provider_azure.catalogue.price_reader import PRICE_PERIOD
 from karpenter_provider_azure.catalogue.quotas import QUOTA_PERIOD
 from karpenter_provider_azure.catalogue.region_sizes import refresh_period
 from karpenter_provider_azure.images.versions import NO_IMAGE_REASON
@@ -24,7 +25,6 @@ from karpenter_provider_azure.json_service import JsonService
 from karpenter_provider_azure.metrics import AzureMetrics
 from karpenter_provider_azure.node_class.conditions import AZURE_ERRORS
 from karpenter_provider_azure.parts import ProviderParts
-from karpenter_provider_azure.price_reader import PRICE_PERIOD
 from karpenter_provider_azure.region_parts import ProviderServices
 from karpenter_provider_azure.settings import AzureSettings
 

@@ -20,14 +20,13 @@ from karpenter_provider_azure.instances.orphans import OrphanCollector
 from karpenter_provider_azure.instances.vm_reader import VmReader
 from karpenter_provider_azure.instances.vm_updater import VmExtensions, VmUpdater
 from karpenter_provider_azure.json_service import JsonService
-from karpenter_provider_azure.launch.existing_vms import ExistingVms
 from karpenter_provider_azure.launch.extensions import (
     BILLING_EXTENSION,
     SCRIPT_EXTENSION,
     CustomScripts,
     ExtensionInstaller,
 )
-from karpenter_provider_azure.launch.failed_launches import FailedLaunches
+from karpenter_provider_azure.launch.failed_launches import ExistingVms, FailedLaunches
 from karpenter_provider_azure.launch.failure_recorder import FailureRecorder
 from karpenter_provider_azure.launch.image_tokens import ImageTokens
 from karpenter_provider_azure.launch.node_network import NodeNetwork
@@ -95,6 +94,7 @@ class LaunchParts:
             failures=failures,
             existing=ExistingVms(
                 self.calls,
+                self.reader,
                 cluster=settings.cluster_name,
                 failures=failures,
                 operations=operations,

@@ -70,7 +70,7 @@ _SWITCHES: Final = {
     "NEEDS_CGROUPV2": _TRUE,
     "NEEDS_CONTAINERD": _TRUE,
     **dict.fromkeys(
-        (
+        [
             "DISABLE_SSH",
             "ENABLE_GPU_DEVICE_PLUGIN_IF_NEEDED",
             "ENABLE_HOSTS_CONFIG_AGENT",
@@ -93,7 +93,7 @@ _SWITCHES: Final = {
             "SHOULD_CONFIGURE_HTTP_PROXY",
             "SHOULD_CONFIGURE_HTTP_PROXY_CA",
             "TELEPORT_ENABLED",
-        ),
+        ],
         _FALSE,
     ),
 }

@@ -5,14 +5,13 @@ Everything that an answer depends on is compared, so answers need not expire.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.learned_memory import image_set
 from karpenter_core.provider.kit.type_listing import TypeListings
 from karpenter_provider_azure.catalogue.class_traits import class_exclusion, traits_of
 from karpenter_provider_azure.catalogue.offerings import (
     MarketState,
-    PriceList,
     is_open,
     offering_rows,
     offerings_of,
@@ -30,20 +29,12 @@ if TYPE_CHECKING:
     from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
     from karpenter_provider_azure.catalogue.class_traits import ClassTraits
+    from karpenter_provider_azure.catalogue.prices import RegionPrices
     from karpenter_provider_azure.catalogue.quotas import RegionQuotas
     from karpenter_provider_azure.catalogue.region_sizes import SizesByName
     from karpenter_provider_azure.settings import AzureSettings
 
-__all__ = ["InstanceTypeCatalogue", "PriceRevisions"]
-
-
-class PriceRevisions(PriceList, Protocol):
-    """The methods of `prices.RegionPrices` that the catalogue uses."""
-
-    @property
-    def revision(self) -> int:
-        """A number that grows whenever a price changes."""
-        ...
+__all__ = ["InstanceTypeCatalogue"]
 
 
 @final
@@ -56,7 +47,7 @@ class InstanceTypeCatalogue:
         clock: Clock,
         *,
         sizes: Callable[[], tuple[SizesByName, int]],
-        prices: PriceRevisions,
+        prices: RegionPrices,
         quotas: RegionQuotas,
         unavailable_offerings: UnavailableOfferings,
         learned: LearnedMemory,

@@ -103,10 +103,7 @@ class NodeNetwork:
         self._settings: Final = settings
         self._pools: Final = pools
         self._security_groups: Final = security_groups
-        self._cluster: Final = ClusterNetwork(
-            vnet_subnet_id=settings.vnet_subnet_id,
-            node_resource_group=settings.node_resource_group,
-        )
+        self._cluster: Final = ClusterNetwork.of(settings)
 
     def interface(self, name: str, node_class: AKSNodeClass, size: VmSize) -> NetworkInterface:
         """Return the interface of a node.

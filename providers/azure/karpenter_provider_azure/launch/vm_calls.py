@@ -16,7 +16,7 @@ from karpenter_provider_azure.resource_ids import vm_id
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from karpenter_core.api.json_objects import JsonMapping, JsonObject
+    from karpenter_core.api.json_objects import JsonMapping
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import LeaderFence
     from karpenter_provider_azure.arm.client import ArmAnswer, ArmClient
@@ -79,17 +79,6 @@ class VmCalls:
             body=body,
             headers=headers,
         )
-
-    def find(self, name: str) -> JsonObject | None:
-        """Return a virtual machine; None only if Azure answers that it does not exist."""
-        try:
-            return self._arm.get(
-                self._path(name), api_version=VM_API_VERSION, action="virtualMachines:get"
-            )
-        except ArmNotFoundError as error:
-            if error.is_of_resource:
-                return None
-            raise
 
     def failure(self, name: str) -> ArmError | None:
         """Return the error of the last operation of a virtual machine, as its instance view tells.

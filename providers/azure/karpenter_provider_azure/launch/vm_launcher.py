@@ -44,7 +44,7 @@ from karpenter_provider_azure.launch.claim_launches import (
     node_class_of,
     uses_ultra_ssd,
 )
-from karpenter_provider_azure.launch.existing_vms import ExistingVms
+from karpenter_provider_azure.launch.failed_launches import ExistingVms
 from karpenter_provider_azure.launch.failure_recorder import LOG_NAME, REFUSED
 from karpenter_provider_azure.launch.virtual_machines import VirtualMachine, vm_body
 from karpenter_provider_azure.resource_ids import provider_id

@@ -109,8 +109,10 @@ class DriftDetector:
         return call_by_kind(
             node_claims,
             lambda claim: machines.is_machine(claim.status.provider_id),
-            of_vms=lambda claims: detect_drift(claims, self._vms, compare_vm),
-            of_machines=lambda claims: detect_drift(claims, machines.instances, compare_machine),
+            (
+                lambda claims: detect_drift(claims, self._vms, compare_vm),
+                lambda claims: detect_drift(claims, machines.instances, compare_machine),
+            ),
         )
 
     def _announced(self, node: NodeView | None) -> DriftReason | None:

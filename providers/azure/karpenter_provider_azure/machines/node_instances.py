@@ -128,17 +128,18 @@ def aks_machines(
 def call_by_kind(
     items: Sequence[Item],
     is_machine: Callable[[Item], bool],
-    *,
-    of_vms: Callable[[Sequence[Item]], Sequence[Outcome]],
-    of_machines: Callable[[Sequence[Item]], Sequence[Outcome]],
+    calls: tuple[
+        Callable[[Sequence[Item]], Sequence[Outcome]], Callable[[Sequence[Item]], Sequence[Outcome]]
+    ],
 ) -> list[Outcome | CloudProviderError]:
-    """Return an outcome for each item, in their order, by one call for each kind.
+    """Return an outcome for each item, in their order, by one call for each kind: virtual machines, AKS machines.
 
     If both kinds are there, an error of one call is the outcome of its items.
 
     Raises:
         CloudProviderError: the only call failed.
     """
+    of_vms, of_machines = calls
     kinds = [is_machine(each) for each in items]
     if not any(kinds):
         return [*of_vms(items)]
@@ -177,14 +178,11 @@ class NodeInstances:
         Raises:
             CloudProviderError: Azure refused or did not answer.
         """
-        if self._machines is None:
+        machines = self._machines
+        if machines is None:
             return self._vms.fetch(provider_ids)
-        return call_by_kind(
-            provider_ids,
-            self.is_machine,
-            of_vms=self._vms.fetch,
-            of_machines=self._machines.instances.fetch,
-        )
+        calls = (self._vms.fetch, machines.instances.fetch)
+        return call_by_kind(provider_ids, machines.is_machine, calls)
 
     def terminate(self, provider_ids: Sequence[str]) -> list[TerminateOutcome]:
         """Terminate instances, or report that they are gone, in the order of the ids.
@@ -192,14 +190,11 @@ class NodeInstances:
         Raises:
             CloudProviderError: the instances could not be read; nothing was done.
         """
-        if self._machines is None:
+        machines = self._machines
+        if machines is None:
             return self._vms.terminate(provider_ids)
-        return call_by_kind(
-            provider_ids,
-            self.is_machine,
-            of_vms=self._vms.terminate,
-            of_machines=self._machines.instances.terminate,
-        )
+        calls = (self._vms.terminate, machines.instances.terminate)
+        return call_by_kind(provider_ids, machines.is_machine, calls)
 
     def list(self) -> InstanceListing:
         """Return every instance of the cluster; it is incomplete if the machines cannot be listed.

@@ -12,9 +12,9 @@ from karpenter_provider_azure.catalogue.class_traits import general_exclusion
 from karpenter_provider_azure.catalogue.instance_types import (
     InstanceTypeCatalogue,
 )
+from karpenter_provider_azure.catalogue.prices import ListedPrices, RegionPrices
 from karpenter_provider_azure.catalogue.quotas import RegionQuotas
 from karpenter_provider_azure.catalogue.vm_sizes import VmSize, parse_skus
-from karpenter_provider_azure.prices import ListedPrices, RegionPrices
 from karpenter_provider_azure.settings import AzureSettings
 
 if TYPE_CHECKING:

@@ -33,11 +33,11 @@ from karpenter_provider_azure.catalogue.requirements import (
 from karpenter_provider_azure.catalogue.size_names import read_size_name
 from karpenter_provider_azure.catalogue.vm_sizes import VmSize
 from karpenter_provider_azure.described_vms import read_vm
+from karpenter_provider_azure.instances.vm_reader import VmReader
 from karpenter_provider_azure.launch.boot_data import BootData
 from karpenter_provider_azure.launch.claim_launches import LaunchCatalogue
-from karpenter_provider_azure.launch.existing_vms import ExistingVms
 from karpenter_provider_azure.launch.extensions import CustomScripts, ExtensionInstaller
-from karpenter_provider_azure.launch.failed_launches import FailedLaunches
+from karpenter_provider_azure.launch.failed_launches import ExistingVms, FailedLaunches
 from karpenter_provider_azure.launch.failure_recorder import FailureRecorder
 from karpenter_provider_azure.launch.node_network import NodeNetwork
 from karpenter_provider_azure.launch.vm_calls import VmCalls, open_operations
@@ -406,7 +406,11 @@ class LaunchWorld:
             boot=self.boot,
             failures=self.failures,
             existing=ExistingVms(
-                calls, cluster="tidal", failures=self.failures, operations=self.operations
+                calls,
+                VmReader(self.arm, self.settings),
+                cluster="tidal",
+                failures=self.failures,
+                operations=self.operations,
             ),
             operations=self.operations,
             scripts=self.scripts,

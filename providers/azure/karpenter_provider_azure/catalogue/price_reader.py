@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.calls.pages import token_pages
-from karpenter_provider_azure.prices import ListedPrices
+from karpenter_provider_azure.catalogue.prices import ListedPrices
 from karpenter_provider_azure.setting_specs import PRICING_URL
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
     from karpenter_core.clock import Clock
     from karpenter_core.provider.kit.disk_cache import DiskCache
+    from karpenter_provider_azure.catalogue.prices import RegionPrices
     from karpenter_provider_azure.json_service import JsonService
-    from karpenter_provider_azure.prices import RegionPrices
 
 __all__ = ["PRICE_PERIOD", "PriceReader", "RetailPriceList", "read_price_items"]
 
