@@ -50,6 +50,7 @@ _COMPUTE: Final = "2024-07-01"
 _PERMISSIONS: Final = "2022-04-01"
 _NOT_PERMITTED: Final = frozenset({"AuthorizationFailed", "LinkedAuthorizationFailed"})
 """Codes of an identity that Azure knows."""
+_DISK_ENCRYPTION: Final = "node-osdisk-diskencryptionset-id"
 _PROBED_IMAGE: Final = "2204gen2containerd"
 
 _POLICY: Final = (
@@ -110,7 +111,7 @@ class ProviderDoctor:
             is_group = "Group" in error_code(error)
             setting = "node-resource-group" if is_group else "azure-subscription-id"
             value = settings.node_resource_group if is_group else settings.azure_subscription_id
-            return error_finding(f'--{setting} "{value}": {error}', f"correct --{setting}")
+            return _wrong_setting(setting, value, error)
         except AuthError as error:
             if error_code(error) not in _NOT_PERMITTED:
                 raise
@@ -154,8 +155,7 @@ class ProviderDoctor:
         except AuthError:
             return ok_finding(f"--vnet-subnet-id: {subnet_id} is the id of a subnet")
         except ArmNotFoundError as error:
-            message = f'--vnet-subnet-id "{subnet_id}": {error}'
-            return error_finding(message, "correct --vnet-subnet-id")
+            return _wrong_setting("vnet-subnet-id", subnet_id, error)
         return ok_finding(f"the subnet of nodes exists: {subnet_id}")
 
     def _check_security_group(self) -> tuple[Finding, ...]:
@@ -177,21 +177,16 @@ class ProviderDoctor:
         )
 
     def _check_disk_encryption_set(self) -> tuple[Finding, ...]:
-        set_id = self._settings.node_osdisk_diskencryptionset_id
+        setting, set_id = _DISK_ENCRYPTION, self._settings.node_osdisk_diskencryptionset_id
         if not set_id:
             return ()
         try:
             self._arm.get(set_id, api_version=DISK_API_VERSION, action="diskEncryptionSets:get")
         except AuthError as error:
-            return (
-                error_finding(
-                    f'--node-osdisk-diskencryptionset-id "{set_id}": {error}',
-                    'grant the role "Reader" on it to the controller\'s identity',
-                ),
-            )
+            remedy = 'grant the role "Reader" on it to the controller\'s identity'
+            return (_wrong_setting(setting, set_id, error, remedy),)
         except ArmNotFoundError as error:
-            message = f'--node-osdisk-diskencryptionset-id "{set_id}": {error}'
-            return (error_finding(message, "correct --node-osdisk-diskencryptionset-id"),)
+            return (_wrong_setting(setting, set_id, error),)
         return (ok_finding("the disk encryption set can be read"),)
 
     def _check_machines(self) -> tuple[Finding, ...]:
@@ -203,13 +198,11 @@ class ProviderDoctor:
             return ()  # the permission is tried out
         except ArmNotFoundError as error:
             pool = self._settings.aks_machines_pool_name
-            return (
-                error_finding(
-                    f'--aks-machines-pool-name "{pool}": {error}',
-                    "correct it, --arm-resource-group and --cluster-name; without AKS machines "
-                    "switch --manage-existing-aks-machines off",
-                ),
+            remedy = (
+                "correct it, --arm-resource-group and --cluster-name; without AKS machines "
+                "switch --manage-existing-aks-machines off"
             )
+            return (_wrong_setting("aks-machines-pool-name", pool, error, remedy),)
         return (ok_finding(f"the agent pool of AKS machines exists; machines: {len(machines)}"),)
 
     def _check_quotas(self) -> tuple[Finding, ...]:
@@ -221,8 +214,7 @@ class ProviderDoctor:
             if not is_refusal(error):
                 raise
             # The subscription is known, so that the region is the only variable part of the path.
-            message = f'--location "{self._arm.location}": {error}'
-            return (error_finding(message, "correct --location"),)
+            return (_wrong_setting("location", self._arm.location, error),)
         return quota_findings(parse_usages(usages), location=self._arm.location)
 
     # -- permissions to read -----------------------------------------------------------------------
@@ -284,6 +276,12 @@ class ProviderDoctor:
             f"/subscriptions/{self._arm.subscription_id}/providers/{namespace}/locations"
             f"/{self._arm.location}/{kind}"
         )
+
+
+def _wrong_setting(
+    setting: str, value: str, error: CloudProviderError, remedy: str = ""
+) -> Finding:
+    return error_finding(f'--{setting} "{value}": {error}', remedy or f"correct --{setting}")
 
 
 def quota_findings(quotas: Mapping[str, Quota], *, location: str) -> tuple[Finding, ...]:

@@ -18,9 +18,9 @@ from karpenter_provider_azure.catalogue.region_sizes import RegionSizeReader, li
 from karpenter_provider_azure.json_service import JsonService
 from karpenter_provider_azure.launch.claim_launches import LaunchCatalogue
 from karpenter_provider_azure.network.cluster_network import (
-    BackendPoolReader,
     SecurityGroupReader,
     VnetGuidReader,
+    backend_pools,
 )
 from karpenter_provider_azure.network.subnets import SubnetReader
 from karpenter_provider_azure.setting_specs import PRICING_URL
@@ -65,7 +65,7 @@ class NetworkParts:
         group = settings.node_resource_group
         self.subnets: Final = SubnetReader(arm, clock)
         self.security_groups: Final = SecurityGroupReader(arm, clock, node_resource_group=group)
-        self.pools: Final = BackendPoolReader(arm, clock, node_resource_group=group)
+        self.pools: Final = backend_pools(arm, clock, node_resource_group=group)
         self.guid: Final = VnetGuidReader(arm, clock, settings)
 
 

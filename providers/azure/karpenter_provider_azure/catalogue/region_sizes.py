@@ -128,15 +128,13 @@ class RegionSizeReader:
         """
         return self._answer.current()
 
-    def refresh(self, *, at_once: bool = False) -> bool:
+    def refresh(self) -> bool:
         """Read again, unless the last reading is recent; return True if the sizes have changed.
-
-        With `at_once`, read in any case.
 
         Raises:
             CloudProviderError: Azure refused, did not answer, or knows no sizes; the old ones stay.
         """
-        return self._answer.refresh(unless_within=timedelta() if at_once else REFRESH_PERIOD / 2)
+        return self._answer.refresh(unless_within=REFRESH_PERIOD / 2)
 
     def _read(self) -> SizesByName:
         parsed = parse_skus(self._fetch(), self._location)

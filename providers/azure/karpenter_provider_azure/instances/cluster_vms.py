@@ -43,13 +43,10 @@ class VmListing:
         self,
         clock: Clock,
         read: Callable[[], DescribedInstances[DescribedVm]],
-        *,
-        max_age: timedelta = RECENT,
     ) -> None:
         """`read` is `VmReader.of_cluster`."""
         self._clock: Final = clock
         self._read: Final = read
-        self._max_age_seconds: Final = max_age.total_seconds()
         self._lock: Final = Lock()
         self._listed: DescribedInstances[DescribedVm] | None = None
         self._read_at = 0.0
@@ -63,7 +60,7 @@ class VmListing:
         """
         with self._lock:
             now = self._clock.monotonic()
-            if self._listed is None or now - self._read_at > self._max_age_seconds:
+            if self._listed is None or now - self._read_at > RECENT.total_seconds():
                 as_of = self._clock.now()
                 self._listed = None
                 self._listed = replace(self._read(), as_of=as_of)
@@ -138,7 +135,6 @@ def cluster_vms(
     reader: VmReader,
     recent: RecentLaunches,
     delete: Callable[[str], None],
-    on_listed: Callable[[Sequence[DescribedVm]], None] = lambda _listed: None,
 ) -> ClusterInstances[DescribedVm]:
     """Return the virtual machines of one cluster; `delete` is that of `vm_terminator`."""
     return ClusterInstances(
@@ -149,5 +145,4 @@ def cluster_vms(
         claims=SingleClaims(claim_of),
         recent=recent,
         shown_within=SHOWN_WITHIN,
-        on_listed=on_listed,
     )

@@ -187,10 +187,6 @@ def node_class_of(request: LaunchRequest) -> AKSNodeClass:
     return request.node_class
 
 
-_RESERVATION_LABEL: Final = ""
-"""No offering is reserved."""
-
-
 def uses_ultra_ssd(claim: NodeClaim) -> bool:
     """Whether a claim asks for a virtual machine that ultra disks can be attached to.
 
@@ -204,12 +200,7 @@ def uses_ultra_ssd(claim: NodeClaim) -> bool:
 
 
 def launched_node(
-    claim: NodeClaim,
-    vm: DescribedVm,
-    instance_type: InstanceType,
-    *,
-    image_id: str,
-    annotations: Mapping[str, str] | None = None,
+    claim: NodeClaim, vm: DescribedVm, instance_type: InstanceType
 ) -> LaunchedInstance:
     """Return the outcome of a claim whose virtual machine exists.
 
@@ -220,7 +211,7 @@ def launched_node(
         instance_type,
         zone=vm.zone,
         capacity_type=vm.capacity_type,
-        reservation_label=_RESERVATION_LABEL,
+        reservation_label="",  # no offering is reserved
     )
     return describe_launch(
         claim,
@@ -229,7 +220,7 @@ def launched_node(
         provider_id=vm.provider_id,
         zone=vm.zone,
         capacity_type=vm.capacity_type,
-        image_id=image_id,
+        image_id=vm.image_id,
         labels={
             **_own_labels(claim),
             labels.PLACEMENT_SCOPE: placement_scope(vm.zone),
@@ -238,7 +229,6 @@ def launched_node(
             labels.SKU_STORAGE_ULTRA_SSD: labels.TRUE if uses_ultra_ssd(claim) else labels.FALSE,
         },
         offering_labels=labels.OFFERING_LABELS,
-        annotations=annotations,
     )
 
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from karpenter_core.api.json_objects import JsonObject
+    from karpenter_core.provider.kit.shared_answer import SharedAnswer
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
     from karpenter_provider_azure.arm.errors import ArmError
     from karpenter_provider_azure.catalogue.vm_sizes import VmSize
     from karpenter_provider_azure.network.cluster_network import (
-        BackendPoolReader,
         SecurityGroupReader,
     )
     from karpenter_provider_azure.settings import AzureSettings
@@ -97,7 +97,7 @@ class NodeNetwork:
         self,
         settings: AzureSettings,
         *,
-        pools: BackendPoolReader,
+        pools: SharedAnswer[tuple[str, ...]],
         security_groups: SecurityGroupReader,
     ) -> None:
         self._settings: Final = settings

@@ -24,7 +24,6 @@ from karpenter_core.errors import (
     InsufficientCapacityError,
     ThrottledError,
 )
-from karpenter_core.provider.contract import Instance
 from karpenter_core.provider.kit.calls.failures import UncertainCallError
 from karpenter_core.provider.kit.launch.answers import merge_shortages
 from karpenter_core.provider.kit.launch.cheapest import create_in_order
@@ -276,7 +275,7 @@ class VmLauncher:
 
     def _outcome(self, launch: ClaimLaunch, vm: DescribedVm) -> LaunchedInstance:
         it = self._type_of(launch, vm)
-        return launched_node(launch.request.node_claim, vm, it, image_id=vm.image_id)
+        return launched_node(launch.request.node_claim, vm, it)
 
     def _type_of(self, launch: ClaimLaunch, vm: DescribedVm) -> InstanceType:
         """Return the type of a virtual machine, which the claim may no longer be offered."""
@@ -293,19 +292,8 @@ class VmLauncher:
     def _remember(self, request: LaunchRequest, vm: DescribedVm, outcome: LaunchedInstance) -> None:
         """Remember a launch while listings may not show it."""
         owner = ClaimRef(name=request.node_claim.name, uid=request.token)
-        instance = Instance(
-            provider_id=outcome.provider_id,
-            node_claim=owner.name,
-            token=owner.uid,
-            instance_type=outcome.instance_type,
-            zone=outcome.zone,
-            capacity_type=outcome.capacity_type,
-            image_id=outcome.image_id,
-            created=vm.launched_at or self._clock.now(),
-        )
-        self._recent.add(
-            RecentLaunch(instance_id=vm.id, owner=owner, instance=instance, outcome=outcome)
-        )
+        created = vm.launched_at or self._clock.now()
+        self._recent.add(RecentLaunch.of(vm.id, owner, outcome, created=created))
 
     def _wait(self, vm: DescribedVm) -> None:
         """Wait for the launch of a claim that no NodePool would replace.

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from karpenter_provider_azure.settings import AzureSettings
 
 __all__ = [
-    "BackendPoolReader",
     "ManagedSecurityGroup",
     "SecurityGroupReader",
     "SeveralSecurityGroupsError",
     "VnetGuidReader",
     "backend_pool_ids",
+    "backend_pools",
     "dns_service_ip",
     "managed_security_group",
     "refers_to_missing_pool",
@@ -157,40 +157,22 @@ def refers_to_missing_pool(codes: Iterable[str], text: str, pools: Iterable[str]
     return _MISSING_REFERENCE in codes and any(pool.lower() in said for pool in pools)
 
 
-@final
-class BackendPoolReader:
-    """Finds the backend pools; callable from any thread."""
+def backend_pools(
+    arm: ArmClient, clock: Clock, *, node_resource_group: str
+) -> SharedAnswer[tuple[str, ...]]:
+    """Return the ids of the backend pools, which are read when needed, and again after two hours."""
+    group = resource_group_path(arm.subscription_id, node_resource_group)
 
-    def __init__(self, arm: ArmClient, clock: Clock, *, node_resource_group: str) -> None:
-        self._arm: Final = arm
-        self._resource_group: Final = node_resource_group
-        self._pools: Final = SharedAnswer(clock, _POOL_TTL, self._listed)
-
-    def current(self) -> BackendPools:
-        """Return the ids of the pools (`.value`); they are read again after two hours.
-
-        Raises:
-            CloudProviderError: they were never read.
-        """
-        return self._pools.current()
-
-    def newer_than(self, seen: BackendPools) -> BackendPools:
-        """Return pools that were read after `seen`; callers at the same time share one read.
-
-        Raises:
-            CloudProviderError: Azure refused or did not answer.
-        """
-        return self._pools.newer_than(seen)
-
-    def _listed(self) -> tuple[str, ...]:
-        group = resource_group_path(self._arm.subscription_id, self._resource_group)
+    def listed() -> tuple[str, ...]:
         return backend_pool_ids(
-            self._arm.list_all(
+            arm.list_all(
                 f"{group}/providers/Microsoft.Network/loadBalancers",
                 api_version=NETWORK_API_VERSION,
                 action="loadBalancers:list",
             )
         )
+
+    return SharedAnswer(clock, _POOL_TTL, listed)
 
 
 _GUID_TTL: Final = timedelta(days=1)

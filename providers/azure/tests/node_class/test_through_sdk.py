@@ -12,9 +12,9 @@ from karpenter_provider_azure.images.families import (
     image_definitions,
 )
 from karpenter_provider_azure.network.cluster_network import (
-    BackendPoolReader,
     SecurityGroupReader,
     VnetGuidReader,
+    backend_pools,
 )
 from karpenter_simulated_azure.galleries import SIG_SUBSCRIPTION
 from karpenter_simulated_azure.world import AzureWorld
@@ -250,7 +250,7 @@ def test_backend_pools_of_interfaces_are_found(cloud, readers):  # case 79
     )
     cloud.networks.add_load_balancer("mine", {"kubernetes": ()})
 
-    found = readers(BackendPoolReader).current().value
+    found = readers(backend_pools).current().value
 
     assert [it.rpartition("/loadBalancers/")[2] for it in found] == [
         "kubernetes-internal/backendAddressPools/kubernetes",
