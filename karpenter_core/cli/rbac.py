@@ -30,7 +30,8 @@ def rbac(
         str, typer.Option(help="The service account that the controller runs under.")
     ] = "karpenter",
     observe: Annotated[
-        bool, typer.Option("--observe", help="Permit to read only, as `karpenter run --observe` needs.")
+        bool,
+        typer.Option("--observe", help="Permit to read only, as `karpenter run --observe` needs."),
     ] = False,
 ) -> None:
     """Print the roles and bindings that this version needs."""
@@ -79,6 +80,7 @@ def render_rbac(
         models,
         lease_namespace=namespace,
         reads=[read for info in every_info for read in info.reads],
+        creates_nodes=any(info.creates_nodes for info in every_info),
         observe=observe,
     )
     permissions = (*needed, *FACT_PERMISSIONS, Permission("get", CUSTOM_RESOURCE_DEFINITIONS))

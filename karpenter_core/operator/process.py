@@ -38,6 +38,7 @@ from karpenter_core.kube.server_clock import ServerClock
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS, Codecs
 from karpenter_core.kube.writer import KubeWriter, ProviderNodeWriter
 from karpenter_core.operator.crd_wait import CrdWaiter
+from karpenter_core.operator.decision_log import log_decision
 from karpenter_core.operator.declared_reads import DeclaredReads
 from karpenter_core.operator.journal_file import JournalFile
 from karpenter_core.operator.journal_page import PATH, decisions_page
@@ -104,6 +105,7 @@ class Process:
         self._plugins: Final = plugins
         self._log: FilteringBoundLogger = structlog.get_logger("operator")
         self.kube_metrics: Final = KubeMetrics(self.metrics.registry)
+        self.kube_metrics.memory_limit.set(max(settings.memory_limit, 0))
         self.kube_metrics.clock_offset.set_function(lambda: self.clock.offset_seconds)
         self.apis: Final = self._connect()
         self._elector: Final = self._stand_for_election()
@@ -351,6 +353,7 @@ class Process:
             labels=self.settings.leader_election_labels,
             jitter=self.platform.jitter,
             wait_until_fit=self._wait_until_fresh,
+            on_renewed=self.kube_metrics.lease_renewal_interval.observe,
         )
 
     def _lease_api(self) -> KubeApi:
@@ -390,8 +393,9 @@ class Process:
             tasks.wake(plugin, task)
 
     def _keep_journal(self) -> JournalFile | None:
-        """Count and show decisions, and write them to a file if one is asked for."""
+        """Count, log and show decisions, and write them to a file if one is asked for."""
         journal, metrics = self.runtime.journal, self.metrics
+        journal.add_sink(log_decision)
         journal.add_sink(lambda item: metrics.decisions.labels(item.kind, item.method).inc())
         journal.add_observer(self.providers.observe_decision)
         if not self.settings.decision_journal:

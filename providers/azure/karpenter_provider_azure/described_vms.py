@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import ON_DEMAND, SPOT
-from karpenter_core.errors import CloudProviderError
+from karpenter_core.errors import CloudProviderError, TerminationRefusedError
 from karpenter_provider_azure.json_values import object_of, objects_of, tags_of, texts_of
-from karpenter_provider_azure.labels import REGIONAL_ZONE
+from karpenter_provider_azure.labels import AKS_MACHINE_NODE_CLAIM_TAG, REGIONAL_ZONE
 from karpenter_provider_azure.resource_ids import ResourceId, provider_id
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class DescribedNode:
     provider_id: str
     """The `spec.providerID` of its Node."""
     instance_type: str
-    """The VM size."""
+    """The VM size; empty if Azure does not describe it."""
     zone: str
     """The zone label: `westus2-1`, or `0` without a zone."""
     capacity_type: str
@@ -94,6 +94,31 @@ class DescribedVm(DescribedNode):
     """Ids of its network interfaces."""
 
     @property
+    def machine_claim(self) -> str:
+        """The claim of the AKS machine that the virtual machine is one of; empty if it is of none."""
+        return next(
+            (
+                value
+                for key, value in self.tags.items()
+                if key.lower() == AKS_MACHINE_NODE_CLAIM_TAG
+            ),
+            "",
+        )
+
+    def require_no_machine(self) -> None:
+        """Refuse to treat an AKS machine as a virtual machine.
+
+        Raises:
+            TerminationRefusedError: it is one: only AKS may change or delete its virtual machine.
+        """
+        if self.machine_claim:
+            raise TerminationRefusedError(
+                f"virtual machine {self.name} is that of an AKS machine (NodeClaim "
+                f'"{self.machine_claim}"), which is left alone: set '
+                "--manage-existing-aks-machines and --aks-machines-pool-name to its agent pool"
+            )
+
+    @property
     def has_failed(self) -> bool:
         """Whether its last operation failed: its launch, or a later change."""
         return self.state in _FAILED
@@ -108,7 +133,7 @@ def read_vm(item: JsonMapping) -> DescribedVm:
     """Read a virtual machine of a GET, a listing or the answer of its creation.
 
     Raises:
-        CloudProviderError: its id or size is missing or cannot be read.
+        CloudProviderError: its id is missing or cannot be read.
     """
     resource_id = str(item.get("id") or "")
     try:
@@ -117,8 +142,6 @@ def read_vm(item: JsonMapping) -> DescribedVm:
         raise CloudProviderError(f"a virtual machine cannot be read: {error}") from error
     properties = object_of(item.get("properties"))
     size = str(object_of(properties.get("hardwareProfile")).get("vmSize") or "")
-    if not size:
-        raise CloudProviderError(f"virtual machine {resource_id} has no size")
     image = object_of(object_of(properties.get("storageProfile")).get("imageReference"))
     identity = object_of(item.get("identity"))
     location = str(item.get("location") or "").lower().replace(" ", "")

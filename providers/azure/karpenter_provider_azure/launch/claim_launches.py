@@ -13,7 +13,6 @@ from karpenter_core.errors import (
     BadInputError,
     ExhaustedScope,
     InsufficientCapacityError,
-    LaunchFailedError,
 )
 from karpenter_core.provider.catalogue import Requirements
 from karpenter_core.provider.kit.launch.cheapest import cheapest_offerings
@@ -112,10 +111,6 @@ class OfferingOrder:
         return ranked
 
 
-_LONGEST_NAME: Final = 64
-"""Characters of the name of a virtual machine with Linux (Azure's naming rules)."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchCatalogue:
     """The functions of the catalogue that launches use; callable from any thread."""
@@ -153,20 +148,8 @@ class ClaimLaunch:
 
     @property
     def vm_name(self) -> str:
-        """The name of the virtual machine.
-
-        Raises:
-            LaunchFailedError: it is longer than Azure permits.
-        """
-        claim = self.request.node_claim.name
-        name = vm_name(claim)
-        if len(name) > _LONGEST_NAME:
-            raise LaunchFailedError(
-                f'NodeClaim "{claim}": the name {name} of its virtual machine has {len(name)} '
-                f"characters, and Azure permits {_LONGEST_NAME}; shorten the name of the NodePool",
-                reason="NameTooLong",
-            )
-        return name
+        """The name of the virtual machine."""
+        return vm_name(self.request.node_claim.name)
 
     @property
     def node_pool(self) -> str:

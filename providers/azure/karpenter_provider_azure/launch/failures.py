@@ -274,6 +274,8 @@ def failed_marks(failure: LaunchFailure, attempt: LaunchAttempt) -> FailedMarks:
                 for zone in zones
             )
         )
+    if not attempt.instance_type:  # Azure does not describe the size of the virtual machine
+        return FailedMarks()
     return FailedMarks(
         offerings=tuple(
             UnavailableOffering(attempt.instance_type, zone, each)

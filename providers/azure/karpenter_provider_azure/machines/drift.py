@@ -81,7 +81,8 @@ class DriftDetector:
             if node.provider_id and not node.is_deleting
         }
 
-        def compare_vm(claim: NodeClaim, _vm: DescribedVm) -> DriftReason | None:
+        def compare_vm(claim: NodeClaim, vm: DescribedVm) -> DriftReason | None:
+            vm.require_no_machine()
             node = nodes.get(claim.status.provider_id.lower())
             if node is not None and _has_other_version(node, node_class):
                 return DriftReason.KUBERNETES_VERSION
