@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.provider.kit.simulated.instances import InstancePhase
 from karpenter_simulated_azure.arm_api import ApiVersions, ArmFault, ArmReply
 from karpenter_simulated_azure.json_values import object_in, texts_of
-from karpenter_simulated_azure.network_interfaces import INTERFACE_TYPE
 from karpenter_simulated_azure.resources import check_etag, not_found, page_of, skip_token
 from karpenter_simulated_azure.virtual_machines import machine_key
 from karpenter_simulated_azure.vm_answers import VM_TYPE
@@ -109,7 +108,7 @@ class VmCalls:
         check_etag(call, None if existing is None else existing.etag)
         request = read_vm_request(call.resource_name, call.body, call.api_version)
         size = self._checks.check(request)
-        self._interfaces.check(request, size, call.path)
+        self._interfaces.check(request, call.path)
         self._check_linked(call, request)
         if existing is not None:
             return self._write(call, existing, request)
@@ -232,8 +231,6 @@ class VmCalls:
 
     def _check_linked(self, call: ArmCall, request: VmRequest) -> None:
         """Check that the caller may use what the virtual machine refers to."""
-        for each in request.references:
-            self._permissions.check_linked(call, f"{INTERFACE_TYPE}/join/action", each.id)
         for each in request.identity_ids:
             self._permissions.check_linked(call, _ASSIGN, each)
 

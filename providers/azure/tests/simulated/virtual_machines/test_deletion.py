@@ -66,8 +66,9 @@ def test_a_second_deletion_waits_for_the_first(azure, cloud):
 
 
 def test_what_is_to_be_detached_survives(azure, cloud):
-    interface_id = azure.put_interface()
-    body = azure.body_with_interface("aks-a", interface_id, delete_option="Detach")
+    interface_id, body = azure.interface_path("aks-a"), azure.body("aks-a")
+    (interface,) = body["properties"]["networkProfile"]["networkInterfaceConfigurations"]
+    interface["properties"]["deleteOption"] = "Detach"
     body["properties"]["storageProfile"]["osDisk"]["deleteOption"] = "Detach"
     azure.put("aks-a", body)
     delete(azure)
