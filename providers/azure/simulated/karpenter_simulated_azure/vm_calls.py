@@ -1,4 +1,4 @@
-"""Answers calls about virtual machines: PUT, GET, PATCH, DELETE, lists and `simulateEviction`."""
+"""Answers calls about virtual machines: PUT, GET, PATCH, DELETE and lists."""
 
 from __future__ import annotations
 
@@ -75,8 +75,6 @@ class VmCalls:
         self._launches: Final = launches
         self._answers: Final = answers
         self._permissions: Final = permissions
-        self.evict: Callable[[VirtualMachine], object] = lambda _: None
-        """Announces an eviction."""
         self.rewritten: Final[list[str]] = []
         """The ids of virtual machines that existed when a PUT came."""
 
@@ -94,13 +92,6 @@ class VmCalls:
             ("LIST", self.list),
         ):
             routes.add(method, VM_TYPE, handler, api_versions=COMPUTE_VERSIONS)
-        routes.add(
-            "POST",
-            f"{VM_TYPE}/simulateEviction",
-            self.simulate_eviction,
-            api_versions=COMPUTE_VERSIONS,
-            action="virtualMachines:simulateEviction",
-        )
 
     def put(self, call: ArmCall) -> ArmReply:
         """Launch a virtual machine, or write one that exists."""
@@ -199,20 +190,6 @@ class VmCalls:
         if len(found) > size:
             following = shown[-1].id if shown else _NOTHING_SHOWN
         return page_of(call, [self._answers.machine(each) for each in shown], following)
-
-    def simulate_eviction(self, call: ArmCall) -> ArmReply:
-        """Evict a spot virtual machine after the usual notice."""
-        machine = self._machines.current(machine_key(call.resource_group, call.names[0]))
-        if machine is None:
-            raise not_found(call)
-        if not machine.is_spot:
-            raise ArmFault(
-                "OperationNotAllowed",
-                "The operation 'simulateEviction' is allowed only on Azure Spot Virtual Machines.",
-                status=_CONFLICT,
-            )
-        self.evict(machine)
-        return ArmReply(status=204)
 
     # -- helpers ---------------------------------------------------------------------------------
 
