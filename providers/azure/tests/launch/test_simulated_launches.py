@@ -261,16 +261,17 @@ def test_a_wave_of_launches_that_is_throttled_does_not_keep_nodes_alive(cloud, l
     """Azure counts deletions apart, and so do the pauses of the provider."""
     made = launches()
     old = [made.launch(f"old-{number}").provider_id for number in range(5)]
-    cloud.throttling.set({"compute-put-vm": CallRate(bucket=0, refill=1 / 60)})
+    cloud.throttling.set({"compute-put-vm": CallRate(bucket=1, refill=1 / 60)})
+    made.launch("web-1")
     with pytest.raises(ThrottledError):
-        made.launch("web-1")
+        made.launch("web-2")
 
     outcomes = made.provider.hooks.terminate_instances(old)
 
     assert outcomes == [TerminationStatus.STARTED] * 5
     assert cloud.calls.count("virtualMachines:delete") == 5
     cloud.time.advance(60)
-    assert not cloud.living()
+    assert [each.name for each in cloud.living()] == ["aks-web-1"]
 
 
 def test_a_refused_parameter_is_a_failed_launch(cloud, launches):
