@@ -142,6 +142,7 @@ class Process:
             clock=self.clock,
             new_id=platform.new_id,
             metrics=self.metrics,
+            tracer=platform.tracer,
             cpu_requests=self.settings.cpu_requests,
             jitter=platform.jitter or Random().random,  # noqa: S311 - spreads retries only
         )
@@ -153,6 +154,7 @@ class Process:
             clock=self.clock,
             fence=self._fence,
             registry=self.metrics.registry,
+            tracer=self.platform.tracer,
         )
 
     def _make_informers(self, codecs: Codecs) -> Informers:

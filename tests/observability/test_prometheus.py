@@ -98,10 +98,14 @@ async def prometheus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
                 )
             )
 
-            async def shows_costs() -> bool:
-                return bool(await server.series("karpenter_nodes_price_per_hour"))
+            async def shows_nodes_and_pods() -> bool:
+                requests = await server.series(
+                    'karpenter_nodes_total_pod_requests{resource_type="cpu"}'
+                )
+                prices = await server.series("karpenter_nodes_price_per_hour")
+                return bool(requests and prices)
 
-            await wait_until(shows_costs, seconds=30)
+            await wait_until(shows_nodes_and_pods, seconds=60)
             for name in CLOUDS:
                 await world.scale(f"on-{name}", 0)
             await world.expect(
