@@ -156,6 +156,7 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
         every_model,
         lease_namespace=None if settings.disable_leader_election else namespace,
         reads=[read for found in plugins.providers.values() for read in found.info.reads],
+        observe=settings.observe,
     )
     transports: list[HttpTransport] = []
     try:

@@ -458,6 +458,21 @@ class Metrics:
         self.decisions = self._declare.counter(
             "decisions_total", "Decisions recorded in the decision journal.", ("kind", "method")
         )
+        self.observed_price = self._declare.gauge(
+            "observed_price_per_hour",
+            "Price per hour of the nodes that --observe compares with a fresh plan.",
+            ("currency",),
+        )
+        self.observed_planned_price = self._declare.gauge(
+            "observed_planned_price_per_hour",
+            "Price per hour of the nodes of that plan, for the same pods.",
+            ("currency",),
+        )
+        self.observed_savings = self._declare.counter(
+            "observed_savings_total",
+            "Sum of the difference of these prices over time, where the plan costs less.",
+            ("currency",),
+        )
         self.decision_journal_lost = self._declare.counter(
             "decision_journal_lost_total",
             "Decisions that could not be written to the journal's file.",
