@@ -30,7 +30,8 @@ def rbac(
         str, typer.Option(help="The service account that the controller runs under.")
     ] = "karpenter",
     observe: Annotated[
-        bool, typer.Option("--observe", help="Permit to read only, as `karpenter run --observe` needs.")
+        bool,
+        typer.Option("--observe", help="Permit to read only, as `karpenter run --observe` needs."),
     ] = False,
 ) -> None:
     """Print the roles and bindings that this version needs."""
