@@ -18,7 +18,6 @@ from karpenter_core.operator.settings import Settings
 from karpenter_core.tracing import NO_TRACER
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
-
 GUIDE = Path(__file__).parents[2] / "docs" / "observability.md"
 
 
