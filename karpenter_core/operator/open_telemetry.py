@@ -16,7 +16,7 @@ from karpenter_core.errors import SettingsError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from opentelemetry.sdk.trace.export import SpanProcessor
+    from opentelemetry.sdk.trace import SpanProcessor
     from opentelemetry.trace import Span as OtelSpan
     from opentelemetry.trace import Tracer as OtelTracer
 
