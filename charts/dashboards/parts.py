@@ -18,7 +18,6 @@ from grafana_foundation_sdk.models import common, dashboard
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 if TYPE_CHECKING:
-
     from karpenter_core.api.json_objects import JsonObject
 
 __all__ = ["DashboardPage", "Panel", "Query", "Row", "Variable", "dashboard_document"]

@@ -95,16 +95,18 @@ def needed_permissions(
     *,
     lease_namespace: str | None,
     reads: Iterable[ObjectRead] = (),
+    creates_nodes: bool = False,
     observe: bool = False,
 ) -> tuple[Permission, ...]:
     """Return the permissions that `karpenter run` needs; `kinds` are those it watches.
 
-    `reads` are those that providers declare. Without a `lease_namespace` there is no leader election.
-    With `observe` (the setting of this name) they permit to read only.
+    `reads` are those that providers declare, and `creates_nodes` says whether one of them creates Nodes.
+    Without a `lease_namespace` there is no leader election. With `observe` (the setting of this name)
+    they permit to read only.
     """
     needed = [Permission(verb, kind) for kind in kinds for verb in _READ]
     if not observe:
-        needed += _writes(node_classes, lease_namespace)
+        needed += _writes(node_classes, lease_namespace, creates_nodes=creates_nodes)
     needed += [
         Permission("get" if it.name else "list", kind_of(it), namespace=it.namespace, name=it.name)
         for it in reads
@@ -113,7 +115,7 @@ def needed_permissions(
 
 
 def _writes(
-    node_classes: Iterable[type[NodeClass]], lease_namespace: str | None
+    node_classes: Iterable[type[NodeClass]], lease_namespace: str | None, *, creates_nodes: bool
 ) -> list[Permission]:
     needed = [Permission(verb, NODE_CLAIMS) for verb in ("create", "patch", "delete")]
     needed += [Permission("patch", NODE_CLAIMS, "status"), Permission("patch", NODE_POOLS)]
@@ -122,6 +124,8 @@ def _writes(
         kind = custom_kind(model.resource)
         needed += [Permission("patch", kind), Permission("patch", kind, "status")]
     needed += [Permission("patch", NODES), Permission("delete", NODES)]
+    if creates_nodes:
+        needed += [Permission("create", NODES), Permission("patch", NODES, "status")]
     needed += [Permission("delete", PODS), Permission("create", PODS, "eviction")]
     needed += [Permission("patch", PODS, "status")]
     needed += [Permission("create", EVENTS), Permission("patch", EVENTS)]

@@ -80,6 +80,7 @@ def render_rbac(
         models,
         lease_namespace=namespace,
         reads=[read for info in every_info for read in info.reads],
+        creates_nodes=any(info.creates_nodes for info in every_info),
         observe=observe,
     )
     permissions = (*needed, *FACT_PERMISSIONS, Permission("get", CUSTOM_RESOURCE_DEFINITIONS))

@@ -79,6 +79,19 @@ def test_declared_reads_are_granted_where_they_are():
     }
 
 
+def test_only_a_provider_that_creates_nodes_may_create_them():
+    info = KwokProvider().karpenter_provider_info()
+    kwok = render_rbac([info], namespace="kube-system", service_account="karpenter")
+    others = render_rbac(
+        [replace(info, creates_nodes=False)], namespace="kube-system", service_account="karpenter"
+    )
+
+    assert rights(kwok) - rights(others) == {
+        ("", "", "nodes", "", "create"),
+        ("", "", "nodes/status", "", "patch"),
+    }
+
+
 def test_an_unknown_provider_is_named(capsys):
     assert run("--provider", "moon") != 0
     assert 'no provider "moon" is installed (installed: ' in capsys.readouterr().err

@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
-import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -236,22 +234,6 @@ def test_the_controller_is_not_put_on_nodes_of_its_own():
     assert term["matchExpressions"] == [
         {"key": "karpenter.sh/nodepool", "operator": "DoesNotExist"}
     ]
-
-
-def test_the_image_runs_the_program_as_the_user_that_the_pods_are():
-    lines = (ROOT / "examples/deploy/Dockerfile").read_text()
-    said = dict(line.split(" ", 1) for line in lines.splitlines() if re.match("[A-Z]+ ", line))
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    security = controller()["spec"]["securityContext"]
-
-    assert json.loads(said["ENTRYPOINT"])[0] in project["scripts"]
-    assert json.loads(said["CMD"]) == container()["args"]
-    assert said["USER"] == f"{security['runAsUser']}:{security['runAsGroup']}"
-    assert said["FROM"].startswith(f"python:{project['requires-python'].removeprefix('>=')}")
-    for cloud in CLOUDS:
-        guide = (ROOT / "docs" / f"{cloud}.md").read_text()
-        (provider,) = re.findall(rf"--build-arg {said['ARG']}=(\w+)", guide)
-        assert (ROOT / "providers" / provider / "pyproject.toml").exists()
 
 
 @pytest_asyncio.fixture

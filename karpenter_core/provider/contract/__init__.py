@@ -24,6 +24,7 @@ from karpenter_core.provider.contract.findings import Finding, Severity
 from karpenter_core.provider.contract.info import (
     CONTRACT_VERSION,
     POLLING_BOUNDS,
+    READ_BOUNDS,
     BatchKey,
     BatchLimits,
     LabelClasses,
@@ -55,6 +56,7 @@ from karpenter_core.provider.contract.node_class import NodeClassHash, NodeClass
 __all__ = [
     "CONTRACT_VERSION",
     "POLLING_BOUNDS",
+    "READ_BOUNDS",
     "BatchKey",
     "BatchLimits",
     "CatalogueOffering",

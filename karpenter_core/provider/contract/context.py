@@ -161,7 +161,7 @@ class ClaimReader(Protocol):
 class ObjectReader(Protocol):
     """Reads the objects that `ProviderInfo.reads` declares; callable from any thread.
 
-    The core fetches them at the start and every minute; a read makes no request.
+    The core fetches them at the start and once in each `ObjectRead.period`; a read makes no request.
     """
 
     def __call__(self, read: ObjectRead, /) -> Sequence[Mapping[str, object]]:

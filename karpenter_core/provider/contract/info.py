@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CONTRACT_VERSION",
     "POLLING_BOUNDS",
+    "READ_BOUNDS",
     "BatchKey",
     "BatchLimits",
     "LabelClasses",
@@ -107,6 +108,10 @@ POLLING_BOUNDS: Final[Mapping[str, tuple[timedelta, timedelta]]] = MappingProxyT
 """The shortest and the longest of each period; a catalogue is used for 30 minutes at most."""
 
 
+READ_BOUNDS: Final = (timedelta(seconds=10), timedelta(hours=1))
+"""The shortest and the longest `ObjectRead.period`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectRead:
     """Objects of the cluster that a provider reads with `ProviderContext.read_objects`."""
@@ -121,6 +126,8 @@ class ObjectRead:
     """The only object; empty for all."""
     limit: int = 0
     """How many objects are read at most, if it only matters whether there are some; 0 for all."""
+    period: timedelta = timedelta(minutes=1)
+    """How often they are read, from 10 seconds to an hour."""
 
     def __str__(self) -> str:
         """Return the resource as `kubectl auth can-i` names it."""
@@ -144,6 +151,8 @@ class ProviderInfo:
     polling_periods: PollingPeriods = field(default_factory=PollingPeriods)
     reads: tuple[ObjectRead, ...] = ()
     """Objects that it reads besides Nodes and NodeClaims; `karpenter rbac` grants them."""
+    creates_nodes: bool = False
+    """Whether it creates Nodes (`ProviderContext.nodes`), where no kubelet does; `karpenter rbac` grants it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
