@@ -51,7 +51,7 @@ class NodeTaint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootedNode:
-    """What a kubelet writes into the Node that it registers."""
+    """Contents of the Node that a kubelet registers."""
 
     name: str
     provider_id: str

@@ -57,7 +57,7 @@ class DescribedMachine:
     state: str = ""
     """`provisioningState` in lower case."""
     drift_action: str = ""
-    """What AKS wants to be done about it: `Synced`, `Recreate`; empty if AKS does not say."""
+    """Action that AKS recommends: `Synced`, `Recreate`; empty if AKS does not say."""
     launched_at: datetime | None = None
     tags: Mapping[str, str] = field(default_factory=dict[str, str])
 
