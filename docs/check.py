@@ -1,6 +1,6 @@
 """Check the documentation; with `--write`, first write its generated tables anew.
 
-Checked are relative links, that every YAML block is YAML, and that every object of our own kinds in
+Checked are the generated tables, relative links, that every YAML block is YAML, and that every object of our own kinds in
 one would be admitted by the API server, CEL rules included.
 """
 
@@ -23,7 +23,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def chart_table() -> str:
+    """Return the table of the values of the chart."""
+    sys.path.insert(0, str(ROOT / "charts" / "generate"))
+    from settings_table import chart_settings
+    from values_file import values_of, values_table
+
+    text = (ROOT / "charts" / "karpenter" / "values.yaml").read_text()
+    return values_table(values_of(text), chart_settings())
+
+
 TABLES = {
+    "docs/install.md": chart_table,
     "docs/reference/settings.md": settings_table,
     "docs/reference/metrics.md": lambda: metrics_table(Metrics()),
 }
@@ -39,6 +52,11 @@ def main() -> int:
             write_table(ROOT / name, render())
         provider_types.PAGE.write_text(provider_types.page(), encoding="utf-8")
     problems = [problem for page in pages() for problem in check(page)]
+    problems += [
+        f"{name}: a table is stale: run make docs"
+        for name, render in TABLES.items()
+        if render() not in (ROOT / name).read_text()
+    ]
     for problem in problems:
         print(problem, file=sys.stderr)
     print(f"{len(problems)} problems in {len(pages())} pages")
