@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from karpenter_core.cli.rbac import render_rbac
 from karpenter_core.operator.settings import OPTIONS
 from karpenter_core.provider.contract import ObjectRead
 from karpenter_core.provider.host.manager import load_plugins
+from tests.repository.test_examples import CLOUDS, documents
 from tests.support.helm import CHART, CRD_CHART, ROOT, HelmError, helm, only, render
 
 PARTS = {
@@ -56,6 +58,13 @@ def test_lint_finds_nothing(name):
     helm("lint", "--strict", CHART, "--values", CHART / "ci" / f"{name}-values.yaml")
 
 
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_the_values_of_the_guide_are_accepted(cloud):
+    (values,) = documents(f"{cloud}/values")
+
+    assert only(render(values, namespace="kube-system"), "Deployment")
+
+
 def test_lint_finds_nothing_in_the_chart_of_the_crds():
     helm("lint", "--strict", CRD_CHART)
 
@@ -71,8 +80,6 @@ def test_the_account_has_exactly_the_rights_that_the_code_declares(values_of, na
 
 def info_of(provider, namespace):
     """Return what the provider declares in a pod of this namespace."""
-    from dataclasses import replace
-
     info = load_plugins().providers[provider].info
     usual = os.environ.get("SYSTEM_NAMESPACE") or "kube-system"
     reads = tuple(
