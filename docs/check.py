@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import kind_reference
 import provider_types
 import yaml
 
@@ -41,6 +42,7 @@ TABLES = {
     "docs/reference/metrics.md": lambda: metrics_table(Metrics()),
 }
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+CODE = re.compile(r"`[^`\n]*`")
 YAML_BLOCK = re.compile(r"^ *```ya?ml\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 
@@ -51,11 +53,18 @@ def main() -> int:
         for name, render in TABLES.items():
             write_table(ROOT / name, render())
         provider_types.PAGE.write_text(provider_types.page(), encoding="utf-8")
+        for page, text in kind_reference.pages().items():
+            page.write_text(text, encoding="utf-8")
     problems = [problem for page in pages() for problem in check(page)]
     problems += [
         f"{name}: a table is stale: run make docs"
         for name, render in TABLES.items()
         if render() not in (ROOT / name).read_text()
+    ]
+    problems += [
+        f"{page.relative_to(ROOT)} is stale: run make docs"
+        for page, text in kind_reference.pages().items()
+        if not page.exists() or page.read_text(encoding="utf-8") != text
     ]
     for problem in problems:
         print(problem, file=sys.stderr)
@@ -88,7 +97,7 @@ def check(page: Path) -> Iterator[str]:
     """Yield what is wrong with a page."""
     text = page.read_text()
     name = page.relative_to(ROOT)
-    for match in LINK.finditer(text):
+    for match in LINK.finditer(CODE.sub("", text)):
         target = match[1]
         is_local = "://" not in target and not target.startswith("mailto:")
         if is_local and not (page.parent / target).exists():

@@ -96,14 +96,28 @@ def needed_permissions(
     lease_namespace: str | None,
     reads: Iterable[ObjectRead] = (),
     creates_nodes: bool = False,
+    observe: bool = False,
 ) -> tuple[Permission, ...]:
     """Return the permissions that `karpenter run` needs; `kinds` are those it watches.
 
     `reads` are those that providers declare, and `creates_nodes` says whether one of them creates Nodes.
-    Without a `lease_namespace` there is no leader election.
+    Without a `lease_namespace` there is no leader election. With `observe` (the setting of this name)
+    they permit to read only.
     """
     needed = [Permission(verb, kind) for kind in kinds for verb in _READ]
-    needed += [Permission(verb, NODE_CLAIMS) for verb in ("create", "patch", "delete")]
+    if not observe:
+        needed += _writes(node_classes, lease_namespace, creates_nodes=creates_nodes)
+    needed += [
+        Permission("get" if it.name else "list", kind_of(it), namespace=it.namespace, name=it.name)
+        for it in reads
+    ]
+    return tuple(dict.fromkeys(needed))
+
+
+def _writes(
+    node_classes: Iterable[type[NodeClass]], lease_namespace: str | None, *, creates_nodes: bool
+) -> list[Permission]:
+    needed = [Permission(verb, NODE_CLAIMS) for verb in ("create", "patch", "delete")]
     needed += [Permission("patch", NODE_CLAIMS, "status"), Permission("patch", NODE_POOLS)]
     needed += [Permission("patch", NODE_POOLS, "status")]
     for model in node_classes:
@@ -120,11 +134,7 @@ def needed_permissions(
             Permission(verb, LEASES, namespace=lease_namespace)
             for verb in ("get", "create", "patch")
         ]
-    needed += [
-        Permission("get" if it.name else "list", kind_of(it), namespace=it.namespace, name=it.name)
-        for it in reads
-    ]
-    return tuple(dict.fromkeys(needed))
+    return needed
 
 
 async def check_permissions(apis: ClusterApis, needed: Sequence[Permission]) -> list[Finding]:

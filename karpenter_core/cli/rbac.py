@@ -29,6 +29,10 @@ def rbac(
     service_account: Annotated[
         str, typer.Option(help="The service account that the controller runs under.")
     ] = "karpenter",
+    observe: Annotated[
+        bool,
+        typer.Option("--observe", help="Permit to read only, as `karpenter run --observe` needs."),
+    ] = False,
 ) -> None:
     """Print the roles and bindings that this version needs."""
     import yaml
@@ -42,17 +46,24 @@ def rbac(
             installed_names = ", ".join(sorted(providers)) or "none"
             raise PluginError(f'no provider "{name}" is installed (installed: {installed_names})')
     infos = [providers[name].info for name in dict.fromkeys(provider or ())]
-    documents = render_rbac(infos, namespace=namespace, service_account=service_account)
+    documents = render_rbac(
+        infos, namespace=namespace, service_account=service_account, observe=observe
+    )
     print(yaml.safe_dump_all(documents, sort_keys=False), end="")
 
 
 def render_rbac(
-    infos: Iterable[ProviderInfo], *, namespace: str, service_account: str
+    infos: Iterable[ProviderInfo],
+    *,
+    namespace: str,
+    service_account: str,
+    observe: bool = False,
 ) -> list[JsonObject]:
     """Return roles and bindings for the core and these providers, as JSON values.
 
     They permit what `karpenter run` needs with every setting, and what `karpenter doctor` reads: one
-    ClusterRole, and a Role in each namespace in which something is needed.
+    ClusterRole, and a Role in each namespace in which something is needed. With `observe` they permit
+    what `karpenter run --observe` needs, which is to read.
     """
     from karpenter_core.cli.doctor_cluster import (
         FACT_PERMISSIONS,
@@ -70,6 +81,7 @@ def render_rbac(
         lease_namespace=namespace,
         reads=[read for info in every_info for read in info.reads],
         creates_nodes=any(info.creates_nodes for info in every_info),
+        observe=observe,
     )
     permissions = (*needed, *FACT_PERMISSIONS, Permission("get", CUSTOM_RESOURCE_DEFINITIONS))
     documents: list[JsonObject] = []

@@ -359,6 +359,20 @@ OPTIONS: Final = (
         "conditions of the provider and override equal ones.",
     ),
     ProcessOption(
+        flag="observe",
+        env="OBSERVE",
+        default=False,
+        help="Change nothing, in the cluster or in a cloud: plan, record decisions, and compare the "
+        "price of the cluster with that of a fresh plan. Needs permissions to read only.",
+    ),
+    ProcessOption(
+        flag="observe-nodes",
+        env="OBSERVE_NODES",
+        default="",
+        help="Labels of nodes of no NodePool that --observe compares too, such as those of a node "
+        "group (key, or key=value, comma separated).",
+    ),
+    ProcessOption(
         flag="act-on-rebalance",
         env="ACT_ON_REBALANCE",
         default=False,
@@ -435,6 +449,8 @@ class Settings:
     pause_disruption: bool = False
     repair_unhealthy_limit: UnhealthyLimit = DEFAULT_LIMIT
     repair_conditions: tuple[HealthRule, ...] = ()
+    observe: bool = False
+    observe_nodes: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
     act_on_rebalance: bool = False
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
     scheduler_config: tuple[TopologySpread, ...] = ()

@@ -99,3 +99,15 @@ def test_only_a_provider_that_creates_nodes_may_create_them():
 def test_an_unknown_provider_is_named(capsys):
     assert run("--provider", "moon") != 0
     assert 'no provider "moon" is installed (installed: ' in capsys.readouterr().err
+
+
+def test_an_observer_gets_permissions_to_read_only(capsys):
+    assert run("--provider", "kwok", "--observe") == 0
+    observing = rights(yaml.safe_load_all(capsys.readouterr().out))
+    assert run("--provider", "kwok") == 0
+    running = rights(yaml.safe_load_all(capsys.readouterr().out))
+
+    assert {right[-1] for right in observing} == {"get", "list", "watch"}
+    assert {right for right in running if right[-1] in {"list", "watch"}} == {
+        right for right in observing if right[-1] != "get"
+    }

@@ -6,10 +6,8 @@ server.
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
-import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -92,23 +90,6 @@ def test_doctor_reference_lists_the_granted_permissions():
 
     assert listed == everywhere - BESIDES
     assert all(f"`{resource}`" in page for resource in BESIDES)
-
-
-def test_the_image_runs_the_program_as_the_user_that_the_pods_are():
-    lines = (ROOT / "examples/deploy/Dockerfile").read_text()
-    said = dict(line.split(" ", 1) for line in lines.splitlines() if re.match("[A-Z]+ ", line))
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    values = yaml.safe_load((ROOT / "charts/karpenter/values.yaml").read_text())
-    security = values["podSecurityContext"]
-
-    assert json.loads(said["ENTRYPOINT"])[0] in project["scripts"]
-    assert json.loads(said["CMD"]) == ["run"]
-    assert said["USER"] == f"{security['runAsUser']}:{security['runAsGroup']}"
-    assert said["FROM"].startswith(f"python:{project['requires-python'].removeprefix('>=')}")
-    for cloud in CLOUDS:
-        guide = (ROOT / "docs" / f"{cloud}.md").read_text()
-        (provider,) = re.findall(rf"--build-arg {said['ARG']}=(\w+)", guide)
-        assert (ROOT / "providers" / provider / "pyproject.toml").exists()
 
 
 @pytest_asyncio.fixture

@@ -244,7 +244,7 @@ class DisruptionController:
                 kept.append(verdict.command)
                 continue
             reason = str(verdict.rejection)
-            self._log.info(
+            self._log.debug(
                 "disruption command is no longer valid", command=str(command), reason=reason
             )
             if is_consolidation:
@@ -293,6 +293,9 @@ class DisruptionController:
             self._reported[name] = errors
         for gone in [name for name in self._reported if name not in snapshot.node_pools]:
             del self._reported[gone]
+            metrics = self._runtime.metrics
+            metrics.nodepools_allowed_disruptions.remove_by_labels({"nodepool": gone})
+            metrics.nodepools_nodes_consuming_budgets.remove_by_labels({"nodepool": gone})
 
     def _measure_duration(self, plan: DisruptionPlan, *, seconds: float) -> None:
         metric = self._runtime.metrics.disruption_evaluation_duration

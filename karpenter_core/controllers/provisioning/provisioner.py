@@ -207,9 +207,8 @@ class Provisioner:
             refused=created.refused,
         )
         await self._runtime.journal.record(await self._planner.compute(make_decision))
-        self._log.info(
-            "computed a plan",
-            cause=decision_ref.cause,
+        self._log.debug(
+            "pass ended",
             triggers=len(triggers),
             nodeclaims=len(plan.claims),
             existing_nodes=len(plan.existing),

@@ -85,6 +85,7 @@ class Dispatcher:
     def timed_calls(self, name: str) -> TimedCalls:
         """Return the running calls of a plug-in, with their time limits."""
         if name not in self._calls:
+            self._metrics.set_overdue(name, 0)
             self._calls[name] = TimedCalls(
                 self.clock, on_change=lambda count: self._metrics.set_overdue(name, count)
             )

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.api.labels import ON_DEMAND, SPOT
-from karpenter_core.errors import CloudProviderError
+from karpenter_core.errors import CloudProviderError, TerminationRefusedError
 from karpenter_provider_azure.json_values import object_of
-from karpenter_provider_azure.labels import REGIONAL_ZONE
+from karpenter_provider_azure.labels import AKS_MACHINE_NODE_CLAIM_TAG, REGIONAL_ZONE
 from karpenter_provider_azure.resource_ids import ResourceId, provider_id
 
 if TYPE_CHECKING:
@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.json_objects import JsonMapping
 
-__all__ = ["VM_API_VERSION", "DescribedVm", "instance_id", "parse_time", "read_vm"]
+__all__ = [
+    "VM_API_VERSION",
+    "DescribedVm",
+    "instance_id",
+    "parse_time",
+    "read_tags",
+    "read_vm",
+]
 
 VM_API_VERSION: Final = "2025-04-01"
 """The earliest version of Microsoft.Compute in which inline network interfaces have tags."""
@@ -44,7 +51,7 @@ class DescribedVm:
     provider_id: str
     """The `spec.providerID` of its Node."""
     instance_type: str
-    """The VM size."""
+    """The VM size; empty if Azure does not describe it."""
     zone: str
     """The zone label: `westus2-1`, or `0` without a zone."""
     capacity_type: str
@@ -75,6 +82,31 @@ class DescribedVm:
         return False
 
     @property
+    def machine_claim(self) -> str:
+        """The claim of the AKS machine that the virtual machine is one of; empty if it is of none."""
+        return next(
+            (
+                value
+                for key, value in self.tags.items()
+                if key.lower() == AKS_MACHINE_NODE_CLAIM_TAG
+            ),
+            "",
+        )
+
+    def require_no_machine(self) -> None:
+        """Refuse to treat an AKS machine as a virtual machine.
+
+        Raises:
+            TerminationRefusedError: it is one: only AKS may change or delete its virtual machine.
+        """
+        if self.machine_claim:
+            raise TerminationRefusedError(
+                f"virtual machine {self.name} is that of an AKS machine (NodeClaim "
+                f'"{self.machine_claim}"), which is left alone: set '
+                "--manage-existing-aks-machines and --aks-machines-pool-name to its agent pool"
+            )
+
+    @property
     def has_failed(self) -> bool:
         """Whether its last operation failed: its launch, or a later change."""
         return self.state in _FAILED
@@ -94,7 +126,7 @@ def read_vm(item: JsonMapping) -> DescribedVm:
     """Read a virtual machine of a GET, a listing or the answer of its creation.
 
     Raises:
-        CloudProviderError: its id or size is missing or cannot be read.
+        CloudProviderError: its id is missing or cannot be read.
     """
     resource_id = str(item.get("id") or "")
     try:
@@ -103,8 +135,6 @@ def read_vm(item: JsonMapping) -> DescribedVm:
         raise CloudProviderError(f"a virtual machine cannot be read: {error}") from error
     properties = object_of(item.get("properties"))
     size = str(object_of(properties.get("hardwareProfile")).get("vmSize") or "")
-    if not size:
-        raise CloudProviderError(f"virtual machine {resource_id} has no size")
     image = object_of(object_of(properties.get("storageProfile")).get("imageReference"))
     identity = object_of(item.get("identity"))
     location = str(item.get("location") or "").lower().replace(" ", "")
@@ -120,7 +150,7 @@ def read_vm(item: JsonMapping) -> DescribedVm:
         state=str(properties.get("provisioningState") or "").lower(),
         vm_id=str(properties.get("vmId") or ""),
         launched_at=parse_time(properties.get("timeCreated")),
-        tags={str(key): str(value) for key, value in object_of(item.get("tags")).items()},
+        tags=read_tags(item),
         extensions=frozenset(
             str(object_of(each).get("id") or "").rpartition("/")[2].lower()
             for each in _items(item.get("resources"))
@@ -134,6 +164,11 @@ def read_vm(item: JsonMapping) -> DescribedVm:
             for each in _items(object_of(properties.get("networkProfile")).get("networkInterfaces"))
         ),
     )
+
+
+def read_tags(item: JsonMapping) -> dict[str, str]:
+    """Return the tags of a resource."""
+    return {str(key): str(value) for key, value in object_of(item.get("tags")).items()}
 
 
 def _items(value: object) -> list[object]:

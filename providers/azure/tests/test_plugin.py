@@ -211,3 +211,9 @@ def test_repair_policies_are_those_of_the_documentation() -> None:
 def test_a_hook_of_a_provider_that_is_not_started_says_so(plugin: AzureProvider) -> None:
     with pytest.raises(CloudProviderError, match="Azure provider is not started"):
         plugin.karpenter_list_instances()
+
+
+def test_the_objects_of_the_cluster_are_read_less_than_150_times_an_hour():
+    reads = AzureProvider.info.reads
+    assert len(reads) == 7
+    assert sum(timedelta(hours=1) / each.period for each in reads) < 150

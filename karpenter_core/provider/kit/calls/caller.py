@@ -120,7 +120,7 @@ class CloudCaller:
                 self._note(action, failure.code or UNANSWERED, started)
                 if not failure.may_be_done and failure.kind is not AttemptFailureKind.THROTTLED:
                     self._limits.note_answer(operation_class)
-                wait = self._wait_after(call, failure)
+                wait = self._wait_after(call, failure, sent_at=started)
                 if wait is None:
                     raised = self._make_error(call.failed(failure, error))
                     if raised is error:
@@ -189,12 +189,14 @@ class CloudCaller:
         )
         return self._make_error(call.failed(failure))
 
-    def _wait_after(self, call: _OpenCall, failure: AttemptFailure) -> float | None:
+    def _wait_after(
+        self, call: _OpenCall, failure: AttemptFailure, *, sent_at: float
+    ) -> float | None:
         """Return the time to wait after a failed attempt; None to give up."""
         call.may_be_done = call.may_be_done or failure.may_be_done
         call.failures[failure.kind] += 1
         if failure.kind is AttemptFailureKind.THROTTLED:
-            call.waited_until = self._limits.pause(call.operation_class, failure)
+            call.waited_until = self._limits.pause(call.operation_class, failure, sent_at=sent_at)
         wait = self._policy.wait_seconds(
             failure,
             attempt=call.failures[failure.kind],

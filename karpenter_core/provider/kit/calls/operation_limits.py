@@ -2,7 +2,8 @@
 
 A cloud counts calls by class: reads and writes of a subscription, or each action of an account. Once it
 refuses one call of a class until some time, it would refuse the others too, and often counts them. After
-that time it permits few calls at first: calls take turns, which come closer with each answer.
+that time it permits few calls at first: calls take turns, which come closer with each answer. A cloud that
+names no time is called in turns at once, whose time doubles with each further refusal.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ stop every call of a class for a day."""
 _LONGEST_TURN_SECONDS: Final = 2.0
 """A cloud that refills a bucket names about the time of one call. One that counts calls in windows names
 the rest of its window, and permits many calls after it."""
+_FIRST_TURN_SECONDS: Final = 0.1
+"""After the first refusal that names no time: ten calls a second."""
 _SHORTEST_TURN_SECONDS: Final = 0.02
 _TURN_FACTOR: Final = 0.9
 _TURNS_END_AFTER_SECONDS: Final = 60
@@ -88,13 +91,19 @@ class OperationLimits:
         bucket = self._buckets.get(operation_class)
         return 0.0 if bucket is None else bucket.reserve(longest_seconds=longest_seconds)
 
-    def pause(self, operation_class: str, failure: AttemptFailure) -> float:
-        """Pause a class for the `retry_after` of a refusal, five minutes at most.
+    def pause(
+        self, operation_class: str, failure: AttemptFailure, *, sent_at: float | None = None
+    ) -> float:
+        """Pause a class for the `retry_after` of a refusal, five minutes at most; slow it down for none.
 
-        A longer pause that is open stays. Return until when this refusal asks to wait, by the monotonic clock.
+        A longer pause that is open stays. Calls that were sent (`sent_at`, by the monotonic clock; None is
+        now) before the class was slowed down do not slow it down further. Return until when this refusal
+        asks to wait, by the monotonic clock.
         """
         now = self._monotonic()
         if failure.retry_after is None:
+            with self._lock:
+                self._lengthen_turns(operation_class, now, now if sent_at is None else sent_at)
             return now
         ends_at = now + min(failure.retry_after.total_seconds(), _LONGEST_PAUSE_SECONDS)
         with self._lock:
@@ -143,6 +152,17 @@ class OperationLimits:
         turns.seconds = max(turns.seconds, seconds)
         turns.refused_at = now
         turns.next_at = max(turns.next_at, ends_at)
+
+    def _lengthen_turns(self, operation_class: str, now: float, sent_at: float) -> None:
+        turns = self._turns.get(operation_class)
+        if turns is None or now - turns.refused_at > _TURNS_END_AFTER_SECONDS:
+            self._turns.pop(operation_class, None)
+            seconds = _FIRST_TURN_SECONDS
+        elif sent_at < turns.refused_at:
+            return
+        else:
+            seconds = min(max(2 * turns.seconds, _FIRST_TURN_SECONDS), _LONGEST_TURN_SECONDS)
+        self._slow_down(operation_class, now, now + seconds)
 
     def open_pause(self, operation_class: str) -> OperationPause | None:
         """Return the pause of a class; None if its calls may be sent."""

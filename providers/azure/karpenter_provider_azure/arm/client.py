@@ -38,21 +38,34 @@ _NAMESPACES: Final = {"microsoft.compute": "compute", "microsoft.network": "netw
 _GRAPH: Final = "microsoft.resourcegraph"
 _KINDS: Final = {"GET": "reads", "HEAD": "reads", "DELETE": "deletes"}
 """Other methods write."""
+_VM_CLASSES: Final = {"PUT": "compute-put-vm", "DELETE": "compute-delete-vm"}
+"""Of one virtual machine by method; others update it (Azure, compute throttling limits)."""
+_POLLS: Final = frozenset({"operations", "operationresults"})
 
 
 def operation_class(method: str, path: str) -> str:
-    """Return the class that Azure counts a call in: `compute-writes`, `network-reads`, `graph`, `reads`.
+    """Return the class that Azure counts a call in: `compute-put-vm`, `network-reads`, `graph`, `reads`.
 
-    Compute and Network count by resource provider, the rest is counted by Azure Resource Manager; all of
-    them count deletions apart.
+    Compute counts creations, updates, deletions, reads and listings of virtual machines apart, and polls of
+    operations. Other calls are counted by their resource provider, or by Azure Resource Manager.
     """
-    segments = path.lower().split("?")[0].split("/")
-    namespace = segments[segments.index("providers") + 1] if "providers" in segments[:-1] else ""
+    segments = path.lower().split("?")[0].strip("/").split("/")
+    of_provider = segments[segments.index("providers") + 1 :] if "providers" in segments else []
+    namespace, names = "".join(of_provider[:1]), of_provider[1:]
     if namespace == _GRAPH:
         return "graph"
-    kind = _KINDS.get(method.upper(), "writes")
     service = _NAMESPACES.get(namespace)
-    return f"{service}-{kind}" if service else kind
+    kind = _KINDS.get(method.upper(), "writes")
+    if service is None:
+        return kind
+    if not _POLLS.isdisjoint(names[2:3]):
+        return f"{service}-polls"
+    if service != "compute" or names[:1] != ["virtualmachines"]:
+        return f"{service}-{kind}"
+    if kind == "reads":
+        return "compute-get-vm" if names[1:] else "compute-list-vms"
+    is_of_part = len(names) > 2  # noqa: PLR2004 - type and name of the virtual machine itself
+    return _VM_CLASSES.get("" if is_of_part else method.upper(), "compute-update-vm")
 
 
 @final

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.errors import NodeClassNotReadyError
 from karpenter_provider_azure.bootstrap.boot_configuration import BootConfiguration, ClusterBoot
 from karpenter_provider_azure.bootstrap.custom_data import custom_data
+from karpenter_provider_azure.bootstrap_tokens import BootstrapTokenReader
 from karpenter_provider_azure.launch.boot_data import BootData
 from karpenter_provider_azure.network.cluster_addresses import dns_service_ip
 
@@ -35,6 +36,9 @@ class ClusterBootReader:
     ) -> None:
         self._settings: Final = settings
         self._facts: Final = facts
+        self._tokens: Final = BootstrapTokenReader(
+            token=settings.kubelet_bootstrap_token, path=settings.kubelet_bootstrap_token_file
+        )
         self._guid: Final = guid
         self._security_groups: Final = security_groups
 
@@ -42,7 +46,8 @@ class ClusterBootReader:
         """Return the part as it is now.
 
         Raises:
-            NodeClassNotReadyError: the certificates of the API server, or its DNS, are not known.
+            NodeClassNotReadyError: the certificates of the API server, its DNS, or the bootstrap token
+                are not known.
             CloudProviderError: Azure refused or did not answer.
         """
         # An API server without TLS has none, as that of the demo.
@@ -54,7 +59,7 @@ class ClusterBootReader:
         return ClusterBoot(
             settings=self._settings,
             ca_pem=self._facts.ca_bundle,
-            bootstrap_token=self._settings.kubelet_bootstrap_token,
+            bootstrap_token=self._tokens.current(),
             dns_service_ip=dns_service_ip(self._settings, self._facts),
             vnet_guid=self._guid.current(),
             security_group=self._security_groups.current(),

@@ -139,13 +139,7 @@ class RegionQuotas:
     def view(self) -> QuotaSnapshot:
         """Return the quotas; empty ones if none was read within `QUOTA_LIFE`."""
         with self._lock:
-            now = self._clock.monotonic()
-            if self._read_at is not None and now - self._read_at > QUOTA_LIFE.total_seconds():
-                _log.warning("quotas are out of date and restrict no launches", age=str(QUOTA_LIFE))
-                self._read_at = None
-                self._replace(quotas={})
-            self._drop_expired(now)
-            return self._snapshot
+            return self._current(self._clock.monotonic())
 
     def refresh(self) -> bool:
         """Read the quotas; return True if they are different.
@@ -163,15 +157,27 @@ class RegionQuotas:
             self._replace(quotas=quotas)
             return self._snapshot.revision != before
 
-    def reserve(self, key: str, size: VmSize, capacity_type: str) -> None:
-        """Count the vCPUs of a launch, under a key of the launch; the same key counts once."""
+    def reserve(self, key: str, size: VmSize, capacity_type: str) -> str:
+        """Count the vCPUs of a launch if the known quotas allow it; return the first that does not.
+
+        Check and count are one step, so that launches at the same time stay within the quotas
+        together. The key is one of the launch, and counts once.
+        """
         with self._lock:
-            self._reservations[key] = _Reservation(
-                names=quota_names(size, capacity_type),
-                cpus=size.cpus,
-                expires_at=self._clock.monotonic() + RESERVATION_LIFE.total_seconds(),
-            )
+            now = self._clock.monotonic()
+            before = self._reservations.pop(key, None)
             self._replace()
+            short = self._current(now).short_quota(size, capacity_type)
+            if not short:
+                self._reservations[key] = _Reservation(
+                    names=quota_names(size, capacity_type),
+                    cpus=size.cpus,
+                    expires_at=now + RESERVATION_LIFE.total_seconds(),
+                )
+            elif before is not None:
+                self._reservations[key] = before
+            self._replace()
+            return short
 
     def note_launched(self, key: str) -> None:
         """Count a launch that Azure has accepted until a later reading counts it."""
@@ -185,6 +191,15 @@ class RegionQuotas:
         with self._lock:
             if self._reservations.pop(key, None) is not None:
                 self._replace()
+
+    def _current(self, now: float) -> QuotaSnapshot:
+        """Return the quotas without what is out of date; call under the lock."""
+        if self._read_at is not None and now - self._read_at > QUOTA_LIFE.total_seconds():
+            _log.warning("quotas are out of date and restrict no launches", age=str(QUOTA_LIFE))
+            self._read_at = None
+            self._replace(quotas={})
+        self._drop_expired(now)
+        return self._snapshot
 
     def _drop_expired(self, now: float) -> None:
         expired = [key for key, it in self._reservations.items() if it.expires_at <= now]

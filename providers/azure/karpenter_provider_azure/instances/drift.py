@@ -144,7 +144,8 @@ class DriftDetector:
             return [None] * len(node_claims)
         nodes = nodes_by_provider_id(self._read_nodes().values())
 
-        def compare(claim: NodeClaim, _vm: DescribedVm) -> DriftReason | None:
+        def compare(claim: NodeClaim, vm: DescribedVm) -> DriftReason | None:
+            vm.require_no_machine()
             return drift_of(
                 claim,
                 node_class,

@@ -11,12 +11,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote
 
+import structlog
+
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.instances.described import DescribedInstances
 from karpenter_core.provider.kit.recent_launches import ClaimRef
 from karpenter_provider_azure.arm.errors import ArmNotFoundError
-from karpenter_provider_azure.described_vms import VM_API_VERSION, instance_id, read_vm
-from karpenter_provider_azure.instance_tags import CLAIM_UID_TAG
+from karpenter_provider_azure.described_vms import (
+    VM_API_VERSION,
+    instance_id,
+    read_tags,
+    read_vm,
+)
+from karpenter_provider_azure.instance_tags import CLAIM_NAME_TAG, CLAIM_UID_TAG
 from karpenter_provider_azure.labels import (
     AKS_MACHINE_NODE_CLAIM_TAG,
     CLUSTER_TAG,
@@ -32,6 +39,8 @@ from karpenter_provider_azure.resource_ids import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.json_objects import JsonObject
     from karpenter_provider_azure.arm.reads import ArmReads
@@ -65,7 +74,9 @@ def claim_of(vm: DescribedVm) -> ClaimRef | None:
     """
     name = claim_name(vm.name.lower())
     own = {key.lower(): value for key, value in vm.tags.items()}
-    return ClaimRef(name=name, uid=own.get(CLAIM_UID_TAG, "")) if name else None
+    if not name:
+        return None
+    return ClaimRef(name=own.get(CLAIM_NAME_TAG, name), uid=own.get(CLAIM_UID_TAG, ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +85,7 @@ class GroupListing:
 
     vms: tuple[DescribedVm, ...]
     problem: str = ""
-    """Why some of them are not in `vms`; empty if all are."""
+    """Why some of the cluster's are not in `vms`; empty if all are."""
 
 
 @final
@@ -88,6 +99,9 @@ class VmReader:
         self._client: Final = client
         self._cluster: Final = settings.cluster_name
         self._group: Final = settings.node_resource_group
+        self._without_size: frozenset[str] = frozenset()
+        """Ids of virtual machines of this cluster that were reported as such."""
+        self._log: FilteringBoundLogger = structlog.get_logger("azure.instances")
 
     def instance_id(self, provider_id: str) -> str:
         """Return the instance id in a provider id.
@@ -146,9 +160,9 @@ class VmReader:
     def of_cluster(self) -> DescribedInstances[DescribedVm]:
         """Return all virtual machines of the cluster, by name."""
         listing = self.of_group()
-        return DescribedInstances(
-            instances=tuple(vm for vm in listing.vms if self.is_ours(vm)), problem=listing.problem
-        )
+        instances = tuple(vm for vm in listing.vms if self.is_ours(vm))
+        self._report_without_size(instances)
+        return DescribedInstances(instances=instances, problem=listing.problem)
 
     def of_group(self) -> GroupListing:
         """Return all virtual machines of the node resource group, also those of others, by name."""
@@ -158,15 +172,30 @@ class VmReader:
         )
 
     def _read_all(self, items: Iterable[JsonObject]) -> tuple[list[DescribedVm], list[str]]:
-        """Return the virtual machines that can be read, and why others cannot."""
+        """Return the virtual machines that can be read, and why others of this cluster cannot.
+
+        The node resource group has virtual machines of others, too, such as instances of scale sets.
+        """
         vms: list[DescribedVm] = []
         problems: list[str] = []
         for item in items:
             try:
                 vms.append(read_vm(item))
             except CloudProviderError as error:
-                problems.append(str(error))
+                if is_owned(read_tags(item), self._cluster):
+                    problems.append(str(error))
         return vms, problems
+
+    def _report_without_size(self, instances: Iterable[DescribedVm]) -> None:
+        """Log virtual machines whose size Azure does not describe, once each."""
+        without_size = {vm.id: vm.name for vm in instances if not vm.instance_type}
+        for key in sorted(without_size.keys() - self._without_size):
+            self._log.warning(
+                "Azure describes no size of a virtual machine: it is kept until its claim ends",
+                vm=without_size[key],
+                field="properties.hardwareProfile.vmSize",
+            )
+        self._without_size = frozenset(without_size)
 
     def _list(self) -> list[JsonObject]:
         return self._client.list_all(

@@ -56,8 +56,17 @@ class _VmDeletions:
         self._delete: Final = delete
 
     def known_outcome(self, instance: DescribedVm) -> TerminateOutcome | None:
-        """Return STARTED for a virtual machine that is being deleted."""
-        return TerminationStatus.STARTED if instance.is_leaving else None
+        """Return STARTED for a virtual machine that is being deleted, and an error for an AKS machine's.
+
+        Without its virtual machine an AKS machine would stay in its pool.
+        """
+        if instance.is_leaving:
+            return TerminationStatus.STARTED
+        try:
+            instance.require_no_machine()
+        except TerminationRefusedError as error:
+            return error
+        return None
 
     def send(self, instance_ids: Sequence[str]) -> None:
         """Start deletions."""

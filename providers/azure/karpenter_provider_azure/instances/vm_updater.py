@@ -147,6 +147,7 @@ class VmUpdater:
             cluster=self._settings.cluster_name,
             claim_uid=node_claim.uid,
             node_pool=node_claim.metadata.labels.get(NODE_POOL, ""),
+            claim_name=node_claim.name,
         )
         return DesiredVm(
             tags=DesiredTags(
@@ -192,7 +193,11 @@ class _VmChanges:
 
     def read(self, instance_ids: Sequence[str]) -> Mapping[str, VmState]:
         vms = self._reader.of_ids(instance_ids)
-        return {name: state_of(vm) for name, vm in vms.items() if not vm.is_leaving}
+        return {
+            name: state_of(vm)
+            for name, vm in vms.items()
+            if not vm.is_leaving and not vm.machine_claim
+        }
 
     def planner(self) -> Callable[[VmState, DesiredVm], VmChange]:
         return plan_change

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.errors import (
     BadInputError,
     ExhaustedScope,
     InsufficientCapacityError,
-    LaunchFailedError,
 )
 from karpenter_core.provider.kit.launch_candidates import offering_key
 from karpenter_provider_azure.launch.offering_order import ranked_offerings
@@ -27,15 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ClaimLaunch", "LaunchCatalogue", "QuotaReservations", "node_class_of"]
 
-_LONGEST_NAME: Final = 64
-"""Characters of the name of a virtual machine with Linux (Azure's naming rules)."""
-
 
 class QuotaReservations(Protocol):
     """The methods of `RegionQuotas` that launches use; a launch is known by the UID of its claim."""
 
-    def reserve(self, key: str, size: VmSize, capacity_type: str) -> None:
-        """Count the vCPUs of a launch."""
+    def reserve(self, key: str, size: VmSize, capacity_type: str) -> str:
+        """Count the vCPUs of a launch; if there is no room for them, return the quota instead."""
         ...
 
     def note_launched(self, key: str) -> None:
@@ -83,20 +79,8 @@ class ClaimLaunch:
 
     @property
     def vm_name(self) -> str:
-        """The name of the virtual machine.
-
-        Raises:
-            LaunchFailedError: it is longer than Azure permits.
-        """
-        claim = self.request.node_claim.name
-        name = vm_name(claim)
-        if len(name) > _LONGEST_NAME:
-            raise LaunchFailedError(
-                f'NodeClaim "{claim}": the name {name} of its virtual machine has {len(name)} '
-                f"characters, and Azure permits {_LONGEST_NAME}; shorten the name of the NodePool",
-                reason="NameTooLong",
-            )
-        return name
+        """The name of the virtual machine."""
+        return vm_name(self.request.node_claim.name)
 
     @property
     def node_pool(self) -> str:

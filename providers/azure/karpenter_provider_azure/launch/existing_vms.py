@@ -104,6 +104,11 @@ class ExistingVms:
             raise CloudProviderError(
                 f"virtual machine {vm.name} of an earlier launch is being deleted"
             )
+        if not vm.has_failed and not vm.instance_type:
+            raise CloudProviderError(
+                f"virtual machine {vm.name} of an earlier launch has no size "
+                "(properties.hardwareProfile.vmSize): delete it or the NodeClaim"
+            )
         if not vm.has_failed:
             return vm
         error = self._calls.failure(vm.name)

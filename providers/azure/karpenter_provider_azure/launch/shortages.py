@@ -111,7 +111,9 @@ def _of_size(attempt: LaunchAttempt, zones: Collection[str], capacity_type: str)
 
 
 def _of_one_size(attempt: LaunchAttempt, zones: Collection[str], capacity_type: str) -> FailedMarks:
-    """Return the marks of a size alone."""
+    """Return the marks of a size alone; none of a virtual machine whose size is not known."""
+    if not attempt.instance_type:
+        return FailedMarks()
     every_zone = (*attempt.size_zones, attempt.zone, REGIONAL_ZONE)
     named = sorted(set(every_zone)) if _ALL in zones else zones
     capacity_types = (capacity_type,) if capacity_type else (ON_DEMAND, SPOT)

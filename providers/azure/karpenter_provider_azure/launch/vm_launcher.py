@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
+from karpenter_core.api.labels import INSTANCE_TYPE
 from karpenter_core.errors import (
     BadInputError,
     CloudProviderError,
     InsufficientCapacityError,
+    QuotaGroup,
     ThrottledError,
 )
 from karpenter_core.provider.contract import Instance
@@ -170,14 +172,24 @@ class VmLauncher:
         """Request a virtual machine from an offering; return it, or the one that exists.
 
         Raises:
-            InsufficientCapacityError: Azure refused for a shortage, which is recorded.
+            InsufficientCapacityError: Azure refused for a shortage, which is recorded; or launches at
+                the same time have taken what was left of a quota.
         """
         vm, uid = self._virtual_machine(launch, it, offering), launch.request.token
         attempt = self._failures.attempt(it.name, offering.zone, offering.capacity_type)
+        if short := self._catalogue.quotas.reserve(uid, vm.size, vm.capacity_type):
+            raise InsufficientCapacityError(
+                f'NodeClaim "{launch.request.node_claim.name}": the quota "{short}" has no '
+                f"{vm.size.cpus} vCPUs left for {vm.size.name}",
+                quota_groups=[
+                    QuotaGroup(
+                        label=INSTANCE_TYPE, value=it.name, capacity_type=offering.capacity_type
+                    )
+                ],
+            )
         self._failures.observer.note_requested(
             attempt, image=vm.image_id, node_pool=launch.node_pool
         )
-        self._catalogue.quotas.reserve(uid, vm.size, vm.capacity_type)
         try:
             answer = self._request(vm, launch.node_class)
         except ThrottledError as error:
@@ -249,6 +261,7 @@ class VmLauncher:
                 cluster=self._settings.cluster_name,
                 claim_uid=launch.request.token,
                 node_pool=launch.node_pool,
+                claim_name=claim.name,
             ),
             uses_ultra_ssd=target.uses_ultra_ssd,
         )

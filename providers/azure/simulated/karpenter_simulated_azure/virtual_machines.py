@@ -39,6 +39,17 @@ class ProvisioningState(StrEnum):
     """It was deleted; the API never writes this."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledEvent:
+    """An event that Azure announces to a virtual machine."""
+
+    kind: str
+    """`Preempt`, `Redeploy`, `Terminate`, `Reboot` or `Freeze`."""
+    announced_at: datetime
+    not_before: datetime
+    """When it happens."""
+
+
 _STATES: Final = {
     InstancePhase.PENDING: ProvisioningState.CREATING,
     InstancePhase.RUNNING: ProvisioningState.SUCCEEDED,
@@ -80,10 +91,7 @@ class VirtualMachine(life.SimulatedInstance):
     """That of its creation."""
     is_graceful: bool = False
     """Whether it was deleted without `forceDeletion`."""
-    preempted_at: datetime | None = None
-    """When its eviction is announced."""
-    preempted_not_before: datetime | None = None
-    """When it is evicted."""
+    event: ScheduledEvent | None = None
 
     @property
     def is_spot(self) -> bool:

@@ -31,7 +31,7 @@ from providers.azure.tests.bootstrap.boots import (
 )
 
 
-def reader(**facts):
+def reader(*, token_file="", **facts):
     of_cluster = cluster()
     known = {
         "ca_bundle": of_cluster.ca_pem,
@@ -40,7 +40,7 @@ def reader(**facts):
         **facts,
     }
     return ClusterBootReader(
-        settings(),
+        settings(kubelet_bootstrap_token_file=str(token_file)),
         ClusterFacts(name="shop", **known),
         guid=SimpleNamespace(current=lambda: of_cluster.vnet_guid),
         security_groups=SimpleNamespace(current=lambda: of_cluster.security_group),
@@ -153,3 +153,26 @@ def test_a_simulated_node_boots_with_every_node_class(spec, version, size):
         ("karpenter.sh/unregistered", "NoExecute"),
         ("node.cilium.io/agent-not-ready", "NoExecute"),
     }
+
+
+def test_a_token_that_is_replaced_is_used_without_a_restart(tmp_path):
+    file = tmp_path / "token"
+    file.write_text("abcdef.0123456789abcdef\n")
+    boots = reader(token_file=file)
+    assert boots.current().bootstrap_token == "abcdef.0123456789abcdef"
+    file.write_text("ghijkl.0123456789abcdef\n")
+    assert boots.current().bootstrap_token == "ghijkl.0123456789abcdef"
+    (tmp_path / "token-id").write_text("mnopqr")
+    (tmp_path / "token-secret").write_text("fedcba9876543210")
+    assert reader(token_file=tmp_path).current().bootstrap_token == "mnopqr.fedcba9876543210"
+
+
+@pytest.mark.parametrize("content", [None, "", "hunter2-secret", "ABCDEF.0123456789abcdef"])
+def test_no_node_is_booted_with_a_token_that_cannot_be_read(tmp_path, content):
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(NodeClassNotReadyError, match="--kubelet-bootstrap-token-file") as raised:
+        reader(token_file=file).current()
+    assert str(file) in str(raised.value)
+    assert "hunter2" not in str(raised.value)

@@ -306,8 +306,9 @@ class Quotas:
     def __init__(self) -> None:
         self.open: dict[str, str] = {}
 
-    def reserve(self, key: str, size: VmSize, capacity_type: str) -> None:
+    def reserve(self, key: str, size: VmSize, capacity_type: str) -> str:
         self.open[key] = f"{size.name} {capacity_type}"
+        return ""
 
     def note_launched(self, key: str) -> None:
         self.open[key] += " launched"
@@ -365,7 +366,7 @@ class LaunchWorld:
         self.settings = settings(**changes)
         self.unavailable = UnavailableOfferings()
         self.closed: set[tuple[str, str, str]] = set()
-        self.quotas = Quotas()
+        self.quotas: Any = Quotas()
         self.observer = Observer()
         self.boot = Boot(script)
         self.pool_reads = 0

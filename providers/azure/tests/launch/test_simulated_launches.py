@@ -11,6 +11,7 @@ from karpenter_core.api.interruptions import InterruptionKind
 from karpenter_core.api.labels import CAPACITY_TYPE, ON_DEMAND, SPOT, ZONE
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.errors import InsufficientCapacityError, LaunchFailedError, ThrottledError
+from karpenter_core.provider.contract import TerminationStatus
 from karpenter_core.provider.kit.simulated.rates import CallRate
 from karpenter_simulated_azure.invariants import broken_invariants, leftovers
 
@@ -195,7 +196,7 @@ def test_a_long_throttling_holds_no_thread(cloud, launches):
 def test_a_wave_keeps_to_the_limit_of_writes(cloud, launches):
     """After the first refusal all launches pause together, and none is lost."""
     made = launches()
-    cloud.throttling.set({"compute-writes": CallRate(bucket=10, refill=10)})
+    cloud.throttling.set({"compute-put-vm": CallRate(bucket=10, refill=10)})
 
     def launch(number):
         while True:
@@ -211,6 +212,22 @@ def test_a_wave_keeps_to_the_limit_of_writes(cloud, launches):
     assert made.marks.is_empty
     assert cloud.calls.count(PUT) <= 90
     assert broken_invariants(cloud) == []
+
+
+def test_a_wave_of_launches_that_is_throttled_does_not_keep_nodes_alive(cloud, launches):
+    """Azure counts deletions apart, and so do the pauses of the provider."""
+    made = launches()
+    old = [made.launch(f"old-{number}").provider_id for number in range(5)]
+    cloud.throttling.set({"compute-put-vm": CallRate(bucket=0, refill=1 / 60)})
+    with pytest.raises(ThrottledError):
+        made.launch("web-1")
+
+    outcomes = made.provider.hooks.terminate_instances(old)
+
+    assert outcomes == [TerminationStatus.STARTED] * 5
+    assert cloud.calls.count("virtualMachines:delete") == 5
+    cloud.time.advance(60)
+    assert not cloud.living()
 
 
 def test_a_refused_parameter_is_a_failed_launch(cloud, launches):
