@@ -50,7 +50,8 @@ def main() -> int:
 
 def _folders() -> tuple[Path, ...]:
     """Return the folders in which every YAML file is generated."""
-    return (CHART / "files" / "rbac", CRD_CHART / "templates")
+    rights = CHART / "files" / "rbac"
+    return (rights, rights / "observe", CRD_CHART / "templates")
 
 
 def generated_files() -> dict[Path, str]:

@@ -91,6 +91,19 @@ def info_of(provider, namespace):
     return replace(info, reads=reads)
 
 
+@pytest.mark.parametrize("name", ["aws", "azure", "kwok"])
+def test_an_observer_may_only_read(values_of, name):
+    values = values_of(name)
+    values.setdefault("settings", {})["observe"] = True
+    infos = [info_of(each, "karpenter") for each in PARTS[name]]
+    declared = render_rbac(infos, namespace="karpenter", service_account="karpenter", observe=True)
+
+    rendered = rights(render(values))
+
+    assert rendered == rights(declared)
+    assert {verb for *_, verb in rendered} <= {"get", "list", "watch"}
+
+
 @EVERY
 def test_every_role_is_bound_to_the_account_that_the_pods_run_under(values_of, name):
     objects = render({**values_of(name), "fullnameOverride": "scaler"}, namespace="system")
