@@ -28,9 +28,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def chart_table() -> str:
     """Return the table of the values of the chart."""
-    sys.path.insert(0, str(ROOT / "charts" / "generate"))
-    from settings_table import chart_settings
-    from values_file import values_of, values_table
+    sys.path.insert(0, str(ROOT))
+    from charts.generate.settings_table import chart_settings
+    from charts.generate.values_file import values_of, values_table
 
     text = (ROOT / "charts" / "karpenter" / "values.yaml").read_text()
     return values_table(values_of(text), chart_settings())

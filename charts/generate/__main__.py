@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Final
 
 import yaml
-from crd_templates import crd_templates
-from rbac_rules import RELEASE, rules_by_file
-from settings_table import chart_settings, node_class_kinds, required_values
-from values_file import describe, values_of, with_settings
+
+from charts.generate.crd_templates import crd_templates
+from charts.generate.rbac_rules import RELEASE, rules_by_file
+from charts.generate.settings_table import chart_settings, node_class_kinds, required_values
+from charts.generate.values_file import describe, values_of, with_settings
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CHART: Final = ROOT / "charts" / "karpenter"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from settings_table import PROVIDERS
-
+from charts.generate.settings_table import PROVIDERS
 from karpenter_core.cli.rbac import render_rbac
 from karpenter_core.provider.host.manager import load_plugins
 
