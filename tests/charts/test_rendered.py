@@ -124,6 +124,14 @@ def test_every_role_is_bound_to_the_account_that_the_pods_run_under(values_of, n
     assert pod_of(objects)["spec"]["serviceAccountName"] == account["name"] == "scaler"
 
 
+def test_the_lease_of_the_settings_is_the_one_that_may_be_changed(values_of):
+    values = values_of("aws")
+    values["settings"]["leaderElectionName"] = "mine"
+    names = {(name, verb) for _, _, kind, name, verb in rights(render(values)) if kind == "leases"}
+
+    assert names == {("", "create"), ("mine", "get"), ("mine", "patch")}
+
+
 def test_rules_of_the_user_are_added(values_of):
     rule = {"apiGroups": ["example.com"], "resources": ["things"], "verbs": ["list"]}
 
