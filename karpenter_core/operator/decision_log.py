@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from karpenter_core.api.decisions import PROVISION
+from karpenter_core.api.decisions import OBSERVE, PROVISION
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["DECISION_MESSAGES", "log_decision"]
 
 PLANNED: Final = "computed a plan"
+COMPARED: Final = "compared the cluster with a fresh plan"
 STARTED: Final = "disrupting node(s)"  # upstream's message
 REJECTED: Final = "disruption command rejected"
 FAILED: Final = "disruption command failed"
-DECISION_MESSAGES: Final = frozenset({PLANNED, STARTED, REJECTED, FAILED})
+DECISION_MESSAGES: Final = frozenset({PLANNED, COMPARED, STARTED, REJECTED, FAILED})
 """The messages of these lines; no other line has one of them."""
 MAX_NAMES: Final = 20
 """Names in one field of a line; the journal has more."""
@@ -42,6 +43,8 @@ def log_decision(decision: Decision) -> None:
 def _message(decision: Decision) -> str:
     if decision.kind == PROVISION:
         return PLANNED
+    if decision.kind == OBSERVE:
+        return COMPARED
     if decision.failure:
         return FAILED
     return REJECTED if decision.rejection else STARTED

@@ -120,7 +120,7 @@ class DiscoveryParts:
             clock,
             cluster=cluster,
             new_id=lambda: str(uuid4()),
-            fence=services.context.fence,
+            fence=context.fence,
             isolated=settings.isolated_vpc,
         )
 
