@@ -36,7 +36,7 @@ class CloudError(Exception):
         self.message: Final = message
         self.status: Final = status
         self.retry_after_seconds = retry_after_seconds
-        """How long the caller should wait; None if the cloud does not say."""
+        """Pause that the cloud asks for; None if it does not say."""
 
 
 class CloudFaultKind(StrEnum):

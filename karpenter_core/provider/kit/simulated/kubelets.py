@@ -71,7 +71,7 @@ def read_taints(text: str) -> tuple[NodeTaint, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootedNode:
-    """What a kubelet writes into the Node that it registers."""
+    """Contents of the Node that a kubelet registers."""
 
     name: str
     provider_id: str

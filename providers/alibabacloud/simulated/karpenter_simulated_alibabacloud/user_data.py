@@ -34,7 +34,7 @@ class KubeletSettings:
     """With what a kubelet is started."""
 
     token: str = ""
-    """What lets it join the cluster; empty when the instance joins by itself, without ACK."""
+    """Bootstrap token; empty when the instance joins by itself, without ACK."""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     taints: tuple[NodeTaint, ...] = ()
     config: Mapping[str, object] = field(default_factory=dict[str, object])

@@ -14,6 +14,7 @@ import re
 import shlex
 from base64 import b64decode
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.provider.kit.simulated.kubelets import BootError, NodeTaint, read_taints
@@ -79,9 +80,11 @@ class KubeletSettings:
         return dict(_pairs(self.flags.get("eviction-hard", ""), "<"))
 
 
+@lru_cache(maxsize=1024)
 def read_kubelet_settings(custom_data: str, command: str = "") -> KubeletSettings:
     """Return the start of the kubelet of a virtual machine.
 
+    Reading takes milliseconds, and Nodes are asked for every quarter of a second: kept by argument.
     `custom_data` is base64, as it was put; `command` is that of the custom script extension, if the
     virtual machine has one.
 
