@@ -76,6 +76,6 @@ def test_an_unreadable_time_is_none():
 @pytest.mark.parametrize(
     "broken", [{"id": "/subscriptions/sub"}, {"id": ""}, {"properties": {"hardwareProfile": {}}}]
 )
-def test_what_cannot_be_read_is_refused(broken):
+def test_an_unreadable_answer_is_refused(broken):
     with pytest.raises(CloudProviderError):
         read_vm(vm(**broken))
