@@ -13,7 +13,7 @@ from karpenter_core.errors import FencedError
 if TYPE_CHECKING:
     from karpenter_core.clock import Clock
 
-__all__ = ["AlwaysLeaderFence", "LeaseFence", "WriteFence"]
+__all__ = ["AlwaysLeaderFence", "LeaseFence", "ObserverFence", "WriteFence"]
 
 
 class WriteFence(Protocol):
@@ -35,6 +35,16 @@ class AlwaysLeaderFence:
 
     def check(self) -> None:
         """Let everything pass."""
+
+
+class ObserverFence:
+    """The fence of a process that only observes."""
+
+    __slots__ = ()
+
+    def check(self) -> None:
+        """Let nothing pass."""
+        raise FencedError("this process only observes (--observe)")
 
 
 class LeaseFence:

@@ -263,7 +263,6 @@ class RegionPrices:
         if currency and currency != self._tables.currency:
             self._tables = _PriceTables(currency=currency)
             self._estimates = _estimates({})
-            self._revision += 1
         return self._tables
 
     # -- between two lives of the process --------------------------------------------------------

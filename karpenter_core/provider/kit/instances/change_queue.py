@@ -234,7 +234,10 @@ class ChangeQueue(Generic[State, Desired, Change]):
     def _read_again(self, names: Sequence[str]) -> int:
         """Read instances, and return how many exist; the others wait no more."""
         states = self._changes.read(names)
-        self._drop(name for name in names if name not in states)
+        absent = [name for name in names if name not in states]
+        self._drop(absent)
+        for name in absent:  # who asks for it again must not put it among others again
+            self._read.drop(name)
         for name, state in states.items():
             self._read.put(name, state)
         return len(states)

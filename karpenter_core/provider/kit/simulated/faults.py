@@ -46,6 +46,8 @@ class CloudFaultKind(StrEnum):
     """The call is answered with an error and has no effect."""
     LOST_REPLY = "lost-reply"
     """The call is executed; the connection breaks before the answer."""
+    CUT_BODY = "cut-body"
+    """The call is executed; the connection breaks in the middle of the body of the answer."""
     SILENT = "silent"
     """The call is accepted and never answered; it has no effect."""
     UNREACHABLE = "unreachable"

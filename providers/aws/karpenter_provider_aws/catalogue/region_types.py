@@ -53,11 +53,6 @@ class RegionTypes:
     zones: Mapping[str, tuple[str, ...]]
     """Zones by type name, sorted."""
 
-    @property
-    def all_zones(self) -> frozenset[str]:
-        """Every zone in which anything is sold."""
-        return frozenset(zone for zones in self.zones.values() for zone in zones)
-
 
 def read_offerings(items: Iterable[InstanceTypeOfferingTypeDef]) -> dict[str, tuple[str, ...]]:
     """Return the zones by type name, from items of DescribeInstanceTypeOfferings."""

@@ -25,10 +25,7 @@ class AzureBehaviour(behaviour.CloudBehaviour):
     interface_reserved_seconds: float = 180
     """For how long a network interface stays reserved for a virtual machine that failed."""
     orphans_interfaces: bool = False
-    """Whether network interfaces of a failed virtual machine survive its DELETE, inline ones too.
-
-    Those that a request refers to survive it in any case: they were never attached.
-    """
+    """Whether network interfaces of a failed virtual machine survive its DELETE."""
     interface_suffix: str = ""
     """Appended to the name of an inline network interface."""
     allocation_seconds: float | None = None
