@@ -25,7 +25,8 @@ LEFTOVERS = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b|#\s*p
 IGNORED_TYPE = re.compile(r"#\s*(type|pyright):\s*ignore(\[[\w, -]+\])?(?P<reason>.*)")
 QUESTION = re.compile(r"\s*(What|Which|Who|Whose|How)\b")
 QUESTION_NAME = re.compile(r"def test_(what|which|who|whose|how)_")
-PRIVATE_PATHS = re.compile(r"(?<![\w.~-])/(work|root|home)/\w")
+# The home of the images' own user is no private path.
+PRIVATE_PATHS = re.compile(r"(?<![\w.~-])/(work|root|home)/(?!nonroot\b)\w")
 
 
 def committed() -> list[Path]:
