@@ -101,7 +101,9 @@ class TestDraw:
         assert ("branch skipped", "if False:") in changes(source)
 
     def test_parts_of_a_sample_are_the_whole_sample(self, monkeypatch):
-        monkeypatch.setattr("tests.mutants.__main__.AREAS", {"karpenter_core/lifecycle/nodepool": 1})
+        monkeypatch.setattr(
+            "tests.mutants.__main__.AREAS", {"karpenter_core/lifecycle/nodepool": 1}
+        )
 
         def part(text):
             return drawn(Namespace(seed=5, count=12, only="", part=text))
