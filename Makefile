@@ -59,7 +59,7 @@ crds: $(READY) ## Write crds/ from the models
 	$(BIN)/karpenter crds --provider azure --output-dir crds
 
 charts: $(READY) ## Write the parts of charts/ that follow from the code
-	$(BIN)/python charts/generate --write
+	$(BIN)/python -m charts.generate --write
 
 docs: $(READY) ## Write the generated parts of the documentation and check the rest
 	$(BIN)/python docs/check.py --write

@@ -1,6 +1,6 @@
 """Check the documentation; with `--write`, first write its generated tables anew.
 
-Checked are relative links, that every YAML block is YAML, and that every object of our own kinds in
+Checked are the generated tables, relative links, that every YAML block is YAML, and that every object of our own kinds in
 one would be admitted by the API server, CEL rules included.
 """
 
@@ -24,7 +24,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def chart_table() -> str:
+    """Return the table of the values of the chart."""
+    sys.path.insert(0, str(ROOT))
+    from charts.generate.settings_table import chart_settings
+    from charts.generate.values_file import values_of, values_table
+
+    text = (ROOT / "charts" / "karpenter" / "values.yaml").read_text()
+    return values_table(values_of(text), chart_settings())
+
+
 TABLES = {
+    "docs/install.md": chart_table,
     "docs/reference/settings.md": settings_table,
     "docs/reference/metrics.md": lambda: metrics_table(Metrics()),
 }
@@ -43,6 +56,11 @@ def main() -> int:
         for page, text in kind_reference.pages().items():
             page.write_text(text, encoding="utf-8")
     problems = [problem for page in pages() for problem in check(page)]
+    problems += [
+        f"{name}: a table is stale: run make docs"
+        for name, render in TABLES.items()
+        if render() not in (ROOT / name).read_text()
+    ]
     problems += [
         f"{page.relative_to(ROOT)} is stale: run make docs"
         for page, text in kind_reference.pages().items()

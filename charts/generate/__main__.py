@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Final
 
 import yaml
-from crd_templates import crd_templates
-from rbac_rules import RELEASE, rules_by_file
-from settings_table import chart_settings, node_class_kinds, required_values
-from values_file import describe, values_of, with_settings
+
+from charts.generate.crd_templates import crd_templates
+from charts.generate.rbac_rules import RELEASE, rules_by_file
+from charts.generate.settings_table import chart_settings, node_class_kinds, required_values
+from charts.generate.values_file import describe, values_of, with_settings
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CHART: Final = ROOT / "charts" / "karpenter"
@@ -50,7 +51,8 @@ def main() -> int:
 
 def _folders() -> tuple[Path, ...]:
     """Return the folders in which every YAML file is generated."""
-    return (CHART / "files" / "rbac", CRD_CHART / "templates")
+    rights = CHART / "files" / "rbac"
+    return (rights, rights / "observe", CRD_CHART / "templates")
 
 
 def generated_files() -> dict[Path, str]:

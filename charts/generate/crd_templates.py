@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import yaml
-from settings_table import PROVIDERS
 
+from charts.generate.settings_table import PROVIDERS
 from karpenter_core.provider.host.manager import load_plugins
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from settings_table import PROVIDERS
-
+from charts.generate.settings_table import PROVIDERS
 from karpenter_core.cli.rbac import render_rbac
 from karpenter_core.provider.host.manager import load_plugins
 
@@ -26,28 +25,27 @@ RELEASE: Final = "release"
 def rules_by_file() -> dict[str, dict[str, list[JsonObject]]]:
     """Return rules by namespace, for `core` and for what each provider needs besides.
 
-    The namespace of the controller must be `RELEASE` (variable SYSTEM_NAMESPACE) when plug-ins are
-    loaded: some declare reads there.
+    Those of `karpenter run --observe` are in the folder `observe`. The namespace of the controller must
+    be `RELEASE` (variable SYSTEM_NAMESPACE) when plug-ins are loaded: some declare reads there.
     """
-    core = _rules([])
-    result = {"core": core}
-    for name in PROVIDERS:
-        own = _rules([load_plugins().providers[name].info])
-        result[name] = {
-            namespace: left
-            for namespace, rules in own.items()
-            if (left := [rule for rule in rules if rule not in core.get(namespace, [])])
-        }
+    result: dict[str, dict[str, list[JsonObject]]] = {}
+    for folder, observe in (("", False), ("observe/", True)):
+        core = _rules([], observe=observe)
+        result[f"{folder}core"] = core
+        for name in PROVIDERS:
+            own = _rules([load_plugins().providers[name].info], observe=observe)
+            result[f"{folder}{name}"] = {
+                namespace: left
+                for namespace, rules in own.items()
+                if (left := [rule for rule in rules if rule not in core.get(namespace, [])])
+            }
     return result
 
 
-def _rules(infos: Iterable[ProviderInfo]) -> dict[str, list[JsonObject]]:
+def _rules(infos: Iterable[ProviderInfo], *, observe: bool) -> dict[str, list[JsonObject]]:
+    documents = render_rbac(infos, namespace=RELEASE, service_account="karpenter", observe=observe)
     return {
-        document["metadata"].get("namespace", CLUSTER): [_one(rule) for rule in document["rules"]]
-        for document in render_rbac(infos, namespace=RELEASE, service_account="karpenter")
+        document["metadata"].get("namespace", CLUSTER): [dict(rule) for rule in document["rules"]]
+        for document in documents
         if document["kind"] in {"Role", "ClusterRole"}
     }
-
-
-def _one(rule: JsonObject) -> JsonObject:
-    return dict(rule)

@@ -13,8 +13,7 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from settings_table import Setting
-
+    from charts.generate.settings_table import Setting
     from karpenter_core.api.json_objects import JsonObject
 
 __all__ = ["Value", "describe", "values_of", "values_table", "with_settings"]

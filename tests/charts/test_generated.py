@@ -13,24 +13,20 @@ from pathlib import Path
 import pytest
 import yaml
 
+from charts.generate.settings_table import REQUIRED, value_name
+from charts.generate.values_file import describe, values_of
+
 ROOT = Path(__file__).parents[2]
 CHARTS = ROOT / "charts"
 
 
-@pytest.fixture
-def generator(monkeypatch):
-    """Return a function that imports a module of the generator."""
-    monkeypatch.syspath_prepend(str(CHARTS / "generate"))
-
-    def load(name):
-        return __import__(name)
-
-    return load
-
-
 def test_no_generated_file_is_stale():
     done = subprocess.run(
-        [sys.executable, CHARTS / "generate"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "charts.generate"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -70,15 +66,15 @@ def test_charts_have_the_version_of_the_project(name):
         ("aws-feature-gates", "awsFeatureGates"),
     ],
 )
-def test_settings_have_the_names_of_the_reference_chart(generator, flag, name):
+def test_settings_have_the_names_of_the_reference_chart(flag, name):
     schema = json.loads((CHARTS / "karpenter" / "values.schema.json").read_text())
 
-    assert generator("settings_table").value_name(flag) == name
+    assert value_name(flag) == name
     assert name in schema["properties"]["settings"]["properties"]
 
 
 @pytest.mark.parametrize("cloud", ["alibabacloud", "aws", "azure"])
-def test_the_provider_itself_requires_what_the_chart_requires(generator, cloud, tmp_path):
+def test_the_provider_itself_requires_what_the_chart_requires(cloud, tmp_path):
     """And nothing else: all settings that it misses are in one message."""
     done = subprocess.run(
         [sys.executable, "-m", "karpenter_core.cli.main", "doctor", "--offline"],
@@ -97,26 +93,24 @@ def test_the_provider_itself_requires_what_the_chart_requires(generator, cloud, 
 
     missing = re.findall(r"missing field, ([a-z-]+)|--([a-z-]+): must be given", done.stdout)
 
-    assert {"".join(each) for each in missing} == set(generator("settings_table").REQUIRED[cloud])
+    assert {"".join(each) for each in missing} == set(REQUIRED[cloud])
 
 
-def test_a_value_without_a_description_is_refused(generator):
-    values_file = generator("values_file")
+def test_a_value_without_a_description_is_refused():
 
-    found = values_file.values_of("# -- Fruit\n# of a tree.\nfruit:\n  apple: 1\n  pear: 2\n")
+    found = values_of("# -- Fruit\n# of a tree.\nfruit:\n  apple: 1\n  pear: 2\n")
 
     assert [(each.path, each.help) for each in found] == [(("fruit",), "Fruit of a tree.")]
     with pytest.raises(ValueError, match=r"no description of fruit\.pear$"):
-        values_file.values_of("fruit:\n  # -- An apple\n  apple: 1\n  pear: 2\n")
+        values_of("fruit:\n  # -- An apple\n  apple: 1\n  pear: 2\n")
 
 
-def test_a_value_that_the_schema_lacks_is_named(generator):
-    values_file = generator("values_file")
-    values = values_file.values_of("fruit:\n  # -- An apple\n  apple: 1\n")
+def test_a_value_that_the_schema_lacks_is_named():
+    values = values_of("fruit:\n  # -- An apple\n  apple: 1\n")
     schema = {"properties": {"fruit": {"properties": {"pear": {}}}}}
 
     with pytest.raises(ValueError, match=r"no fruit\.apple$"):
-        values_file.describe(schema, values, [])
+        describe(schema, values, [])
 
 
 def test_every_object_of_the_schema_refuses_unknown_keys_or_says_what_they_are():

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from karpenter_core.cli.rbac import render_rbac
 from karpenter_core.operator.settings import OPTIONS
 from karpenter_core.provider.contract import ObjectRead
 from karpenter_core.provider.host.manager import load_plugins
+from tests.repository.test_examples import CLOUDS, documents
 from tests.support.helm import CHART, CRD_CHART, ROOT, HelmError, helm, only, render
 
 PARTS = {
@@ -56,6 +58,13 @@ def test_lint_finds_nothing(name):
     helm("lint", "--strict", CHART, "--values", CHART / "ci" / f"{name}-values.yaml")
 
 
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_the_values_of_the_guide_are_accepted(cloud):
+    (values,) = documents(f"{cloud}/values")
+
+    assert only(render(values, namespace="kube-system"), "Deployment")
+
+
 def test_lint_finds_nothing_in_the_chart_of_the_crds():
     helm("lint", "--strict", CRD_CHART)
 
@@ -71,8 +80,6 @@ def test_the_account_has_exactly_the_rights_that_the_code_declares(values_of, na
 
 def info_of(provider, namespace):
     """Return what the provider declares in a pod of this namespace."""
-    from dataclasses import replace
-
     info = load_plugins().providers[provider].info
     usual = os.environ.get("SYSTEM_NAMESPACE") or "kube-system"
     reads = tuple(
@@ -82,6 +89,19 @@ def info_of(provider, namespace):
         for it in info.reads
     )
     return replace(info, reads=reads)
+
+
+@pytest.mark.parametrize("name", ["aws", "azure", "kwok"])
+def test_an_observer_may_only_read(values_of, name):
+    values = values_of(name)
+    values.setdefault("settings", {})["observe"] = True
+    infos = [info_of(each, "karpenter") for each in PARTS[name]]
+    declared = render_rbac(infos, namespace="karpenter", service_account="karpenter", observe=True)
+
+    rendered = rights(render(values))
+
+    assert rendered == rights(declared)
+    assert {verb for *_, verb in rendered} <= {"get", "list", "watch"}
 
 
 @EVERY
@@ -102,6 +122,14 @@ def test_every_role_is_bound_to_the_account_that_the_pods_run_under(values_of, n
     subject = {"kind": "ServiceAccount", "name": account["name"], "namespace": "system"}
     assert all(each["subjects"] == [subject] for each in bindings)
     assert pod_of(objects)["spec"]["serviceAccountName"] == account["name"] == "scaler"
+
+
+def test_the_lease_of_the_settings_is_the_one_that_may_be_changed(values_of):
+    values = values_of("aws")
+    values["settings"]["leaderElectionName"] = "mine"
+    names = {(name, verb) for _, _, kind, name, verb in rights(render(values)) if kind == "leases"}
+
+    assert names == {("", "create"), ("mine", "get"), ("mine", "patch")}
 
 
 def test_rules_of_the_user_are_added(values_of):

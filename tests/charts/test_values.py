@@ -10,6 +10,114 @@ from karpenter_core.operator.settings_loader import load_settings
 from karpenter_core.provider.host.manager import load_plugins
 from tests.support.helm import HelmError, only, render
 
+OF_THE_REFERENCE: dict[str, object] = {
+    "nameOverride": "",
+    "fullnameOverride": "",
+    "additionalLabels": {},
+    "additionalAnnotations": {},
+    "imagePullPolicy": "IfNotPresent",
+    "imagePullSecrets": [],
+    "service": {"annotations": {}},
+    "serviceAccount": {"create": True, "name": "", "annotations": {}},
+    "additionalClusterRoleRules": [],
+    "serviceMonitor": {
+        "enabled": False,
+        "additionalLabels": {},
+        "relabelings": [],
+        "metricRelabelings": [],
+        "endpointConfig": {},
+        "sampleLimit": None,
+    },
+    "replicas": 2,
+    "revisionHistoryLimit": 10,
+    "strategy": {"rollingUpdate": {"maxUnavailable": 1}},
+    "podLabels": {},
+    "podAnnotations": {},
+    "podDisruptionBudget": {"name": "karpenter", "maxUnavailable": 1},
+    "podSecurityContext": {"fsGroup": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+    "priorityClassName": "system-cluster-critical",
+    "terminationGracePeriodSeconds": None,
+    "hostNetwork": False,
+    "schedulerName": "default-scheduler",
+    "dnsPolicy": "ClusterFirst",
+    "dnsConfig": {},
+    "initContainers": [],
+    "nodeSelector": {"kubernetes.io/os": "linux"},
+    "affinity": {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "kubernetes.io/hostname"}
+            ]
+        }
+    },
+    "tolerations": [{"key": "CriticalAddonsOnly", "operator": "Exists"}],
+    "extraVolumes": [],
+    "controller": {
+        "containerName": "controller",
+        "image": {"repository": "registry.example.com/controller", "tag": "1", "digest": ""},
+        "env": [],
+        "envFrom": [],
+        "securityContext": {"appArmorProfile": {}, "seLinuxOptions": {}, "seccompProfile": {}},
+        "resources": {},
+        "extraVolumeMounts": [],
+        "sidecarContainer": [],
+        "sidecarVolumeMounts": [],
+        "metrics": {"port": 8080},
+        "healthProbe": {"port": 8081},
+    },
+    "logLevel": "info",
+    "logOutputPaths": ["stdout"],
+    "logErrorOutputPaths": ["stderr"],
+    "settings": {
+        "batchMaxDuration": "10s",
+        "batchIdleDuration": "1s",
+        "preferencePolicy": "Respect",
+        "minValuesPolicy": "Strict",
+        "clusterCABundle": "",
+        "clusterName": "my-cluster",
+        "clusterEndpoint": "",
+        "isolatedVPC": False,
+        "eksControlPlane": False,
+        "vmMemoryOverheadPercent": 0.075,
+        "interruptionQueue": "",
+        "enableZonalShift": False,
+        "reservedENIs": "0",
+        "ignoreDRARequests": True,
+        "disableClusterStateObservability": False,
+        "disableDryRun": False,
+        "amiRefreshInterval": "1m",
+        "subnetRefreshInterval": "1m",
+        "featureGates": {
+            "nodeRepair": False,
+            "nodeOverlay": False,
+            "reservedCapacity": True,
+            "spotToSpotConsolidation": False,
+            "staticCapacity": False,
+            "capacityBuffer": False,
+        },
+        "awsFeatureGates": {"nodeClassCEL": False},
+    },
+}
+"""The values of the chart of Karpenter's AWS provider, version 1.14, with their defaults."""
+
+
+def test_the_values_of_the_reference_chart_are_accepted():
+    """With their own defaults they change nothing but the image and names."""
+    objects = render({"provider": "aws", **OF_THE_REFERENCE})
+    (container,) = only(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
+    declared = load_plugins().settings()["aws"]
+
+    settings = load_settings([], environment_of(objects), plugin_options=declared)
+    defaults = load_settings(
+        ["--providers=aws", "--cluster-name=my-cluster"], {}, plugin_options=declared
+    )
+
+    assert container["image"] == "registry.example.com/controller:1"
+    assert {} not in container["securityContext"].values()
+    assert settings.warnings == ()
+    for name in ("batch_max_duration", "batch_idle_duration", "feature_gates", "plugins"):
+        assert getattr(settings, name) == getattr(defaults, name)
+
 
 def environment_of(objects) -> dict[str, str]:
     """Return the variables of the controller that have a literal value."""

@@ -41,9 +41,9 @@ __all__ = [
 
 QUOTA_PERIOD: Final = timedelta(minutes=10)
 QUOTA_LIFE: Final = timedelta(minutes=15)
-"""How long a reading counts when later ones fail."""
+"""Longest validity of a reading when later ones fail."""
 RESERVATION_LIFE: Final = timedelta(minutes=10)
-"""How long a launch is counted that never ends."""
+"""Time for which an unfinished launch is counted."""
 
 _SHOWN: Final = 5
 """Names of families in a text."""

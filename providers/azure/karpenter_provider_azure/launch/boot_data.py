@@ -35,7 +35,7 @@ class BootTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootData:
-    """What a node does at its first boot; contains the bootstrap token."""
+    """Data for the first boot of a node; contains the bootstrap token."""
 
     custom_data: str = field(repr=False)
     """In base64."""

@@ -118,7 +118,7 @@ PERIOD: Final = timedelta(seconds=15)
 _NEW_WITHIN: Final = timedelta(minutes=30)
 """Claims of this age may wait for extensions; virtual machines are listed while there are any."""
 _LOOKED_FOR_EVERY: Final = timedelta(hours=1)
-"""How often virtual machines are listed without a new claim."""
+"""Period between two listings of virtual machines without a new claim."""
 _REPEATED_AFTER: Final = timedelta(hours=6)
 """An extension that Azure accepted and that is not listed by then is requested again."""
 _RETRIED_AFTER: Final = timedelta(minutes=5)

@@ -60,7 +60,7 @@ _NOT_SOLD_LIFE: Final = timedelta(hours=23)
 
 
 class LaunchFailureKind(StrEnum):
-    """What a launch failed of."""
+    """Kind of a launch's failure; decides which offerings become unavailable."""
 
     SPOT_QUOTA = "spot-quota"
     """The quota of all spot cores of the region."""
@@ -167,7 +167,7 @@ class LaunchFailure:
     text: str
     """Reason, code and message for people, cut to `MAX_TEXT` characters."""
     life: timedelta = timedelta(0)
-    """How long offerings stay unavailable; zero for none."""
+    """Time for which offerings stay unavailable; zero for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ class DescribedMachine(DescribedNode):
     """
 
     drift_action: str = ""
-    """What AKS wants to be done about it: `Synced`, `Recreate`; empty if AKS does not say."""
+    """Action that AKS recommends: `Synced`, `Recreate`; empty if AKS does not say."""
 
     @property
     def must_be_replaced(self) -> bool:

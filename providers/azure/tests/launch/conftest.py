@@ -98,7 +98,7 @@ class RealLaunches:
 
     @property
     def marks(self) -> Any:
-        """What failed launches made unavailable."""
+        """Offerings that failed launches made unavailable."""
         return self.parts.catalogue.unavailable_offerings.view(now=self.clock.now())
 
     def billing_installer(self) -> ExtensionInstaller:
