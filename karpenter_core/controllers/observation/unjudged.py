@@ -112,7 +112,7 @@ class UnjudgedNodePools:
         resolution = await self._providers.resolve_node_class(node_class)
         status = resolved_status(node_class, resolution, now=self._runtime.clock.now())
         document = node_class.model_dump(mode="json", by_alias=True, exclude_none=True)
-        before = document.get("status") or {}
+        before = node_class.status.model_dump(mode="json", by_alias=True, exclude_none=True)
         return type(node_class).model_validate({**document, "status": {**before, **status}})
 
     def _warn(self, node_class: NodeClass, problem: str) -> None:
