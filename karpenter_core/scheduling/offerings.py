@@ -30,7 +30,6 @@ __all__ = [
     "compatible_instance_types",
     "compatible_offerings",
     "count_min_values",
-    "keep_cheapest",
     "offering_price",
     "order_by_price",
     "worst_launch_price",
@@ -230,15 +229,3 @@ def count_min_values(
         key: len(values) for key, values in seen.items() if len(values) < min_values_by_key[key]
     }
     return MinValuesResult(needed=len(instance_types), missing=missing)
-
-
-def keep_cheapest(
-    instance_types: Iterable[InstanceType],
-    requirements: Requirements,
-    limit: int,
-    *,
-    well_known: Container[str] = WELL_KNOWN,
-) -> tuple[tuple[InstanceType, ...], MinValuesResult]:
-    """Keep the cheapest `limit` types, and check whether they still satisfy `minValues`."""
-    kept = order_by_price(instance_types, requirements, well_known=well_known)[:limit]
-    return kept, count_min_values(kept, requirements)

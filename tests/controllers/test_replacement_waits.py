@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from karpenter_core.controllers.disruption.execution import CommandQueue
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
@@ -118,14 +120,18 @@ def test_two_nodes_are_replaced_by_one(tmp_path):
     staged(tmp_path, scenario)
 
 
-def test_nothing_is_ordered_for_candidates_of_which_one_cannot_be_marked(tmp_path):
-    """Pods would still be bound to it, and the replacement is not made for those."""
+@pytest.mark.parametrize("status", [403, 404], ids=["refused", "gone"])
+def test_nothing_is_ordered_for_candidates_of_which_one_cannot_be_marked(tmp_path, status):
+    """Pods would still be bound to it, and the replacement is not made for those.
+
+    Nor is it made for a node that has gone since the decision, which the watch has not told yet.
+    """
 
     async def scenario(stage):
         await begin_two_for_one(stage)
         stuck = max(stage.first)
         stage.scene.cluster.frontend.faults.add(
-            RequestFault(matches=matching("PATCH", f"/nodes/{stuck}"), times=None, status=403)
+            RequestFault(matches=matching("PATCH", f"/nodes/{stuck}"), times=None, status=status)
         )
         stage.scene.cluster.scale(DEPLOYMENTS, "bulk", 0)
 

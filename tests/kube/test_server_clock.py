@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from datetime import timedelta
 from email.utils import format_datetime
 
@@ -44,7 +45,7 @@ class Server:
 
     @property
     def error_seconds(self):
-        """How much later the estimate is than the truth."""
+        """Seconds by which the estimate is later than the truth."""
         return (self.clock.now() - self.true_now).total_seconds()
 
     def answer(self, *, there=0.0, back=0.0, status=200, **headers):
@@ -141,6 +142,23 @@ def test_answers_without_a_readable_date_tell_nothing(header):
     server = Server(hours=5)
     server.clock.note_answer(200, {"date": header} if header else {}, sent=START)
     assert server.clock.offset_seconds == 0.0
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Lima"])
+def test_a_date_without_a_zone_is_in_utc_wherever_this_host_is(monkeypatch, zone):
+    """RFC 5322 writes `-0000` for a time whose zone is not told; HTTP knows none but GMT."""
+    server = Server(hours=3)
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        date = format_datetime(server.true_now.replace(tzinfo=None))
+        assert date.endswith("-0000")
+        server.clock.note_answer(200, {"date": date}, sent=START)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+    assert abs(server.error_seconds) < 2
 
 
 @pytest.mark.parametrize("answer", [{"status": 502}, {"status": 403}, {"age": "90"}])

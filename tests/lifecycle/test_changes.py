@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from karpenter_core.api.labels import TERMINATION_TIMESTAMP
 from karpenter_core.api.quantities import Quantity
-from karpenter_core.api.records import Taint
-from karpenter_core.lifecycle.changes import NodePatch, status_patch
+from karpenter_core.api.records import OwnerView, Taint
+from karpenter_core.lifecycle.changes import NodePatch, metadata_patch, status_patch
 from karpenter_core.lifecycle.nodeclaim.registration import synced_node
 from karpenter_core.testing.builders import taint
 from karpenter_core.testing.state_builders import node, node_claim
@@ -130,3 +132,87 @@ def test_status_patch_turns_one_status_into_the_other(old, new):
     assert (patch is None) == (before == after)
     if patch is not None:
         assert merged(before, patch.body["status"]) == after
+
+
+@pytest.mark.parametrize(
+    ("change", "is_locked"),
+    [
+        ({"labels": {"a": "1"}}, False),
+        ({"annotations": {"a": "1"}}, False),
+        ({"annotations": {TERMINATION_TIMESTAMP: "2026-01-01T00:00:00Z"}}, True),
+        ({"finalizers": ("example.com/audit",)}, True),
+    ],
+)
+def test_a_patch_of_a_claim_is_locked_where_it_might_undo_what_another_client_did(
+    change, is_locked
+):
+    """A list is replaced whole, and the first deadline wins; labels have a key each."""
+    claim = node_claim("web", resource_version=7)
+    bare = claim.metadata.model_copy(update={"labels": {}, "annotations": {}, "finalizers": ()})
+    claim = claim.model_copy(update={"metadata": bare})
+    metadata = claim.metadata.model_copy(update=change)
+
+    patch = metadata_patch(claim, claim.model_copy(update={"metadata": metadata}))
+
+    assert patch is not None
+    assert patch.resource_version == ("7" if is_locked else None)
+    ((name, value),) = change.items()
+    wanted = list(value) if isinstance(value, tuple) else value
+    assert patch.body == {"metadata": {name: wanted}}
+
+
+def test_conditions_are_patched_under_the_version_of_the_last_answer():
+    """Others write conditions too; amounts have a key each."""
+    young, old = node_claim("web", resource_version=7), node_claim("web", stage="Launched")
+    conditions = young.status.model_copy(update={"conditions": old.status.conditions})
+    image = young.status.model_copy(update={"image_id": "image-1"})
+
+    def version(status, **options):
+        patch = status_patch(young, young.model_copy(update={"status": status}), **options)
+        return patch and patch.resource_version
+
+    assert version(conditions) == young.metadata.resource_version == "7"
+    assert version(conditions, resource_version="9") == "9"
+    assert version(image) is None
+
+
+OWNER = OwnerView(
+    api_version="karpenter.sh/v1",
+    kind="NodeClaim",
+    name="web",
+    uid="u-1",
+    block_owner_deletion=True,
+)
+
+
+@pytest.mark.parametrize(
+    ("patch", "is_locked"),
+    [
+        (NodePatch(labels={"a": "1"}, annotations={"b": "2"}), False),
+        (NodePatch(add_taints=(taint("a:NoSchedule"),)), True),
+        (NodePatch(add_finalizers=("example.com/audit",)), True),
+        (NodePatch(owner=OWNER), True),
+    ],
+)
+def test_a_patch_of_a_node_is_locked_where_it_replaces_a_list(patch, is_locked):
+    """A taint or finalizer that another client added meanwhile must not vanish."""
+    merge_patch = patch.merge_patch(node("web", resource_version=7))
+
+    assert merge_patch is not None
+    assert merge_patch.resource_version == ("7" if is_locked else None)
+
+
+def test_the_owner_of_a_node_is_written_with_its_flags():
+    """Without `blockOwnerDeletion` a claim could vanish before its Node."""
+    patch = NodePatch(owner=OWNER).merge_patch(node("web"))
+
+    assert patch is not None
+    assert patch.body["metadata"]["ownerReferences"] == [
+        {
+            "apiVersion": "karpenter.sh/v1",
+            "kind": "NodeClaim",
+            "name": "web",
+            "uid": "u-1",
+            "blockOwnerDeletion": True,
+        }
+    ]

@@ -104,7 +104,9 @@ def skipped_cluster_runs(options: argparse.Namespace) -> tuple[str, ...]:
 def drawn(options: argparse.Namespace) -> list[Mutant]:
     """Return the sample that the options ask for."""
     mutants = draw(ROOT, AREAS, seed=options.seed, count=options.count)
-    return [mutant for mutant in mutants if options.only in f"{mutant.path}:{mutant.line}"]
+    part, _, parts = options.part.partition("/")
+    mine = mutants[int(part) - 1 :: int(parts)]
+    return [mutant for mutant in mine if options.only in f"{mutant.path}:{mutant.line}"]
 
 
 def described(verdict: Verdict) -> str:
@@ -148,6 +150,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of CPU for a mutant")
     parser.add_argument("--goal", type=float, default=95.0, help="per cent that must be killed")
     parser.add_argument("--only", default="", help="judge those whose PATH:LINE contains this")
+    parser.add_argument(
+        "--part", default="1/1", help="K/N: judge this one of N parts of the sample"
+    )
     parser.add_argument("--record", action="store_true", help="record what the tests reach")
     parser.add_argument(
         "--with-cluster-runs", action="store_true", help="record and judge with cluster runs too"

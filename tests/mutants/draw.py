@@ -349,7 +349,7 @@ def _skipped(node: ast.AST) -> bool:
         case ast.ClassDef():
             return any(_name(base) == "Protocol" for base in node.bases)
         case ast.If(test=test):
-            return _name(test) == "TYPE_CHECKING"
+            return _name(test) == "TYPE_CHECKING" or _only_says_something(node)
         case ast.keyword(arg=name):
             return name in _WORDS
         case ast.Call(func=function):
@@ -379,6 +379,14 @@ def _only_says(node: ast.AST) -> bool:
             return _name(function) in _DECLARED or _name(function) == "get_logger"
         case _:
             return False
+
+
+def _only_says_something(choice: ast.If) -> bool:
+    """Return whether a choice is between saying something and nothing, and its test changes nothing."""
+    changes = (ast.Await, ast.NamedExpr, ast.Yield, ast.YieldFrom)
+    return all(map(_only_says, (*choice.body, *choice.orelse))) and not any(
+        isinstance(each, changes) for each in ast.walk(choice.test)
+    )
 
 
 def _tells(function: ast.expr) -> bool:

@@ -6,10 +6,12 @@ import ast
 import os
 import subprocess
 import sys
+from argparse import Namespace
 from textwrap import dedent
 
 import pytest
 
+from tests.mutants.__main__ import drawn
 from tests.mutants.areas import AREAS, CLUSTER_RUNS, ROOT, sources
 from tests.mutants.draw import Mutant, draw, enum_members, mutants_of
 from tests.mutants.equivalent import EQUIVALENT, fragment, reason_for
@@ -88,10 +90,29 @@ class TestDraw:
             "raise BadInputError(f'{x + 1}')",
             "x: tuple[1, 2]",
             "class C(Struct, frozen=True): pass",
+            "if kept < due: self._log.error('kept', count=due - kept)",
         ],
     )
     def test_statement_that_no_behaviour_depends_on_is_ignored(self, statement):
         assert changes(f"def f():\n    {statement}\n") == set()
+
+    def test_a_choice_that_does_more_than_say_something_is_changed(self):
+        source = "def f():\n    if kept < due:\n        log.error('kept')\n        give_up()\n"
+        assert ("branch skipped", "if False:") in changes(source)
+
+    def test_parts_of_a_sample_are_the_whole_sample(self, monkeypatch):
+        monkeypatch.setattr(
+            "tests.mutants.__main__.AREAS", {"karpenter_core/lifecycle/nodepool": 1}
+        )
+
+        def part(text):
+            return drawn(Namespace(seed=5, count=12, only="", part=text))
+
+        parts = [part("1/3"), part("2/3"), part("3/3")]
+        assert [len(each) for each in parts] == [4, 4, 4]
+        assert sorted(repr(each) for some in parts for each in some) == sorted(
+            map(repr, part("1/1"))
+        )
 
     def test_a_handler_swallows_its_error(self):
         source = "def f():\n    try:\n        g()\n    except OSError:\n        raise\n"

@@ -170,6 +170,18 @@ def test_anti_affinity_of_others_names_these_pods():
     )
 
 
+def test_pods_that_have_ended_or_move_are_no_reason():
+    """Their anti-affinity binds nobody; the one that runs is named alone."""
+    constraints = {"app": "db", "pod_anti_affinity": term()}
+    ended = [replaced(each, phase="Failed") for each in running("db-1", **constraints)]
+    bound = [*ended, *running("db-2", **constraints)]
+    nodes = [existing_node("node-0", cpu="0", bound=bound)]
+    reason = why(pod("web-0"), pools=in_zones("zone-a"), nodes=nodes)
+
+    assert "anti-affinity over topology.kubernetes.io/zone of pods default/db-2" in reason.detail
+    assert "db-1" not in reason.detail
+
+
 def test_a_later_reason_says_what_other_pods_left():
     """Nothing is available there only."""
     sold = [offering("zone-a", available=False), offering("zone-b")]

@@ -15,7 +15,6 @@ from karpenter_core.scheduling.offerings import (
     cheapest_price,
     compatible_instance_types,
     count_min_values,
-    keep_cheapest,
     offering_price,
     order_by_price,
     worst_launch_price,
@@ -63,6 +62,8 @@ def test_prices_follow_what_the_claim_allows():
     assert worst_launch_price(TWO, only(ZONE, "c")) == inf
     assert offering_price(TWO, zone="b", capacity_type=SPOT) == 0.2
     assert offering_price(TWO, zone="c", capacity_type=SPOT) is None
+    several = sold("several", ("a", RESERVED, 0.02), ("a", RESERVED, 0.01))
+    assert offering_price(several, zone="a", capacity_type=RESERVED) == 0.01
 
 
 def test_types_are_ordered_by_price_then_name_and_truncated():
@@ -70,9 +71,9 @@ def test_types_are_ordered_by_price_then_name_and_truncated():
     types = [sold(name, ("a", SPOT, price)) for name, price in (("z", 1), ("b", 2), ("a", 2))]
     assert [it.name for it in order_by_price(types, ANY)] == ["z", "a", "b"]
     enough = only(INSTANCE_TYPE, "a", "b", "z", min_values=2)
-    kept, verdict = keep_cheapest(types, enough, 2)
-    assert ([it.name for it in kept], verdict.needed, bool(verdict)) == (["z", "a"], 2, True)
-    _, failed = keep_cheapest(types, enough, 1)
+    verdict = count_min_values(order_by_price(types, enough), enough)
+    assert (verdict.needed, bool(verdict)) == (2, True)
+    failed = count_min_values(order_by_price(types, enough)[:1], enough)
     assert not failed
     assert str(failed) == (
         f"minValues requirement is not met for label(s) (label(s)=[{INSTANCE_TYPE}])"

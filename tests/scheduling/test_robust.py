@@ -16,7 +16,6 @@ from karpenter_core.scheduling.compiled.instance_shapes import (
     find_instance_shapes,
 )
 from karpenter_core.scheduling.packing.robust import (
-    flexible_enough,
     nth_cheapest,
     robust_prices,
     stand_ins,
@@ -133,16 +132,6 @@ def test_an_unavailable_offering_has_no_robust_price():
 def test_a_stand_in_counts_with_twice_the_cheapest_price_at_most():
     """It is a type of another size, which says nothing of this one's stock."""
     assert robust_prices(np.array([0.1]), np.array([1.5]), weight=0.5) == pytest.approx(0.15)
-
-
-def test_the_floor_gives_way_to_pods_that_few_types_hold():
-    """Small pods keep to shapes with stand-ins; large ones go where they fit at all."""
-    room = np.array([[2, 4, 64], [4, 8, 256]], dtype=np.int64)
-    requests = np.array([[1, 4, 65], [1, 16, 1]], dtype=np.int64)
-
-    enough = flexible_enough(room, np.array([20, 12, 2]), requests, floor=10)
-
-    assert enough.tolist() == [[True, True, False], [False, False, True], [False] * 3]
 
 
 # -- properties --------------------------------------------------------------------------------

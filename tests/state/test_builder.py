@@ -420,6 +420,17 @@ class TestChanges:
         )
         assert builder.apply_event(LaunchCallStarted("nobody", EPOCH)) == ()
 
+    def test_the_launch_of_a_claim_that_is_gone_wakes_no_namesake(self):
+        """Its call is still open; the claim of today has nothing to do with it."""
+        gone, namesake = node_claim("web", uid="u-1"), node_claim("web", uid="u-2")
+        builder = synced_state(gone)
+        builder.apply_event(ObjectRemoved(gone))
+        builder.apply_event(ObjectObserved(namesake))
+        assert builder.apply_event(LaunchCallStarted("u-1", EPOCH)) == ()
+        assert builder.apply_event(LaunchCallStarted("u-2", EPOCH)) == (
+            StateChange(ObjectKind.NODE_CLAIM, ("web",)),
+        )
+
     def test_pods_that_were_there_at_the_start_are_no_events(self):
         builder = StateBuilder(MANAGED_KINDS)
         assert ObjectKind.POD_EVENT not in {

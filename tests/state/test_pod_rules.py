@@ -17,6 +17,7 @@ from karpenter_core.api.records import Toleration
 from karpenter_core.kube.objects import view_from_manifest
 from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_rules import (
+    PodProtection,
     do_not_disrupt,
     is_evictable,
     protection_notice,
@@ -177,6 +178,29 @@ class TestBudgets:
         assert not moves(protected("5m"), now=EPOCH + timedelta(minutes=4))
         assert moves(protected("5m"), now=EPOCH + timedelta(minutes=5))
         assert moves(protected("false"))
+
+    def test_the_time_of_a_protected_pod_begins_with_its_start(self):
+        """Until then there is no end to tell: no Event."""
+        item = read(node="web", annotations={DO_NOT_DISRUPT: "5m"})
+        assert item.start_time is None
+        verdict = do_not_disrupt(item, EPOCH + timedelta(hours=1))
+        assert verdict.protection is PodProtection.ALWAYS
+        assert not is_evictable(item, EPOCH + timedelta(hours=1))
+        assert protection_notice(item, verdict) is None
+
+    @pytest.mark.parametrize(
+        ("minutes", "reason"),
+        [(4, "DoNotDisruptUntil"), (5, "DoNotDisruptGracePeriodElapsed")],
+    )
+    def test_the_end_of_protection_is_told_once_for_each_pod(self, minutes, reason):
+        started = {"startTime": f"{EPOCH:%Y-%m-%dT%H:%M:%SZ}"}
+        item = read(node="web", annotations={DO_NOT_DISRUPT: "5m"}, **started)
+        items = [msgspec.structs.replace(item, uid=uid) for uid in ("uid-1", "uid-2")]
+        now = EPOCH + timedelta(minutes=minutes)
+        one, other = (protection_notice(each, do_not_disrupt(each, now)) for each in items)
+        assert one.reason == other.reason == reason
+        assert one.dedupe[0] == items[0].uid
+        assert one.dedupe != other.dedupe
 
 
 class TestOlderAnnotations:

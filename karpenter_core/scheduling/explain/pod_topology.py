@@ -181,7 +181,10 @@ class _GroupView:
         return listed(self.axis.names[domain] for domain in domains)
 
     def _spread(self) -> tuple[str, str]:
-        """Write where a spread constraint allows the next pod."""
+        """Write where a spread constraint allows the next pod.
+
+        Where no domain is eligible no node of the pool has the label, and `rejection` says that.
+        """
         group, eligible = self.group, self.eligible
         now = f"pods now: {self.counted(eligible)}"
         may = tuple(domain for domain in self.open if domain in eligible)
@@ -191,8 +194,6 @@ class _GroupView:
                 f"the next pod may only go to {self._listed(may)}, {self._reached()}; {now}",
                 f"let the nodepool make nodes in {self._listed(may)}, {relax}",
             )
-        if not eligible:
-            return "no node, existing or new, is in a domain for it", relax
         if len(eligible) < group.min_domains:
             return (
                 f"there are only {len(eligible)} of these domains, and each is full; {now}",

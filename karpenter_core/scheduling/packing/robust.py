@@ -15,10 +15,10 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from karpenter_core.scheduling.arrays import Amounts, Columns, Mask, Prices, TypeCounts
+    from karpenter_core.scheduling.arrays import Columns, Mask, Prices
 
 
-__all__ = ["flexible_enough", "nth_cheapest", "robust_prices", "stand_ins"]
+__all__ = ["nth_cheapest", "robust_prices", "stand_ins"]
 
 
 def stand_ins(holds: Mask, prices: Prices, types: Columns) -> Mask:
@@ -68,17 +68,3 @@ def robust_prices(cheapest: Prices, nth: Prices, *, weight: float) -> Prices:
     np.minimum(extra, cheapest, out=extra)
     blended: Prices = cheapest + weight * extra
     return blended
-
-
-def flexible_enough(
-    capacity: Amounts, flexibility: TypeCounts, requests: Amounts, *, floor: int
-) -> Mask:
-    """Return which shapes (S) may measure claims for which requests (K): K x S.
-
-    Those that hold the request and for which at least `floor` types can stand in; where no shape
-    that holds it has as many, those with the most. `capacity` is R x S, `requests` R x K.
-    """
-    fits: Mask = np.logical_and.reduce(capacity[:, None, :] >= requests[:, :, None], axis=0)
-    most = np.where(fits, flexibility, 0).max(axis=1, initial=0)
-    enough: Mask = fits & (flexibility >= np.minimum(most, floor)[:, None])
-    return enough

@@ -103,10 +103,6 @@ class Requirement:
             return "NotIn" if self.values else "Exists"
         return "In" if self.values else "DoesNotExist"
 
-    def cardinality(self) -> int:
-        """Count the values; a complement has 2^63-1 less the excluded ones."""
-        return MAX_INT64 - len(self.values) if self.complement else len(self.values)
-
     def is_within_bounds(self, value: str) -> bool:
         """Whether a value lies in the range; when there is one, only integers can."""
         if self.gte is None and self.lte is None:

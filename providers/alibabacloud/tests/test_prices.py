@@ -202,6 +202,16 @@ def test_the_revision_grows_when_a_price_changes_and_only_then():
     assert revisions == sorted(set(revisions))
 
 
+def test_the_same_amounts_in_another_currency_are_other_prices():
+    made = prices({LARGE: 1.0})
+    spot(made, LARGE, {A: 0.2})
+    revision = made.revision
+
+    take(made, {LARGE: 1.0}, currency="USD")
+
+    assert made.revision > revision
+
+
 def test_read_prices_survive_the_process(tmp_path: Path):
     disk = DiskCache(tmp_path, "alibabacloud-prices-cn-hangzhou", version=DISK_VERSION)
     made = prices({LARGE: 0.1}, currency="USD")

@@ -178,3 +178,29 @@ async def test_the_gauges_of_a_large_cluster_give_the_event_loop_back():
         "karpenter_nodepools_usage", {"resource_type": "nodes", "nodepool": "default"}
     )
     assert share == pytest.approx(node_count)
+
+
+async def test_no_object_has_a_series_while_some_are_not_listed_yet():
+    """Pods without the nodes that they run on would count as waiting, and pools as empty."""
+    clock, metrics = SystemClock(), Metrics()
+    cluster_state = ClusterState(StateBuilder(MANAGED_KINDS), clock)
+    observability = ClusterMetricsController(
+        cluster_state=cluster_state,
+        runtime=ControllerRuntime(clock=clock, new_id=random_id, metrics=metrics),
+        detailed=True,
+    )
+    for made in (node_pool(limits={"cpu": "9"}), *node_and_claim("a"), pod("web")):
+        cluster_state.fold(ObjectObserved(made))
+    by_object = ("karpenter_nodes_allocatable", "karpenter_nodepools_limit", "karpenter_pods_state")
+
+    await observability._step()
+    before = scraped(metrics.registry)
+    cluster_state.fold(InformersSynced())
+    await observability._step()
+    after = scraped(metrics.registry)
+
+    assert "karpenter_cluster_state_synced 0.0" in before
+    assert "karpenter_cluster_state_synced 1.0" in after
+    for name in by_object:
+        assert f"\n{name}{{" not in before
+        assert f"\n{name}{{" in after

@@ -289,6 +289,15 @@ def test_launch_that_fails_late_masks_the_shortage_as_a_launch_would():
     assert step.exhausted_for == claim.spec.node_class_ref.name
 
 
+def test_launch_that_fails_late_by_a_quota_masks_what_shares_the_quota():
+    """Its own offering alone would be followed by another of the same quota."""
+    group = QuotaGroup(label="family", value="m", capacity_type="spot")
+
+    _, step = failed_launch(InsufficientCapacityError("full", quota_groups=(group,)))
+
+    assert group in step.exhausted
+
+
 @pytest.mark.parametrize(("stage", "counted"), [("Launched", 1), ("Initialized", 0)])
 def test_launch_that_fails_late_counts_as_a_failed_registration(stage, counted):
     """It pauses the NodePool as other launches without a node do; a registered node counted already."""

@@ -112,6 +112,15 @@ class TestSpreadPods:
         meant = waiting(spread(ZONE), ["b-1", "a-1", "a-2"])
         assert NODES[nominated_nodes(cluster(meant), meant)[0][1]] == "zone-a"
 
+    def test_the_places_of_all_nodes_of_a_domain_are_to_come_there(self):
+        """More than on the one node with the most places."""
+        meant = waiting(spread(ZONE), ["b-1"] * 3 + ["a-1"] * 2 + ["a-2"] * 2)
+        assert NODES[nominated_nodes(cluster(meant), meant)[0][1]] == "zone-a"
+
+    def test_a_planned_node_that_does_not_exist_yet_is_a_domain_of_its_own(self):
+        meant = waiting(spread(ZONE), ["later", "later", "a-1"])
+        assert nominated_nodes(cluster(meant), meant)[0] == ("p0", "later")
+
     def test_no_more_pods_than_the_skew_are_nominated_for_a_node(self):
         """Nominated pods count on the evaluated node and would refuse each other."""
         meant = waiting(spread(ZONE), ["a-1", "a-1", "a-1", "b-1"])

@@ -78,7 +78,7 @@ def read_cluster(answer: Mapping[str, object]) -> ClusterDetails:
     if not network:
         raise ValueError("meta_data has no Capabilities.Network")
     cni = _cni(str(network))
-    mask = str(answer.get("node_cidr_mask") or "").lstrip("/")
+    mask = str(answer.get("node_cidr_mask", "")).lstrip("/")
     return ClusterDetails(
         cni=cni,
         node_cidr_mask=int(mask) if cni is Cni.FLANNEL and mask.isdecimal() else None,

@@ -88,6 +88,21 @@ def test_the_legacy_name_is_the_one_that_karpenter_gave():
     assert legacy_profile_name(node_class="default", **PLACE) == "blue_15843455441266977890"
 
 
+@pytest.mark.parametrize(
+    ("region", "node_class", "digest"),
+    [
+        ("", "a", 0xAF63BD4C8601B7BE),
+        ("foo", "b", 0x0378817EE2ED65CB),
+        ("foo", "bar", 0x340D8765A4DDA9C2),
+        ("cur", "ds", 0x2183C1B327C38AE6),
+    ],
+)
+def test_names_have_the_published_hashes_of_fnv_1(region, node_class, digest):
+    """The test vectors of its authors: another hash would not find the profiles that exist."""
+    name = legacy_profile_name(cluster="blue", region=region, node_class=node_class)
+    assert name == f"blue_{digest}"
+
+
 def test_a_legacy_name_that_iam_would_not_take_is_none():
     """A cluster's name may hold other characters, or be too long."""
     for cluster in ("a b", "x" * 128):

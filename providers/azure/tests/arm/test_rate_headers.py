@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from karpenter_provider_azure.arm.rate_headers import remaining_requests
+from karpenter_provider_azure.arm.client import remaining_requests
 
 
 def test_limits_of_subscription_provider_and_graph_are_read():

@@ -1,0 +1,44 @@
+"""EC2's description of an instance is read as the instance is bought."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_core.api.labels import ON_DEMAND, RESERVED, SPOT
+from karpenter_provider_aws.described_instances import read_instance
+
+OPEN = {"CapacityReservationId": "cr-1"}
+TARGETED = {
+    **OPEN,
+    "CapacityReservationSpecification": {
+        "CapacityReservationPreference": "capacity-reservations-only"
+    },
+}
+BLOCK = {**OPEN, "InstanceLifecycle": "capacity-block"}
+
+
+@pytest.mark.parametrize(
+    ("described", "capacity_type"),
+    [
+        ({}, ON_DEMAND),
+        ({"InstanceLifecycle": "spot"}, SPOT),
+        ({"SpotInstanceRequestId": "sir-1"}, SPOT),
+        ({"InstanceLifecycle": "spot", **OPEN}, SPOT),
+        (OPEN, ON_DEMAND),
+        (TARGETED, RESERVED),
+        (BLOCK, RESERVED),
+    ],
+)
+def test_the_capacity_type_is_what_the_instance_was_bought_as(described, capacity_type):
+    """An on-demand instance may happen to run in a reservation that is open to all."""
+    instance = read_instance(described)
+
+    assert instance.capacity_type == capacity_type
+    assert instance.reservation_id == ("cr-1" if capacity_type == RESERVED else "")
+
+
+@pytest.mark.parametrize("described", [TARGETED, BLOCK])
+def test_without_the_gate_no_instance_is_reserved(described):
+    instance = read_instance(described, uses_reservations=False)
+
+    assert (instance.capacity_type, instance.reservation_id) == (ON_DEMAND, "")
