@@ -13,7 +13,7 @@ export VIRTUAL_ENV := $(CURDIR)/.venv
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help ready demo test lint types e2e bench crds docs lock format clean
+.PHONY: help ready demo test lint types e2e bench crds charts docs site lock format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,7 @@ types: $(READY) ## Check the types
 
 e2e: $(READY) ## Run the scenarios on the embedded and on a real control plane (KUBERNETES=1.36)
 	@$(BIN)/python $(CONTROL_PLANE) $(KUBERNETES)
+	@$(BIN)/python tests/charts/build_helm.py
 	$(BIN)/pytest -m e2e tests/e2e tests/sim --kubernetes $(KUBERNETES) $(ARGS)
 
 bench: $(READY) ## Measure scale-up on a real control plane (KUBERNETES=1.36)
@@ -57,8 +58,14 @@ crds: $(READY) ## Write crds/ from the models
 	$(BIN)/karpenter crds --provider alibabacloud --output-dir crds
 	$(BIN)/karpenter crds --provider azure --output-dir crds
 
+charts: $(READY) ## Write the parts of charts/ that follow from the code
+	$(BIN)/python -m charts.generate --write
+
 docs: $(READY) ## Write the generated parts of the documentation and check the rest
 	$(BIN)/python docs/check.py --write
+
+site: $(READY) ## Write the documentation as a site to build/site, to be opened in a browser
+	$(BIN)/sphinx-build -q -n -W --keep-going docs build/site
 
 lock: $(READY) ## Choose the versions of all dependencies anew (network)
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes \

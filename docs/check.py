@@ -1,6 +1,6 @@
 """Check the documentation; with `--write`, first write its generated tables anew.
 
-Checked are relative links, that every YAML block is YAML, and that every object of our own kinds in
+Checked are the generated tables, relative links, that every YAML block is YAML, and that every object of our own kinds in
 one would be admitted by the API server, CEL rules included.
 """
 
@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import kind_reference
 import provider_types
 import yaml
 
@@ -23,11 +24,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def chart_table() -> str:
+    """Return the table of the values of the chart."""
+    sys.path.insert(0, str(ROOT))
+    from charts.generate.settings_table import chart_settings
+    from charts.generate.values_file import values_of, values_table
+
+    text = (ROOT / "charts" / "karpenter" / "values.yaml").read_text()
+    return values_table(values_of(text), chart_settings())
+
+
 TABLES = {
+    "docs/install.md": chart_table,
     "docs/reference/settings.md": settings_table,
     "docs/reference/metrics.md": lambda: metrics_table(Metrics()),
 }
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+CODE = re.compile(r"`[^`\n]*`")
 YAML_BLOCK = re.compile(r"^ *```ya?ml\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 
@@ -38,7 +53,19 @@ def main() -> int:
         for name, render in TABLES.items():
             write_table(ROOT / name, render())
         provider_types.PAGE.write_text(provider_types.page(), encoding="utf-8")
+        for page, text in kind_reference.pages().items():
+            page.write_text(text, encoding="utf-8")
     problems = [problem for page in pages() for problem in check(page)]
+    problems += [
+        f"{name}: a table is stale: run make docs"
+        for name, render in TABLES.items()
+        if render() not in (ROOT / name).read_text()
+    ]
+    problems += [
+        f"{page.relative_to(ROOT)} is stale: run make docs"
+        for page, text in kind_reference.pages().items()
+        if not page.exists() or page.read_text(encoding="utf-8") != text
+    ]
     for problem in problems:
         print(problem, file=sys.stderr)
     print(f"{len(problems)} problems in {len(pages())} pages")
@@ -70,7 +97,7 @@ def check(page: Path) -> Iterator[str]:
     """Yield what is wrong with a page."""
     text = page.read_text()
     name = page.relative_to(ROOT)
-    for match in LINK.finditer(text):
+    for match in LINK.finditer(CODE.sub("", text)):
         target = match[1]
         is_local = "://" not in target and not target.startswith("mailto:")
         if is_local and not (page.parent / target).exists():

@@ -26,17 +26,28 @@ HEAD: Final = """\
 when values are passed. All types are frozen dataclasses with keyword arguments, if nothing else is said.
 """
 
+ROOMS: Final = (
+    "info",
+    "node_class",
+    "launch",
+    "instances",
+    "interruptions",
+    "findings",
+    "context",
+)
+"""Modules of the contract in the order of the page."""
+
 SECTIONS: Final = (
     (
         "Arguments and results of hooks",
         "`karpenter_core.provider.contract`",
-        CORE / "provider" / "contract.py",
+        tuple(CORE / "provider" / "contract" / f"{room}.py" for room in ROOMS),
         (),
     ),
     (
         "Errors",
         "`karpenter_core.errors`. A hook raises them, or returns them as outcomes",
-        CORE / "errors.py",
+        (CORE / "errors.py",),
         (
             "CloudProviderError",
             "NodeClaimNotFoundError",
@@ -57,32 +68,36 @@ SECTIONS: Final = (
     (
         "Instance types",
         "`karpenter_core.provider.catalogue`",
-        CORE / "scheduling" / "instance_types.py",
+        (CORE / "scheduling" / "instance_types.py",),
         ("InstanceType", "Offering", "Overhead"),
     ),
-    ("Prices", "`karpenter_core.provider.catalogue`", CORE / "api" / "prices.py", ("Price",)),
+    ("Prices", "`karpenter_core.provider.catalogue`", (CORE / "api" / "prices.py",), ("Price",)),
     (
         "Interruptions",
         "`karpenter_core.provider.contract`",
-        CORE / "api" / "interruptions.py",
+        (CORE / "api" / "interruptions.py",),
         ("InterruptionKind",),
     ),
     (
         "Simulated cloud of a demo",
         "`karpenter_core.provider.kit.demo_cloud`",
-        CORE / "provider" / "kit" / "demo_cloud.py",
+        (CORE / "provider" / "kit" / "demo_cloud.py",),
         ("DemoCloud", "DemoFeature", "DemoInstance", "LaunchCall"),
     ),
 )
-"""Title, module, source file, and the classes in their order; without any, all public ones."""
+"""Title, module, source files, and the classes in their order; without any, all public ones."""
 
 
 def page() -> str:
     """Return the text of the page."""
     parts = [HEAD]
-    for title, module, source, names in SECTIONS:
-        tree = ast.parse(source.read_text(encoding="utf-8"))
-        classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    for title, module, sources, names in SECTIONS:
+        classes = {
+            node.name: node
+            for path in sources
+            for node in ast.parse(path.read_text(encoding="utf-8")).body
+            if isinstance(node, ast.ClassDef)
+        }
         wanted = names or tuple(name for name in classes if not name.startswith("_"))
         parts.append(f"## {title}\n\n{module}.\n")
         parts += [_class_text(classes[name]) for name in wanted]

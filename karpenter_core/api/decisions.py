@@ -23,6 +23,7 @@ __all__ = [
     "DISRUPT",
     "MAX_LISTED",
     "MAX_NAMED",
+    "OBSERVE",
     "PROVISION",
     "Decision",
     "DecisionCandidate",
@@ -39,6 +40,7 @@ T = TypeVar("T")
 
 PROVISION: Final = "provision"
 DISRUPT: Final = "disrupt"
+OBSERVE: Final = "observe"
 MAX_LISTED: Final = 100
 MAX_NAMED: Final = 5
 
@@ -114,7 +116,7 @@ class Decision:
     cause: str
     """The event that led to the decision."""
     kind: str
-    """`provision` or `disrupt`."""
+    """`provision`, `disrupt` or `observe`."""
     at: datetime
     summary: str
     """One line for people."""

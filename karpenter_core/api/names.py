@@ -45,6 +45,19 @@ def label_value_error(value: str) -> str:
     return "" if not value or _NAME.fullmatch(value) else _NAME_RULE
 
 
+def parse_label_query(text: str) -> dict[str, str | None]:
+    """Read `key,key=value,...`; a key without value stands for any value.
+
+    Raises:
+        BadInputError: a part is no label.
+    """
+    parts = [part for part in (piece.strip() for piece in text.split(",")) if part]
+    query: dict[str, str | None] = {}
+    for part in parts:
+        query |= parse_labels(part) if "=" in part else dict.fromkeys(parse_labels(f"{part}="))
+    return query
+
+
 def parse_labels(text: str) -> dict[str, str]:
     """Read `key=value,...`.
 

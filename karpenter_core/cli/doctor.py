@@ -155,7 +155,10 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
         codecs.kinds,
         every_model,
         lease_namespace=None if settings.disable_leader_election else namespace,
+        lease_name=settings.leader_election_name,
         reads=[read for found in plugins.providers.values() for read in found.info.reads],
+        creates_nodes=any(found.info.creates_nodes for found in plugins.providers.values()),
+        observe=settings.observe,
     )
     transports: list[HttpTransport] = []
     try:

@@ -94,33 +94,47 @@ def needed_permissions(
     node_classes: Iterable[type[NodeClass]],
     *,
     lease_namespace: str | None,
+    lease_name: str = "",
     reads: Iterable[ObjectRead] = (),
+    creates_nodes: bool = False,
+    observe: bool = False,
 ) -> tuple[Permission, ...]:
     """Return the permissions that `karpenter run` needs; `kinds` are those it watches.
 
-    `reads` are those that providers declare. Without a `lease_namespace` there is no leader election.
+    `reads` are those that providers declare, and `creates_nodes` says whether one of them creates Nodes.
+    Without a `lease_namespace` there is no leader election, and with a `lease_name` no other Lease may
+    be read or changed. With `observe` (the setting of this name) they permit to read only.
     """
     needed = [Permission(verb, kind) for kind in kinds for verb in _READ]
-    needed += [Permission(verb, NODE_CLAIMS) for verb in ("create", "patch", "delete")]
+    if not observe:
+        needed += _writes(node_classes, creates_nodes=creates_nodes)
+        if lease_namespace is not None:
+            needed.append(Permission("create", LEASES, namespace=lease_namespace))
+            needed += [
+                Permission(verb, LEASES, namespace=lease_namespace, name=lease_name)
+                for verb in ("get", "patch")
+            ]
+    needed += [
+        Permission("get" if it.name else "list", kind_of(it), namespace=it.namespace, name=it.name)
+        for it in reads
+    ]
+    return tuple(dict.fromkeys(needed))
+
+
+def _writes(node_classes: Iterable[type[NodeClass]], *, creates_nodes: bool) -> list[Permission]:
+    needed = [Permission(verb, NODE_CLAIMS) for verb in ("create", "patch", "delete")]
     needed += [Permission("patch", NODE_CLAIMS, "status"), Permission("patch", NODE_POOLS)]
     needed += [Permission("patch", NODE_POOLS, "status")]
     for model in node_classes:
         kind = custom_kind(model.resource)
         needed += [Permission("patch", kind), Permission("patch", kind, "status")]
     needed += [Permission("patch", NODES), Permission("delete", NODES)]
+    if creates_nodes:
+        needed += [Permission("create", NODES), Permission("patch", NODES, "status")]
     needed += [Permission("delete", PODS), Permission("create", PODS, "eviction")]
     needed += [Permission("patch", PODS, "status")]
     needed += [Permission("create", EVENTS), Permission("patch", EVENTS)]
-    if lease_namespace is not None:
-        needed += [
-            Permission(verb, LEASES, namespace=lease_namespace)
-            for verb in ("get", "create", "patch")
-        ]
-    needed += [
-        Permission("get" if it.name else "list", kind_of(it), namespace=it.namespace, name=it.name)
-        for it in reads
-    ]
-    return tuple(dict.fromkeys(needed))
+    return needed
 
 
 async def check_permissions(apis: ClusterApis, needed: Sequence[Permission]) -> list[Finding]:

@@ -142,6 +142,11 @@ def _new(
     """Generate a distribution with a working provider that keeps the contract."""
     from karpenter_core.errors import BadInputError
 
+    if not SCAFFOLD.exists():
+        raise BadInputError(
+            "the files that a provider begins with are not installed, since container images have none; "
+            "install karpenter-core with pip"
+        )
     prefix = prefix or name.capitalize()
     if not _NAME.fullmatch(name):
         raise BadInputError(f'name "{name}": must be 2 to 31 lower-case letters and digits')

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from karpenter_core.cli.doctor_cluster import Permission
     from karpenter_core.provider.contract import ProviderInfo
 
-__all__ = ["rbac", "render_rbac"]
+__all__ = ["DEFAULT_LEASE", "rbac", "render_rbac"]
 
+DEFAULT_LEASE: Final = "karpenter-leader-election"
+"""Default of `--leader-election-name`; named again here, since settings are slow to import."""
 _GROUP = "rbac.authorization.k8s.io"
 
 
@@ -29,6 +31,13 @@ def rbac(
     service_account: Annotated[
         str, typer.Option(help="The service account that the controller runs under.")
     ] = "karpenter",
+    leader_election_name: Annotated[
+        str, typer.Option(help="The Lease of `karpenter run --leader-election-name`.")
+    ] = DEFAULT_LEASE,
+    observe: Annotated[
+        bool,
+        typer.Option("--observe", help="Permit to read only, as `karpenter run --observe` needs."),
+    ] = False,
 ) -> None:
     """Print the roles and bindings that this version needs."""
     import yaml
@@ -42,17 +51,29 @@ def rbac(
             installed_names = ", ".join(sorted(providers)) or "none"
             raise PluginError(f'no provider "{name}" is installed (installed: {installed_names})')
     infos = [providers[name].info for name in dict.fromkeys(provider or ())]
-    documents = render_rbac(infos, namespace=namespace, service_account=service_account)
+    documents = render_rbac(
+        infos,
+        namespace=namespace,
+        service_account=service_account,
+        lease_name=leader_election_name,
+        observe=observe,
+    )
     print(yaml.safe_dump_all(documents, sort_keys=False), end="")
 
 
 def render_rbac(
-    infos: Iterable[ProviderInfo], *, namespace: str, service_account: str
+    infos: Iterable[ProviderInfo],
+    *,
+    namespace: str,
+    service_account: str,
+    lease_name: str = DEFAULT_LEASE,
+    observe: bool = False,
 ) -> list[JsonObject]:
     """Return roles and bindings for the core and these providers, as JSON values.
 
     They permit what `karpenter run` needs with every setting, and what `karpenter doctor` reads: one
-    ClusterRole, and a Role in each namespace in which something is needed.
+    ClusterRole, and a Role in each namespace in which something is needed. With `observe` they permit
+    what `karpenter run --observe` needs, which is to read.
     """
     from karpenter_core.cli.doctor_cluster import (
         FACT_PERMISSIONS,
@@ -68,7 +89,10 @@ def render_rbac(
         Codecs(models, with_selectors=True).kinds,
         models,
         lease_namespace=namespace,
+        lease_name=lease_name,
         reads=[read for info in every_info for read in info.reads],
+        creates_nodes=any(info.creates_nodes for info in every_info),
+        observe=observe,
     )
     permissions = (*needed, *FACT_PERMISSIONS, Permission("get", CUSTOM_RESOURCE_DEFINITIONS))
     documents: list[JsonObject] = []

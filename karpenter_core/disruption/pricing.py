@@ -101,17 +101,18 @@ class NodePrices:
 
     def price_of(self, state_node: StateNode) -> Price:
         """Return the price of a node by its labels, whether its offering is available or not."""
-        listed_price = self._listed_price_of(state_node)
+        listed_price = self.listed_price_of(state_node)
         return FREE if listed_price is None else listed_price
 
     def hourly_cost_of(self, state_node: StateNode) -> float | None:
         """Return that price in the reporting currency; None when it is unknown."""
-        listed_price = self._listed_price_of(state_node)
+        listed_price = self.listed_price_of(state_node)
         if listed_price is None or listed_price.currency not in self._rates:
             return None
         return self.convert(listed_price)
 
-    def _listed_price_of(self, state_node: StateNode) -> Price | None:
+    def listed_price_of(self, state_node: StateNode) -> Price | None:
+        """Return the price of a node as its catalogue lists it; None when it is unknown."""
         instance_type = self._types_of_pool(state_node.pool).get(
             state_node.labels.get(INSTANCE_TYPE, "")
         )

@@ -13,7 +13,7 @@ from karpenter_core.errors import FencedError
 if TYPE_CHECKING:
     from karpenter_core.clock import Clock
 
-__all__ = ["AlwaysLeaderFence", "LeaseFence", "WriteFence"]
+__all__ = ["AlwaysLeaderFence", "LeaseFence", "ObserverFence", "WriteFence"]
 
 
 class WriteFence(Protocol):
@@ -37,6 +37,16 @@ class AlwaysLeaderFence:
         """Let everything pass."""
 
 
+class ObserverFence:
+    """The fence of a process that only observes."""
+
+    __slots__ = ()
+
+    def check(self) -> None:
+        """Let nothing pass."""
+        raise FencedError("this process only observes (--observe)")
+
+
 class LeaseFence:
     """Open until `renew_deadline` after the sending of the last renewal that succeeded."""
 
@@ -48,7 +58,7 @@ class LeaseFence:
 
     @property
     def seconds_left(self) -> float:
-        """How long writes may still go without another renewal."""
+        """Return the seconds for which writes may still go without another renewal."""
         return 0.0 if self._open_until is None else self._open_until - self._clock.monotonic()
 
     def check(self) -> None:

@@ -44,7 +44,7 @@ _log = structlog.stdlib.get_logger("kube.lease")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionTimes:
-    """How long a lease lasts and how often it is renewed; client-go's defaults."""
+    """Duration of a lease and period of its renewals; client-go's defaults."""
 
     lease_seconds: float = 15.0
     renew_deadline_seconds: float = 10.0
@@ -95,8 +95,14 @@ class LeaseElector:
         labels: Mapping[str, str] | None = None,
         jitter: Callable[[], float] | None = None,
         wait_until_fit: Callable[[], Awaitable[None]] | None = None,
+        on_renewed: Callable[[float], None] | None = None,
     ) -> None:
-        """`wait_until_fit` returns when this process may stand for election; a leader is not asked."""
+        """`wait_until_fit` returns when this process may stand for election; a leader is not asked.
+
+        `on_renewed` is called after each renewal with the seconds since the one before.
+        """
+        self._on_renewed: Final = on_renewed
+        self._renewed_at: float | None = None
         self._wait_until_fit: Final = wait_until_fit
         self._api: Final = api
         self._clock: Final = clock
@@ -156,6 +162,7 @@ class LeaseElector:
         """Close the fence and, if the lease is ours, let the next one take it at once."""
         was_leader = self.fence.seconds_left > 0
         self.fence.close()
+        self._renewed_at = None
         if not was_leader or self._lease is None:
             return
         spec = self._spec(held=False)
@@ -207,6 +214,9 @@ class LeaseElector:
                 return False
             sent = self._clock.monotonic()
             await self._write(self._spec(held=True))
+        if self._renewed_at is not None and self._on_renewed is not None:
+            self._on_renewed(sent - self._renewed_at)
+        self._renewed_at = sent
         self.fence.open_until(sent + self._times.renew_deadline_seconds)
         return True
 

@@ -13,6 +13,7 @@ __all__ = ["KubeMetrics"]
 
 # 0.001 * 1.5^n, 20 buckets: upstream default of the client metrics
 _LATENCY_BUCKETS: Final = tuple(0.001 * 1.5**step for step in range(20))
+_RENEWAL_BUCKETS: Final = (2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _PAUSE_BUCKETS: Final = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 
 
@@ -29,6 +30,8 @@ class KubeMetrics:
         "informer_objects",
         "informer_relists",
         "leader",
+        "lease_renewal_interval",
+        "memory_limit",
         "request_duration",
         "requests",
         "writes",
@@ -104,6 +107,17 @@ class KubeMetrics:
             "leader_election_master_status",
             "1 while this process holds the Lease of that name, 0 while it is a standby.",
             ["name"],
+            registry=registry,
+        )
+        self.lease_renewal_interval = Histogram(
+            "karpenter_core_lease_renewal_interval_seconds",
+            "Time between two renewals of the leader's Lease; it is lost after 10 s without one.",
+            buckets=_RENEWAL_BUCKETS,
+            registry=registry,
+        )
+        self.memory_limit = Gauge(
+            "karpenter_core_memory_limit_bytes",
+            "The setting `memory-limit`; 0 without a limit.",
             registry=registry,
         )
         self.clock_offset = Gauge(

@@ -27,12 +27,11 @@ if TYPE_CHECKING:
     from karpenter_core.kube.transport import Transport
     from karpenter_core.provider.contract import ObjectRead
 
-__all__ = ["REFRESH_SECONDS", "RETRY_SECONDS", "DeclaredReads", "kind_of"]
+__all__ = ["RETRY_SECONDS", "DeclaredReads", "kind_of"]
 
 REQUEST_SECONDS: Final = 10.0
 """The time limit of one request: the start waits for the first."""
 RETRY_SECONDS: Final = 10.0
-REFRESH_SECONDS: Final = 60.0
 _BAD_REQUEST: Final = 400
 
 
@@ -71,14 +70,25 @@ class DeclaredReads:
 
     async def fetch(self) -> None:
         """Request all declared objects once, and store them."""
-        await asyncio.gather(*map(self._fetch, tuple(self._problems)))
+        await self._fetch_all(tuple(self._problems))
 
     async def run(self) -> None:
-        """Request them again and again, until cancelled."""
-        while self._problems:
-            failed = any(self._problems.values())
-            await self._clock.sleep(RETRY_SECONDS if failed else REFRESH_SECONDS)
-            await self.fetch()
+        """Request them again and again, until cancelled: each in its own period."""
+        due = {read: self._next_at(read) for read in self._problems}
+        while due:
+            await self._clock.sleep(max(0.0, min(due.values()) - self._clock.monotonic()))
+            now = self._clock.monotonic()
+            ripe = [read for read, at in due.items() if at <= now]
+            await self._fetch_all(ripe)
+            due |= {read: self._next_at(read) for read in ripe}
+
+    async def _fetch_all(self, reads: Iterable[ObjectRead]) -> None:
+        await asyncio.gather(*map(self._fetch, reads))
+
+    def _next_at(self, read: ObjectRead) -> float:
+        """Return when a read is due, by the monotonic clock."""
+        pause = RETRY_SECONDS if self._problems[read] else read.period.total_seconds()
+        return self._clock.monotonic() + pause
 
     async def _fetch(self, read: ObjectRead) -> None:
         try:

@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from math import isfinite
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.names import parse_labels
+from karpenter_core.api.names import parse_label_query, parse_labels
 from karpenter_core.errors import BadInputError, SettingsError
 from karpenter_core.lifecycle.node.health_rules import parse_health_rules
 from karpenter_core.lifecycle.node.repair import UnhealthyLimit
@@ -150,6 +150,7 @@ _CONVERTERS: Final[Mapping[str, Callable[[str], object]]] = {
     "repair-unhealthy-limit": UnhealthyLimit.parse,
     "repair-conditions": parse_health_rules,
     "leader-election-labels": parse_labels,
+    "observe-nodes": parse_label_query,
 }
 """The readers of texts that stand for other values, by flag."""
 

@@ -28,7 +28,7 @@ from karpenter_core.controllers.reconciling.tasks import PluginTasks
 from karpenter_core.errors import FencedError
 from karpenter_core.kube.api import ClusterApis, KubeApi
 from karpenter_core.kube.events import EVENT_BURST, EVENT_QPS, EventRecorder
-from karpenter_core.kube.fence import AlwaysLeaderFence
+from karpenter_core.kube.fence import AlwaysLeaderFence, ObserverFence
 from karpenter_core.kube.informers import Informers
 from karpenter_core.kube.lease import LeaseElector
 from karpenter_core.kube.metrics import KubeMetrics
@@ -38,13 +38,18 @@ from karpenter_core.kube.server_clock import ServerClock
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS, Codecs
 from karpenter_core.kube.writer import KubeWriter, ProviderNodeWriter
 from karpenter_core.operator.crd_wait import CrdWaiter
+from karpenter_core.operator.decision_log import log_decision
 from karpenter_core.operator.declared_reads import DeclaredReads
 from karpenter_core.operator.journal_file import JournalFile
 from karpenter_core.operator.journal_page import PATH, decisions_page
 from karpenter_core.operator.loop_calls import on_loop
 from karpenter_core.operator.memory_limit import MemoryLimit
 from karpenter_core.operator.servers import HttpServers, ReadinessCheck
-from karpenter_core.operator.wiring import ControllerDependencies, build_controllers
+from karpenter_core.operator.wiring import (
+    ControllerDependencies,
+    build_controllers,
+    build_observers,
+)
 from karpenter_core.provider.contract import ProviderContext
 from karpenter_core.provider.host.facade import Providers
 from karpenter_core.state.builder import StateBuilder
@@ -57,6 +62,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.controllers.reconciling.reconciler import Controller
+    from karpenter_core.kube.fence import WriteFence
     from karpenter_core.kube.transport import Transport
     from karpenter_core.kube.wire.codecs import InvalidObject
     from karpenter_core.operator.process_platform import ProcessPlatform
@@ -99,10 +105,11 @@ class Process:
         self._plugins: Final = plugins
         self._log: FilteringBoundLogger = structlog.get_logger("operator")
         self.kube_metrics: Final = KubeMetrics(self.metrics.registry)
+        self.kube_metrics.memory_limit.set(max(settings.memory_limit, 0))
         self.kube_metrics.clock_offset.set_function(lambda: self.clock.offset_seconds)
         self.apis: Final = self._connect()
         self._elector: Final = self._stand_for_election()
-        self._fence: Final = AlwaysLeaderFence() if self._elector is None else self._elector.fence
+        self._fence: Final = self._make_fence()
         self.kube_metrics.leader.labels(settings.leader_election_name).set_function(
             lambda: float(self.is_leading)
         )
@@ -134,12 +141,18 @@ class Process:
         )
         self.servers: Final = self._make_servers()
 
+    def _make_fence(self) -> WriteFence:
+        if self.settings.observe:
+            return ObserverFence()
+        return AlwaysLeaderFence() if self._elector is None else self._elector.fence
+
     def _make_runtime(self) -> ControllerRuntime:
         platform = self.platform
         return ControllerRuntime(
             clock=self.clock,
             new_id=platform.new_id,
             metrics=self.metrics,
+            tracer=platform.tracer,
             cpu_requests=self.settings.cpu_requests,
             jitter=platform.jitter or Random().random,  # noqa: S311 - spreads retries only
         )
@@ -151,6 +164,7 @@ class Process:
             clock=self.clock,
             fence=self._fence,
             registry=self.metrics.registry,
+            tracer=self.platform.tracer,
         )
 
     def _make_informers(self, codecs: Codecs) -> Informers:
@@ -181,6 +195,8 @@ class Process:
     @property
     def is_leading(self) -> bool:
         """Whether this process may write now."""
+        if self.settings.observe:
+            return False
         return self._elector is None or self._elector.fence.seconds_left > 0
 
     async def run(self, stop: asyncio.Event) -> int:
@@ -249,6 +265,9 @@ class Process:
             group.create_task(self._note_sync())
             self.watch_memory(group)
             group.create_task(everywhere.run())
+            if self.settings.observe:
+                group.create_task(self._observe())
+                return
             work = self._leader_work(leading)
             if self._elector is None:
                 group.create_task(_run(work))
@@ -276,6 +295,14 @@ class Process:
                     group.create_task(controller.run(), name=controller.name)
 
         return lead
+
+    async def _observe(self) -> None:
+        """Run the controllers that only read."""
+        controllers = build_observers(self._controller_parts())
+        self._log.info("observing", controllers=[item.name for item in controllers])
+        async with asyncio.TaskGroup() as group:
+            for controller in controllers:
+                group.create_task(controller.run(), name=controller.name)
 
     def _controller_parts(self) -> ControllerDependencies:
         return ControllerDependencies(
@@ -316,7 +343,7 @@ class Process:
         return ClusterApis(objects, workload, node_class_groups=groups)
 
     def _stand_for_election(self) -> LeaseElector | None:
-        if self.settings.disable_leader_election:
+        if self.settings.disable_leader_election or self.settings.observe:
             return None
         return LeaseElector(
             self._lease_api(),
@@ -328,6 +355,7 @@ class Process:
             labels=self.settings.leader_election_labels,
             jitter=self.platform.jitter,
             wait_until_fit=self._wait_until_fresh,
+            on_renewed=self.kube_metrics.lease_renewal_interval.observe,
         )
 
     def _lease_api(self) -> KubeApi:
@@ -367,8 +395,9 @@ class Process:
             tasks.wake(plugin, task)
 
     def _keep_journal(self) -> JournalFile | None:
-        """Count and show decisions, and write them to a file if one is asked for."""
+        """Count, log and show decisions, and write them to a file if one is asked for."""
         journal, metrics = self.runtime.journal, self.metrics
+        journal.add_sink(log_decision)
         journal.add_sink(lambda item: metrics.decisions.labels(item.kind, item.method).inc())
         journal.add_observer(self.providers.observe_decision)
         if not self.settings.decision_journal:
@@ -382,8 +411,9 @@ class Process:
         return file
 
     def _make_servers(self) -> HttpServers:
-        from karpenter_core.operator.profiling import profiling_routes
+        from karpenter_core.operator.profiling import profiling_routes, slow_profiling_routes
 
+        is_profiled = self.settings.enable_profiling
         return HttpServers(
             registry=self.metrics.registry,
             checks=(
@@ -396,7 +426,8 @@ class Process:
             address=self.settings.bind_address,
             metrics_port=self.settings.metrics_port,
             probe_port=self.settings.health_probe_port,
-            extra_routes=profiling_routes() if self.settings.enable_profiling else None,
+            extra_routes=profiling_routes() if is_profiled else None,
+            slow_routes=slow_profiling_routes() if is_profiled else None,
             json_routes={PATH: partial(decisions_page, self.runtime.journal)},
         )
 

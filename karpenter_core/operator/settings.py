@@ -114,6 +114,13 @@ OPTIONS: Final = (
         minimum=1,
     ),
     ProcessOption(
+        flag="otlp-traces-endpoint",
+        env="OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+        default="",
+        help="URL to which traces of passes are sent by OTLP over HTTP, such as "
+        "http://collector:4318/v1/traces; empty = no traces. Needs the extra `otel`.",
+    ),
+    ProcessOption(
         flag="kube-client-qps",
         env="KUBE_CLIENT_QPS",
         default=200,
@@ -359,6 +366,20 @@ OPTIONS: Final = (
         "conditions of the provider and override equal ones.",
     ),
     ProcessOption(
+        flag="observe",
+        env="OBSERVE",
+        default=False,
+        help="Change nothing, in the cluster or in a cloud: plan, record decisions, and compare the "
+        "price of the cluster with that of a fresh plan. Needs permissions to read only.",
+    ),
+    ProcessOption(
+        flag="observe-nodes",
+        env="OBSERVE_NODES",
+        default="",
+        help="Labels of nodes of no NodePool that --observe compares too, such as those of a node "
+        "group (key, or key=value, comma separated).",
+    ),
+    ProcessOption(
         flag="act-on-rebalance",
         env="ACT_ON_REBALANCE",
         default=False,
@@ -402,6 +423,7 @@ class Settings:
     health_probe_port: int = 8081
     decision_journal: str = ""
     decision_journal_max_bytes: int = DEFAULT_JOURNAL_BYTES
+    otlp_traces_endpoint: str = ""
     kube_client_qps: int = 200
     kube_client_burst: int = 300
     enable_profiling: bool = False
@@ -435,6 +457,8 @@ class Settings:
     pause_disruption: bool = False
     repair_unhealthy_limit: UnhealthyLimit = DEFAULT_LIMIT
     repair_conditions: tuple[HealthRule, ...] = ()
+    observe: bool = False
+    observe_nodes: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
     act_on_rebalance: bool = False
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
     scheduler_config: tuple[TopologySpread, ...] = ()

@@ -21,6 +21,7 @@ from karpenter_core.controllers.nodepool.controller import NodePoolController
 from karpenter_core.controllers.object_writer import ObjectWriter
 from karpenter_core.controllers.observability.cluster import ClusterMetricsController
 from karpenter_core.controllers.observability.conditions import ConditionObserver
+from karpenter_core.controllers.observation.controller import ObservationController
 from karpenter_core.controllers.provisioning.claim_creator import ClaimCreator
 from karpenter_core.controllers.provisioning.provisioner import Provisioner, ProvisioningOptions
 from karpenter_core.controllers.reconciling.passes import pool_failure_reporter
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from karpenter_core.operator.settings import Settings
     from karpenter_core.provider.host.facade import Providers
 
-__all__ = ["ControllerDependencies", "build_controllers", "solve_options"]
+__all__ = ["ControllerDependencies", "build_controllers", "build_observers", "solve_options"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +119,35 @@ def build_controllers(dependencies: ControllerDependencies) -> tuple[Controller,
             act_on_rebalance=dependencies.settings.act_on_rebalance,
         ),
         *_observability_controllers(dependencies, catalogue, options.solve),
+    )
+
+
+def build_observers(dependencies: ControllerDependencies) -> tuple[Controller, ...]:
+    """Return the controllers of a process that only observes; none of them writes."""
+    settings, runtime = dependencies.settings, dependencies.runtime
+    catalogue = CatalogueController(
+        cluster_state=dependencies.cluster_state,
+        providers=dependencies.providers,
+        runtime=runtime,
+    )
+    options = _provisioning_options(dependencies)
+    return (
+        catalogue,
+        ObservationController(
+            cluster_state=dependencies.cluster_state,
+            planner=dependencies.platform.planner,
+            runtime=runtime,
+            options=options,
+            other_nodes=settings.observe_nodes,
+            unevaluated_pools=catalogue.unlisted_pools,
+        ),
+        ClusterMetricsController(
+            cluster_state=dependencies.cluster_state,
+            runtime=runtime,
+            detailed=not settings.disable_cluster_state_observability,
+            solve=options.solve,
+            unevaluated_pools=catalogue.unlisted_pools,
+        ),
     )
 
 

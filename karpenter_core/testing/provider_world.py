@@ -7,6 +7,7 @@ missing. Periodic tasks run when they are woken, or when a test runs them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, cast, final
 
 import msgspec
@@ -29,7 +30,7 @@ from karpenter_core.api.nodeclaim import (
 )
 from karpenter_core.api.nodepool import NodeClaimTemplate, NodePool, NodePoolSpec, TemplateSpec
 from karpenter_core.api.quantities import parse_resources
-from karpenter_core.api.records import NodeView, OwnerView, Taint
+from karpenter_core.api.records import NodeConditionView, NodeView, OwnerView, Taint
 from karpenter_core.controllers.nodeclass.controller import resolved_status
 from karpenter_core.errors import ConflictError, FencedError, NotFoundError
 from karpenter_core.lifecycle.nodeclaim.launch import launched_claim
@@ -82,8 +83,14 @@ class FakeNodes:
         self._write("create", node.name)
         if node.name in self.nodes:
             raise ConflictError(f"nodes {node.name} already exists", status=409)
-        self.nodes[node.name] = node
-        self.manifests[node.name] = manifest
+        return self._keep(node, manifest)
+
+    def show(self, manifest: Mapping[str, object]) -> NodeView:
+        """Make a Node as it is now: a new one, or with changed conditions."""
+        return self._keep(self._view(manifest), manifest)
+
+    def _keep(self, node: NodeView, manifest: Mapping[str, object]) -> NodeView:
+        self.nodes[node.name], self.manifests[node.name] = node, manifest
         return node
 
     async def patch(self, name: str, patch: Mapping[str, object]) -> NodeView:
@@ -145,7 +152,22 @@ class FakeNodes:
             ),
             capacity=parse_resources(status.get("capacity", {})),
             allocatable=parse_resources(status.get("allocatable", {})),
+            conditions=tuple(
+                NodeConditionView(
+                    type=each["type"],
+                    status=each["status"],
+                    reason=each.get("reason", ""),
+                    message=each.get("message", ""),
+                    last_transition_time=_time(each.get("lastTransitionTime", "")),
+                )
+                for each in cast("Sequence[Mapping[str, str]]", status.get("conditions", ()))
+            ),
+            kubelet_version=status.get("nodeInfo", {}).get("kubeletVersion", ""),
         )
+
+
+def _time(text: str) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
 
 
 @final

@@ -109,10 +109,16 @@ class ConformanceSubject:
     """Makes the cloud report that an offering is sold out."""
     interrupt: Callable[[object, str], None] | None = None
     """Makes the cloud announce an interruption of the instance with this provider id."""
+    interrupts_nodes: bool = False
+    """Whether `interrupt` is announced by conditions of the Node, which `karpenter_read_interruptions`
+    reads and `node_manifest` returns."""
     protect: Callable[[object, str], AbstractContextManager[object]] | None = None
     """Makes the cloud refuse to terminate the instance with this provider id inside the block."""
     drift: Callable[[object, str], None] | None = None
-    """Changes the instance with this provider id, so that it no longer matches its NodeClass."""
+    """Changes the instance with this provider id, so that it no longer matches its NodeClass.
+
+    It may be seen by the Node that `node_manifest` returns afterwards.
+    """
 
     changed_node_class: NodeClass | None = None
     """`node_class` with another value in a field whose change is drift."""

@@ -12,9 +12,11 @@ from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, Z
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.records import NodeConditionView, NodeView, PodShape, PodView
 from karpenter_core.api.schema import SchemaValidator
+from karpenter_core.cli.demo import command
 from karpenter_core.cli.demo.cluster_statistics import ClusterStatistics, price_by, read_prices
 from karpenter_core.cli.demo.demo_manifests import NAME, DemoManifests, find_node_class
 from karpenter_core.cli.demo.view import StepReport, choose_view, summarise
+from karpenter_core.errors import BadInputError
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_core.state.events import ObjectObserved, ObjectRemoved
 
@@ -73,6 +75,13 @@ def test_census_counts_its_own_pods_and_nodes_and_what_they_cost():
     assert (price, left) == (7.2, 3.6)
     assert spent == pytest.approx(0.3)
     assert types == {"large": 2}
+
+
+def test_an_installation_without_the_embedded_cluster_says_so(monkeypatch):
+    monkeypatch.setattr(command, "find_spec", lambda _: None)
+
+    with pytest.raises(BadInputError, match="the embedded cluster is not installed"):
+        command.demo()
 
 
 def test_scene_is_accepted_by_the_schema():

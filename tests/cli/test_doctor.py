@@ -170,11 +170,16 @@ async def test_events_are_asked_about_in_both_clusters():
 
 def test_the_lease_is_asked_about_in_its_namespace():
     """And not at all where there is no election."""
-    with_election = needed_permissions((), (), lease_namespace="system")
+    with_election = needed_permissions((), (), lease_namespace="system", lease_name="one")
     server = Server()
     ask(check_permissions, server, with_election)
     leases = [asked for asked in server.asked if asked["resource"] == "leases"]
     assert {asked["namespace"] for asked in leases} == {"system"}
+    assert {(asked["verb"], asked.get("name", "")) for asked in leases} == {
+        ("create", ""),
+        ("get", "one"),
+        ("patch", "one"),
+    }
     without = needed_permissions((), (), lease_namespace=None)
     assert "leases" not in {permission.kind.plural for permission in without}
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from karpenter_core.cli import plugin
 from karpenter_core.cli.main import build_app
 from karpenter_core.cli.plugin import list_plugins
 from karpenter_core.errors import BadInputError
@@ -105,6 +106,16 @@ def test_a_name_that_cannot_be_used_is_refused(arguments, message, tmp_path):
     assert isinstance(result.exception, BadInputError)
     assert message in str(result.exception)
     assert not (tmp_path / "new").exists()
+
+
+def test_an_installation_without_the_files_of_a_provider_says_so(monkeypatch, tmp_path):
+    monkeypatch.setattr(plugin, "SCAFFOLD", tmp_path / "missing")
+
+    result = invoke("new", "starfish", "--output-dir", tmp_path / "new")
+
+    assert isinstance(result.exception, BadInputError)
+    assert "install karpenter-core with pip" in str(result.exception)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_existing_files_are_not_overwritten(tmp_path):

@@ -9,11 +9,12 @@ import pytest
 import yaml
 
 from karpenter_core.cli.main import main
-from karpenter_core.cli.rbac import render_rbac
+from karpenter_core.cli.rbac import DEFAULT_LEASE, render_rbac
+from karpenter_core.operator.settings import OPTIONS
 from karpenter_core.provider.contract import ObjectRead
 from karpenter_provider_kwok.plugin import KwokProvider
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+FILES = Path(__file__).parents[2] / "charts" / "karpenter" / "files" / "rbac"
 
 
 def rights(documents) -> set[tuple[str, ...]]:
@@ -36,16 +37,20 @@ def run(*arguments: str) -> int:
     return ended.value.code or 0
 
 
-def test_rendered_roles_grant_exactly_what_the_examples_grant(capsys):
+def test_rendered_roles_grant_exactly_what_the_chart_grants(capsys):
     assert run("--provider", "aws") == 0
 
     rendered = list(yaml.safe_load_all(capsys.readouterr().out))
-    written = [
-        document
-        for name in ("deploy/controller.yaml", "aws/settings.yaml")
-        for document in yaml.safe_load_all((EXAMPLES / name).read_text())
+    of_chart = [
+        {
+            "kind": "Role",
+            "metadata": {"namespace": {"cluster": "", "release": "kube-system"}.get(where, where)},
+            "rules": rules,
+        }
+        for name in ("core", "aws")
+        for where, rules in yaml.safe_load((FILES / f"{name}.yaml").read_text()).items()
     ]
-    assert rights(rendered) == rights(written)
+    assert rights(rendered) == rights(of_chart)
 
 
 def test_every_role_is_bound_to_the_service_account():
@@ -79,6 +84,49 @@ def test_declared_reads_are_granted_where_they_are():
     }
 
 
+def test_only_the_own_lease_may_be_read_and_changed(capsys):
+    """In kube-system there are those of Kubernetes' own controllers."""
+    assert run("--leader-election-name", "mine") == 0
+
+    rendered = rights(yaml.safe_load_all(capsys.readouterr().out))
+    assert {(name, verb) for _, _, resource, name, verb in rendered if resource == "leases"} == {
+        ("", "create"),
+        ("mine", "get"),
+        ("mine", "patch"),
+    }
+
+
+def test_the_lease_is_that_of_the_settings():
+    (option,) = (each for each in OPTIONS if each.flag == "leader-election-name")
+
+    assert option.default == DEFAULT_LEASE
+
+
+def test_only_a_provider_that_creates_nodes_may_create_them():
+    info = KwokProvider().karpenter_provider_info()
+    kwok = render_rbac([info], namespace="kube-system", service_account="karpenter")
+    others = render_rbac(
+        [replace(info, creates_nodes=False)], namespace="kube-system", service_account="karpenter"
+    )
+
+    assert rights(kwok) - rights(others) == {
+        ("", "", "nodes", "", "create"),
+        ("", "", "nodes/status", "", "patch"),
+    }
+
+
 def test_an_unknown_provider_is_named(capsys):
     assert run("--provider", "moon") != 0
     assert 'no provider "moon" is installed (installed: ' in capsys.readouterr().err
+
+
+def test_an_observer_gets_permissions_to_read_only(capsys):
+    assert run("--provider", "kwok", "--observe") == 0
+    observing = rights(yaml.safe_load_all(capsys.readouterr().out))
+    assert run("--provider", "kwok") == 0
+    running = rights(yaml.safe_load_all(capsys.readouterr().out))
+
+    assert {right[-1] for right in observing} == {"get", "list", "watch"}
+    assert {right for right in running if right[-1] in {"list", "watch"}} == {
+        right for right in observing if right[-1] != "get"
+    }

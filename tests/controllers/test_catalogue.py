@@ -224,6 +224,40 @@ async def test_a_listing_that_brought_nothing_new_is_not_published(listed):
     assert upkeep.published == ["general"]
 
 
+async def test_a_failed_refresh_does_not_count_as_a_refresh():
+    """The time is that of the types in use, and stays when they are withdrawn."""
+    upkeep = Upkeep("general")
+    await upkeep.reconcile()
+    refreshed = upkeep.clock.now().timestamp()
+    upkeep.clock.passes(60)
+    await upkeep.fail()
+    assert upkeep.metric("karpenter_catalogue_refresh_timestamp_seconds") == refreshed
+    upkeep.clock.passes(STALE_AFTER.total_seconds())
+    await upkeep.fail()
+
+    assert upkeep.names() == {}
+    assert upkeep.metric("karpenter_catalogue_refresh_timestamp_seconds") == refreshed
+
+
+async def test_the_refresh_time_goes_with_its_pool():
+    """Or an alert about it would never end."""
+    upkeep = Upkeep("general", "web")
+    await upkeep.reconcile()
+    upkeep.state.fold(ObjectRemoved(upkeep.pools[0]))
+    await upkeep.reconcile()
+
+    assert upkeep.metric("karpenter_catalogue_refresh_timestamp_seconds") is None
+
+
+async def test_the_refresh_time_goes_with_the_node_class():
+    upkeep = Upkeep("general")
+    await upkeep.reconcile()
+    upkeep.state.fold(ObjectRemoved(upkeep.node_class))
+    await upkeep.reconcile()
+
+    assert upkeep.metric("karpenter_catalogue_refresh_timestamp_seconds") is None
+
+
 async def test_a_listing_with_other_prices_is_published():
     upkeep = Upkeep("general")
     await upkeep.reconcile()

@@ -1,8 +1,8 @@
 """Every write of whole runs is failed in every way.
 
-A run is recorded once and its writes are counted where they leave the process. Then it is run
-again for each of them, and that write fails: with a conflict, with 429, with 500, without an answer
-because it never arrived, and without one although it was done. Whatever fails, the run has to end
+At each write of a run, where it leaves the process, the process forks, and in the child that write
+fails: with a conflict, with 429, with 500, without an answer because it never arrived, and without one
+although it was done. Whatever fails, the run has to end
 as it does undisturbed: no claim without an instance, no node without a claim, no pod lost, no taint
 left behind, and nothing launched twice.
 """
@@ -12,11 +12,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
 
 import pytest
 
-from karpenter_core.errors import ApiError, ConflictError, TooManyRequestsError
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from tests.controllers.whole_controller import (
@@ -26,71 +24,10 @@ from tests.controllers.whole_controller import (
     node_pool,
     run_controller,
 )
+from tests.controllers.write_failures import WAYS, EveryWriteFailure, WriteRecord
+from tests.support.forked_runs import ForkedRuns
 
 WITHOUT_ELECTION = "--disable-leader-election"
-SHARES = 4
-"""The number of tests that share the writes of a run, so that they can run side by side."""
-
-
-@dataclass(frozen=True)
-class FailureMode:
-    """A failure of a write and its number of attempts; the writer makes five."""
-
-    stage: str
-    error: object
-    attempts: int = 1
-    seconds: float = 0.0
-
-
-WAYS = {
-    "conflict": FailureMode("request", lambda: ConflictError("somebody was faster", status=409)),
-    "throttled": FailureMode("request", lambda: TooManyRequestsError("slow down", status=429)),
-    "broken": FailureMode("request", lambda: ApiError("etcd is away", status=500), attempts=5),
-    "timed-out": FailureMode(
-        "request", lambda: ApiError("timed out", status=0), attempts=5, seconds=10.0
-    ),
-    "lost-reply": FailureMode("reply", lambda: ApiError("connection reset", status=0)),
-}
-
-
-class WriteRecord:
-    """Notes every write of an undisturbed run, and which of them succeeded."""
-
-    def __init__(self):
-        self.writes, self.answered = [], set()
-
-    async def __call__(self, op):
-        what = (op.verb, op.kind.kind, op.subresource, op.name)
-        if op.stage == "request":
-            self.writes.append(what)
-        else:
-            number = max(n for n, written in enumerate(self.writes) if written == what)
-            self.answered.add(number)
-
-    def numbers(self, way):
-        """Return the writes that can fail so: an answer is lost only where there is one."""
-        return sorted(self.answered) if way.stage == "reply" else range(len(self.writes))
-
-
-class WriteFailure:
-    """Fails the n-th write in one way."""
-
-    def __init__(self, number, way, clock):
-        self._left, self._way, self._clock = number + 1, way, clock
-        self._struck = None
-        self.hits = 0
-
-    async def __call__(self, op):
-        what = (op.verb, op.kind.kind, op.subresource, op.name)
-        if op.stage == "request" and self._struck is None:
-            self._left -= 1
-            if self._left == 0:
-                self._struck = what
-        if what == self._struck and op.stage == self._way.stage and self.hits < self._way.attempts:
-            self.hits += 1
-            await self._clock.sleep(self._way.seconds)
-            raise self._way.error()
-
 
 ROOMY = {
     "requirements": [
@@ -215,8 +152,12 @@ async def unlucky(scene, tmp_path):
     await scene.settle(lambda: empty(scene, tmp_path), seconds=900)
 
 
-RUNS = {"drained": (drained, 34), "forced": (forced, 37), "unlucky": (unlucky, 30)}
-"""Each with the number of writes that it has had; fewer would mean that some are not seen."""
+RUNS = {
+    "drained": (drained, {"request": 34, "reply": 29}),
+    "forced": (forced, {"request": 37, "reply": 36}),
+    "unlucky": (unlucky, {"request": 30, "reply": 30}),
+}
+"""Each with the number of writes and of answers that it has had; fewer: some are not seen."""
 
 
 def run_with_faults(folder, run, faults, troubles=()):
@@ -259,40 +200,31 @@ def total(running, counter):
     return sum(sample.value for family in families for sample in family.samples)
 
 
-RECORDED_RUNS = {}
-"""Recorded writes of each run; they are the same each time."""
-
-
-def record_run(folder, run):
-    return run_with_faults(folder, RUNS[run][0], lambda _clock: WriteRecord())
-
-
 @pytest.mark.parametrize("run", RUNS)
 def test_every_write_of_a_run_is_observed(tmp_path, run, capsys):
     """As many as ever, in the same order each time, so that a number means one write."""
-    writes = record_run(tmp_path / "first", run).writes
+
+    def recorded_writes(name):
+        record = run_with_faults(tmp_path / name, RUNS[run][0], lambda _clock: WriteRecord())
+        return record.writes
+
+    writes = recorded_writes("first")
     with capsys.disabled():
         print(f"\n{run}: {len(writes)} writes, {len(WAYS)} ways to fail each")  # noqa: T201
-    assert len(writes) >= RUNS[run][1]
-    assert writes == record_run(tmp_path / "second", run).writes
+    assert len(writes) >= RUNS[run][1]["request"]
+    assert writes == recorded_writes("second")
 
 
 @pytest.mark.cluster_runs
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("run", RUNS)
-def test_a_run_converges_after_any_failed_write(tmp_path, run, way, share):
-    if run not in RECORDED_RUNS:
-        RECORDED_RUNS[run] = record_run(tmp_path / "record", run)
-    record = RECORDED_RUNS[run]
-    for number in record.numbers(WAYS[way])[share::SHARES]:
-        strike = run_with_faults(
-            tmp_path / f"{number}",
-            RUNS[run][0],
-            lambda clock, n=number: WriteFailure(n, WAYS[way], clock),
-        )
-        assert strike.hits, f"{record.writes[number]} was not repeated"
+def test_a_run_converges_after_any_failed_write(tmp_path, run, way):
+    folder = tmp_path / "run"
+    forks = ForkedRuns(folder)
+    failures = lambda clock: EveryWriteFailure(WAYS[way], clock, forks)  # noqa: E731
+    forks.play(lambda: run_with_faults(folder, RUNS[run][0], failures))
+    assert len(forks.names) >= RUNS[run][1][WAYS[way].stage]
 
 
 CALLS = [(run, operation) for run in RUNS for operation in ("launch", "terminate")]

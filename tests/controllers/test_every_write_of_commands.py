@@ -1,7 +1,7 @@
 """Every write of a command is failed in every way.
 
 Marks, replacements, deletions, what is taken back when a replacement fails: as in
-`test_every_write`, a cluster is run once, and then once for each of these writes and each way.
+`test_every_write`, the run of a cluster is continued once for each of these writes and each way.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from tests.controllers.cluster_runs import (
     roll_back_without_capacity,
     run_cluster,
 )
-from tests.controllers.test_every_write import WAYS, WriteFailure, WriteRecord
+from tests.controllers.write_failures import WAYS, EveryWriteFailure
+from tests.support.forked_runs import ForkedRuns
 
 WITHOUT_ELECTION = "--disable-leader-election"
 EXECUTION = "karpenter_core.controllers.disruption.execution"
@@ -23,18 +24,10 @@ RUNS = {"renewed": (replace_drifted_nodes, 16), "refused": (roll_back_without_ca
 """Each with the number of writes for commands that it has had."""
 
 
-class CommandWriteRecord(WriteRecord):
-    """Notes which writes are those of commands: orders, and what the queue writes itself."""
-
-    def __init__(self):
-        super().__init__()
-        self.commanded = set()
-
-    async def __call__(self, op):
-        await super().__call__(op)
-        is_order = (op.verb, op.kind.kind) == ("create", "NodeClaim")
-        if op.stage == "request" and (is_order or EXECUTION in callers()):
-            self.commanded.add(len(self.writes) - 1)
+def is_commanded(op):
+    """Return whether a write is one of commands: an order, or what the queue writes itself."""
+    is_order = (op.verb, op.kind.kind) == ("create", "NodeClaim")
+    return is_order or EXECUTION in callers()
 
 
 def callers():
@@ -64,18 +57,19 @@ def run_with_faults(folder, run, faults):
     return kept[0]
 
 
-RECORDED_RUNS = {}
-"""Recorded writes of each run; they are the same each time."""
+class CommandedWrites:
+    """Counts the writes of commands of an undisturbed run."""
 
+    def __init__(self, _clock):
+        self.count = 0
 
-def record_run(folder, run):
-    return run_with_faults(folder, run, lambda _clock: CommandWriteRecord())
+    async def __call__(self, op):
+        self.count += op.stage == "request" and is_commanded(op)
 
 
 @pytest.mark.parametrize("run", RUNS)
 def test_the_writes_of_commands_are_all_seen(tmp_path, run):
-    record = record_run(tmp_path / "run", run)
-    assert len(record.commanded) >= RUNS[run][1]
+    assert run_with_faults(tmp_path / "run", run, CommandedWrites).count >= RUNS[run][1]
 
 
 @pytest.mark.cluster_runs
@@ -83,11 +77,8 @@ def test_the_writes_of_commands_are_all_seen(tmp_path, run):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("run", RUNS)
 def test_a_run_converges_after_any_failed_write_of_a_command(tmp_path, run, way):
-    if run not in RECORDED_RUNS:
-        RECORDED_RUNS[run] = record_run(tmp_path / "record", run)
-    record = RECORDED_RUNS[run]
-    for number in sorted(record.commanded.intersection(record.numbers(WAYS[way]))):
-        strike = run_with_faults(
-            tmp_path / f"{number}", run, lambda clock, n=number: WriteFailure(n, WAYS[way], clock)
-        )
-        assert strike.hits, f"{record.writes[number]} was not repeated"
+    folder = tmp_path / "run"
+    forks = ForkedRuns(folder)
+    failures = lambda clock: EveryWriteFailure(WAYS[way], clock, forks, is_commanded)  # noqa: E731
+    forks.play(lambda: run_with_faults(folder, run, failures))
+    assert len(forks.names) >= RUNS[run][1]

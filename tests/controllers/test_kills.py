@@ -14,6 +14,7 @@ from tests.controllers.cluster_runs import (
     run_cluster,
 )
 from tests.support.await_kills import AwaitTracker, point_text
+from tests.support.forked_runs import ForkedRuns
 
 WITHOUT_ELECTION = "--disable-leader-election"
 DOWN_SECONDS = 2.0
@@ -26,12 +27,15 @@ RUNS = {
 """Each with the number of awaits that it reaches; fewer would mean that some are not seen."""
 
 
-def awaits_of_run(folder, run, **kill):
-    """Run a cluster, with or without a kill; return the awaits that the process reached."""
+def awaits_of_run(folder, run, kills=lambda _point, _times: False):
+    """Run a cluster; return the awaits that the process reached.
+
+    `kills` tells whether the process dies at an await, given how often it was there.
+    """
     kept = []
 
     def begin(scene, watch):
-        awaits = AwaitTracker(**kill)
+        awaits = AwaitTracker(kills=kills)
         kept.append(awaits)
 
         async def breath(op):
@@ -57,11 +61,10 @@ def awaits_of_run(folder, run, **kill):
         return end
 
     run_cluster(folder, RUNS[run][0], begin)
-    assert kept[0].is_dead == bool(kill), "the process did not reach this await again"
     return kept[0].seen
 
 
-SHARES = 12
+SHARES = 4
 """The number of tests that share the kills of a run, so that they can run side by side."""
 EVERY = "KARPENTER_EVERY_KILL"
 """Set it to kill at every occurrence of every await, not only at its first and its last."""
@@ -83,8 +86,8 @@ def awaits_of(folder, run):
     return SEEN[run]
 
 
-def kills(folder, run):
-    """Each await with the occurrences at which the process is killed.
+def kills_of(folder, run):
+    """Return each await with the occurrences at which the process is killed.
 
     At an await that an earlier run reaches too, only that run is killed.
     """
@@ -94,9 +97,11 @@ def kills(folder, run):
             break
         for point in awaits_of(folder, earlier):
             seen.pop(point, None)
-    for point, times in seen.items():
-        chosen = range(1, times + 1) if os.environ.get(EVERY) else sorted({1, times})
-        yield from ({"kill_at": point, "occurrence": number} for number in chosen)
+    return [
+        (point, number)
+        for point, times in seen.items()
+        for number in (range(1, times + 1) if os.environ.get(EVERY) else sorted({1, times}))
+    ]
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -113,10 +118,14 @@ def test_every_await_of_a_run_is_observed(tmp_path, run, capsys):
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("run", RUNS)
 def test_a_run_converges_after_a_kill_at_any_await(tmp_path, run, share):
-    failed = []
-    for number, kill in enumerate([*kills(tmp_path / "whole", run)][share::SHARES]):
-        try:
-            awaits_of_run(tmp_path / str(number), run, **kill)
-        except Exception as error:
-            failed.append(f"{kill['occurrence']}. {point_text(kill['kill_at'])}: {error!r}")
-    assert failed == []
+    """The run without a kill is continued by one child for each kill."""
+    chosen = set(kills_of(tmp_path / "whole", run)[share::SHARES])
+    folder = tmp_path / "run"
+    forks = ForkedRuns(folder)
+
+    def kills(point, number):
+        is_chosen = (point, number) in chosen and not forks.is_child
+        return is_chosen and forks.fork(f"{number}. {point_text(point)}")
+
+    forks.play(lambda: awaits_of_run(folder, run, kills))
+    assert len(forks.names) == len(chosen), "the process did not reach all awaits again"

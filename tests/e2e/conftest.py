@@ -7,21 +7,27 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
+from karpenter_core.testing.cluster import ClusterClient
 from tests.support.controlplane import BinariesMissingError
 from tests.support.local_clusters import EmbeddedLocalCluster, RealLocalCluster
+from tests.support.release import ChartRelease, account_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tests.support.local_clusters import LocalCluster
+    from tests.support.release import ReleaseAccess
 
 NEWEST = "1.36"
 """The minor that is tested when no other is asked for."""
+AUDITED = (account_of("karpenter"), account_of("karpenter-e2e", "karpenter-e2e"))
+"""The service accounts of charts: nothing may be refused to them."""
 LONGEST = (
     "test_demo_clouds.py",
     "test_crashes.py",
     "test_hanging_api_server.py",
     "test_three_clouds.py",
+    "test_charts.py",
     "test_startup.py",
 )
 """Modules whose tests take a minute and more: begun first, nobody waits for them in the end."""
@@ -49,11 +55,28 @@ async def embedded_local_cluster() -> AsyncIterator[LocalCluster]:
 async def real_local_cluster(kubernetes: str) -> AsyncIterator[RealLocalCluster]:
     """A real control plane."""
     try:
-        local_cluster = RealLocalCluster(kubernetes)
+        local_cluster = RealLocalCluster(kubernetes, audited_users=AUDITED)
     except BinariesMissingError as error:
         pytest.fail(str(error))
     async with local_cluster:
         yield local_cluster
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def release_access(
+    real_local_cluster: RealLocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> ReleaseAccess:
+    """Access of the chart's pods to the real control plane; the release itself has no pods."""
+    folder = tmp_path_factory.mktemp("release")
+    values = {
+        "provider": "kwok",
+        "replicas": 0,
+        "controller": {"image": {"registry": "registry.example.com"}},
+    }
+    async with ClusterClient(real_local_cluster.kubeconfig) as client:
+        release = ChartRelease(real_local_cluster.control_plane, client, folder)
+        await release.upgrade(values)
+        return await release.access()
 
 
 @pytest.fixture(params=["embedded", "real"])

@@ -1,4 +1,4 @@
-"""The manifests of the guides on a real API server: all are admitted, and their rights are enough."""
+"""The manifests of the guides, on a real API server: all are admitted, and the rights are enough."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from karpenter_core.cli.demo.demo_kubelets import find_simulated_cloud
 from karpenter_core.kube import resources
 from karpenter_core.kube.resources import ResourceKind, custom_kind
 from tests.e2e.kwok import KwokCloud
-from tests.repository.test_examples import CLOUDS, NODE_CLASSES, documents, of_kind
+from tests.repository.test_examples import CLOUDS, NODE_CLASSES, documents
+from tests.support.helm import only, render
 from tests.support.runner import NODE_POOLS, ScenarioWorld
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ KINDS = {
     "ClusterRoleBinding": ResourceKind(
         RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
     ),
-    "ConfigMap": ResourceKind("", "v1", "configmaps", "ConfigMap", namespaced=True),
     "Deployment": resources.DEPLOYMENTS,
-    "Namespace": resources.NAMESPACES,
     "NodePool": NODE_POOLS,
     "PodDisruptionBudget": resources.POD_DISRUPTION_BUDGETS,
     "Role": ResourceKind(RBAC, "v1", "roles", "Role", namespaced=True),
@@ -52,19 +51,26 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
-async def test_the_guides_manifests_are_admitted_and_let_the_controller_do_its_work(
+async def test_manifests_of_the_guides_are_admitted_and_lets_the_controller_do_its_work(
     cloud, real_local_cluster: RealLocalCluster, tmp_path
 ):
     """As `karpenter doctor` finds under the service account's own rights."""
     kubeconfig = real_local_cluster.control_plane.write_kubeconfig(ACCOUNT, organization="nobody")
-    applied = [*documents(f"{cloud}/settings"), *documents("deploy/controller")]
+    (values,) = documents(f"{cloud}/values")
+    applied = await asyncio.to_thread(render, values, namespace="kube-system")
     async with ScenarioWorld(real_local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world:
         try:
             for manifest in (*applied, *documents(f"{cloud}/nodes")):
                 await apply(world.client, manifest)
             with find_simulated_cloud(cloud) as account:
-                settings = of_kind(f"{cloud}/settings", "ConfigMap")["data"]
-                result = await doctor(kubeconfig, {**settings, **account.environment})
+                pod = only(applied, "Deployment")["spec"]["template"]["spec"]
+                variables = {
+                    each["name"]: each["value"]
+                    for each in pod["containers"][0]["env"]
+                    if "value" in each
+                }
+                folder = {"CACHE_FOLDER": str(tmp_path)}
+                result = await doctor(kubeconfig, {**variables, **folder, **account.environment})
         finally:
             for manifest in reversed(applied):
                 if manifest["kind"] in KEPT:

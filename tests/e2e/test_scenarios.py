@@ -9,10 +9,12 @@ import pytest
 
 from karpenter_core.testing.scenarios import RunnerKind, Scenario, load_scenarios
 from tests.e2e.kwok import KwokCloud
+from tests.support.release import account_of, denied_requests
 from tests.support.runner import ScenarioWorld
 
 if TYPE_CHECKING:
-    from tests.support.local_clusters import LocalCluster
+    from tests.support.local_clusters import LocalCluster, RealLocalCluster
+    from tests.support.release import ReleaseAccess
 
 ROOT = Path(__file__).parents[2]
 SCENARIOS = ROOT / "tests" / "scenarios"
@@ -26,8 +28,13 @@ def of(runner: RunnerKind) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("scenario", scenarios, ids=lambda scenario: scenario.name)
 
 
-async def play(scenario: Scenario, local_cluster: LocalCluster, folder: Path) -> None:
-    async with ScenarioWorld(local_cluster, KwokCloud(), folder, crds=CRDS) as world:
+async def play(
+    scenario: Scenario,
+    local_cluster: LocalCluster,
+    folder: Path,
+    access: ReleaseAccess | None = None,
+) -> None:
+    async with ScenarioWorld(local_cluster, KwokCloud(), folder, crds=CRDS, access=access) as world:
         await world.run(scenario)
 
 
@@ -41,7 +48,13 @@ async def test_scenario_on_the_embedded_cluster(
 
 @of(RunnerKind.REAL)
 async def test_scenario_on_a_real_control_plane(
-    scenario: Scenario, real_local_cluster: LocalCluster, tmp_path: Path
+    scenario: Scenario,
+    real_local_cluster: RealLocalCluster,
+    release_access: ReleaseAccess,
+    tmp_path: Path,
 ):
-    """Run the scenario that the file describes."""
-    await play(scenario, real_local_cluster, tmp_path)
+    """Run the scenario as the chart's service account, which is refused nothing that it asks."""
+    await play(scenario, real_local_cluster, tmp_path, release_access)
+
+    control_plane = real_local_cluster.control_plane
+    assert await denied_requests(control_plane, account_of("karpenter")) == []

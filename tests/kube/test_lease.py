@@ -26,7 +26,7 @@ class LeaseCandidates:
         self.server = ApiServer(self.clock)
         self.history: list[tuple[str, str, float]] = []
 
-    def candidate(self, identity, frontend=None, transport=None):
+    def candidate(self, identity, frontend=None, transport=None, on_renewed=None):
         transport = transport or DirectTransport(frontend or ServerFrontend(self.server))
         return LeaseElector(
             KubeApi(transport, clock=self.clock),
@@ -35,6 +35,7 @@ class LeaseCandidates:
             identity=identity,
             labels={"app": "karpenter"},
             jitter=lambda: 0.5,
+            on_renewed=on_renewed,
         )
 
     def lead(self, elector, identity):
@@ -91,6 +92,25 @@ def test_the_first_candidate_leads_and_keeps_renewing():
         assert second.holder == "first"
         with pytest.raises(FencedError, match="not held"):
             second.fence.check()
+        await end(*tasks)
+
+    run_virtual(scenario())
+
+
+def test_intervals_of_renewals_are_reported():
+    """Of the leader's only, and longer where the API server was slow."""
+
+    async def scenario():
+        candidates, intervals = LeaseCandidates(), []
+        slow = SlowAnswers(DirectTransport(ServerFrontend(candidates.server)))
+        leader = candidates.candidate("leader", transport=slow, on_renewed=intervals.append)
+        standby = candidates.candidate("standby", on_renewed=lambda _: pytest.fail("not leading"))
+        tasks = candidates.lead(leader, "leader"), candidates.lead(standby, "standby")
+        await asyncio.sleep(11)
+        assert intervals == [2.0] * 5
+        slow.seconds = 4.0
+        await asyncio.sleep(20)
+        assert intervals[-1] == 6.0
         await end(*tasks)
 
     run_virtual(scenario())

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from karpenter_core.errors import ApiError, CloudProviderError, PluginError
 from karpenter_core.kube.transport import ApiResponse
 from karpenter_core.operator.clock import SystemClock
-from karpenter_core.operator.declared_reads import REFRESH_SECONDS, RETRY_SECONDS, DeclaredReads
+from karpenter_core.operator.declared_reads import RETRY_SECONDS, DeclaredReads
 from karpenter_core.provider.contract import ObjectRead
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
@@ -20,6 +22,7 @@ from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool
 
 SECRET = ObjectRead(resource="secrets", namespace="kube-system", name="bootstrap")
 DAEMONS = ObjectRead(resource="daemonsets", group="apps")
+REFRESH_SECONDS = SECRET.period.total_seconds()
 
 
 class Server:
@@ -96,6 +99,22 @@ def test_rotated_object_is_read_again_and_an_outage_keeps_the_last():
         running.cancel()
 
     run_virtual(story())
+
+
+def test_each_read_has_a_period_of_its_own():
+    server = Server()
+    rare = replace(DAEMONS, period=timedelta(minutes=5))
+
+    async def story():
+        reads = reads_of(server, SECRET, rare)
+        await reads.fetch()
+        running = asyncio.create_task(reads.run())
+        await LoopClock().sleep(3601)
+        running.cancel()
+
+    run_virtual(story())
+    counts = Counter(path.rpartition("/")[2] for path in server.requests)
+    assert counts == {"bootstrap": 61, "daemonsets": 13}
 
 
 def test_read_before_the_first_answer_raises_the_reason():

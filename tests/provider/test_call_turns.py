@@ -36,7 +36,7 @@ def clock():
 
 @pytest.fixture
 def limits(clock):
-    return OperationLimits(monotonic=clock.monotonic)
+    return OperationLimits(monotonic=clock.monotonic, first_turn_seconds=0.1)
 
 
 def refuse(limits, seconds, operation_class="writes"):
@@ -69,6 +69,52 @@ def test_after_a_long_pause_calls_follow_each_other_within_seconds(limits):
     """A cloud that counts calls in windows permits many after one: its wait is no rate."""
     refuse(limits, 120)
     assert waits(limits, 3) == [120.0, 122.0, 124.0]
+
+
+def refuse_without_a_time(limits, *, turn_at=None):
+    limits.pause("writes", AttemptFailure(kind=THROTTLED), turn_at=turn_at)
+
+
+def test_a_refusal_that_names_no_time_makes_turns_at_once(limits):
+    """EC2 names none; the calls of all threads together would be refused again."""
+    refuse_without_a_time(limits)
+    assert waits(limits, 3) == pytest.approx([0.1, 0.2, 0.3])
+    assert waits(limits, 3, "reads") == [0.0, 0.0, 0.0]
+
+
+def test_waits_are_left_to_each_call_unless_the_cloud_asks_for_turns(clock):
+    limits = OperationLimits(monotonic=clock.monotonic)
+    refuse_without_a_time(limits)
+    assert waits(limits, 3) == [0.0, 0.0, 0.0]
+
+
+def test_each_further_refusal_without_a_time_doubles_the_turns(clock, limits):
+    gaps = []
+    for _ in range(7):
+        refuse_without_a_time(limits)
+        first, second = waits(limits, 2)
+        gaps.append(second - first)
+        clock.now += second
+    assert gaps == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0])
+
+
+def test_calls_that_were_under_way_do_not_slow_a_class_down_again(clock, limits):
+    """Twenty threads are refused together: that is one refusal."""
+    turn_at = clock.now
+    clock.now += 0.05
+    for _ in range(20):
+        refuse_without_a_time(limits, turn_at=turn_at)
+    first, second = waits(limits, 2)
+    assert second - first == pytest.approx(0.1)
+
+
+def test_a_class_begins_anew_a_minute_after_its_last_refusal(clock, limits):
+    for _ in range(5):
+        refuse_without_a_time(limits)
+    clock.now += 61
+    refuse_without_a_time(limits)
+    first, second = waits(limits, 2)
+    assert second - first == pytest.approx(0.1)
 
 
 def test_answers_bring_turns_closer_until_there_are_none(clock, limits):
@@ -139,7 +185,8 @@ def test_a_refusal_for_another_reason_is_an_answer_and_silence_is_none(
     assert (second - first < 0.95) is is_answer
 
 
-def test_many_threads_beyond_the_rate_are_refused_less_often_than_they_call():
+@pytest.mark.parametrize("asked_seconds", [0.05, None])
+def test_many_threads_beyond_the_rate_are_refused_less_often_than_they_call(asked_seconds):
     """A cloud with a bucket: without turns, each pause ends with a refusal for every thread but one."""
     bucket = TokenBucket(rate_per_second=20, burst=4, monotonic=time.monotonic)
     refusals, calls = [], 24
@@ -149,9 +196,10 @@ def test_many_threads_beyond_the_rate_are_refused_less_often_than_they_call():
         if not bucket.try_take():
             with lock:
                 refusals.append(1)
-            raise HttpError(429, retry_after=0.05)
+            raise HttpError(429, retry_after=asked_seconds)
 
-    caller = CloudCaller(classify, policy=RetryPolicy(throttled_attempts=100))
+    limits = OperationLimits(monotonic=time.monotonic, first_turn_seconds=0.05)
+    caller = CloudCaller(classify, policy=RetryPolicy(throttled_attempts=100), limits=limits)
     with ThreadPoolExecutor(8) as pool:
         for future in [
             pool.submit(caller.call, attempt, action="a", operation_class="writes")

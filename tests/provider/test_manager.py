@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from karpenter_core.errors import PluginError
-from karpenter_core.provider.contract import BatchLimits, PollingPeriods, SettingSpec
+from karpenter_core.provider.contract import BatchLimits, ObjectRead, PollingPeriods, SettingSpec
 from karpenter_core.provider.host.manager import MANDATORY_HOOKS, load_plugins
 from karpenter_core.provider.markers import hookimpl
 from tests.provider.fakes import DataNodeClass, FakeProvider, WebNodeClass
@@ -107,9 +107,17 @@ class PollsByNumber(FakeProvider):
         return replace(super().karpenter_provider_info(), polling_periods=periods)
 
 
+class ReadsAllDay(FakeProvider):
+    @hookimpl
+    def karpenter_provider_info(self):
+        read = ObjectRead(resource="secrets", name="token", period=timedelta(days=1))
+        return replace(super().karpenter_provider_info(), reads=(read,))
+
+
 @pytest.mark.parametrize(
     ("plugin", "words"),
     [
+        (ReadsAllDay(), ["period of the read secrets/token is 24h", "must be from 10s to 1h"]),
         (
             PollsByNumber(),
             ['plug-in "web"', "polling_periods.drift must be a timedelta, not 600"],

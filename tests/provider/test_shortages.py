@@ -75,6 +75,64 @@ def test_a_quota_that_is_met_again_holds_from_the_smallest_size_on_and_anew():
     assert not is_marked(marks, D8, now=minutes(18))
 
 
+def test_a_longer_shortage_of_larger_types_does_not_lengthen_that_of_smaller_ones():
+    marks = UnavailableOfferings()
+    small = QUOTA._replace(least_cpu_milli=4000)
+    marks.mark_shortages(small, now=NOW, life=timedelta(hours=1))
+    marks.mark_shortages(QUOTA, now=minutes(30), life=timedelta(hours=23))
+
+    assert is_marked(marks, D8, cpu_milli=4000, now=minutes(89))
+    assert not is_marked(marks, D8, cpu_milli=4000, now=minutes(90))
+    assert is_marked(marks, D8, now=minutes(30 + 23 * 60 - 1))
+    assert not is_marked(marks, D8, now=minutes(30 + 23 * 60))
+
+
+def test_a_shorter_shortage_of_smaller_types_does_not_shorten_that_of_larger_ones():
+    marks = UnavailableOfferings()
+    marks.mark_shortages(QUOTA, now=NOW, life=timedelta(hours=23))
+    for least_cpu_milli in (4000, QUOTA.least_cpu_milli):
+        again = QUOTA._replace(least_cpu_milli=least_cpu_milli)
+        marks.mark_shortages(again, now=minutes(1), life=timedelta(hours=1))
+
+    assert not is_marked(marks, D8, cpu_milli=4000, now=minutes(61))
+    assert is_marked(marks, D8, now=minutes(23 * 60 - 1))
+
+
+@with_examples(200)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([2000, 4000, 8000, 16000]),
+            st.integers(min_value=1, max_value=30),
+            st.integers(min_value=0, max_value=20),
+        ),
+        max_size=6,
+    ),
+    st.integers(min_value=0, max_value=60),
+)
+def test_a_mark_of_a_size_lasts_at_least_its_own_time_and_never_longer_than_its_causes(
+    found, later
+):
+    """A cause counts for its size and larger ones; a later one of a larger size renews it at most."""
+    marks, at = UnavailableOfferings(), 0
+    causes = []
+    for least_cpu_milli, life, pause in found:
+        at += pause
+        causes.append((least_cpu_milli, life, at))
+        marks.mark_shortages(
+            QUOTA._replace(least_cpu_milli=least_cpu_milli),
+            now=minutes(at),
+            life=timedelta(minutes=life),
+        )
+    now = at + later
+    for cpu_milli in (2000, 4000, 8000, 16000):
+        own = [(life, begun) for least, life, begun in causes if least <= cpu_milli]
+        marked = is_marked(marks, D8, cpu_milli=cpu_milli, now=minutes(now))
+        assert marked or all(begun + life <= now for life, begun in own)
+        longest = max((life for life, _ in own), default=0)
+        assert not marked or now < at + longest
+
+
 def test_a_mark_and_its_end_are_changes_of_every_type():
     marks = UnavailableOfferings()
     before = marks.view(now=NOW).sequence("d8")

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CONTROL_PLANE = ROOT / "tests" / "e2e" / "controlplane"
-TARGETS = ("demo", "test", "lint", "types", "e2e", "bench", "crds", "docs", "lock")
+TARGETS = ("demo", "test", "lint", "types", "e2e", "bench", "charts", "crds", "docs", "lock")
 
 
 def pyproject(path: Path = ROOT) -> dict[str, dict[str, object]]:

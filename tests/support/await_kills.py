@@ -2,7 +2,7 @@
 
 Every task of the process is watched: whenever one is suspended, the chain of awaits that it stands
 in is noted, as far as it lies in the code under test. A run without a kill yields the points; a
-second run with the same inputs takes the same turns, and dies exactly there: nothing of the process
+second run with the same inputs takes the same turns, and can die exactly there: nothing of the process
 runs on but the unwinding, and nothing of that gets out.
 """
 
@@ -48,15 +48,15 @@ def point_text(point: AwaitPoint) -> str:
 class AwaitTracker:
     """The awaits of one process: counted, and at one of them it may be killed.
 
-    `awaits.start(lambda: harness.start(...))` starts it.
+    `awaits.start(lambda: harness.start(...))` starts it. `kills` tells whether it dies at a point,
+    given the number of passes so far.
     """
 
-    def __init__(self, *, kill_at: AwaitPoint = (), occurrence: int = 1) -> None:
+    def __init__(self, *, kills: Callable[[AwaitPoint, int], bool]) -> None:
         self.seen: Final[Counter[AwaitPoint]] = Counter()
         """Number of passes of each point, in the order of their first time."""
         self.killed: Final = asyncio.Event()
-        self._kill_at = kill_at
-        self._occurrence = occurrence
+        self._kills: Final = kills
         self._running: RunningProcess | None = None
         self.has_begun = False
         self.is_over = False
@@ -79,12 +79,12 @@ class AwaitTracker:
         return self.killed.is_set()
 
     def note(self, coro: Any) -> None:
-        """Count where a task is suspended; die if that is the place."""
+        """Count where a task is suspended; die if `kills` says so."""
         point = tuple(_frames(coro))
         if not point or self.is_dead or self.is_over:
             return
         self.seen[point] += 1
-        if point == self._kill_at and self.seen[point] == self._occurrence:
+        if self._kills(point, self.seen[point]):
             self.killed.set()
             if self._running is not None:
                 self._running.cut()

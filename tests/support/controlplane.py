@@ -219,6 +219,16 @@ class ControlPlane:
             credentials={"client-certificate": str(certificate), "client-key": str(key)},
         )
 
+    def write_token_kubeconfig(self, name: str, token: str) -> Path:
+        """Write the kubeconfig of a client that has a token, as pods have."""
+        return write_kubeconfig(
+            self._folder / f"{name}.kubeconfig",
+            self.url,
+            user=name,
+            certificate_authority=self._authority.certificate_file,
+            credentials={"token": token},
+        )
+
     def _child(self, name: str, arguments: Sequence[str | Path]) -> ChildProcess:
         environment = {**os.environ, "GOGC": GARBAGE_PERCENT}
         log = self._folder / f"{name}.log"

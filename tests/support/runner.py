@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from karpenter_core.testing.cluster import Object
     from karpenter_core.testing.scenarios import Expectation, ObjectPatch, Scenario, ScenarioAction
     from tests.support.local_clusters import LocalCluster
+    from tests.support.release import ReleaseAccess
 
 __all__ = [
     "KINDS",
@@ -127,7 +128,10 @@ class ScenarioWorld:
         crds: Iterable[Path],
         plugins: Sequence[Path] = (),
         kinds: Iterable[ResourceKind] = (),
+        access: ReleaseAccess | None = None,
     ) -> None:
+        """Prepare it; with `access` controllers run as pods of that release, else as administrators."""
+        self._access: Final = access
         self._crds: Final = [_read_definition(path) for path in crds]
         self.local_cluster: Final = local_cluster
         self.client: Final = ClusterClient(local_cluster.kubeconfig)
@@ -201,6 +205,9 @@ class ScenarioWorld:
         environment: Mapping[str, str] | None = None,
     ) -> ControllerProcess:
         """Prepare a controller; it is not started yet."""
+        if self._access is not None:
+            kubeconfig = kubeconfig or self._access.kubeconfig
+            environment = {**self._access.environment, **(environment or {})}
         controller = ControllerProcess(
             name,
             kubeconfig=kubeconfig or self.local_cluster.kubeconfig,

@@ -106,7 +106,10 @@ class MinimalProvider:
     def karpenter_provider_info(self) -> ProviderInfo:
         """Serve MinimalNodeClass."""
         return ProviderInfo(
-            name="minimal", contract_version=CONTRACT_VERSION, node_classes=(MinimalNodeClass,)
+            name="minimal",
+            contract_version=CONTRACT_VERSION,
+            node_classes=(MinimalNodeClass,),
+            creates_nodes=True,
         )
 
     @hookimpl

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -66,7 +67,19 @@ def demo(
     ] = None,
 ) -> None:
     """Demonstrate autoscaling: nginx from 0 to 50 to 500 replicas and back, or events of a cloud."""
+    if kubeconfig is None:
+        _check_embedded_cluster()
     raise typer.Exit(asyncio.run(_main(provider, kubeconfig, timeout_seconds, log_folder)))
+
+
+def _check_embedded_cluster() -> None:
+    from karpenter_core.errors import BadInputError
+
+    if find_spec("karpenter_core.sim") is None:
+        raise BadInputError(
+            "the embedded cluster is not installed, since container images have none; name a cluster "
+            "with --kubeconfig, or install karpenter-core with pip"
+        )
 
 
 async def _main(

@@ -59,6 +59,8 @@ class _NodeClassListing:
     """The currencies of its prices."""
     refreshed: datetime | None = None
     """When it was made, by the steady clock."""
+    refreshed_at: float = 0.0
+    """The same as a Unix time, by the clock that people read."""
     problem: str = ""
 
 
@@ -76,6 +78,8 @@ class CatalogueController:
         self._listings: dict[NodeClassKey, _NodeClassListing] = {}
         self._published: dict[str, Catalogue] = {}
         self._classes: dict[str, NodeClassKey] = {}
+        self._dated: set[str] = set()
+        """Pools that have a series of the last refresh."""
         self._problem_listeners: list[Callable[[str], None]] = []
         self._log: FilteringBoundLogger = structlog.get_logger("catalogue")
         self._reconciler: Reconciler[NodeClassKey] = Reconciler(
@@ -136,7 +140,7 @@ class CatalogueController:
         ]
         node_class = snapshot.node_classes.get(key)
         if not pools or node_class is None:
-            self._publish(pools, None)
+            self._publish(pools, _NodeClassListing())
             self._listings.pop(key, None)
             return ReconcileResult()
         listing = self._listings.setdefault(key, _NodeClassListing())
@@ -150,13 +154,14 @@ class CatalogueController:
             self._announce(listing, pools, "")
         self._store_listing(listing, types)
         listing.fingerprint = fingerprint
-        self._publish(pools, listing.catalogue)
+        self._publish(pools, listing)
         provider = self._providers.provider_of(pools[0].spec.template.spec.node_class_ref)
         period = self._providers.polling_periods(provider).catalogue
         return ReconcileResult(requeue_after=period.total_seconds())
 
     def _store_listing(self, listing: _NodeClassListing, types: tuple[InstanceType, ...]) -> None:
         listing.refreshed = self._steady.now()
+        listing.refreshed_at = self._runtime.clock.now().timestamp()
         before = listing.catalogue
         if before is not None and _are_identical(before.instance_types, types):
             return
@@ -183,27 +188,33 @@ class CatalogueController:
         now = self._steady.now()
         if listing.refreshed is not None and now - listing.refreshed >= STALE_AFTER:
             listing.catalogue = None
-        self._publish(pools, listing.catalogue)
+        self._publish(pools, listing)
 
-    def _publish(self, pools: Iterable[NodePool], catalogue: Catalogue | None) -> None:
+    def _publish(self, pools: Iterable[NodePool], listing: _NodeClassListing) -> None:
+        catalogue, refresh_time = listing.catalogue, self._runtime.metrics.catalogue_refresh_time
         snapshot = self._cluster_state.snapshot()
         pools_now, listed = snapshot.node_pools, snapshot.catalogues
         for gone in [name for name in self._published if name not in pools_now]:
             del self._published[gone]
             self._classes.pop(gone, None)
+        for gone in self._dated.difference(pools_now):
+            refresh_time.remove(gone)
+        self._dated.intersection_update(pools_now)
         for pool in pools:
             before = self._published.get(pool.name)
             # A catalogue is removed with its pool, even if a new pool has the same name.
             is_lost = catalogue is not None and pool.name not in listed
             if catalogue is not before or is_lost:
                 self._cluster_state.fold(CataloguePublished(pool.name, catalogue))
+            if listing.refreshed is None:
+                refresh_time.remove(pool.name)
+            else:
+                refresh_time.labels(nodepool=pool.name).set(listing.refreshed_at)
+                self._dated.add(pool.name)
             if catalogue is None:
                 self._published.pop(pool.name, None)
                 continue
             self._published[pool.name] = catalogue
-            self._runtime.metrics.catalogue_refresh_time.labels(nodepool=pool.name).set(
-                self._runtime.clock.now().timestamp()
-            )
 
     def _on_pool(self, name: str) -> None:
         snapshot = self._cluster_state.snapshot()

@@ -10,8 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
-import structlog
-
 from karpenter_core.api.decisions import MAX_NAMED, DecisionObstacle
 from karpenter_core.api.notices import Notice
 from karpenter_core.disruption.budgets import DisruptionReason
@@ -22,8 +20,6 @@ from karpenter_core.lifecycle.node.termination import node_ref
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.decisions import Decision
     from karpenter_core.api.notices import ObjectRef
@@ -51,7 +47,6 @@ class CommandRecords:
         self._planner = planner
         self._runtime = runtime
         self._currency = currency
-        self._log: FilteringBoundLogger = structlog.get_logger("disruption")
 
     async def prepare_record(
         self,
@@ -79,9 +74,8 @@ class CommandRecords:
     async def record_started(
         self, command: Command, plan: DisruptionPlan, decision: Decision
     ) -> None:
-        """Count, log and record a command that has started."""
+        """Count and record a command that has started."""
         self._count(command, plan)
-        self._log_started(command)
         await self._runtime.journal.record(decision)
 
     async def record_rejected(
@@ -122,24 +116,6 @@ class CommandRecords:
         for what, ref in (("Node", node_ref(candidate.node)), ("NodeClaim", candidate.claim.ref)):
             text = f"Disrupting {what}: {reason}"
             self._writer.publish(command_notice(ref, "DisruptionTerminating", text, reason))
-
-    def _log_started(self, command: Command) -> None:
-        self._log.info(
-            "disrupting node(s)",
-            command=str(command),
-            decision=str(command.decision),
-            cause=command.cause,
-            **{
-                "command-id": command.id,
-                "disrupted-node-count": len(command.candidates),
-                "replacement-node-count": len(command.replacements),
-                "pod-count": command.pod_count,
-                "disrupted-nodes": [item.node.name for item in command.candidates],
-                "replacement-nodes": [
-                    planned.cheapest.capacity_type for planned in command.replacements
-                ],
-            },
-        )
 
     def _count(self, command: Command, plan: DisruptionPlan) -> None:
         method, metrics = plan.method, self._runtime.metrics

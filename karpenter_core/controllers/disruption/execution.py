@@ -174,7 +174,7 @@ class CommandQueue:
                 self._starting -= ids
         if problem is None:
             return True
-        self._log.info("disruption command not started", command=str(command), why=problem.why)
+        self._log.debug("disruption command not started", command=str(command), why=problem.why)
         if problem.rejection is CommandRejection.LAUNCH:
             kind, names = "NodePool", sorted({planned.pool for planned in command.replacements})
         else:
@@ -369,7 +369,6 @@ class CommandQueue:
             reason=str(command.reason).lower(),
             consolidation_type=str(command.decision),  # as upstream fills it
         ).inc(max(len(entry.pending_replacements), 1))
-        self._log.error("disruption command failed", command=str(command), error=problem)
         self._record_drift_result(command, succeeded=False)
         await self.remove_stale_marks(
             StaleDisruptionMark(node=item.node.name, claim=item.name) for item in command.candidates

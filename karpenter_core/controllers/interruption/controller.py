@@ -129,6 +129,8 @@ class InterruptionController:
         messages = await self._providers.poll_interruptions(provider)
         if not messages:
             return period
+        # From 0, so that an alert can compare: only messages of queues are acknowledged.
+        self._runtime.metrics.interruption_deleted_messages.labels(provider=provider)
         for message in messages:
             self._count_received(provider, message)
         slots = asyncio.Semaphore(CONCURRENCY)
@@ -236,7 +238,7 @@ class InterruptionController:
         self._writer.record_metrics(step.metric_updates)
         for event in step.events:
             self._cluster_state.fold(event)
-        self._log.info(
+        self._log.debug(
             "deleting interrupted nodeclaim",
             NodeClaim={"name": claim.name},
             kind=str(message.kind),

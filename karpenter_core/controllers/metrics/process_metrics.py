@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 from prometheus_client import CollectorRegistry
 
 from karpenter_core.controllers.metrics.condition_metrics import ConditionMetrics
+from karpenter_core.controllers.metrics.cost_series import CostSeries
 from karpenter_core.controllers.metrics.declarations import MetricDeclarations
 from karpenter_core.lifecycle.changes import LifecycleMetric
 
@@ -75,6 +76,7 @@ class Metrics:
         self._declare_nodes()
         self._declare_pods()
         self._declare_nodepools()
+        self.costs: Final = CostSeries(self._declare)
         self._declare_disruption()
         self._declare_consolidation()
         self._declare_interruptions()
@@ -282,16 +284,6 @@ class Metrics:
             "Resources that NodePools use, by which their limits are checked.",
             by_resource,
         )
-        self.nodepools_cost = self._declare.gauge(
-            "nodepools_cost_total",
-            "Cost per hour of a NodePool's nodes, in the reporting currency.",
-            ("nodepool",),
-        )
-        self.nodepools_cost_tracker_errors = self._declare.counter(
-            "nodepools_cost_tracker_errors_total",
-            "Nodes without a known price, which the cost of their NodePool does not include.",
-            ("nodepool",),
-        )
         by_reason = ("nodepool", "reason")
         self.nodepools_allowed_disruptions = self._declare.gauge(
             "nodepools_allowed_disruptions",
@@ -423,7 +415,7 @@ class Metrics:
         )
         self.catalogue_refresh_time = self._declare.gauge(
             "catalogue_refresh_timestamp_seconds",
-            "Time of the last refresh of a NodePool's instance-type catalogue.",
+            "Time of the last successful refresh of the instance-type catalogue that a NodePool uses.",
             ("nodepool",),
         )
         self.garbage_collection_held_back = self._declare.counter(
@@ -435,6 +427,11 @@ class Metrics:
             "core_waiting_for_freshness",
             "1 while a consumer waits for kinds that the API server has not shown recently.",
             ("consumer",),
+        )
+        self.garbage_collection_instances = self._declare.counter(
+            "garbage_collection_instances_total",
+            "Instances without a NodeClaim that were terminated, surplus ones of launches included.",
+            ("provider",),
         )
         self.garbage_collection_surplus = self._declare.counter(
             "garbage_collection_surplus_total",
@@ -460,6 +457,21 @@ class Metrics:
         )
         self.decisions = self._declare.counter(
             "decisions_total", "Decisions recorded in the decision journal.", ("kind", "method")
+        )
+        self.observed_price = self._declare.gauge(
+            "observed_price_per_hour",
+            "Price per hour of the nodes that --observe compares with a fresh plan.",
+            ("currency",),
+        )
+        self.observed_planned_price = self._declare.gauge(
+            "observed_planned_price_per_hour",
+            "Price per hour of the nodes of that plan, for the same pods.",
+            ("currency",),
+        )
+        self.observed_savings = self._declare.counter(
+            "observed_savings_total",
+            "Sum of the difference of these prices over time, where the plan costs less.",
+            ("currency",),
         )
         self.decision_journal_lost = self._declare.counter(
             "decision_journal_lost_total",

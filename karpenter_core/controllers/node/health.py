@@ -159,7 +159,7 @@ class NodeHealthController:
         condition = (
             "" if advice.unhealthy_condition is None else advice.unhealthy_condition.condition_type
         )
-        self._log.info(
+        self._log.debug(
             "deleting unhealthy node",
             NodeClaim={"name": claim.name},
             condition=condition,

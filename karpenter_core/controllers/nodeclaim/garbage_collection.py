@@ -187,7 +187,7 @@ class GarbageCollectionController:
             return
         if is_deleted:
             self._writer.record_metrics(without_instance.metric_updates)
-            self._log.info(
+            self._log.debug(
                 "garbage collecting nodeclaim with no instance",
                 NodeClaim={"name": claim.name},
                 **{"provider-id": claim.status.provider_id},
@@ -239,6 +239,7 @@ class GarbageCollectionController:
         )
         for provider_id, outcome in zip(to_terminate, outcomes, strict=True):
             notice = surplus_notice(provider_id, listing.instances, snapshot)
+            self._runtime.metrics.garbage_collection_instances.labels(provider=provider).inc()
             if surplus or notice is not None:
                 self._runtime.metrics.garbage_collection_surplus.labels(provider=provider).inc()
             if notice is not None:

@@ -415,7 +415,7 @@ class NodeClaimLifecycleController:
         self._writer.record_effects(replace(step, metric_updates=(), events=()), provider=provider)
         if await self._writer.delete_claim(claim):
             self._writer.record_effects(replace(step, notices=(), exhausted=()))
-            self._log.info("deleting nodeclaim", reason=step.delete)
+            self._log.debug("deleting nodeclaim", reason=step.delete)
             method, reason, cause = _ENDS[step.delete]
             await record_forceful_disruption(
                 self._runtime,

@@ -11,10 +11,8 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Final, final
 
-import structlog
-
-from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from karpenter_core.api.quantities import parse_resources
+from karpenter_core.controllers.observability.costs import BATCH_SIZE, CostMetrics
 from karpenter_core.controllers.observability.node_series import (
     NodeSeries,
     amount_of,
@@ -22,7 +20,6 @@ from karpenter_core.controllers.observability.node_series import (
 )
 from karpenter_core.controllers.observability.pod_waits import PodWaitMetrics
 from karpenter_core.controllers.reconciling.reconciler import PeriodicLoop
-from karpenter_core.disruption.pricing import NodePrices
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.state.node_pool_usage import pool_status_resources
 
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Container, Mapping
 
     from prometheus_client import Gauge
-    from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.controllers.cluster_state import ClusterState
     from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
@@ -39,8 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["ClusterMetricsController"]
 
 PERIOD_SECONDS: Final = 10.0
-BATCH_SIZE: Final = 250
-"""The number of state nodes that are added up before other tasks run."""
 
 
 @final
@@ -63,12 +57,15 @@ class ClusterMetricsController:
         self._cluster_state = cluster_state
         self._runtime = runtime
         self._metrics = runtime.metrics
-        self._solve = solve or SolveOptions()
         self._started = runtime.clock.monotonic()
         self._seen_version = -1
-        self._unevaluated_pools = unevaluated_pools
-        self._unpriced: frozenset[str] = frozenset()
-        self._log: FilteringBoundLogger = structlog.get_logger(self.name)
+        self._costs = CostMetrics(
+            runtime.metrics,
+            solve=solve or SolveOptions(),
+            monotonic=runtime.clock.monotonic,
+            unevaluated_pools=unevaluated_pools,
+            logger=self.name,
+        )
         self._waits = (
             PodWaitMetrics(cluster_state, runtime.metrics, started_at=runtime.clock.now())
             if detailed
@@ -91,6 +88,7 @@ class ClusterMetricsController:
         self._state(snapshot)
         if self._waits is not None and self._series is not None and snapshot.synced:
             await self._waits.update(snapshot, self._runtime.clock.now())
+            self._costs.add_spent()
             if snapshot.version != self._seen_version:
                 self._series.show(snapshot)
                 await self._pools(snapshot)
@@ -113,49 +111,12 @@ class ClusterMetricsController:
                 limits[name] = parse_resources(pool.spec.limits)
                 usage[name] = pool_status_resources(snapshot, name)
                 await asyncio.sleep(0)
-        costs = await self._costs(snapshot)
+        await self._costs.update(snapshot, limits)
         metrics = self._metrics
         for gauge, amounts in ((metrics.nodepools_limit, limits), (metrics.nodepools_usage, usage)):
             gauge.clear()
             for name, of_pool in amounts.items():
                 _set_amounts(gauge, of_pool, {"nodepool": name})
-        metrics.nodepools_cost.clear()
-        for name, cost in costs.items():
-            metrics.nodepools_cost.labels(nodepool=name).set(cost)
-
-    async def _costs(self, snapshot: Snapshot) -> Mapping[str, float]:
-        """Return the hourly cost of the nodes of each pool, in the reporting currency."""
-        prices, pending = NodePrices(snapshot, self._solve), self._unevaluated_pools()
-        costs: dict[str, float] = {}
-        unpriced: dict[str, StateNode] = {}
-        async for state_nodes in _in_batches(snapshot):
-            for state_node in state_nodes:
-                if state_node.managed and state_node.pool and state_node.provider_id:
-                    cost = prices.hourly_cost_of(state_node)
-                    costs[state_node.pool] = costs.get(state_node.pool, 0.0) + (cost or 0.0)
-                    if cost is None and state_node.pool not in pending:
-                        unpriced[state_node.provider_id] = state_node
-        for state_node in unpriced.values():
-            if state_node.provider_id not in self._unpriced:
-                self._report_unpriced(
-                    state_node, prices.missing_rates_message([prices.price_of(state_node).currency])
-                )
-        self._unpriced = frozenset(unpriced)
-        return costs
-
-    def _report_unpriced(self, state_node: StateNode, unrated: str) -> None:
-        """Count and log a node that starts to be missing from the cost of its pool."""
-        self._metrics.nodepools_cost_tracker_errors.labels(nodepool=state_node.pool).inc()
-        self._log.warning(
-            f"{unrated} (--exchange-rates), the cost of the nodepool does not include a node"
-            if unrated
-            else "price of a node is not known, the cost of its nodepool does not include it",
-            NodePool={"name": state_node.pool},
-            **{"provider-id": state_node.provider_id},
-            offering=[
-                state_node.labels.get(key, "") for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE)
-            ],
-        )
 
     async def _utilization(self, snapshot: Snapshot) -> None:
         allocatable: Counter[str] = Counter()

@@ -21,7 +21,7 @@ import pluggy
 from karpenter_core.api.durations import format_duration
 from karpenter_core.errors import CloudProviderError, PluginError
 from karpenter_core.provider import hookspecs
-from karpenter_core.provider.contract import CONTRACT_VERSION, POLLING_BOUNDS
+from karpenter_core.provider.contract import CONTRACT_VERSION, POLLING_BOUNDS, READ_BOUNDS
 from karpenter_core.provider.host.hooks import (
     ADD_COMMANDS,
     ADD_SETTINGS,
@@ -331,20 +331,28 @@ def _check_info(source: _PluginSource, info: ProviderInfo) -> None:
     if not info.node_classes:
         raise PluginError(f"{source} serves no NodeClass kind")
     for name, (shortest, longest) in POLLING_BOUNDS.items():
-        period: object = getattr(info.polling_periods, name, None)
-        if not isinstance(period, timedelta):
-            raise PluginError(
-                f"{source}: polling_periods.{name} must be a timedelta, not {period!r}"
-            )
-        if not shortest <= period <= longest:
-            raise PluginError(
-                f"{source}: polling_periods.{name} is {format_duration(period)}; it must be from "
-                f"{format_duration(shortest)} to {format_duration(longest)}"
-            )
+        _check_period(
+            f"{source}: polling_periods.{name}",
+            getattr(info.polling_periods, name, None),
+            shortest,
+            longest,
+        )
+    for read in info.reads:
+        _check_period(f"{source}: period of the read {read}", read.period, *READ_BOUNDS)
     hook_names = {hook.name for hook in HOOKS}
     for hook in sorted(set(info.batch_limits) - hook_names):
         meant = did_you_mean(hook, hook_names)
         raise PluginError(f'{source}: batch_limits name the unknown hook "{hook}"{meant}')
+
+
+def _check_period(field: str, period: object, shortest: timedelta, longest: timedelta) -> None:
+    if not isinstance(period, timedelta):
+        raise PluginError(f"{field} must be a timedelta, not {period!r}")
+    if not shortest <= period <= longest:
+        raise PluginError(
+            f"{field} is {format_duration(period)}; it must be from "
+            f"{format_duration(shortest)} to {format_duration(longest)}"
+        )
 
 
 def _core_version() -> str:

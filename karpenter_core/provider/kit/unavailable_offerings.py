@@ -149,6 +149,8 @@ class UnavailableOfferings:
         self._lock: Final = Lock()
         self._offerings: Final[dict[UnavailableOffering, datetime]] = {}
         self._shortages: Final[dict[Shortage, datetime]] = {}
+        self._shortage_lives: Final[dict[Shortage, timedelta]] = {}
+        """For how long each of `_shortages` was marked last."""
         self._subnets: Final[dict[str, datetime]] = {}
         self._sequences: Final[dict[str, int]] = {}
         self._shared_sequence = 0
@@ -174,26 +176,37 @@ class UnavailableOfferings:
     ) -> None:
         """Mark all that these shortages cover as unavailable.
 
-        A shortage that is marked already, for smaller or larger types, is marked for the smaller ones.
-        A longer time alone is no change for the results that were computed from the marks.
+        A shortage of larger types renews the marks of smaller ones, for at most the time that they
+        were marked for: a cause that lasts long for large types says nothing of small ones. A longer
+        time alone is no change for the results that were computed from the marks.
         """
         with self._lock:
             now = self._monotonic_now(now)
             self._sweep(now)
             before = frozenset(self._shortages)
             for shortage in shortages:
-                merged = shortage
-                for other in [
-                    it for it in self._shortages if it.without_size() == shortage.without_size()
-                ]:
-                    del self._shortages[other]
-                    merged = min(merged, other, key=lambda it: it.least_cpu_milli)
-                self._shortages[merged] = now + (life or self._life)
+                self._mark_shortage(shortage, now, life or self._life)
             if before == self._shortages.keys():
                 self._view_ends = self._first_end()
             else:
                 self._shared_sequence += 1
                 self._renew()
+
+    def _mark_shortage(self, shortage: Shortage, now: datetime, life: timedelta) -> None:
+        """Mark one shortage; marks that another one covers in sizes and time are left out."""
+        end, is_covered = now + life, False
+        for other in [it for it in self._shortages if it.without_size() == shortage.without_size()]:
+            other_end, other_life = self._shortages[other], self._shortage_lives[other]
+            if other.least_cpu_milli < shortage.least_cpu_milli:
+                renewed = max(other_end, now + min(life, other_life))
+                self._shortages[other] = renewed
+                is_covered = is_covered or renewed >= end
+            elif other == shortage and other_end > end:
+                is_covered = True
+            elif other_end <= end:
+                del self._shortages[other], self._shortage_lives[other]
+        if not is_covered:
+            self._shortages[shortage], self._shortage_lives[shortage] = end, life
 
     def mark_capacity_type(
         self, capacity_type: str, *, now: datetime, life: timedelta | None = None
@@ -223,7 +236,7 @@ class UnavailableOfferings:
     def flush(self) -> None:
         """Remove all marks."""
         with self._lock:
-            for marks in (self._offerings, self._shortages, self._subnets):
+            for marks in (self._offerings, self._shortages, self._subnets, self._shortage_lives):
                 marks.clear()
             self._earlier.clear()
             self._shared_sequence += 1
@@ -271,7 +284,10 @@ class UnavailableOfferings:
             return
         for offering in _remove_expired(self._offerings, now):
             self._count(offering.instance_type)
-        self._shared_sequence += len(_remove_expired(self._shortages, now))
+        expired = _remove_expired(self._shortages, now)
+        for shortage in expired:
+            del self._shortage_lives[shortage]
+        self._shared_sequence += len(expired)
         self._shared_sequence += len(_remove_expired(self._subnets, now))
         self._renew()
 

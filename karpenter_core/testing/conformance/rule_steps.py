@@ -52,6 +52,7 @@ __all__ = [
     "new_world",
     "run_rule",
     "run_tasks",
+    "show_node",
     "skip_unless_implemented",
     "skip_unless_loaded",
     "skip_unless_supported",
@@ -251,6 +252,16 @@ async def booted_node(
         pytest.skip("not shown: no Node can be observed (ConformanceSubject.node_manifest)")
     ids = sorted(node.provider_id for node in world.nodes().values())
     pytest.fail(f"no Node has the provider id {provider_id} of the outcome; there are {ids}")
+
+
+def show_node(
+    world: ProviderWorld, subject: ConformanceSubject, provider_id: str
+) -> NodeView | None:
+    """Make the Node of an instance as its kubelet would have it now; None if there is none."""
+    if subject.node_manifest is None:
+        return None
+    manifest = subject.node_manifest(world.plugins[subject.name], provider_id)
+    return None if manifest is None else world.nodes.show(manifest)
 
 
 async def run_tasks(world: ProviderWorld, *, in_trouble: bool = False) -> None:

@@ -70,6 +70,8 @@ def test_pc_056_a_changed_instance_has_drifted(subject: ConformanceSubject, tmp_
             await rule_steps.launch_new_claim(world, subject, name) for name in ("same", "changed")
         ]
         subject.drift(world.plugins[subject.name], pairs[1][1].provider_id)
+        for _, outcome in pairs:
+            rule_steps.show_node(world, subject, outcome.provider_id)
         claims = [_claim(request, outcome) for request, outcome in pairs]
         same, changed = await world.providers.detect_drift(claims, pairs[0][0].node_class)
         assert isinstance(changed, DriftFinding), (

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from karpenter_core.api.nodeclaim import NodeClassRef
+    from karpenter_core.provider.contract import LaunchRequest
     from karpenter_core.testing.provider_world import ProviderWorld
     from karpenter_core.testing.subject import ConformanceSubject
 
@@ -29,25 +31,35 @@ __all__ = [
     "test_pc_064_a_launch_that_fails_late_is_announced",
 ]
 
+_POLL: Final = "karpenter_poll_interruptions"
+_READ: Final = "karpenter_read_interruptions"
 _ANNOUNCED_WITHIN_SECONDS: Final = 10.0
 _ANNOUNCED_AGAIN_WITHIN_SECONDS: Final = 2.0
 
 
 async def _announced(
-    world: ProviderWorld, subject: ConformanceSubject, provider_id: str
+    world: ProviderWorld,
+    subject: ConformanceSubject,
+    provider_id: str,
+    ref: NodeClassRef | None = None,
 ) -> Sequence[Interruption]:
-    """Poll until there is an interruption of an instance."""
-    found = await _polled(world, subject, provider_id, within=_ANNOUNCED_WITHIN_SECONDS)
-    assert found, f"karpenter_poll_interruptions never names {provider_id}"
+    """Wait until an interruption of an instance is announced; `ref` is that of `_found`."""
+    found = await _awaited(world, subject, provider_id, ref, within=_ANNOUNCED_WITHIN_SECONDS)
+    assert found, f"{_POLL if ref is None else _READ} never names {provider_id}"
     return found
 
 
-async def _polled(
-    world: ProviderWorld, subject: ConformanceSubject, provider_id: str, *, within: float
+async def _awaited(
+    world: ProviderWorld,
+    subject: ConformanceSubject,
+    provider_id: str,
+    ref: NodeClassRef | None,
+    *,
+    within: float,
 ) -> Sequence[Interruption]:
     deadline = world.clock.monotonic() + within
     while world.clock.monotonic() < deadline:
-        found = await world.providers.poll_interruptions(subject.name)
+        found = await _found(world, subject, provider_id, ref)
         await world.settle()
         about = [one for one in found if one.provider_id == provider_id]
         if about:
@@ -56,8 +68,26 @@ async def _polled(
     return ()
 
 
+async def _found(
+    world: ProviderWorld,
+    subject: ConformanceSubject,
+    provider_id: str,
+    ref: NodeClassRef | None,
+) -> Sequence[Interruption]:
+    """Poll; with the NodeClass of an instance, read its Node as it is now instead."""
+    if ref is None:
+        return await world.providers.poll_interruptions(subject.name)
+    node = rule_steps.show_node(world, subject, provider_id)
+    return () if node is None else await world.providers.read_interruptions(ref, node)
+
+
+def _interruption_ref(subject: ConformanceSubject, request: LaunchRequest) -> NodeClassRef | None:
+    """Return the NodeClass of a claim whose interruptions are read from its Node; None: polled."""
+    return request.node_claim.spec.node_class_ref if subject.interrupts_nodes else None
+
+
 def _can_interrupt(world: ProviderWorld, subject: ConformanceSubject) -> None:
-    rule_steps.skip_unless_implemented(world, subject, "karpenter_poll_interruptions")
+    rule_steps.skip_unless_implemented(world, subject, _READ if subject.interrupts_nodes else _POLL)
     if subject.interrupt is None:
         pytest.skip(
             "not shown: the subject cannot announce interruptions (ConformanceSubject.interrupt)"
@@ -74,15 +104,19 @@ def test_pc_060_an_announcement_comes_until_it_is_acknowledged(
         assert subject.interrupt is not None
         request, outcome = await rule_steps.launch_new_claim(world, subject, "announced")
         subject.interrupt(world.plugins[subject.name], outcome.provider_id)
-        first = {one.id for one in await _announced(world, subject, outcome.provider_id)}
-        again = await _polled(
-            world, subject, outcome.provider_id, within=_ANNOUNCED_AGAIN_WITHIN_SECONDS
+        ref = _interruption_ref(subject, request)
+        first = {one.id for one in await _announced(world, subject, outcome.provider_id, ref)}
+        again = await _awaited(
+            world, subject, outcome.provider_id, ref, within=_ANNOUNCED_AGAIN_WITHIN_SECONDS
         )
         second = {one.id for one in again}
         assert first <= second, (
             f"{sorted(first)} was not acknowledged, and a second poll returned {sorted(second)}: "
             "when the core dies in between, nobody drains the node"
         )
+        if ref is not None:  # the condition stays until the Node is gone
+            await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
+            return
         await world.providers.acknowledge_interruptions(subject.name, sorted(first | second))
         left = await world.providers.poll_interruptions(subject.name)
         kept = {one.id for one in left} & (first | second)
@@ -102,12 +136,14 @@ def test_pc_061_an_announcement_says_what_befalls_whom(
         assert subject.interrupt is not None
         request, outcome = await rule_steps.launch_new_claim(world, subject, "doomed")
         subject.interrupt(world.plugins[subject.name], outcome.provider_id)
-        for one in await _announced(world, subject, outcome.provider_id):
+        ref = _interruption_ref(subject, request)
+        for one in await _announced(world, subject, outcome.provider_id, ref):
             assert one.id, "an announcement without an id cannot be acknowledged"
             assert one.kind is not InterruptionKind.UNKNOWN, (
                 f"the interruption {one.id} could not be parsed: {one.detail}"
             )
-            await world.providers.acknowledge_interruptions(subject.name, [one.id])
+            if ref is None:
+                await world.providers.acknowledge_interruptions(subject.name, [one.id])
         problems = world.providers.invalid_announcements(subject.name)
         assert not problems, "; ".join(problems)
         await rule_steps.terminate_until_gone(world, request, outcome.provider_id)

@@ -297,7 +297,7 @@ class CloudClients:
 
     @property
     def credential(self) -> Credential:
-        """Whose calls these are: what gives the keys, and the end of the key's id.
+        """Return the identity of the calls: the source of the keys, and the end of the key's id.
 
         Nothing is asked for it: keys that must be fetched first are fetched by the first call.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,7 @@ import pytest
 import yaml
 
 from karpenter_core.controllers.nodeclass.controller import termination_finalizer
-from karpenter_core.operator.option_shapes import parse_feature_gates
 from karpenter_core.operator.settings import OPTIONS
-from karpenter_core.operator.settings_loader import load_settings
 from karpenter_provider_alibabacloud import labels
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass, ECSNodeClassSpec
 from karpenter_provider_alibabacloud.described_instances import provider_id
@@ -24,6 +23,7 @@ GUIDE = (ROOT / "docs" / "alibabacloud.md").read_text()
 CREDENTIALS = (
     ROOT / "providers/alibabacloud/karpenter_provider_alibabacloud/credentials.py"
 ).read_text()
+CHART_HERE = ROOT / "charts" / "karpenter"
 CHART = {
     *(f"alibabacloud.{n}" for n in ("access_key_id", "access_key_secret", "region_id")),
     *(
@@ -57,27 +57,30 @@ def values() -> dict[str, tuple[str, str]]:
     """Return default and place here by value of the chart."""
     rows = re.findall(
         r"^\| `([\w.]+)` \| (.*?) ?\| (.*) \|$",
-        GUIDE.split("| value of the chart |", 1)[1].split("\n\n", 1)[0],
+        GUIDE.split("| value of the old chart |", 1)[1].split("\n\n", 1)[0],
         re.MULTILINE,
     )
     return {name: (default.strip().strip("`"), here) for name, default, here in rows}
 
 
-def manifest(kind: str) -> dict[str, Any]:
-    found = [
-        each
-        for name in ("deploy/controller", "alibabacloud/settings")
-        for each in yaml.safe_load_all((ROOT / "examples" / f"{name}.yaml").read_text())
-        if each["kind"] == kind
-    ]
-    assert len(found) == 1
-    return found[0]
-
-
-def at(document: Any, path: str) -> Any:
+def at(schema: Any, path: str) -> Any:
     for name in path.split("."):
-        document = document[int(name)] if name.isdecimal() else document[name]
-    return document
+        schema = schema["properties"][name]
+    return schema
+
+
+def default_of(path: str) -> str:
+    """Return the default of a value of this project's chart, or of the setting that it stands for."""
+    value: Any = yaml.safe_load((CHART_HERE / "values.yaml").read_text())
+    group, _, name = path.partition(".")
+    if group == "settings":
+        table = yaml.safe_load((CHART_HERE / "files/settings.yaml").read_text())["settings"]
+        (variable,) = (each["env"] for each in table if each["name"] == name.partition(".")[0])
+        options = {it.env: it.default_text for it in OPTIONS}
+        return options.get(variable) or str({it.env: it.default for it in SETTINGS}[variable])
+    for name in path.split("."):
+        value = value[name]
+    return str(value)
 
 
 def test_every_value_of_the_chart_has_its_place():
@@ -86,33 +89,26 @@ def test_every_value_of_the_chart_has_its_place():
 
 @pytest.mark.parametrize("value", sorted(CHART))
 def test_every_replacement_that_the_guide_names_exists(value):
-    default, here = values()[value]
-    known = {it.env for it in (*OPTIONS, *SETTINGS)} | {"IMAGE"}
+    _, here = values()[value]
+    schema = json.loads((CHART_HERE / "values.schema.json").read_text())
+    known = {it.env for it in (*OPTIONS, *SETTINGS)}
     known |= set(re.findall(r'"(ALIBABA_CLOUD_\w+)"', CREDENTIALS))
-    fields = re.findall(r"([A-Z]\w+) `((?:spec|metadata)\.[\w.]+)`", here)
+    named = set(re.findall(r"`([a-z][\w.]+)`", here))
     variables = set(re.findall(r"`([A-Z][A-Z_]+)`", here))
 
-    assert fields or variables or "any variable" in here
+    assert named
+    assert all(at(schema, path) for path in named)
     assert variables <= known
-    for kind, path in fields:
-        found = at(manifest(kind), path)
-        assert not default or str(found) == default
 
 
-def test_unset_values_have_the_charts_defaults():
-    """But for the feature gate, of which the guide says so."""
-    settings = load_settings(["--cluster-id=c1"], {}, plugin_options=SETTINGS)
-    options = {it.env: it for it in OPTIONS}
-    ours = {it.env: settings.plugins[it.flag.lstrip("-")] for it in SETTINGS}
-    for default, here in values().values():
-        for name in re.findall(r"^`([A-Z_]+)`", here) if default else ():
-            if name == "FEATURE_GATES":
-                (gate,) = re.findall(r"`(\w+=\w+)`", here)
-                assert parse_feature_gates(gate) != parse_feature_gates("")
-            elif name in options:
-                assert options[name].default_text == default
-            else:
-                assert str(ours[name]).lower() == default
+def test_values_have_the_defaults_of_the_other_chart():
+    """But for the feature gate and the budget, of which the guide says so."""
+    for name, (default, here) in values().items():
+        (place, *_) = re.findall(r"`([a-z][\w.]+)`", here)
+        if name == "controller.featureGates.spotToSpotConsolidation":
+            assert f"SpotToSpotConsolidation={default}" not in default_of(place)
+        elif default:
+            assert default_of(place).lower() == default
 
 
 def test_equal_settings_are_listed_as_equal():

@@ -16,6 +16,7 @@ from karpenter_core.errors import (
     ExhaustedScope,
     ThrottledError,
 )
+from karpenter_core.provider.kit.calls.http_failures import parse_retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +41,7 @@ __all__ = [
     "is_server_fault",
     "is_spread_limit",
     "is_throttled",
+    "is_timeout",
     "is_token_used",
     "is_unauthorized",
     "is_unfulfillable",
@@ -79,7 +81,7 @@ _NOT_FOUND: Final = frozenset(
         "InvalidPlacementGroup.Unknown",
     }
 )
-# The SDK retries all of these: its own lists of standard mode.
+# The lists of botocore's standard retry mode.
 _THROTTLED: Final = frozenset(
     {
         "RequestLimitExceeded",
@@ -94,8 +96,10 @@ _THROTTLED: Final = frozenset(
         "PriorRequestNotComplete",
         "SlowDown",
         "EC2ThrottledException",
+        "TransactionInProgressException",
     }
 )
+_TIMEOUTS: Final = frozenset({"RequestTimeout", "RequestTimeoutException"})
 _UNAUTHORIZED: Final = frozenset(
     {
         "UnauthorizedOperation",
@@ -134,6 +138,8 @@ class ApiFailure:
     message: str
     status: int = 0
     """Of HTTP; 0 when it did not come as the failure of a call."""
+    retry_after: str = ""
+    """The header `Retry-After`, which EC2 does not send."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +173,11 @@ def is_unfulfillable(code: str) -> bool:
 def is_throttled(code: str) -> bool:
     """Whether there were too many calls; nothing was done."""
     return code in _THROTTLED
+
+
+def is_timeout(code: str) -> bool:
+    """Whether AWS gave up before it had read or carried out a call; it may be carried out."""
+    return code in _TIMEOUTS
 
 
 def is_unauthorized(code: str) -> bool:
@@ -361,11 +372,13 @@ def api_failure(error: BaseException) -> ApiFailure | None:
         return None
     answer = cast("Mapping[str, Mapping[str, object]]", response)
     said = answer.get("Error", {})
-    status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    metadata = answer.get("ResponseMetadata", {})
+    status, headers = metadata.get("HTTPStatusCode", 0), metadata.get("HTTPHeaders", {})
     return ApiFailure(
         code=str(said.get("Code", "")),
         message=str(said.get("Message", "")),
         status=status if isinstance(status, int) else 0,
+        retry_after=cast("Mapping[str, str]", headers).get("retry-after", ""),
     )
 
 
@@ -385,7 +398,7 @@ def core_error(error: Exception, *, action: str) -> CloudProviderError:
         return CloudProviderError(f"{action}: {error}")
     said = f"{action}: {error_text(failure.code, failure.message)}"
     if is_throttled(failure.code):
-        return ThrottledError(said)
+        return ThrottledError(said, retry_after=parse_retry_after(failure.retry_after))
     if is_unauthorized(failure.code):
         return AuthError(said, action=action)
     return CloudProviderError(said)

@@ -132,7 +132,7 @@ class ProviderDoctor:
 
     def _tries(self) -> Mapping[str, Callable[[], object]]:
         """Return by permission the call that tries it out."""
-        ec2 = self._clients.ec2_without_retries
+        ec2 = self._clients.ec2
         tries: dict[str, Callable[[], object]] = {
             "ec2:DescribeCapacityReservations": partial(
                 ec2.describe_capacity_reservations, DryRun=True
@@ -169,7 +169,7 @@ class ProviderDoctor:
         tags = owned_tags(
             {}, cluster=self._settings.cluster_name, node_class=_PROBE, node_pool=_PROBE
         )
-        return self._clients.ec2_without_retries.create_launch_template(
+        return self._clients.ec2.create_launch_template(
             LaunchTemplateName=_PROBE,
             LaunchTemplateData={"InstanceType": "m5.large"},
             TagSpecifications=[{"ResourceType": "launch-template", "Tags": to_tag_list(tags)}],

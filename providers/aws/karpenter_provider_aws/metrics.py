@@ -62,7 +62,7 @@ class AwsMetrics(ProviderMetrics):
                 registry=registry,
             )
         )
-        self.sdk: Final = SdkMetrics(registry, clock)
+        self.sdk: Final = SdkMetrics(registry)
         for collector in self.sdk.collectors:
             self.own(collector)
 

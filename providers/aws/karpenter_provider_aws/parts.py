@@ -309,6 +309,7 @@ class InterruptionParts:
             settings=services.settings,
             reader=reader,
             read_nodes=context.read_nodes,
+            read_claims=context.read_claims,
             reservations=discovery.reservations,
             offerings=catalogue.unavailable_offerings,
             count_unhealthy=services.metrics.count_unhealthy,

@@ -2,24 +2,24 @@
 
 All threads share the clients. Creating one takes most of a second (the model of the service is
 parsed) and importing boto3 takes longer, so neither happens before the first call. Clients are
-thread-safe; creating them is not, hence the lock. Endpoint, region and credentials come from
-boto3's ordinary chain (`AWS_ENDPOINT_URL`, `AWS_REGION`, profile files, web identity, instance
+thread-safe; creating them is not, hence the lock. A client makes one attempt of a call; `ApiCalls`
+repeats it. Endpoint, region and credentials come from boto3's ordinary chain (`AWS_ENDPOINT_URL`, `AWS_REGION`, profile files, web identity, instance
 metadata).
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
 
 from karpenter_core.errors import SettingsError
+from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
+from karpenter_provider_aws.api_calls import ApiCalls
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from botocore.client import BaseClient
     from botocore.config import Config
     from botocore.loaders import Loader
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from types_boto3_ssm.client import SSMClient
     from types_boto3_sts.client import STSClient
 
+    from karpenter_provider_aws.api_calls import CallObserver
+
 __all__ = ["ClientLimits", "CloudClients", "SharedClients", "pricing_region"]
 
 
@@ -42,15 +44,15 @@ class ClientLimits:
 
     connect_seconds: float = 5
     read_seconds: float = 30
-    """Above the 20 seconds of a long poll of the queue; three attempts stay below two minutes."""
-    attempts: int = 3
-    """The first one included; waits between them are the SDK's, exponential with jitter."""
+    """Above the 20 seconds of a long poll of the queue. With the last attempt, which begins within
+    `longest_call_seconds`, a call ends before the two minutes of a hook."""
+    retries: RetryPolicy = field(default_factory=RetryPolicy)
     connections: int = 64
     """At least as many as threads that call: a call without a connection waits."""
 
 
-SharedClients: TypeAlias = "dict[tuple[str, int | None], object]"
-"""Clients by service and number of attempts."""
+SharedClients: TypeAlias = "dict[str, object]"
+"""Clients by service."""
 
 
 class _Session(Protocol):
@@ -72,21 +74,21 @@ class CloudClients:
         region: str = "",
         version: str = "",
         limits: ClientLimits | None = None,
-        observe: Callable[[BaseClient], None] | None = None,
+        observe: CallObserver | None = None,
         shared: SharedClients | None = None,
     ) -> None:
         """`region` overrides what boto3's chain finds; `version` goes into the user agent.
 
-        `observe` is given each new client before it is used. `shared` has the clients that were
-        made for others of the same endpoint, credentials and limits; they stay open.
+        `shared` has the clients that were made for others of the same endpoint, credentials and time
+        limits; they stay open, and their calls are made by the policy of whoever took them last.
         """
-        self._observe: Final = observe
         self._limits: Final = limits or ClientLimits()
+        self._calls: Final = ApiCalls(self._limits.retries, observe=observe)
         self._user_agent: Final = f"karpenter.sh-{version}" if version else "karpenter.sh"
         self._lock: Final = Lock()
         self._session: _Session | None = None
-        self._clients: Final[SharedClients] = {} if shared is None else shared
-        self._is_shared: Final = shared is not None
+        self._clients: Final[dict[str, object]] = {}
+        self._shared: Final = shared
         self._region = region
 
     @property
@@ -109,11 +111,6 @@ class CloudClients:
     def ec2(self) -> EC2Client:
         """EC2."""
         return cast("EC2Client", self._client("ec2"))
-
-    @property
-    def ec2_without_retries(self) -> EC2Client:
-        """EC2 for dry runs and fleets: one attempt, so that its very answer is seen."""
-        return cast("EC2Client", self._client("ec2", attempts=1))
 
     @property
     def iam(self) -> IAMClient:
@@ -152,28 +149,29 @@ class CloudClients:
 
     def close(self) -> None:
         """Close the connections, unless they are shared; a client used afterwards is made anew."""
-        if self._is_shared:
-            return
         with self._lock:
             clients = list(self._clients.values())
             self._clients.clear()
+        if self._shared is not None:
+            return
         for client in clients:
             cast("EC2Client", client).close()
 
-    def _client(self, service: str, *, region: str = "", attempts: int | None = None) -> object:
-        key = (service, attempts)
-        client = self._clients.get(key)
+    def _client(self, service: str, *, region: str = "") -> object:
+        client = self._clients.get(service)
         if client is None:
             region = region or self.region
             with self._lock:
-                client = self._clients.get(key)
+                client = self._clients.get(service)
                 if client is None:
-                    made = self._made_session().client(
-                        service, region, config=self._config(attempts=attempts)
-                    )
-                    if self._observe is not None:
-                        self._observe(cast("BaseClient", made))
-                    client = self._clients[key] = made
+                    shared = {} if self._shared is None else self._shared
+                    client = shared.get(service)
+                    if client is None:
+                        client = shared[service] = self._made_session().client(
+                            service, region, config=self._config()
+                        )
+                    self._calls.apply_to(cast("BaseClient", client), service)
+                    self._clients[service] = client
         return client
 
     def _made_session(self) -> _Session:
@@ -187,7 +185,7 @@ class CloudClients:
             self._session = cast("_Session", session)
         return self._session
 
-    def _config(self, *, attempts: int | None) -> Config:
+    def _config(self) -> Config:
         from botocore.config import Config
 
         return Config(
@@ -197,10 +195,7 @@ class CloudClients:
             tcp_keepalive=True,
             user_agent_extra=self._user_agent,
             # `total_max_attempts`, because `max_attempts` counts retries only, in one of the modes.
-            retries={
-                "mode": "standard",
-                "total_max_attempts": self._limits.attempts if attempts is None else attempts,
-            },
+            retries={"mode": "standard", "total_max_attempts": 1},
         )
 
     def _found_region(self) -> str:

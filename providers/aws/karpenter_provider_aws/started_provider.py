@@ -67,7 +67,7 @@ class StartedProvider:
         self.clients: Final = CloudClients(
             version=version(_DISTRIBUTION),
             limits=limits,
-            observe=self.metrics.sdk.observe,
+            observe=self.metrics.sdk,
             shared=shared,
         )
         self.node_classes: Final = NodeClassRegistry[EC2NodeClass]()

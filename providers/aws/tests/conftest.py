@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from karpenter_provider_aws.sdk import ClientLimits, CloudClients
+from karpenter_simulated_aws.testing import attempts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,11 +26,15 @@ def aws_server() -> Iterator[SimulatedAws]:
 
 
 @pytest.fixture(scope="session")
-def aws_clients(aws_server: SimulatedAws) -> Iterator[CloudClients]:
-    """Clients for the session, as making one takes longer than a test; tests take `clients`."""
-    made = CloudClients(region=aws_server.account.region, limits=ClientLimits(read_seconds=10))
-    yield made
-    made.close()
+def aws_shared() -> SharedClients:
+    """Clients of boto3 for the session, as making one takes longer than a test; tests take `clients`."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def aws_shared_once() -> SharedClients:
+    """Further ones; tests take `once`."""
+    return {}
 
 
 @pytest.fixture
@@ -75,6 +80,14 @@ def few_types_clients(few_types_aws: SimulatedAws) -> Iterator[CloudClients]:
 
 
 @pytest.fixture
-def clients(aws: SimulatedAws, aws_clients: CloudClients) -> CloudClients:
+def clients(aws: SimulatedAws, aws_shared: SharedClients) -> CloudClients:
     """Clients of the simulated AWS; each is made when a test first uses it, in its environment."""
-    return aws_clients
+    limits = ClientLimits(read_seconds=10, retries=attempts(3))
+    return CloudClients(region=aws.account.region, limits=limits, shared=aws_shared)
+
+
+@pytest.fixture
+def once(aws: SimulatedAws, aws_shared_once: SharedClients) -> CloudClients:
+    """Clients that make one attempt of a call."""
+    limits = ClientLimits(read_seconds=10, retries=attempts(1))
+    return CloudClients(region=aws.account.region, limits=limits, shared=aws_shared_once)

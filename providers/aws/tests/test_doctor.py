@@ -11,6 +11,7 @@ from karpenter_provider_aws.doctor import ProviderDoctor
 from karpenter_provider_aws.sdk import ClientLimits, CloudClients
 from karpenter_provider_aws.settings import AwsSettings
 from karpenter_provider_aws.zonal_shift import ZonalShiftReader
+from karpenter_simulated_aws.testing import attempts
 from providers.aws.tests.interruption.cloud_world import CloudClock, World
 
 
@@ -94,7 +95,7 @@ def test_without_credentials_nothing_else_is_tried(world):
 
 
 def test_a_cloud_that_cannot_be_reached_is_one_finding(world):
-    quick = CloudClients(region=world.aws.account.region, limits=ClientLimits(attempts=1))
+    quick = CloudClients(region=world.aws.account.region, limits=ClientLimits(retries=attempts(1)))
     with world.aws.cut_off():
         (found,) = doctor(world, clients=quick).check()
     quick.close()

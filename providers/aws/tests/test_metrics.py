@@ -22,6 +22,7 @@ from karpenter_provider_aws.labels import INSTANCE_CPU, INSTANCE_MEMORY
 from karpenter_provider_aws.launch.user_data_sizes import UserDataSizes
 from karpenter_provider_aws.metrics import AwsMetrics
 from karpenter_provider_aws.sdk import ClientLimits, CloudClients
+from karpenter_simulated_aws.testing import attempts
 from providers.aws.tests.discovery.moto_world import HandClock
 
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
@@ -155,7 +156,9 @@ def test_a_provider_can_be_started_again_with_the_same_registry(metrics, registr
 
 def test_calls_and_their_attempts_are_counted(aws, metrics, registry):
     clients = CloudClients(
-        region=aws.account.region, limits=ClientLimits(attempts=2), observe=metrics.sdk.observe
+        region=aws.account.region,
+        limits=ClientLimits(retries=attempts(2)),
+        observe=metrics.sdk,
     )
     with aws.fail("GetCallerIdentity", code="InternalError", status=500, times=1):
         clients.sts.get_caller_identity()

@@ -19,7 +19,12 @@ from karpenter_core.testing.user_mistakes import UserMistake
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_provider_aws.plugin import AwsProvider
 from karpenter_provider_aws.sdk import ClientLimits, CloudClients
-from karpenter_simulated_aws.testing import few_types, node_class_for, simulated_environment
+from karpenter_simulated_aws.testing import (
+    attempts,
+    few_types,
+    node_class_for,
+    simulated_environment,
+)
 from tests.support.user_mistake_runs import as_cluster_runs
 
 if TYPE_CHECKING:
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
 
 BOTTLEROCKET = [{"alias": "bottlerocket@latest"}]
 ARGUMENTS = ("--cluster-name=test", "--eks-control-plane")
-LIMITS = ClientLimits(connect_seconds=1, read_seconds=5, attempts=2)
+LIMITS = ClientLimits(connect_seconds=1, read_seconds=5, retries=attempts(2))
 MINUTES = 20
 """Duration of each fault."""
 CALLS_A_MINUTE = 16

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import ON_DEMAND, SPOT
-from karpenter_core.errors import CloudProviderError
-from karpenter_provider_azure.json_values import object_of
-from karpenter_provider_azure.labels import REGIONAL_ZONE
+from karpenter_core.errors import CloudProviderError, TerminationRefusedError
+from karpenter_provider_azure.json_values import object_of, objects_of, tags_of, texts_of
+from karpenter_provider_azure.labels import AKS_MACHINE_NODE_CLAIM_TAG, REGIONAL_ZONE
 from karpenter_provider_azure.resource_ids import ResourceId, provider_id
 
 if TYPE_CHECKING:
@@ -17,11 +17,19 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.json_objects import JsonMapping
 
-__all__ = ["VM_API_VERSION", "DescribedVm", "instance_id", "parse_time", "read_vm"]
+__all__ = [
+    "DELETING",
+    "VM_API_VERSION",
+    "DescribedNode",
+    "DescribedVm",
+    "instance_id",
+    "parse_time",
+    "read_vm",
+]
 
 VM_API_VERSION: Final = "2025-04-01"
 """The earliest version of Microsoft.Compute in which inline network interfaces have tags."""
-_DELETING: Final = "deleting"
+DELETING: Final = "deleting"
 _FAILED: Final = frozenset({"failed", "canceled"})
 _SUCCEEDED: Final = "succeeded"
 
@@ -35,26 +43,47 @@ def instance_id(vm_name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedVm:
-    """A virtual machine that exists."""
+class DescribedNode:
+    """A virtual machine or AKS machine that exists; Azure describes none that is gone."""
 
     id: str
-    """`instance_id` of its name."""
+    """`instance_id` of its virtual machine."""
     name: str
     provider_id: str
     """The `spec.providerID` of its Node."""
     instance_type: str
-    """The VM size."""
+    """The VM size; empty if Azure does not describe it."""
     zone: str
     """The zone label: `westus2-1`, or `0` without a zone."""
     capacity_type: str
     image_id: str = ""
     state: str = ""
     """`provisioningState` in lower case: `creating`, `succeeded`, `failed`, `updating`, `deleting`."""
-    vm_id: str = ""
-    """The GUID that tells two virtual machines of one name apart; empty if Azure does not say it."""
     launched_at: datetime | None = None
     tags: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it is being deleted."""
+        return self.state == DELETING
+
+    @property
+    def is_gone(self) -> bool:
+        """Always False."""
+        return False
+
+    @property
+    def reservation_id(self) -> str:
+        """Always empty: no capacity is reserved."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedVm(DescribedNode):
+    """A virtual machine."""
+
+    vm_id: str = ""
+    """The GUID that tells two virtual machines of one name apart; empty if Azure does not say it."""
     extensions: frozenset[str] = frozenset()
     """Names of its extensions in lower case."""
     identities: frozenset[str] = frozenset()
@@ -65,14 +94,29 @@ class DescribedVm:
     """Ids of its network interfaces."""
 
     @property
-    def is_leaving(self) -> bool:
-        """Whether it is being deleted."""
-        return self.state == _DELETING
+    def machine_claim(self) -> str:
+        """The claim of the AKS machine that the virtual machine is one of; empty if it is of none."""
+        return next(
+            (
+                value
+                for key, value in self.tags.items()
+                if key.lower() == AKS_MACHINE_NODE_CLAIM_TAG
+            ),
+            "",
+        )
 
-    @property
-    def is_gone(self) -> bool:
-        """Whether it exists no more: Azure does not describe such virtual machines."""
-        return False
+    def require_no_machine(self) -> None:
+        """Refuse to treat an AKS machine as a virtual machine.
+
+        Raises:
+            TerminationRefusedError: it is one: only AKS may change or delete its virtual machine.
+        """
+        if self.machine_claim:
+            raise TerminationRefusedError(
+                f"virtual machine {self.name} is that of an AKS machine (NodeClaim "
+                f'"{self.machine_claim}"), which is left alone: set '
+                "--manage-existing-aks-machines and --aks-machines-pool-name to its agent pool"
+            )
 
     @property
     def has_failed(self) -> bool:
@@ -84,17 +128,12 @@ class DescribedVm:
         """Whether its last operation succeeded, so that extensions can be added."""
         return self.state == _SUCCEEDED
 
-    @property
-    def reservation_id(self) -> str:
-        """The reservation whose capacity it uses; always empty."""
-        return ""
-
 
 def read_vm(item: JsonMapping) -> DescribedVm:
     """Read a virtual machine of a GET, a listing or the answer of its creation.
 
     Raises:
-        CloudProviderError: its id or size is missing or cannot be read.
+        CloudProviderError: its id is missing or cannot be read.
     """
     resource_id = str(item.get("id") or "")
     try:
@@ -103,12 +142,10 @@ def read_vm(item: JsonMapping) -> DescribedVm:
         raise CloudProviderError(f"a virtual machine cannot be read: {error}") from error
     properties = object_of(item.get("properties"))
     size = str(object_of(properties.get("hardwareProfile")).get("vmSize") or "")
-    if not size:
-        raise CloudProviderError(f"virtual machine {resource_id} has no size")
     image = object_of(object_of(properties.get("storageProfile")).get("imageReference"))
     identity = object_of(item.get("identity"))
     location = str(item.get("location") or "").lower().replace(" ", "")
-    zones = _items(item.get("zones"))
+    zones = texts_of(item.get("zones"))
     return DescribedVm(
         id=instance_id(name),
         name=name,
@@ -120,24 +157,22 @@ def read_vm(item: JsonMapping) -> DescribedVm:
         state=str(properties.get("provisioningState") or "").lower(),
         vm_id=str(properties.get("vmId") or ""),
         launched_at=parse_time(properties.get("timeCreated")),
-        tags={str(key): str(value) for key, value in object_of(item.get("tags")).items()},
+        tags=tags_of(item.get("tags")),
         extensions=frozenset(
-            str(object_of(each).get("id") or "").rpartition("/")[2].lower()
-            for each in _items(item.get("resources"))
+            str(each.get("id") or "").rpartition("/")[2].lower()
+            for each in objects_of(item.get("resources"))
         ),
         identities=frozenset(
             str(key).lower() for key in object_of(identity.get("userAssignedIdentities"))
         ),
         has_system_identity="systemassigned" in str(identity.get("type") or "").lower(),
         interfaces=tuple(
-            str(object_of(each).get("id") or "")
-            for each in _items(object_of(properties.get("networkProfile")).get("networkInterfaces"))
+            str(each.get("id") or "")
+            for each in objects_of(
+                object_of(properties.get("networkProfile")).get("networkInterfaces")
+            )
         ),
     )
-
-
-def _items(value: object) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def parse_time(value: object) -> datetime | None:

@@ -1,6 +1,6 @@
 """Builds the tags of virtual machines, their network interfaces and their extensions. Pure functions.
 
-A virtual machine is found by its name, which is that of its NodeClaim, and belongs to this cluster by
+A virtual machine is found by its name, which follows from that of its NodeClaim, and belongs to this cluster by
 its tags. Tag keys contain no slash: it is written as an underscore.
 """
 
@@ -16,16 +16,28 @@ from karpenter_provider_azure.labels import (
     GROUP,
     NODE_POOL_TAG,
 )
+from karpenter_provider_azure.resource_ids import claim_name as claim_name_in
+from karpenter_provider_azure.resource_ids import vm_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CLAIM_UID_TAG", "MAX_TAGS", "foreign_reason", "instance_tags", "tag_key"]
+__all__ = [
+    "CLAIM_NAME_TAG",
+    "CLAIM_UID_TAG",
+    "MAX_TAGS",
+    "foreign_reason",
+    "instance_tags",
+    "tag_key",
+]
 
 MAX_TAGS: Final = 50
 """Tags of a resource (Azure Resource Manager)."""
 CLAIM_UID_TAG: Final = f"{GROUP}_nodeclaim-uid"
 """The UID of the claim. Virtual machines that Karpenter's own provider has made do not have it."""
+
+CLAIM_NAME_TAG: Final = f"{GROUP}_nodeclaim"
+"""The name of the claim, if it is too long for the name of the virtual machine."""
 
 
 def tag_key(key: str) -> str:
@@ -40,6 +52,7 @@ def instance_tags(
     cluster: str,
     claim_uid: str,
     node_pool: str = "",
+    claim_name: str = "",
 ) -> dict[str, str]:
     """Return all tags of a virtual machine, sorted by key, so that equal inputs make equal requests.
 
@@ -49,6 +62,8 @@ def instance_tags(
     managed = {CLUSTER_TAG: cluster, CLAIM_UID_TAG: claim_uid, BILLING_TAG: BILLING_TAG_VALUE}
     if node_pool:
         managed[NODE_POOL_TAG] = node_pool
+    if claim_name and claim_name_in(vm_name(claim_name)) != claim_name:
+        managed[CLAIM_NAME_TAG] = claim_name
     merged: dict[str, tuple[str, str]] = {}
     for tags in (additional_tags, class_tags, managed):
         for key, value in tags.items():

@@ -7,6 +7,7 @@ Azure ignores the case of ids, and answers with several spellings of one id: ids
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Final
 
 __all__ = [
@@ -25,6 +26,9 @@ __all__ = [
 VIRTUAL_MACHINES: Final = "Microsoft.Compute/virtualMachines"
 _SCHEME: Final = "azure://"
 _NAME_PREFIX: Final = "aks-"
+_LONGEST_VM_NAME: Final = 63
+"""Azure permits 64 characters for Linux; the name is the node's label `kubernetes.io/hostname`, too."""
+_DIGEST_BYTES: Final = 6
 _HEAD: Final = 4
 """Number of segments before `providers`: subscription and resource group with their keys."""
 
@@ -163,10 +167,20 @@ def _virtual_machine(text: str) -> ResourceId:
 
 
 def vm_name(claim: str) -> str:
-    """Return the name of the virtual machine of a NodeClaim, and of its interface and disk."""
-    return f"{_NAME_PREFIX}{claim}"
+    """Return the name of the virtual machine of a NodeClaim, and of its interface and disk.
+
+    A name that would be too long ends with a digest of the claim's name, which a tag has in full.
+    """
+    name = f"{_NAME_PREFIX}{claim}"
+    if len(name) <= _LONGEST_VM_NAME:
+        return name
+    digest = blake2b(claim.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+    return f"{name[: _LONGEST_VM_NAME - len(digest) - 1].rstrip('-.')}-{digest}"
 
 
 def claim_name(vm: str) -> str:
-    """Return the name of the NodeClaim of a virtual machine; empty if the name is no such name."""
+    """Return the name of the NodeClaim of a virtual machine; empty if the name is no such name.
+
+    If `vm_name` has shortened the name of the claim, this is the shortened one.
+    """
     return vm.removeprefix(_NAME_PREFIX) if vm.lower().startswith(_NAME_PREFIX) else ""

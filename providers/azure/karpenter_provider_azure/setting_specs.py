@@ -54,7 +54,12 @@ SETTINGS: Final = (
         (
             "--kubelet-bootstrap-token",
             "",
-            "Token that kubelets of new nodes register with; required; a secret.",
+            "Token that kubelets of new nodes register with; a secret; required, or the file.",
+        ),
+        (
+            "--kubelet-bootstrap-token-file",
+            "",
+            "File with that token, or folder of a mounted bootstrap Secret; read at each launch.",
         ),
         ("--ssh-public-key", "", "Public SSH key of the nodes' administrator; required."),
         ("--vnet-subnet-id", "", "Id of the subnet of nodes; required."),

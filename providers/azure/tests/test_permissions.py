@@ -182,12 +182,12 @@ def test_every_command_of_the_guide_is_one_of_ours():
         for text in re.findall(r"(?m)^ *(?:kubectl exec .* -- )?(karpenter .*)$", script)
     ]
 
-    assert set(words) == {"crds", "doctor"}
+    assert set(words) == {"doctor"}
     assert set(words) <= get_command(build_app()).commands.keys()
 
 
 def test_the_guide_names_the_variables_of_the_script():
-    from karpenter_provider_azure.bootstrap.script_variables import script_variables
+    from karpenter_provider_azure.bootstrap.custom_data import script_variables
     from providers.azure.tests.bootstrap.boots import boot
 
     (row,) = (

@@ -129,6 +129,19 @@ def test_other_names_of_subscription_and_tenant_are_read():
     assert (settings.azure_subscription_id, settings.azure_tenant_id) == ("s", "t")
 
 
+def test_the_bootstrap_token_may_be_in_a_file(tmp_path):
+    file = tmp_path / "token"
+    file.write_text("abcdef.0123456789abcdef")
+    settings = read(KUBELET_BOOTSTRAP_TOKEN=None, KUBELET_BOOTSTRAP_TOKEN_FILE=str(file))
+    assert settings.kubelet_bootstrap_token_file == str(file)
+    (both,) = complaints_of(KUBELET_BOOTSTRAP_TOKEN_FILE=str(file))
+    assert both.endswith("must not be given together with --kubelet-bootstrap-token-file")
+    (missing,) = complaints_of(
+        KUBELET_BOOTSTRAP_TOKEN=None, KUBELET_BOOTSTRAP_TOKEN_FILE=str(tmp_path)
+    )
+    assert missing.startswith(f'--kubelet-bootstrap-token-file: "{tmp_path}" must be a file with')
+
+
 def test_all_missing_settings_are_named_together():
     with pytest.raises(SettingsError) as caught:
         read(dict.fromkeys(REQUIRED), name="")
@@ -144,12 +157,14 @@ def test_all_missing_settings_are_named_together():
     ]
 
 
-def test_machine_modes_name_all_that_they_lack():
-    """# case 126"""
-    use_sig, pool, mode = complaints_of(PROVISION_MODE="aksmachineapi")
-    assert use_sig.startswith("--use-sig: must be true")
-    assert pool.startswith("--aks-machines-pool-name: must be given")
-    assert "not supported" in mode
+@pytest.mark.parametrize("more", [{}, {"USE_SIG": "true", "SIG_SUBSCRIPTION_ID": "sig"}])
+def test_a_machine_mode_is_refused_by_one_complaint(more):
+    """# case 126: no other setting makes it work"""
+    (mode,) = complaints_of(PROVISION_MODE="aksmachineapi", **more)
+    assert mode.startswith("--provision-mode: aksmachineapi is not supported")
+    assert "--use-sig" in mode
+    assert "--aks-machines-pool-name" in mode
+    assert "use aksscriptless or bootstrappingclient" in mode
 
 
 def test_the_management_of_machines_names_all_that_it_lacks():

@@ -69,6 +69,7 @@ class KwokProvider(ProviderPlugin["_StartedProvider"]):
         repair_policies=repair_policies(
             ("Ready", status, _UNHEALTHY_FOR) for status in ("False", "Unknown")
         ),
+        creates_nodes=True,
     )
     title = "kwok"
     settings = SETTINGS

@@ -51,6 +51,8 @@ class _OpenCall:
     may_be_done: bool = False
     waited_until: float = -inf
     """The end of the last pause that was waited for, by the monotonic clock."""
+    turn_at: float = -inf
+    """When the next attempt got its turn, or needed none: a slower pace since then is not for it."""
 
     def failed(self, failure: AttemptFailure, cause: Exception | None = None) -> FailedCall:
         return FailedCall(
@@ -154,6 +156,7 @@ class CloudCaller:
 
     def _take_turn(self, call: _OpenCall) -> float:
         longest = self._longest_wait(call)
+        call.turn_at = self._monotonic()
         wait = self._limits.take_turn(call.operation_class, longest_seconds=longest)
         if wait > longest:
             text = f"calls of {call.operation_class} take turns after a refusal"
@@ -194,7 +197,9 @@ class CloudCaller:
         call.may_be_done = call.may_be_done or failure.may_be_done
         call.failures[failure.kind] += 1
         if failure.kind is AttemptFailureKind.THROTTLED:
-            call.waited_until = self._limits.pause(call.operation_class, failure)
+            call.waited_until = self._limits.pause(
+                call.operation_class, failure, turn_at=call.turn_at
+            )
         wait = self._policy.wait_seconds(
             failure,
             attempt=call.failures[failure.kind],

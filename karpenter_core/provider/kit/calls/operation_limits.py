@@ -2,7 +2,8 @@
 
 A cloud counts calls by class: reads and writes of a subscription, or each action of an account. Once it
 refuses one call of a class until some time, it would refuse the others too, and often counts them. After
-that time it permits few calls at first: calls take turns, which come closer with each answer.
+that time it permits few calls at first: calls take turns, which come closer with each answer. A cloud that
+names no time can be called in turns at once, whose time doubles with each further refusal.
 """
 
 from __future__ import annotations
@@ -66,10 +67,19 @@ class OperationLimits:
     """The rates and pauses of the operation classes of one cloud; callable from any thread."""
 
     def __init__(
-        self, *, monotonic: Callable[[], float], rates: Mapping[str, CallRate] | None = None
+        self,
+        *,
+        monotonic: Callable[[], float],
+        rates: Mapping[str, CallRate] | None = None,
+        first_turn_seconds: float = 0,
     ) -> None:
-        """`rates` are by operation class; a class without one is limited by its pauses alone."""
+        """`rates` are by operation class; a class without one is limited by its pauses alone.
+
+        `first_turn_seconds` is the time of turns after the first refusal that names no time to wait; 0
+        leaves such waits to each call.
+        """
         self._monotonic: Final = monotonic
+        self._first_turn_seconds: Final = first_turn_seconds
         self._buckets: Final = {
             name: TokenBucket(
                 rate_per_second=rate.per_second, burst=rate.burst, monotonic=monotonic
@@ -88,13 +98,20 @@ class OperationLimits:
         bucket = self._buckets.get(operation_class)
         return 0.0 if bucket is None else bucket.reserve(longest_seconds=longest_seconds)
 
-    def pause(self, operation_class: str, failure: AttemptFailure) -> float:
-        """Pause a class for the `retry_after` of a refusal, five minutes at most.
+    def pause(
+        self, operation_class: str, failure: AttemptFailure, *, turn_at: float | None = None
+    ) -> float:
+        """Pause a class for the `retry_after` of a refusal, five minutes at most, or slow it down.
 
-        A longer pause that is open stays. Return until when this refusal asks to wait, by the monotonic clock.
+        A longer pause that is open stays. A call that got its turn (`turn_at`, by the monotonic clock; None
+        is now) before the class was slowed down does not slow it down further. Return until when this refusal
+        asks to wait, by the monotonic clock.
         """
         now = self._monotonic()
         if failure.retry_after is None:
+            if self._first_turn_seconds > 0:
+                with self._lock:
+                    self._lengthen_turns(operation_class, now, now if turn_at is None else turn_at)
             return now
         ends_at = now + min(failure.retry_after.total_seconds(), _LONGEST_PAUSE_SECONDS)
         with self._lock:
@@ -143,6 +160,17 @@ class OperationLimits:
         turns.seconds = max(turns.seconds, seconds)
         turns.refused_at = now
         turns.next_at = max(turns.next_at, ends_at)
+
+    def _lengthen_turns(self, operation_class: str, now: float, turn_at: float) -> None:
+        turns = self._turns.get(operation_class)
+        if turns is None or now - turns.refused_at > _TURNS_END_AFTER_SECONDS:
+            self._turns.pop(operation_class, None)
+            seconds = self._first_turn_seconds
+        elif turn_at < turns.refused_at:
+            return
+        else:
+            seconds = min(max(2 * turns.seconds, self._first_turn_seconds), _LONGEST_TURN_SECONDS)
+        self._slow_down(operation_class, now, now + seconds)
 
     def open_pause(self, operation_class: str) -> OperationPause | None:
         """Return the pause of a class; None if its calls may be sent."""

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["ChangeQueue", "InstanceChanges"]
 
 _REFUSED_LIFE: Final = timedelta(minutes=1)
-"""How long an instance whose change was refused is left alone."""
+"""Pause after a refused change of an instance."""
 _READ_LIFE: Final = timedelta(minutes=5)
-"""How long a state that was read or written counts more than the last listing, which may be older."""
+"""Time for which a state that was read or written overrides the last listing, which may be older."""
 
 _MADE_UP_TURNS: Final = 3
 _LONGEST_WAIT: Final = timedelta(seconds=5)

@@ -13,18 +13,21 @@ import structlog
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_provider_aws.interruption.blocks import CapacityBlockPoll
-from karpenter_provider_aws.interruption.directory import InstanceDirectory
+from karpenter_provider_aws.interruption.directory import InstanceDirectory, instance_id_of
 from karpenter_provider_aws.interruption.queue import LONGEST_WAIT_SECONDS, InterruptionQueue
 from karpenter_provider_aws.interruption.shortages import InterruptionShortages
 from karpenter_provider_aws.interruption.status_checks import InstanceStatusPoll
+from karpenter_provider_aws.labels import GROUP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.records import NodeView
     from karpenter_core.clock import Clock
-    from karpenter_core.provider.contract import Interruption, NodeReader
+    from karpenter_core.provider.contract import ClaimReader, Interruption, NodeReader
     from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
     from karpenter_provider_aws.described_instances import InstanceReader
     from karpenter_provider_aws.discovery.reservations import ReservationReader
@@ -49,6 +52,7 @@ class InterruptionSources:
         settings: AwsSettings,
         reader: InstanceReader,
         read_nodes: NodeReader,
+        read_claims: ClaimReader,
         reservations: ReservationReader,
         offerings: UnavailableOfferings,
         count_unhealthy: Callable[[str], None],
@@ -58,7 +62,11 @@ class InterruptionSources:
             reader, clock, cluster=settings.cluster_name, read_nodes=read_nodes
         )
         self.status: Final = InstanceStatusPoll(
-            clients, clock, directory=self.directory, count=count_unhealthy
+            clients,
+            clock,
+            directory=self.directory,
+            has_instances=lambda: _has_instances(read_claims(), read_nodes()),
+            count=count_unhealthy,
         )
         self.blocks: Final = CapacityBlockPoll(
             clock, reservations=reservations, directory=self.directory, read_nodes=read_nodes
@@ -117,6 +125,13 @@ class InterruptionSources:
     def standing(self) -> tuple[Interruption, ...]:
         """Return what status checks and blocks announce; never a call."""
         return (*self.status.announcements.waiting(), *self.blocks.announcements.waiting())
+
+
+def _has_instances(claims: Mapping[str, NodeClaim], nodes: Mapping[str, NodeView]) -> bool:
+    """Whether an instance may run: its NodeClaim is older than it, and goes after it."""
+    return any(claim.spec.node_class_ref.group == GROUP for claim in claims.values()) or any(
+        instance_id_of(node) for node in nodes.values()
+    )
 
 
 def _longest_wait(clients: CloudClients) -> int:

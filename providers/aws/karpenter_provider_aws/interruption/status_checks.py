@@ -134,12 +134,17 @@ class InstanceStatusPoll:
         clock: Clock,
         *,
         directory: InstanceDirectory,
+        has_instances: Callable[[], bool],
         count: Callable[[str], None],
     ) -> None:
-        """`count` is told the category of each new announcement."""
+        """`count` is told the category of each new announcement.
+
+        Nothing is asked while `has_instances` says that the cluster has no instance.
+        """
         self._clients: Final = clients
         self._clock: Final = clock
         self._directory: Final = directory
+        self._has_instances: Final = has_instances
         self._count: Final = count
         self._first_seen: dict[tuple[str, ...], datetime] = {}
         self._asked_again_at = 0.0
@@ -157,7 +162,8 @@ class InstanceStatusPoll:
         if self._clock.monotonic() < self._asked_again_at:
             return
         try:
-            findings = [one for status in self._describe() for one in health_findings(status)]
+            statuses = self._describe() if self._has_instances() else ()
+            findings = [one for status in statuses for one in health_findings(status)]
         except AuthError as error:
             failure = refusal_behind(error)
             if failure is None or not is_permission_missing(failure.code):

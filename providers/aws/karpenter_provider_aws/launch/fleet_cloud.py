@@ -23,6 +23,7 @@ from karpenter_core.errors import (
     NodeClassNotReadyError,
     ThrottledError,
 )
+from karpenter_core.provider.kit.calls.failures import UncertainCallError
 from karpenter_core.provider.kit.launch.answers import merge_shortages
 from karpenter_core.provider.kit.launch.cloud import (
     AnsweredCall,
@@ -35,7 +36,6 @@ from karpenter_core.provider.kit.launch.groups import claim_ref
 from karpenter_provider_aws.codes import (
     INSUFFICIENT_ADDRESSES,
     SERVICE_LINKED_ROLE_DENIED,
-    is_server_fault,
     is_token_used,
     is_unfulfillable,
     launch_failure,
@@ -330,8 +330,7 @@ class FleetCloud:
             is_sent = True
             self._observe_batch("create_fleet", len(call.requests))
             with core_errors_of("ec2:CreateFleet"):
-                # A retry of the SDK could hide that its first attempt was carried out.
-                return self._clients.ec2_without_retries.create_fleet(**call.request)
+                return self._clients.ec2.create_fleet(**call.request)
 
         try:
             result = self._templates.run(call.templates, create)
@@ -401,8 +400,11 @@ def _unserved_error(answered: Sequence[AnsweredFleet]) -> CloudProviderError:
 
 def _call_failure(error: CloudProviderError, *, is_sent: bool) -> CallFailure[LaunchAnswer]:
     """Classify the failure of a fleet; one that was not sent failed for want of its templates."""
+    if isinstance(error, ThrottledError):
+        return CallFailure(kind=FailureKind.REFUSED, error=error)
     failure = refusal_behind(error)
-    if is_sent and (failure is None or is_server_fault(failure) or is_token_used(failure.code)):
+    is_uncertain = isinstance(error, UncertainCallError)
+    if is_sent and (failure is None or is_uncertain or is_token_used(failure.code)):
         return CallFailure(kind=FailureKind.UNANSWERED, error=error)
     if failure is not None and (
         is_unfulfillable(failure.code) or failure.code == SERVICE_LINKED_ROLE_DENIED
@@ -415,7 +417,7 @@ def _call_failure(error: CloudProviderError, *, is_sent: bool) -> CallFailure[La
 def _refused_outcome(error: CloudProviderError) -> CloudProviderError:
     """Return the outcome of a call that EC2 refused, or that was never sent."""
     failure = refusal_behind(error)
-    if failure is None or isinstance(error, ThrottledError):
+    if failure is None:
         return error
     launch = launch_failure(failure.code, failure.message)
     if isinstance(error, AuthError):

@@ -205,7 +205,7 @@ class LaunchDryRuns:
             )
 
     def _launches(self, node_class: EC2NodeClass, template: LaunchTemplate) -> DryRunOutcome:
-        ec2 = self._clients.ec2_without_retries
+        ec2 = self._clients.ec2
         profile = node_class.spec.instance_profile
         name = template.instance_types[0].name
         fleet = fleet_dry_run(node_class, template, instance_type=name)
@@ -213,13 +213,14 @@ class LaunchDryRuns:
         outcome = dry_run_outcome(CREATE_FLEET, error, instance_profile=profile)
         if outcome.verdict is not DryRunVerdict.PASSED:
             return outcome
-        # Policies do not differ by subnet: the first one's answer counts, unless any passes.
+        # Policies do not differ by subnet: the first one's answer counts, unless any passes. EC2 would
+        # throttle the others too.
         first: DryRunOutcome | None = None
         for subnet in node_class.status.subnets:
             instance = instance_dry_run(node_class, template, subnet, instance_type=name)
             error = _answer(RUN_INSTANCES, partial(ec2.run_instances, **instance))
             outcome = dry_run_outcome(RUN_INSTANCES, error, instance_profile=profile)
-            if outcome.verdict is DryRunVerdict.PASSED:
+            if outcome.verdict is DryRunVerdict.PASSED or isinstance(error, ThrottledError):
                 return outcome
             first = first or outcome
         return first or PASSED

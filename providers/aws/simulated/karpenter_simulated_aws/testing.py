@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.base import ObjectMeta
+from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
 from karpenter_core.testing.simulated_cloud import (
     changed_environment,
     cloud_troubles,
@@ -30,15 +31,29 @@ if TYPE_CHECKING:
 
     from karpenter_provider_aws.sdk import SharedClients
 
-__all__ = ["few_types", "node_class_for", "simulated_environment", "subject", "subject_on"]
+__all__ = [
+    "attempts",
+    "few_types",
+    "node_class_for",
+    "simulated_environment",
+    "subject",
+    "subject_on",
+]
 
 _INSTANCE_TYPES: Final = frozenset(
     {"m5.large", "m5.xlarge", "m5.metal", "m6g.large", "c5.large", "t3.large"}
 )
 """Few, as each test reads them anew."""
-_LIMITS: Final = ClientLimits(connect_seconds=1, read_seconds=2, attempts=2)
+
+
+def attempts(count: int) -> RetryPolicy:
+    """Return the policy of clients that make so many attempts of a call."""
+    return RetryPolicy(throttled_attempts=count, transient_attempts=count)
+
+
+_LIMITS: Final = ClientLimits(connect_seconds=1, read_seconds=2, retries=attempts(2))
 _PATIENCE: Final = timedelta(seconds=20)
-"""Above what the SDK takes to give up on the calls of one hook, one after the other."""
+"""Above what clients take to give up on the calls of one hook, one after the other."""
 
 
 def simulated_environment(aws: SimulatedAws) -> AbstractContextManager[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter_provider_aws.sdk import ClientLimits, CloudClients
+from karpenter_simulated_aws.testing import attempts
 from providers.aws.tests.discovery.moto_world import HandClock
 
 REGION = "us-east-1"
@@ -20,7 +21,7 @@ def shared_clients():
         patch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
         patch.delenv("AWS_ENDPOINT_URL", raising=False)
         patch.delenv("AWS_PROFILE", raising=False)
-        clients = CloudClients(region=REGION, limits=ClientLimits(attempts=1))
+        clients = CloudClients(region=REGION, limits=ClientLimits(retries=attempts(1)))
         for service in ("ec2", "iam", "ssm"):
             getattr(clients, service)
         yield clients

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, REGISTERED, ZONE
+from karpenter_core.api.nodeclaim import NodeClaim, NodeClaimSpec, NodeClassRef
 from karpenter_core.api.records import NodeView
 from karpenter_core.provider.kit.unavailable_offerings import (
     UnavailableOffering,
@@ -16,6 +17,7 @@ from karpenter_core.provider.kit.unavailable_offerings import (
 from karpenter_provider_aws.described_instances import InstanceReader
 from karpenter_provider_aws.discovery.reservations import ReservationReader
 from karpenter_provider_aws.interruption.sources import InterruptionSources
+from karpenter_provider_aws.labels import GROUP
 from karpenter_provider_aws.settings import AwsSettings
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ class World:
     clients: CloudClients
     queue_name: str | None = None
     nodes: dict[str, NodeView] = field(default_factory=dict[str, NodeView])
+    claims: dict[str, NodeClaim] = field(default_factory=dict[str, NodeClaim])
     unhealthy: list[str] = field(default_factory=list[str])
 
     def __post_init__(self) -> None:
@@ -73,6 +76,7 @@ class World:
             settings=AwsSettings(cluster_name=self.aws.world.cluster, interruption_queue=name),
             reader=self.instance_reader,
             read_nodes=lambda: MappingProxyType(self.nodes),
+            read_claims=lambda: MappingProxyType(self.claims),
             reservations=self.reservations,
             offerings=self.offerings,
             count_unhealthy=self.unhealthy.append,
@@ -114,7 +118,11 @@ class World:
             ],
             **request,
         )
-        return [f"aws:///{ZONE_A}/{item['InstanceId']}" for item in answer["Instances"]]
+        ids = [item["InstanceId"] for item in answer["Instances"]]
+        ref = NodeClassRef(group=GROUP, kind="EC2NodeClass", name="default")
+        claim = NodeClaim(spec=NodeClaimSpec(node_class_ref=ref))
+        self.claims |= dict.fromkeys(ids, claim)
+        return [f"aws:///{ZONE_A}/{name}" for name in ids]
 
     def join(self, provider_id: str, **labels: str) -> NodeView:
         """Have an instance's Node registered."""

@@ -102,6 +102,30 @@ def test_instances_of_others_and_checks_of_volumes_do_not_count(world: World):
     assert world.unhealthy == []
 
 
+def test_without_instances_status_is_not_polled(world: World):
+    """Three calls a minute would be a third of all calls of an idle hour."""
+    world.poll()
+    assert world.aws.calls.count("DescribeInstanceStatus") == 0
+
+    (instance_id,) = world.launch()
+    world.poll()
+    assert world.aws.calls.count("DescribeInstanceStatus") == 3
+
+    world.claims.clear()
+    world.join(instance_id)
+    world.poll()
+    assert world.aws.calls.count("DescribeInstanceStatus") == 6
+
+
+def test_the_last_instance_takes_its_announcement_with_it(world: World):
+    (instance_id,) = world.launch()
+    world.aws.schedule_event(instance_id, "instance-stop")
+    assert world.poll()
+    world.claims.clear()
+
+    assert world.poll() == ()
+
+
 def test_without_permission_status_is_polled_every_half_hour(world: World):
     (instance_id,) = world.launch()
     world.aws.schedule_event(instance_id, "instance-stop")

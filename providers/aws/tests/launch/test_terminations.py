@@ -8,6 +8,7 @@ from karpenter_core.errors import AuthError, CloudProviderError, TerminationRefu
 from karpenter_core.provider.contract import TerminationStatus
 from karpenter_provider_aws.described_instances import parse_provider_id
 from karpenter_provider_aws.sdk import ClientLimits, CloudClients
+from karpenter_simulated_aws.testing import attempts
 from providers.aws.tests.launch.processes import ON_DEMAND, claim_of
 
 STARTED = TerminationStatus.STARTED
@@ -16,7 +17,9 @@ STARTED = TerminationStatus.STARTED
 @pytest.fixture
 def clients(aws):
     """Clients that try once: a call that is refused is not throttled."""
-    made = CloudClients(region=aws.account.region, limits=ClientLimits(read_seconds=10, attempts=1))
+    made = CloudClients(
+        region=aws.account.region, limits=ClientLimits(read_seconds=10, retries=attempts(1))
+    )
     yield made
     made.close()
 

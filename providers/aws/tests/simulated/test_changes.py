@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from botocore.exceptions import BotoCoreError
 
+from karpenter_core.provider.kit.calls.failures import UncertainCallError
 from karpenter_core.provider.kit.simulated.pools import InstancePool
+from karpenter_simulated_aws.testing import attempts
 
 A, B = "us-east-1a", "us-east-1b"
 
@@ -17,7 +18,9 @@ def impatient(aws):
     """Clients that ask once."""
     from karpenter_provider_aws.sdk import ClientLimits, CloudClients
 
-    made = CloudClients(region=aws.account.region, limits=ClientLimits(read_seconds=20, attempts=1))
+    made = CloudClients(
+        region=aws.account.region, limits=ClientLimits(read_seconds=20, retries=attempts(1))
+    )
     yield made
     made.close()
 
@@ -27,7 +30,7 @@ def test_the_token_of_a_slow_fleet_is_in_progress_until_its_answer(aws, impatien
     launch.clients = impatient
     aws.behaviour.fleet_seconds = 180
 
-    with pytest.raises(BotoCoreError):  # no answer: the connection breaks
+    with pytest.raises(UncertainCallError):  # no answer: the connection breaks
         launch.fleet("m5.large", ClientToken="token")
     meanwhile = code(lambda: launch.fleet("m5.large", ClientToken="token"))
     mismatch = code(lambda: launch.fleet("m5.xlarge", ClientToken="token"))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from botocore.exceptions import ClientError, ConnectionError, HTTPClientError  # noqa: A004
+from botocore.exceptions import ClientError, HTTPClientError
 
+from karpenter_core.provider.kit.calls.failures import UncertainCallError
 from karpenter_core.provider.kit.simulated.rates import CallRate
 from karpenter_provider_aws.sdk import ClientLimits, CloudClients
+from karpenter_simulated_aws.testing import attempts
 from karpenter_simulated_aws.throttling import AWS_RATES
 
 
@@ -21,11 +23,11 @@ def test_a_call_is_refused_as_often_as_was_said_and_retries_get_through(aws, cli
     ]
 
 
-def test_a_client_without_retries_sees_the_first_refusal(aws, clients):
+def test_a_client_of_one_attempt_sees_the_first_refusal(aws, once):
     aws.fail("DescribeSubnets", code="RequestLimitExceeded", status=503, times=1)
 
     with pytest.raises(ClientError):
-        clients.ec2_without_retries.describe_subnets()
+        once.ec2.describe_subnets()
 
     assert aws.calls.count("DescribeSubnets") == 1
 
@@ -45,7 +47,7 @@ def test_a_denial_is_worded_as_each_service_does(aws, clients, code, call, expec
         assert code(lambda: call(clients)) == expected
 
 
-def test_a_fault_can_be_for_some_parameters_alone(aws, clients, code):
+def test_a_fault_can_be_for_some_parameters_alone(aws, clients, once, code):
     aws.fail(
         "DescribeSubnets",
         code="InternalError",
@@ -55,29 +57,29 @@ def test_a_fault_can_be_for_some_parameters_alone(aws, clients, code):
     (subnet_id, *_) = aws.world.subnets.values()
 
     assert clients.ec2.describe_subnets()["Subnets"]
-    refused = code(clients.ec2_without_retries.describe_subnets, SubnetIds=[subnet_id])
+    refused = code(once.ec2.describe_subnets, SubnetIds=[subnet_id])
     assert refused == "InternalError"
 
 
-def test_a_cloud_that_is_cut_off_does_nothing(aws, clients):
-    with aws.cut_off(), pytest.raises((ConnectionError, HTTPClientError)):
-        clients.ec2_without_retries.create_placement_group(GroupName="x", Strategy="spread")
+def test_a_cloud_that_is_cut_off_does_nothing(aws, clients, once):
+    with aws.cut_off(), pytest.raises(UncertainCallError):
+        once.ec2.create_placement_group(GroupName="x", Strategy="spread")
 
     assert clients.ec2.describe_placement_groups()["PlacementGroups"] == []
 
 
-def test_a_lost_reply_is_of_a_call_that_was_carried_out(aws, clients):
+def test_a_lost_reply_is_of_a_call_that_was_carried_out(aws, clients, once):
     with (
         aws.lose_replies("CreatePlacementGroup"),
-        pytest.raises((ConnectionError, HTTPClientError)),
+        pytest.raises(UncertainCallError),
     ):
-        clients.ec2_without_retries.create_placement_group(GroupName="x", Strategy="spread")
+        once.ec2.create_placement_group(GroupName="x", Strategy="spread")
 
     assert len(clients.ec2.describe_placement_groups()["PlacementGroups"]) == 1
 
 
 def test_a_cloud_without_an_answer_ends_at_the_callers_time_limit(aws, clients):
-    impatient = CloudClients(limits=ClientLimits(read_seconds=0.2, attempts=1))
+    impatient = CloudClients(limits=ClientLimits(read_seconds=0.2, retries=attempts(1)))
     with aws.fall_silent("DescribeSubnets"), pytest.raises(HTTPClientError):
         impatient.ec2.describe_subnets()
     impatient.close()
@@ -85,38 +87,37 @@ def test_a_cloud_without_an_answer_ends_at_the_callers_time_limit(aws, clients):
     assert clients.ec2.describe_subnets()["Subnets"]
 
 
-def test_calls_are_throttled_by_buckets_that_fill_again(aws, clients, code):
+def test_calls_are_throttled_by_buckets_that_fill_again(aws, once, code):
     aws.throttling.set({"ec2:DescribeSubnets": CallRate(bucket=2, refill=0)})
     for _ in range(2):
-        clients.ec2_without_retries.describe_subnets()
+        once.ec2.describe_subnets()
 
-    assert code(clients.ec2_without_retries.describe_subnets) == "RequestLimitExceeded"
-    assert clients.ec2_without_retries.describe_security_groups()["SecurityGroups"]
+    assert code(once.ec2.describe_subnets) == "RequestLimitExceeded"
+    assert once.ec2.describe_security_groups()["SecurityGroups"]
 
     aws.throttling.set({"ec2:DescribeSubnets": CallRate(bucket=2, refill=1)})
     for _ in range(2):
-        clients.ec2_without_retries.describe_subnets()
+        once.ec2.describe_subnets()
     aws.time.advance(2)
 
-    assert clients.ec2_without_retries.describe_subnets()["Subnets"]
+    assert once.ec2.describe_subnets()["Subnets"]
 
 
-def test_terminations_take_a_token_for_each_instance(aws, launch, clients, code):
+def test_terminations_take_a_token_for_each_instance(aws, launch, once, code):
     ids = launch.fleet("m5.large", count=3).ids
     aws.throttling.set({"ec2:TerminateInstances#instances": CallRate(bucket=2, refill=0)})
-    once = clients.ec2_without_retries
 
-    assert code(once.terminate_instances, InstanceIds=ids) == "RequestLimitExceeded"
-    assert len(once.terminate_instances(InstanceIds=ids[:2])["TerminatingInstances"]) == 2
+    assert code(once.ec2.terminate_instances, InstanceIds=ids) == "RequestLimitExceeded"
+    assert len(once.ec2.terminate_instances(InstanceIds=ids[:2])["TerminatingInstances"]) == 2
 
 
-def test_each_action_of_a_pattern_has_a_bucket_of_its_own(aws, clients, code):
+def test_each_action_of_a_pattern_has_a_bucket_of_its_own(aws, once, code):
     aws.throttling.set({**AWS_RATES, "ec2:Describe*": CallRate(bucket=3, refill=0)})
     for _ in range(3):
-        clients.ec2_without_retries.describe_subnets()
+        once.ec2.describe_subnets()
 
-    assert code(clients.ec2_without_retries.describe_subnets) == "RequestLimitExceeded"
-    assert clients.ec2_without_retries.describe_security_groups()["SecurityGroups"]
+    assert code(once.ec2.describe_subnets) == "RequestLimitExceeded"
+    assert once.ec2.describe_security_groups()["SecurityGroups"]
 
 
 def test_a_reset_takes_everything_back(aws, launch, clients):

@@ -7,7 +7,7 @@ ConfigMap. A cluster without a schedule has no ConfigMap, or an empty one: image
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.errors import BadInputError
@@ -36,11 +36,15 @@ WINDOW_NAME: Final = "upcoming-maintenance-window"
 _SCHEDULE: Final = "aksManagedNodeOSUpgradeSchedule"
 START_KEY: Final = f"{_SCHEDULE}-start"
 END_KEY: Final = f"{_SCHEDULE}-end"
+_READ_PERIOD: Final = timedelta(minutes=5)
+"""Images are resolved as often, and windows last for hours."""
 
 
 def window_read(namespace: str) -> ObjectRead:
     """Return the read of the ConfigMap; declare it in `ProviderInfo.reads`."""
-    return ObjectRead(resource="configmaps", namespace=namespace, name=WINDOW_NAME)
+    return ObjectRead(
+        resource="configmaps", namespace=namespace, name=WINDOW_NAME, period=_READ_PERIOD
+    )
 
 
 @final

@@ -36,22 +36,31 @@ __all__ = ["CHECK_FAILED", "LOCAL_DNS_READS", "LocalDnsResolver"]
 
 RETRY_INTERVAL: Final = timedelta(minutes=5)
 CHECK_FAILED: Final = "CheckingClusterRequirementsFailed"
+_READ_PERIOD: Final = RETRY_INTERVAL
+"""NodeClasses are resolved as often."""
 _SYSTEM: Final = "kube-system"
 _OWN_POLICY: Final = (_SYSTEM, "konnectivity-agent")
 """A network policy that AKS creates in each cluster."""
 _NETWORK_POLICIES: Final = ObjectRead(
-    resource="networkpolicies", group="networking.k8s.io", limit=2
+    resource="networkpolicies", group="networking.k8s.io", limit=2, period=_READ_PERIOD
 )
 _FOREIGN_POLICIES: Final = (
-    ObjectRead(resource="ciliumnetworkpolicies", group="cilium.io", version="v2", limit=1),
-    ObjectRead(
-        resource="ciliumclusterwidenetworkpolicies", group="cilium.io", version="v2", limit=1
+    *(
+        ObjectRead(resource=resource, group=group, version=version, limit=1, period=_READ_PERIOD)
+        for resource, group, version in (
+            ("ciliumnetworkpolicies", "cilium.io", "v2"),
+            ("ciliumclusterwidenetworkpolicies", "cilium.io", "v2"),
+            ("networkpolicies", "crd.projectcalico.org", "v1"),
+            ("globalnetworkpolicies", "crd.projectcalico.org", "v1"),
+        )
     ),
-    ObjectRead(resource="networkpolicies", group="crd.projectcalico.org", limit=1),
-    ObjectRead(resource="globalnetworkpolicies", group="crd.projectcalico.org", limit=1),
 )
 _NODE_LOCAL_DNS: Final = ObjectRead(
-    resource="daemonsets", group="apps", namespace=_SYSTEM, name="node-local-dns"
+    resource="daemonsets",
+    group="apps",
+    namespace=_SYSTEM,
+    name="node-local-dns",
+    period=_READ_PERIOD,
 )
 LOCAL_DNS_READS: Final = (_NETWORK_POLICIES, *_FOREIGN_POLICIES, _NODE_LOCAL_DNS)
 """Objects that the mode Preferred depends on; declare them in `ProviderInfo.reads`."""

@@ -29,14 +29,22 @@ _NOT_FOUND: Final = 404
 _TOO_MANY: Final = 429
 _REMAINING: Final = {"reads": 11_999, "writes": 1_199, "deletes": 14_999}
 """Told while nothing is throttled."""
+_GROUPS: Final = {
+    "compute-put-vm": "PutVM3Min",
+    "compute-update-vm": "UpdateVM3Min",
+    "compute-delete-vm": "DeleteVM3Min",
+    "compute-get-vm": "LowCostGet3Min",
+}
+"""Names of operation groups in refusals, by operation class."""
 
 
 @final
 class Application:
     """The calls of one simulated Azure: of one subscription in one region.
 
-    Buckets are named after the operation class (`compute-writes`), the subscription
-    (`subscription-reads`, `-writes`, `-deletes`) and the action (`virtualMachines:put`).
+    Buckets are named after the operation class (`compute-put-vm`), the virtual machine
+    (`compute-put-vm/NAME`), the subscription (`subscription-reads`, `-writes`, `-deletes`) and the
+    action (`virtualMachines:put`).
     """
 
     def __init__(self, world: AzureWorld, clock: Callable[[], datetime], ids: IdGenerator) -> None:
@@ -67,6 +75,8 @@ class Application:
         yield CallCharge(bucket=f"subscription-{_kind(call)}")
         if call.operation_class:
             yield CallCharge(bucket=call.operation_class)
+        if call.operation_class.endswith("-vm"):
+            yield CallCharge(bucket=f"{call.operation_class}/{call.names[0].lower()}")
         yield CallCharge(bucket=call.action, by_pattern=False)
 
     def throttled(self, call: ArmCall, /) -> CloudError:
@@ -87,7 +97,7 @@ class Application:
             return ArmFault("RateLimiting", "The query is throttled.", status=_TOO_MANY)
         if not call.operation_class.startswith("compute"):
             return ArmFault("TooManyRequests", "The request is being throttled.", status=_TOO_MANY)
-        group = "HighCostGet3Min" if _kind(call) == "reads" else "PutVM3Min"
+        group = _GROUPS.get(call.operation_class, "HighCostGet3Min")
         measured = json.dumps({"operationGroup": group, "location": self._world.location})
         return ArmFault(
             "OperationNotAllowed",

@@ -170,7 +170,7 @@ class ArmCall:
 
     @property
     def operation_class(self) -> str:
-        """The class whose rate limits it: `compute-writes`."""
+        """The class whose rate limits it: `compute-put-vm`."""
         return self.route.operation_class
 
     @property
@@ -211,7 +211,7 @@ class ArmRoutes:
     ) -> None:
         """Add the handler of a method on a resource type.
 
-        Without an operation class it is derived from namespace and method: `compute-writes`,
+        Without an operation class it is derived from type and method: `compute-put-vm`,
         `network-reads`, `reads`. The action is the last part of the type with the method, as
         `virtualMachines:put`, unless one is given.
         """
@@ -309,9 +309,30 @@ class ArmRoutes:
         )
 
 
+_UPDATES: Final = dict.fromkeys(("PUT", "PATCH", "DELETE", "POST"), "compute-update-vm")
+_VM_CLASSES: Final[Mapping[str, Mapping[str, str]]] = {
+    "microsoft.compute/virtualmachines": {
+        **_UPDATES,
+        "PUT": "compute-put-vm",
+        "DELETE": "compute-delete-vm",
+        "GET": "compute-get-vm",
+        LIST: "compute-list-vms",
+    },
+    "microsoft.compute/virtualmachines/extensions": {
+        **_UPDATES,
+        "GET": "compute-get-vm",
+        LIST: "compute-get-vm",
+    },
+}
+"""The documented policies for virtual machines, by type in lower case and method."""
+
+
 def _operation_class(method: str, resource_type: str) -> str:
     namespace = resource_type.partition("/")[0]
-    kind = "reads" if method in {"GET", LIST} else "writes"
+    of_vm = _VM_CLASSES.get(resource_type.lower(), {})
+    if method in of_vm:
+        return of_vm[method]
+    kind = "reads" if method in {"GET", LIST} else "deletes" if method == "DELETE" else "writes"
     for known in ("compute", "network"):
         if namespace.lower() == f"microsoft.{known}":
             return f"{known}-{kind}"

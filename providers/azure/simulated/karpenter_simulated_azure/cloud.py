@@ -15,6 +15,7 @@ process or in any other.
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.simulated.cloud import SimulatedCloud
@@ -23,7 +24,11 @@ from karpenter_core.provider.kit.simulated.server import HttpRequest, HttpServer
 from karpenter_simulated_azure.behaviour import AzureBehaviour
 from karpenter_simulated_azure.certificates import Certificates
 from karpenter_simulated_azure.resource_manager import ResourceManager
-from karpenter_simulated_azure.virtual_machines import VirtualMachine, machine_key
+from karpenter_simulated_azure.virtual_machines import (
+    ScheduledEvent,
+    VirtualMachine,
+    machine_key,
+)
 from karpenter_simulated_azure.vm_answers import VM_TYPE
 from karpenter_simulated_azure.vm_bodies import SSH_PUBLIC_KEY, vm_body
 from karpenter_simulated_azure.vm_parts import VmParts
@@ -89,7 +94,6 @@ class SimulatedAzure(SimulatedCloud[VirtualMachine]):
         self.sizes: Final = self.manager.sizes
         self.tokens: Final = self.manager.application.tokens
         self.usages: Final = self.manager.usages
-        parts.calls.evict = lambda machine: self.reclaim(machine.resource_id)
 
     # -- start and stop --------------------------------------------------------------------------
 
@@ -184,7 +188,17 @@ class SimulatedAzure(SimulatedCloud[VirtualMachine]):
         self, instance: VirtualMachine, at: datetime, ends_at: datetime, /
     ) -> None:
         """Announce a scheduled event `Preempt`; the Node of the virtual machine shows it."""
-        instance.preempted_at, instance.preempted_not_before = at, ends_at
+        instance.event = ScheduledEvent(kind="Preempt", announced_at=at, not_before=ends_at)
+
+    def schedule_redeployment(self, named: str, *, after_seconds: float) -> None:
+        """Announce now that a virtual machine will be moved to another host; it is not moved."""
+        now = self.time()
+        with self._state:
+            self.instance(named).event = ScheduledEvent(
+                kind="Redeploy",
+                announced_at=now,
+                not_before=now + timedelta(seconds=after_seconds),
+            )
 
     def disk_id(self, machine: VirtualMachine) -> str:
         """Return the id of the OS disk of a virtual machine."""

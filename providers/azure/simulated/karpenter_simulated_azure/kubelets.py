@@ -196,16 +196,16 @@ class SimulatedKubelets(kubelets.SimulatedKubelets[VirtualMachine]):
         }
 
     def _conditions(self, machine: VirtualMachine) -> Sequence[Mapping[str, object]]:
-        """Return the conditions of node-problem-detector about an announced eviction."""
-        at, not_before = machine.preempted_at, machine.preempted_not_before
-        if not self.reports_preemption or at is None or not_before is None or self._now() < at:
+        """Return the conditions of node-problem-detector about an announced event."""
+        event = machine.event
+        if not self.reports_preemption or event is None or self._now() < event.announced_at:
             return ()
-        event_id = str(uuid5(NAMESPACE_URL, f"{machine.vm_id}/preempt")).upper()
+        event_id = str(uuid5(NAMESPACE_URL, f"{machine.vm_id}/{event.kind.lower()}")).upper()
         message = (
-            f"Preempt Scheduled: {format_datetime(not_before, usegmt=True)}. DurationInSeconds: -1."
-            f" EventId: {event_id}"
+            f"{event.kind} Scheduled: {format_datetime(event.not_before, usegmt=True)}."
+            f" DurationInSeconds: -1. EventId: {event_id}"
         )
-        since = at.strftime("%Y-%m-%dT%H:%M:%SZ")
+        since = event.announced_at.strftime("%Y-%m-%dT%H:%M:%SZ")
         return [
             {
                 "type": kind,
@@ -219,6 +219,7 @@ class SimulatedKubelets(kubelets.SimulatedKubelets[VirtualMachine]):
                 ("PreemptionScheduled", "SpotEvictionIncoming"),
                 ("VMEventScheduled", "VMEventScheduled"),
             )
+            if event.kind == "Preempt" or kind == "VMEventScheduled"
         ]
 
 

@@ -72,6 +72,9 @@ _RETRIES: Final = RetryPolicy(
     first_backoff_seconds=0.01,
     longest_backoff_seconds=1,
 )
+_REDEPLOYED_AFTER_SECONDS: Final = 86_400
+"""So late that the node drifts, and is not ended at once."""
+_REDEPLOYED_SOON_SECONDS: Final = 300
 _PATIENCE: Final = timedelta(seconds=20)
 """Above what is needed to give up on the calls of one hook, one after the other."""
 _CA_BUNDLE: Final = "-----BEGIN CERTIFICATE-----\nc2ltdWxhdGVk\n-----END CERTIFICATE-----\n"
@@ -175,6 +178,11 @@ class _CloudControls:
             create_foreign_instance=self._create_foreign,
             sell_out=self._sell_out,
             protect=self._protect,
+            interrupt=self._interrupt,
+            interrupts_nodes=True,
+            drift=lambda _plugin, provider_id: cloud.schedule_redeployment(
+                provider_id, after_seconds=_REDEPLOYED_AFTER_SECONDS
+            ),
             changed_node_class=node_class_for(osDiskSizeGB=256),
             unusable_node_classes={
                 "missing": node_class_for(vnetSubnetID=subnet),
@@ -198,6 +206,13 @@ class _CloudControls:
             raise LookupError(f"there is no size {offering.instance_type}")
         spot = offering.capacity_type == SPOT
         self._cloud.usages.set_limit(LOW_PRIORITY_CORES if spot else size.family, 0)
+
+    def _interrupt(self, _plugin: object, provider_id: str) -> None:
+        """Announce an eviction, or the redeployment of a virtual machine that cannot be evicted."""
+        if self._cloud.instance(provider_id).is_spot:
+            self._cloud.reclaim(provider_id)
+        else:
+            self._cloud.schedule_redeployment(provider_id, after_seconds=_REDEPLOYED_SOON_SECONDS)
 
     def _protect(self, _plugin: object, provider_id: str) -> AbstractContextManager[object]:
         """Refuse the deletion as a lock on the virtual machine does."""

@@ -39,6 +39,17 @@ class ProvisioningState(StrEnum):
     """It was deleted; the API never writes this."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledEvent:
+    """An event that Azure announces to a virtual machine."""
+
+    kind: str
+    """`Preempt`, `Redeploy`, `Terminate`, `Reboot` or `Freeze`."""
+    announced_at: datetime
+    not_before: datetime
+    """When it happens."""
+
+
 _STATES: Final = {
     InstancePhase.PENDING: ProvisioningState.CREATING,
     InstancePhase.RUNNING: ProvisioningState.SUCCEEDED,
@@ -68,8 +79,6 @@ class VirtualMachine(life.SimulatedInstance):
     cpus: int
     quota_family: str
     interface_ids: tuple[str, ...] = ()
-    inline_interface_ids: frozenset[str] = frozenset()
-    """Those that its request declared."""
     kept_interface_ids: frozenset[str] = frozenset()
     """Those with another `deleteOption` than `Delete`."""
     extensions: dict[str, JsonObject] = field(default_factory=dict[str, "JsonObject"])
@@ -80,10 +89,7 @@ class VirtualMachine(life.SimulatedInstance):
     """That of its creation."""
     is_graceful: bool = False
     """Whether it was deleted without `forceDeletion`."""
-    preempted_at: datetime | None = None
-    """When its eviction is announced."""
-    preempted_not_before: datetime | None = None
-    """When it is evicted."""
+    event: ScheduledEvent | None = None
 
     @property
     def is_spot(self) -> bool:

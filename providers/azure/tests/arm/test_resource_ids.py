@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,6 +82,23 @@ def test_a_provider_id_has_the_resource_group_in_lower_case():
 def test_provider_ids_of_other_things_are_refused(text):
     with pytest.raises(ValueError, match="is no"):
         parse_provider_id(text)
+
+
+@given(st.lists(st.sampled_from(["a", "7", "a-b", "x.y", "z" * 20]), min_size=1, max_size=60))
+def test_the_name_of_a_virtual_machine_is_one_of_a_node_whatever_the_claim(parts):
+    claim = "".join(parts)
+    name = vm_name(claim)
+    assert len(name) <= 63
+    assert re.fullmatch(
+        r"aks-[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", name
+    )
+    assert name == vm_name(claim)
+    assert (claim_name(name) == claim) is (len(claim) <= 59)
+
+
+def test_claims_with_a_long_common_beginning_have_names_of_their_own():
+    pool = "a" * 63
+    assert len({vm_name(f"{pool}-{number}") for number in range(1000)}) == 1000
 
 
 def test_names_of_claims_and_virtual_machines():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -13,7 +15,9 @@ from karpenter_provider_azure.catalogue.quotas import Quota, RegionQuotas, parse
 from providers.azure.tests.catalogue.sku_items import SetClock, usage, vm_size
 
 FAMILY = "standardDSv5Family"
+D2 = vm_size("Standard_D2s_v5", cpus=2, family=FAMILY)
 D4 = vm_size("Standard_D4s_v5", cpus=4, family=FAMILY)
+D16 = vm_size("Standard_D16s_v5", cpus=16, family=FAMILY)
 
 
 class Usages:
@@ -84,6 +88,7 @@ def test_a_reading_that_begins_after_the_answer_counts_a_launch(
     quotas: RegionQuotas, usages: Usages, clock: SetClock
 ) -> None:
     usages.items = [usage(FAMILY, limit=20, used=8)]
+    quotas.refresh()
     quotas.reserve("claim-1", D4, "on-demand")
     quotas.refresh()
     assert quotas.view().remaining(FAMILY) == 8
@@ -99,7 +104,7 @@ def test_a_reading_that_begins_after_the_answer_counts_a_launch(
 
 
 def test_a_refused_launch_is_not_counted(quotas: RegionQuotas) -> None:
-    quotas.reserve("claim-1", D4, "on-demand")
+    quotas.reserve("claim-1", D2, "on-demand")
     assert quotas.view().short_quota(D4, "on-demand") == FAMILY.lower()
 
     quotas.release("claim-1")
@@ -107,17 +112,29 @@ def test_a_refused_launch_is_not_counted(quotas: RegionQuotas) -> None:
     assert quotas.view().remaining(FAMILY) == 2
 
 
-def test_a_repeated_launch_counts_once(quotas: RegionQuotas) -> None:
-    quotas.reserve("claim-1", D4, "on-demand")
-    quotas.reserve("claim-1", D4, "on-demand")
+def test_a_repeated_launch_counts_once(quotas: RegionQuotas, usages: Usages) -> None:
+    usages.items = [usage(FAMILY, limit=12, used=8)]
+    quotas.refresh()
+    assert quotas.reserve("claim-1", D4, "on-demand") == ""
+    assert quotas.reserve("claim-1", D4, "on-demand") == ""
+    assert quotas.view().remaining(FAMILY) == 0
 
-    assert quotas.view().remaining(FAMILY) == -2
+
+def test_a_launch_beyond_the_quota_is_not_reserved(quotas: RegionQuotas, usages: Usages) -> None:
+    assert quotas.reserve("claim-1", D4, "on-demand") == FAMILY.lower()
+    assert quotas.view().remaining(FAMILY) == 2
+    usages.items = [usage(FAMILY, limit=20, used=8)]
+    quotas.refresh()
+    assert quotas.reserve("claim-1", D4, "on-demand") == ""
+    assert quotas.reserve("claim-1", D16, "on-demand") == FAMILY.lower()
+    assert quotas.view().remaining(FAMILY) == 8  # of the reservation before
 
 
 def test_a_launch_that_never_ends_is_not_counted_forever(
     quotas: RegionQuotas, clock: SetClock
 ) -> None:
-    quotas.reserve("claim-1", D4, "on-demand")
+    quotas.reserve("claim-1", D2, "on-demand")
+    assert quotas.view().remaining(FAMILY) == 0
     clock.advance(minutes=10)
 
     assert quotas.view().remaining(FAMILY) == 2
@@ -138,15 +155,26 @@ def test_spot_counts_against_its_own_quota_alone(clock: SetClock) -> None:
     limit=st.integers(0, 200),
     launches=st.lists(st.integers(1, 64), max_size=30),
 )
-def test_launches_within_a_quota_never_exceed_it(limit: int, launches: list[int]) -> None:
+def test_launches_at_the_same_time_never_exceed_a_quota_and_leave_no_room(
+    limit: int, launches: list[int]
+) -> None:
     quotas = RegionQuotas(SetClock(), fetch=lambda: [usage(FAMILY, limit=limit, used=0)])
     quotas.refresh()
-    launched = 0
-    for number, cpus in enumerate(launches):
-        size = vm_size("Standard_D4s_v5", cpus=cpus, family=FAMILY)
-        if quotas.view().has_room(size, "on-demand"):
-            quotas.reserve(str(number), size, "on-demand")
-            launched += cpus
+    sizes = [vm_size("Standard_D4s_v5", cpus=cpus, family=FAMILY) for cpus in launches]
+    start = Barrier(4)
+
+    def launch(worker: int) -> int:
+        start.wait()
+        return sum(
+            size.cpus
+            for number, size in enumerate(sizes)
+            if number % 4 == worker and not quotas.reserve(str(number), size, "on-demand")
+        )
+
+    with ThreadPoolExecutor(4) as pool:
+        launched = sum(pool.map(launch, range(4)))
 
     assert launched <= limit
     assert quotas.view().remaining(FAMILY) == limit - launched
+    refused = sum(launches) - launched
+    assert not refused or limit - launched < max(launches)

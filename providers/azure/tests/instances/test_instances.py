@@ -6,6 +6,7 @@ from datetime import timedelta
 from threading import Thread
 
 import pytest
+from structlog.testing import capture_logs
 
 from karpenter_core.errors import (
     CloudProviderError,
@@ -154,16 +155,51 @@ def test_keys_of_tags_are_compared_without_case(tags, is_ours):
     assert is_owned(tags, "demo") is is_ours
 
 
-def test_an_item_that_cannot_be_read_makes_the_listing_incomplete(world):
-    mine = world.add_vm("web-1")
-    world.add_vm("web-2")
+def test_an_instance_without_a_size_is_listed_reported_and_terminated(world):
+    provider_id = world.add_vm("web-2")
     del world.vm("web-2")["properties"]["hardwareProfile"]
 
-    listing = world.instances.list()
+    with capture_logs() as logs:
+        listing = world.instances.list()
+        world.instances.list()
 
-    assert not listing.complete
-    assert "has no size" in listing.problem
+    assert listing.complete
+    (found,) = listing.instances
+    assert (found.provider_id, found.node_claim, found.instance_type) == (provider_id, "web-2", "")
+    (reported,) = [each for each in logs if each["log_level"] == "warning"]
+    assert reported["vm"] == "aks-web-2"
+    assert world.instances.fetch([provider_id])[0].node_claim == "web-2"
+    assert world.instances.terminate([provider_id]) == [STARTED]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"properties": {}},
+        {"properties": {"virtualMachineScaleSet": {"id": "/subscriptions/s"}}},
+        {"id": "/subscriptions/s/virtualMachineScaleSets/aks-pool/virtualMachines/0"},
+    ],
+)
+@pytest.mark.parametrize("tags", [{}, OWN | {"karpenter.azure.com_cluster": "other"}])
+def test_a_foreign_machine_neither_counts_nor_makes_the_listing_incomplete(world, change, tags):
+    mine = world.add_vm("web-1")
+    world.add_vm("web-2", tags=tags)
+    world.vm("web-2").update(change)
+
+    with capture_logs() as logs:
+        listing = world.instances.list()
+
+    assert listing.complete
     assert [each.provider_id for each in listing.instances] == [mine]
+    assert not logs
+
+
+def test_an_instance_of_ours_without_a_readable_id_makes_the_listing_incomplete(world):
+    world.add_vm("web-1")
+    world.vm("web-1")["id"] = ""
+    listing = world.instances.list()
+    assert not listing.complete
+    assert "cannot be read" in listing.problem
 
 
 def test_a_deleting_instance_is_listed_as_terminating(world):

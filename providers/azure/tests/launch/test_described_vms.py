@@ -73,9 +73,11 @@ def test_an_unreadable_time_is_none():
     assert read_vm(vm(properties={"timeCreated": "soon"})).launched_at is None
 
 
-@pytest.mark.parametrize(
-    "broken", [{"id": "/subscriptions/sub"}, {"id": ""}, {"properties": {"hardwareProfile": {}}}]
-)
-def test_what_cannot_be_read_is_refused(broken):
+def test_a_virtual_machine_without_a_size_has_an_empty_one():
+    assert not read_vm(vm(properties={"hardwareProfile": None})).instance_type
+
+
+@pytest.mark.parametrize("broken", [{"id": "/subscriptions/sub"}, {"id": ""}])
+def test_an_unreadable_answer_is_refused(broken):
     with pytest.raises(CloudProviderError):
         read_vm(vm(**broken))

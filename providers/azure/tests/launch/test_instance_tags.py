@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_provider_azure.instance_tags import CLAIM_UID_TAG, foreign_reason, instance_tags
+from karpenter_provider_azure.instance_tags import (
+    CLAIM_NAME_TAG,
+    CLAIM_UID_TAG,
+    foreign_reason,
+    instance_tags,
+)
 from karpenter_provider_azure.labels import (
     AKS_MACHINE_NODE_CLAIM_TAG,
     BILLING_TAG,
@@ -42,6 +48,15 @@ def test_a_virtual_machine_has_the_managed_tags():
 def test_the_tags_of_a_claim_without_a_node_pool_name_none():
     made = instance_tags({}, additional_tags={}, cluster="tidal", claim_uid="uid-1")
     assert NODE_POOL_TAG not in made
+
+
+@pytest.mark.parametrize(("length", "is_tagged"), [(59, False), (60, True)])
+def test_a_name_that_the_virtual_machine_does_not_have_is_a_tag(length, is_tagged):
+    name = "a" * length
+    made = instance_tags(
+        {CLAIM_NAME_TAG: "mine"}, additional_tags={}, cluster="c", claim_uid="u", claim_name=name
+    )
+    assert made[CLAIM_NAME_TAG] == (name if is_tagged else "mine")
 
 
 def test_managed_tags_replace_those_of_users():

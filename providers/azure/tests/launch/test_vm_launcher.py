@@ -22,9 +22,13 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.kit.calls.failures import UncertainCallError
+from karpenter_core.provider.kit.recent_launches import ClaimRef
 from karpenter_provider_azure import labels
 from karpenter_provider_azure.arm.errors import ArmNotFoundError
+from karpenter_provider_azure.catalogue.quotas import RegionQuotas
+from karpenter_provider_azure.described_vms import read_vm
 from karpenter_provider_azure.instance_tags import CLAIM_UID_TAG
+from karpenter_provider_azure.instances.vm_reader import claim_of
 from karpenter_provider_azure.labels import CLUSTER_TAG, NODE_POOL_TAG
 from providers.azure.tests.launch.launch_world import (
     IMAGE,
@@ -246,7 +250,7 @@ def test_a_claim_for_which_nothing_is_left_names_all_that_is_exhausted():
     assert made.arm.vms == {}
 
 
-def test_what_one_launch_found_full_the_next_one_does_not_ask_for():
+def test_a_launch_skips_offerings_that_the_launch_before_reported_as_full():
     made = LaunchWorld()
     made.arm.refuse = lambda _body: refusal("AllocationFailed")
     with pytest.raises(InsufficientCapacityError):
@@ -463,6 +467,25 @@ def test_a_virtual_machine_of_a_size_that_is_not_requested_any_more_is_adopted()
     assert made.launch(types=[D2]).instance_type == D4
 
 
+def test_a_virtual_machine_without_a_size_is_not_adopted():
+    made = LaunchWorld()
+    made.launch()
+    del made.vm()["properties"]["hardwareProfile"]
+    with pytest.raises(CloudProviderError, match="aks-web-1 of an earlier launch has no size"):
+        made.launch()
+    assert len(made.arm.vms) == 1
+
+
+def test_a_failed_virtual_machine_without_a_size_marks_nothing():
+    made = LaunchWorld()
+    made.launch()
+    del made.vm()["properties"]["hardwareProfile"]
+    made.arm.fail("aks-web-1", "ZonalAllocationFailed")
+    with pytest.raises(CloudProviderError):
+        made.launch()
+    assert made.unavailable.view(now=made.clock.now()).is_empty
+
+
 @pytest.mark.parametrize("tag", [CLUSTER_TAG, CLAIM_UID_TAG])
 def test_a_virtual_machine_of_another_claim_is_not_adopted(tag):
     made = LaunchWorld()
@@ -507,13 +530,19 @@ def test_an_existing_virtual_machine_that_cannot_be_read_or_deleted_is_not_denie
     assert type(raised.value) is CloudProviderError
 
 
-def test_a_name_that_is_too_long_names_the_cure():
-    made = LaunchWorld()
-    with pytest.raises(LaunchFailedError, match="shorten the name of the NodePool") as raised:
-        made.launch("a" * 61)
-    assert raised.value.reason == "NameTooLong"
-    assert made.arm.calls == []
-    assert made.launch("a" * 60).provider_id
+@pytest.mark.parametrize("pool", ["a" * 54, "a" * 63])
+def test_a_claim_of_any_node_pool_has_one_virtual_machine(pool):
+    """The name of a NodePool is a label: it has up to 63 characters."""
+    made, name = LaunchWorld(), f"{pool}-x7k2p"
+    first = made.launch(name, pool=pool)
+    made.start()
+    assert made.launch(name, pool=pool).provider_id == first.provider_id
+    assert made.launch(f"{pool}-x7k2q", pool=pool).provider_id != first.provider_id
+
+    vm, other = (read_vm(each) for each in made.arm.vms.values())
+    assert len(vm.name) == len(other.name) == 63
+    assert claim_of(vm) == ClaimRef(name=name, uid=vm.tags[CLAIM_UID_TAG])
+    assert made.arm.counts["virtualMachines:put"] == 3
 
 
 def test_a_virtual_machine_that_failed_before_a_restart_is_deleted_and_counts_as_refused():
@@ -566,7 +595,7 @@ def test_the_operation_of_a_discarded_virtual_machine_is_forgotten():
     made.arm.fail("aks-web-1", "ZonalAllocationFailed")
     with pytest.raises(InsufficientCapacityError):
         made.launch()
-    assert made.operations.url("aks-web-1") == ""
+    assert not made.operations.get("aks-web-1")
 
 
 def test_a_virtual_machine_whose_extension_failed_is_adopted():
@@ -698,3 +727,44 @@ def test_a_policy_about_something_else_marks_no_size():
     with pytest.raises(LaunchFailedError, match="disallowed by policy"):
         made.launch()
     assert made.unavailable.view(now=made.clock.now()).is_empty
+
+
+@pytest.mark.parametrize("launches", [2, 8])
+def test_launches_that_saw_the_same_room_in_a_quota_do_not_exceed_it(launches):
+    """Each looks before any of them is counted."""
+    made = LaunchWorld(*family_sizes(2))
+    (d2,) = made.sizes.values()
+    limits = {"cores": 3, "lowPriorityCores": 3}
+    made.quotas = RegionQuotas(
+        made.clock,
+        fetch=lambda: [
+            {"name": {"value": name}, "limit": limit, "currentValue": 0}
+            for name, limit in limits.items()
+        ],
+    )
+    made.quotas.refresh()
+    together, waited = threading.Barrier(launches), threading.local()
+
+    def is_open(_it, offering):
+        room = made.quotas.view().has_room(d2, offering.capacity_type)
+        if not hasattr(waited, "done"):
+            waited.done = True
+            together.wait(10)
+        return room
+
+    made.is_open = is_open
+    made.start()
+
+    def launch(number):
+        try:
+            return made.launch(f"web-{number}")
+        except InsufficientCapacityError as error:
+            return error
+
+    with ThreadPoolExecutor(launches) as pool:
+        outcomes = list(pool.map(launch, range(launches)))
+
+    assert len(made.arm.vms) == made.arm.counts["virtualMachines:put"] == 2  # one of each kind
+    refused = [each for each in outcomes if isinstance(each, InsufficientCapacityError)]
+    assert len(refused) == launches - 2
+    assert all("quota" in str(each) or "no offering" in str(each) for each in refused)

@@ -10,7 +10,11 @@ from prometheus_client import CollectorRegistry
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.records import NodeView
-from karpenter_core.errors import NodeClaimNotFoundError
+from karpenter_core.errors import (
+    CloudProviderError,
+    NodeClaimNotFoundError,
+    TerminationRefusedError,
+)
 from karpenter_core.provider.contract import ClusterFacts, ProviderContext, TerminationStatus
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass
 from karpenter_provider_azure.setting_specs import SETTINGS
@@ -23,7 +27,7 @@ def start(cloud, tmp_path):
     """Return what starts a process that manages machines."""
     started = []
 
-    def run():
+    def run(**changes):
         settings = {
             spec.flag.removeprefix("--"): os.environ.get(spec.env, spec.default)
             for spec in SETTINGS
@@ -34,7 +38,7 @@ def start(cloud, tmp_path):
         }
         provider = StartedProvider(
             ProviderContext(
-                settings={**settings, **machines},
+                settings={**settings, **machines, **changes},
                 clock=CloudClock(cloud),
                 cache_folder=tmp_path,
                 metrics=CollectorRegistry(),
@@ -70,6 +74,47 @@ def test_a_machine_lives_and_ends_through_the_hooks(start, cloud):
     assert isinstance(gone, NodeClaimNotFoundError)
 
 
+@pytest.mark.parametrize(
+    "changes", [{"manage-existing-aks-machines": False}, {"aks-machines-pool-name": "other"}]
+)
+def test_a_machine_that_is_not_managed_is_neither_terminated_nor_drifted_nor_changed(
+    start, cloud, changes
+):
+    """Only the setting and the pool tell that it is a machine; its virtual machine has the tag."""
+    machine = cloud.create_aks_machine("web-1")
+    cloud.time.advance(120)
+    provider = start(**changes)
+    node_class = AKSNodeClass.model_validate(
+        {"metadata": {"name": "default"}, "spec": {"tags": {"team": "web"}}}
+    )
+    provider.node_classes.note(node_class)
+    claim = claim_of(machine)
+
+    (found,) = provider.hooks.fetch_instances([machine])
+    assert found.provider_id == machine
+    for _ in range(2):
+        (refused,) = provider.hooks.terminate_instances([machine])
+        assert isinstance(refused, TerminationRefusedError)
+        assert "set --manage-existing-aks-machines and --aks-machines-pool-name" in str(refused)
+    (drift,) = provider.hooks.detect_drift([claim], node_class)
+    assert isinstance(drift, CloudProviderError)
+    provider.hooks.sync_instance(claim, NodeView(uid="u", name="node"))
+
+    assert not cloud.calls.count("virtualMachines:delete")
+    assert not cloud.calls.count("virtualMachines:patch")
+    assert [each.name for each in cloud.living()] == [machine.rpartition("/")[2]]
+
+
+def claim_of(provider_id):
+    return NodeClaim.model_validate(
+        {
+            "metadata": {"name": "web-1", "uid": "u", "labels": {NODE_POOL: "web"}},
+            "spec": {"nodeClassRef": {"kind": "AKSNodeClass", "name": "default", "group": "x"}},
+            "status": {"providerID": provider_id},
+        }
+    )
+
+
 @pytest.mark.parametrize("is_machine", [True, False])
 def test_tags_of_machines_are_not_changed(start, cloud, is_machine):
     """A change of the virtual machine of a machine would be one behind the back of AKS."""
@@ -84,13 +129,7 @@ def test_tags_of_machines_are_not_changed(start, cloud, is_machine):
         {"metadata": {"name": "default"}, "spec": {"tags": {"team": "web"}}}
     )
     provider.node_classes.note(node_class)
-    claim = NodeClaim.model_validate(
-        {
-            "metadata": {"name": "web-1", "uid": "u", "labels": {NODE_POOL: "web"}},
-            "spec": {"nodeClassRef": {"kind": "AKSNodeClass", "name": "default", "group": "x"}},
-            "status": {"providerID": made},
-        }
-    )
+    claim = claim_of(made)
 
     provider.hooks.sync_instance(claim, NodeView(uid="u", name="node"))
 

@@ -1,0 +1,1 @@
+"""Helm charts, and what generates parts of them."""

@@ -1,0 +1,1 @@
+"""The Grafana dashboards: `python -m charts.dashboards` writes charts/karpenter/dashboards/."""

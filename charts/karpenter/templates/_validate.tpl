@@ -1,0 +1,56 @@
+{{/* Stops with one message that names every value that is missing or does not fit the others. */}}
+{{- define "karpenter.validate" -}}
+{{- $root := . }}
+{{- $values := .Values }}
+{{- $settings := $values.settings }}
+{{- $controller := $values.controller }}
+{{- $table := .Files.Get "files/settings.yaml" | fromYaml }}
+{{- $providers := include "karpenter.providers" . | fromYamlArray }}
+{{- $variables := list }}
+{{- range $controller.env }}{{ $variables = append $variables .name }}{{ end }}
+{{- $problems := list }}
+{{- if not $providers }}
+{{- $problems = append $problems "provider: must be aws, alibabacloud, azure or kwok, or a list of them, such as --set provider=aws" }}
+{{- end }}
+{{- range $provider := $providers }}
+{{- range $required := get $table.required $provider }}
+{{- $given := false }}
+{{- range $required.env }}{{ if has . $variables }}{{ $given = true }}{{ end }}{{ end }}
+{{- if $controller.envFrom }}{{ $given = true }}{{ end }}
+{{- if $required.value }}
+{{- if get $settings $required.value }}{{ $given = true }}{{ end }}
+{{- range $table.settings }}
+{{- if and (has .env $required.env) (get $settings .name) }}{{ $given = true }}{{ end }}
+{{- end }}
+{{- if not $given }}
+{{- $problems = append $problems (printf "settings.%s: required by the provider %s" $required.value $provider) }}
+{{- end }}
+{{- else if not (or $given $values.credentialsSecret) }}
+{{- $problems = append $problems (printf "credentialsSecret: the provider %s requires %s; name the Secret that has this key" $provider (first $required.env)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range $setting := $table.settings }}
+{{- $readers := list }}
+{{- range $setting.providers }}{{ if has . $providers }}{{ $readers = append $readers . }}{{ end }}{{ end }}
+{{- if and $providers $setting.providers (not $readers) (hasKey $settings $setting.name) (not (kindIs "invalid" (get $settings $setting.name))) }}
+{{- $problems = append $problems (printf "settings.%s: read only by the provider %s, and provider is %s" $setting.name (join ", " $setting.providers) (join ", " $providers)) }}
+{{- end }}
+{{- end }}
+{{- if not (or $controller.image.registry $controller.image.repository) }}
+{{- $name := ternary (first $providers) "all" (eq (len $providers) 1) }}
+{{- $problems = append $problems (printf "controller.image.registry: where the image karpenter-core-%s is, such as registry.example.com/team; or controller.image.repository" $name) }}
+{{- end }}
+{{- if and (has "kwok" $providers) (gt (int $values.replicas) 1) (not (get $settings "kwokStateFile")) (not (has "KWOK_STATE_FILE" $variables)) }}
+{{- $problems = append $problems "replicas: must be 1 with the provider kwok, whose simulated cloud is a file of the pod, unless settings.kwokStateFile is on a volume that all pods share" }}
+{{- end }}
+{{- if and (gt (int $values.replicas) 1) (eq (toString (get $settings "disableLeaderElection")) "true") }}
+{{- $problems = append $problems "settings.disableLeaderElection: needs replicas=1, for all replicas would act at once" }}
+{{- end }}
+{{- if and (not $values.serviceAccount.create) (not $values.serviceAccount.name) }}
+{{- $problems = append $problems "serviceAccount.name: required, since serviceAccount.create is false" }}
+{{- end }}
+{{- with $problems }}
+{{- printf "these values do not fit:\n  - %s\n" (join "\n  - " .) | fail }}
+{{- end }}
+{{- end }}

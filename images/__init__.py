@@ -1,0 +1,1 @@
+"""Builds the file systems of the container images, with or without a container engine."""

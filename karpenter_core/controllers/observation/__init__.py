@@ -1,0 +1,1 @@
+"""Plans and records without changing anything, for `karpenter run --observe`."""

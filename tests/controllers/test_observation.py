@@ -1,0 +1,184 @@
+"""A process that only observes plans, records and compares prices, and changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_core.kube.resources import DEPLOYMENTS, LEASES, NODES
+from karpenter_core.kube.wire.codecs import NODE_POOLS
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
+
+ALL_STAY = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
+
+
+def recorded_requests(running):
+    """Return the list to which every request of a process is added as (method, path)."""
+    requests = []
+    for cable in running._cables:
+        send, stream = cable.request, cable.stream
+
+        async def noted(request, send=send):
+            requests.append((request.method, request.path))
+            return await send(request)
+
+        def noted_stream(request, stream=stream):
+            requests.append((request.method, request.path))
+            return stream(request)
+
+        cable.request, cable.stream = noted, noted_stream
+    return requests
+
+
+def decisions(running, kind):
+    return running.process.runtime.journal.latest(kind=kind)
+
+
+def observed(running, name):
+    return running.metric(f'karpenter_observed_{name}{{currency="USD"}}')
+
+
+def test_an_observer_beside_a_running_controller_tells_what_a_fresh_plan_saves(tmp_path):
+    """Most of the pods are gone and their nodes stay: a fresh plan costs less, and says so."""
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=ALL_STAY), deployment("web", 12)])
+        leader = scene.start()
+        await scene.settle(lambda: len(scene.pods("Running")) == 12, seconds=60)
+        scene.cluster.scale(DEPLOYMENTS, "web", 2)
+        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=60)
+        nodes = {node["metadata"]["name"]: node["spec"] for node in scene.nodes()}
+
+        observer = scene.start("--observe")
+        requests = recorded_requests(observer)
+        await scene.cluster.clock.sleep(605)
+
+        decision = decisions(observer, "observe")[0]
+        assert decision.method == "fresh-plan"
+        assert {item.node for item in decision.candidates} == set(nodes)
+        assert sum(item.pods for item in decision.candidates) == 2
+        assert decision.price_per_hour_after.amount < 0.5 * decision.price_per_hour_before.amount
+        before, after = (
+            observed(observer, "price_per_hour"),
+            observed(observer, "planned_price_per_hour"),
+        )
+        assert before == pytest.approx(
+            leader.metric('karpenter_nodepools_cost_total{nodepool="general"}')
+        )
+        assert observed(observer, "savings_total") == pytest.approx((before - after) / 6, rel=0.05)
+        assert {method for method, _ in requests} == {"GET"}
+        assert {node["metadata"]["name"]: node["spec"] for node in scene.nodes()} == nodes
+
+    run_controller(tmp_path, scenario)
+
+
+def test_an_observer_records_the_same_estimate_once(tmp_path):
+    """A quiet cluster is compared every minute, and recorded when something has changed."""
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=ALL_STAY), deployment("web", 4)])
+        leader = scene.start()
+        await scene.settle(lambda: len(scene.pods("Running")) == 4, seconds=60)
+        await leader.stop()
+        observer = scene.start("--observe")
+        await scene.cluster.clock.sleep(400)
+        assert len(decisions(observer, "observe")) == 1
+
+    run_controller(tmp_path, scenario)
+
+
+def test_an_observer_plans_pending_pods_and_creates_nothing(tmp_path):
+    """With the NodePool judged by a controller that has ended since, pods are only planned."""
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool()])
+        leader = scene.start()
+        await scene.settle(
+            lambda: any(
+                item["type"] == "Ready" and item["status"] == "True"
+                for pool in scene.cluster.list(NODE_POOLS)
+                for item in pool.get("status", {}).get("conditions", ())
+            ),
+            seconds=30,
+        )
+        await leader.stop()
+        scene.cluster.apply([deployment("web", 3)])
+        observer = scene.start("--observe")
+        requests = recorded_requests(observer)
+        await scene.cluster.clock.sleep(300)
+
+        (decision,) = decisions(observer, "provision")
+        assert sum(launch.pods for launch in decision.launches) == 3
+        assert {launch.node_claim for launch in decision.launches} == {""}
+        assert scene.claims() == []
+        assert {method for method, _ in requests} == {"GET"}
+        assert not any(LEASES.plural in path for _, path in requests)
+
+    run_controller(tmp_path, scenario)
+
+
+def test_nodes_of_another_autoscaler_are_compared_by_their_labels(tmp_path):
+    """They have no NodeClaim; type, zone and capacity type price them."""
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=ALL_STAY), deployment("web", 12)])
+        leader = scene.start()
+        await scene.settle(lambda: len(scene.pods("Running")) == 12, seconds=60)
+        template = scene.nodes()[0]
+        await leader.stop()
+        labels = {
+            key: value
+            for key, value in template["metadata"]["labels"].items()
+            if not key.startswith("karpenter.sh/") and key != "kubernetes.io/hostname"
+        }
+        scene.cluster.apply(
+            [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Node",
+                    "metadata": {
+                        "name": "group-1",
+                        "labels": {**labels, "example.com/group": "a"},
+                    },
+                    "spec": {"providerID": "other://1"},
+                    "status": template["status"],
+                }
+            ]
+        )
+        without = scene.start("--observe", name="without")
+        with_groups = scene.start("--observe", "--observe-nodes=example.com/group", name="with")
+        others = scene.start("--observe", "--observe-nodes=example.com/group=b", name="others")
+        await scene.cluster.clock.sleep(120)
+
+        def candidates(running):
+            return {item.node for item in decisions(running, "observe")[0].candidates}
+
+        assert candidates(with_groups) - candidates(without) == {"group-1"}
+        assert candidates(others) == candidates(without)
+        assert observed(with_groups, "price_per_hour") > observed(without, "price_per_hour")
+        assert "group-1" in {node["metadata"]["name"] for node in scene.cluster.list(NODES)}
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_node_with_a_protected_pod_is_kept_and_named(tmp_path):
+    """The estimate promises nothing that the controller would not do."""
+
+    async def scenario(scene):
+        pods = deployment("web", 2, cpu="3")
+        annotations = {"karpenter.sh/do-not-disrupt": "true"}
+        pods["spec"]["template"]["metadata"]["annotations"] = annotations
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=ALL_STAY), pods])
+        leader = scene.start()
+        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=60)
+        await leader.stop()
+        observer = scene.start("--observe")
+        await scene.cluster.clock.sleep(120)
+
+        decision = decisions(observer, "observe")[0]
+        assert decision.candidates == ()
+        assert [(item.message, item.count) for item in decision.obstacles] == [
+            ("a pod on it may not be moved", len(scene.nodes()))
+        ]
+        assert observed(observer, "savings_total") == 0
+
+    run_controller(tmp_path, scenario)

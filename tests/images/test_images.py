@@ -1,0 +1,185 @@
+"""The images: what is in them, and that their program runs as restricted as in a pod."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+
+import pytest
+
+from images.byte_code import STANDARD_LIBRARY
+from images.layer import CACHE, PACKAGES, USER
+from images.locked import PROVIDERS
+from tests.support.image_runs import PODS, image_command, run_image
+
+pytestmark = [pytest.mark.images, pytest.mark.timeout(600)]
+
+MOST_MEGABYTES = 150
+"""Of one provider, unpacked, beside the base."""
+NEVER_INSTALLED = {
+    "pip",
+    "setuptools",
+    "uv",
+    "hatchling",
+    "pytest",
+    "hypothesis",
+    "moto",
+    "flask",
+    "wheel",
+}
+MAGIC = b"\xf3\r\r\n"
+"""Begins the byte code of Python 3.13."""
+CHECKED_BY_NOBODY = 1
+"""The flags of byte code that stands for its source, whatever that is."""
+
+
+def paths(built):
+    return sorted(built.layer.rglob("*"))
+
+
+def providers_of(image):
+    return PROVIDERS if image == "all" else (image,)
+
+
+def test_an_image_has_the_files_of_its_providers_and_of_no_other(built):
+    packages = built.layer / PACKAGES
+    found = {path.name for path in packages.glob("karpenter_*") if path.is_dir()}
+
+    expected = {f"karpenter_provider_{name}" for name in providers_of(built.name)}
+    assert {name for name in found if not name.endswith(".dist-info")} == {
+        "karpenter_core",
+        *expected,
+    }
+
+
+def test_an_image_has_no_tests_no_simulator_and_no_tools(built):
+    packages = built.layer / PACKAGES
+    names = {path.name.partition("-")[0].lower() for path in packages.glob("*.dist-info")}
+    folders = {path.name for path in paths(built) if path.is_dir()}
+
+    assert names & NEVER_INSTALLED == set()
+    assert not {name for name in names if "simulated" in name}
+    assert folders & {"test", "tests", "sim", "testing", "scaffold", "ensurepip"} <= {"testing"}
+    assert not (packages / "karpenter_core" / "testing").exists()
+    assert {path.name for path in (built.layer / "usr/local/bin").iterdir()} == {"karpenter"}
+    assert {path.relative_to(built.layer).parts[0] for path in paths(built)} == {"usr", "var"}
+
+
+def test_nobody_but_root_may_write_anything_but_the_cache(built):
+    for path in paths(built):
+        status = path.lstat()
+        if path == built.layer / CACHE:
+            assert (status.st_uid, status.st_gid) == (USER, USER)
+            assert stat.S_IMODE(status.st_mode) == 0o700
+        else:
+            assert (status.st_uid, status.st_gid) == (0, 0), path
+            assert stat.S_IMODE(status.st_mode) in {0o644, 0o755}, path
+        assert not path.is_symlink()
+
+
+def test_programs_are_for_the_machine_of_the_image(built):
+    libraries = [path for path in paths(built) if ".so" in path.suffixes]
+
+    assert len(libraries) > 10
+    assert {elf_machine(path) for path in libraries} == {0x3E}
+
+
+def elf_machine(path):
+    with path.open("rb") as content:
+        header = content.read(20)
+    assert header[:4] == b"\x7fELF"
+    return int.from_bytes(header[18:20], "little")
+
+
+def test_every_module_is_compiled_for_the_python_of_the_base(built):
+    sources = [path for path in paths(built) if path.suffix == ".py"]
+    found = [path for path in paths(built) if path.suffix == ".pyc"]
+
+    for path in found:
+        with path.open("rb") as content:
+            header = content.read(8)
+        assert header[:4] == MAGIC, path
+        assert int.from_bytes(header[4:], "little") == CHECKED_BY_NOBODY, path
+    compiled = {path.parent.parent / f"{path.name.partition('.')[0]}.py" for path in found}
+    assert set(sources) <= compiled
+    beside = {
+        path for path in compiled if STANDARD_LIBRARY in path.relative_to(built.layer).parents
+    }
+    assert all((built.base / path.relative_to(built.layer)).exists() for path in beside)
+    assert built.layer / STANDARD_LIBRARY / "asyncio/__init__.py" in beside
+
+
+def test_the_sbom_names_every_package_with_version_and_licence(built):
+    bill = json.loads(
+        (built.layer / f"usr/local/share/sbom/karpenter-core-{built.name}.cdx.json").read_text()
+    )
+    named = {(each["name"].lower(), each["version"]) for each in bill["components"]}
+    installed = set()
+    for path in (built.layer / PACKAGES).glob("*.dist-info/METADATA"):
+        fields = dict(
+            line.split(": ", 1)
+            for line in path.read_text().split("\n\n")[0].splitlines()
+            if ": " in line
+        )
+        installed.add((fields["Name"].lower(), fields["Version"]))
+
+    root = (bill["metadata"]["component"]["name"], bill["metadata"]["component"]["version"])
+    assert named | {root} == installed
+    assert not [each["name"] for each in bill["components"] if not each.get("licenses")]
+
+
+def test_an_image_is_small(built):
+    megabytes = sum(path.stat().st_size for path in paths(built) if path.is_file()) / 1e6
+
+    assert built.name == "all" or megabytes <= MOST_MEGABYTES
+
+
+def test_a_second_build_is_the_same_in_every_byte(built, build, request):
+    if built.name != request.config.getoption("--images").partition(",")[0]:
+        pytest.skip("a build is long: the first of the images shows it for all")
+
+    assert build(built.name).digest == built.digest
+
+
+@pytest.mark.asyncio
+async def test_the_program_serves_pods_and_ends_when_asked(built, tmp_path):
+    for provider in providers_of(built.name):
+        folder = tmp_path / provider
+        folder.mkdir()
+        run = await run_image(provider, base=built.base, layer=built.layer, folder=folder)
+
+        assert run.nodes >= 1
+        assert run.exit_code == 0
+        assert "Traceback" not in run.log
+        assert run.status["Uid"].split() == [str(USER)] * 4
+        assert run.status["Groups"].split() == []
+        assert int(run.status["CapEff"], 16) == int(run.status["CapBnd"], 16) == 0
+        assert run.status["NoNewPrivs"] == "1"
+        assert PODS
+
+
+def test_nothing_can_be_written_but_temporary_files_and_the_cache(built, tmp_path):
+    program = (
+        "import os, pathlib\n"
+        "for name in ('/etc/a', '/usr/local/a', '/home/nonroot/a', '/tmp/a', '/var/cache/karpenter/a'):\n"
+        "    try: pathlib.Path(name).touch(); print(name)\n"
+        "    except OSError as error: assert error.errno in (13, 30), error\n"
+    )
+    command = image_command(built.base, built.layer, tmp_path / "root", mounts=(), variables=())
+    index = command.index("--")
+    words = [*command[:index], "--program=/usr/bin/python3.13", "--", "-c", program]
+
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["/tmp/a", "/var/cache/karpenter/a"]
+
+
+def test_commands_that_need_the_embedded_cluster_say_so(built, tmp_path):
+    command = image_command(built.base, built.layer, tmp_path / "root", mounts=(), variables=())
+
+    done = subprocess.run([*command, "demo"], capture_output=True, text=True, check=False)
+
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    assert "not installed" in done.stderr
