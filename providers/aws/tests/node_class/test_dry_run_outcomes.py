@@ -1,4 +1,4 @@
-"""What an unanswered dry run tells of a NodeClass."""
+"""A dry run that EC2 did not answer says nothing of the NodeClass."""
 
 from __future__ import annotations
 
