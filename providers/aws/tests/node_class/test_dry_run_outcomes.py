@@ -1,4 +1,4 @@
-"""Conclusions about a NodeClass from an unanswered dry run."""
+"""A dry run that EC2 did not answer says nothing of the NodeClass."""
 
 from __future__ import annotations
 
