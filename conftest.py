@@ -57,8 +57,11 @@ os.environ.setdefault("PROVIDERS", "kwok")
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the seed of this run, before hypothesis asks for it; workers are given it.
 
-    And keep what tests log, unless `-s` asks to see it at once.
+    And keep what tests log, unless `-s` asks to see it at once. Garbage is collected less often than by
+    default: most of what is imported and collected stays, and most of what a test makes lives until
+    it ends.
     """
+    gc.set_threshold(*COLLECTED_AT)
     if config.getoption(SEED) is None:
         setattr(config.option, SEED, str(random.SystemRandom().randrange(2**32)))
     # Tracebacks as Python writes them: rich ones show every local variable, which takes seconds each.
@@ -114,10 +117,6 @@ def pytest_runtest_teardown() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave what thousands of collected tests consist of out of every later garbage collection.
-
-    And collect less often than by default: most of what a test makes lives until it ends.
-    """
+    """Leave what thousands of collected tests consist of out of every later garbage collection."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*COLLECTED_AT)

@@ -97,7 +97,7 @@ class MeasuredCloud(Protocol):
 
     @property
     def facts(self) -> ClusterFacts:
-        """What the controller knows of the cluster from the start."""
+        """Facts of the cluster that the controller knows from the start."""
         ...
 
     def plugins(self) -> Mapping[str, object]:

@@ -40,17 +40,14 @@ from karpenter_core.provider.kit.shortages import Shortage
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass
 from karpenter_provider_azure.catalogue import requirements
-from karpenter_provider_azure.catalogue.instance_types import (
-    CatalogueSettings,
-    InstanceTypeCatalogue,
-)
+from karpenter_provider_azure.catalogue.instance_types import InstanceTypeCatalogue
+from karpenter_provider_azure.catalogue.prices import ListedPrices, RegionPrices
 from karpenter_provider_azure.catalogue.quotas import RegionQuotas
 from karpenter_provider_azure.catalogue.region_sizes import RegionSizeReader
 from karpenter_provider_azure.catalogue.size_names import read_size_name
 from karpenter_provider_azure.catalogue.vm_sizes import parse_skus
 from karpenter_provider_azure.data import shipped_prices
-from karpenter_provider_azure.price_items import ListedPrices
-from karpenter_provider_azure.prices import RegionPrices
+from karpenter_provider_azure.settings import AzureSettings
 
 if TYPE_CHECKING:
     from karpenter_core.provider.catalogue import InstanceType
@@ -107,7 +104,16 @@ class RegionCatalogue:
         self.unavailable = UnavailableOfferings()
         self.sizes = RegionSizeReader(REGION, clock, folder, fetch=lambda: items)
         self.catalogue = InstanceTypeCatalogue(
-            CatalogueSettings(location=REGION, cluster="benchmark"),
+            AzureSettings(
+                cluster_name="",
+                cluster_endpoint="",
+                kubelet_bootstrap_token="",
+                ssh_public_key="",
+                vnet_subnet_id="",
+                node_resource_group="benchmark",
+                azure_subscription_id="",
+                location=REGION,
+            ),
             clock,
             sizes=self.sizes.current,
             prices=self.prices,

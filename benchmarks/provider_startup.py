@@ -81,8 +81,8 @@ SDKS: Final = {
     ),
     "azure": SdkVariant(
         "from azure.identity import DefaultAzureCredential\n"
-        "from azure.mgmt.compute import ComputeManagementClient\n"
-        "ComputeManagementClient(DefaultAzureCredential(), 'any')\n",
+        "from azure.mgmt.core import ARMPipelineClient\n"
+        "DefaultAzureCredential(), ARMPipelineClient('https://any', policies=[])\n",
         ("azure", "isodate", "msal", "requests"),
     ),
 }

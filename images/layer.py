@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import json
 import os
 import re
 import shutil
@@ -33,6 +34,7 @@ PACKAGES: Final = Path("usr/local/lib/python3.13/dist-packages")
 CACHE: Final = Path("var/cache/karpenter")
 USER: Final = 65532
 
+_ROOT: Final = Path(__file__).resolve().parents[1]
 _RULES: Final = Path(__file__).with_name("unneeded.toml")
 _MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 _SCRIPTS: Final = Path("usr/local/bin")
@@ -162,6 +164,8 @@ def _unneeded_distributions() -> set[str]:
 def _apply(rule: Mapping[str, Any], packages: Path) -> None:
     kept = {path for pattern in rule.get("keep", ()) for path in packages.glob(pattern)}
     removed = {path for pattern in rule["remove"] for path in packages.glob(pattern)} - kept
+    if actions := rule.get("keep_actions"):
+        removed -= _models_of(removed, actions["policy"], actions["service"])
     if "package" in rule and not removed:
         raise ValueError(f"{_RULES.name}: nothing to remove by {rule['remove']}")
     for path in removed:
@@ -171,6 +175,39 @@ def _apply(rule: Mapping[str, Any], packages: Path) -> None:
             path.unlink(missing_ok=True)
     for name, pattern in rule.get("drop_lines", {}).items():
         _drop_lines(packages / name, pattern)
+
+
+def _models_of(models: set[Path], policy: str, service: str) -> set[Path]:
+    """Return the models of requests and answers of the actions that a policy allows of a service.
+
+    Raises:
+        ValueError: there is no model of the request of an action, so models have other names.
+    """
+    statements = json.loads((_ROOT / policy).read_text())["Statement"]
+    allowed = [action for each in statements for action in each["Action"]]
+    kept = set[Path]()
+    for action in allowed:
+        owner, _, name = action.lower().partition(":")
+        if owner != service:
+            continue
+        pattern = re.compile(rf"{name}(shrink)?(request|response)|{name}(headers)")
+        found = {path for path in models if pattern.match(path.stem.replace("_", ""))}
+        if not found:
+            raise ValueError(f"{_RULES.name}: no model of {action}")
+        kept |= found
+    return kept | _referred(kept, models)
+
+
+def _referred(kept: set[Path], models: set[Path]) -> set[Path]:
+    """Return the other models that models name, and those that these name."""
+    by_name = {path.stem.replace("_", ""): path for path in models if path.suffix == ".py"}
+    found, waiting = set[Path](), list(kept)
+    while waiting:
+        names = re.findall(r"main_models\.(\w+)", waiting.pop().read_text())
+        new = {by_name[name.lower()] for name in names if name.lower() in by_name} - found - kept
+        found |= new
+        waiting += new
+    return found
 
 
 def _drop_lines(path: Path, pattern: str) -> None:

@@ -92,11 +92,6 @@ class Command:
         """Names of the candidates' pools."""
         return tuple(sorted({candidate.pool.name for candidate in self.candidates}))
 
-    @property
-    def pod_count(self) -> int:
-        """Number of pods that have to move."""
-        return sum(len(candidate.reschedulable_pods) for candidate in self.candidates)
-
     def __str__(self) -> str:
         """Write the command as logs show it."""
         text = f"{self.reason}/{self.id}: {self.decision}: nodepools=[{', '.join(self.pools)}]: "

@@ -331,7 +331,7 @@ class _FencedLimiter:
 
 
 class ClusterApis:
-    """Which cluster keeps which kind.
+    """Returns the API of the cluster that keeps a kind.
 
     Usually one. With two kubeconfigs, our own kinds and the leases live in the `objects` cluster,
     and nodes, pods and all else in the `workload` cluster.

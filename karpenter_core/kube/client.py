@@ -37,7 +37,7 @@ __all__ = ["HttpTransport", "connect"]
 _CONNECT_SECONDS: Final = 10.0
 _REQUEST_SECONDS: Final = 60.0  # the API server's own limit for what is not a watch
 _HEADER_SECONDS: Final = 90.0
-"""How long the headers of a watch may take.
+"""Time limit for the headers of a watch.
 
 API servers send them at once. Some proxies hold them back until the first event or bookmark, and a
 bookmark comes after a minute.

@@ -27,7 +27,7 @@ __all__ = ["ContactTimes", "LastContact", "StaleKind"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContactTimes:
-    """How long a kind may be silent."""
+    """Time limits for the silence of a kind."""
 
     fresh_seconds: float = 90.0
     """Time after the last contact during which a kind counts as fresh."""

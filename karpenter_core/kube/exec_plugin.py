@@ -26,9 +26,9 @@ __all__ = ["Credentials", "ExecPlugin"]
 
 _RENEW_BEFORE: Final = timedelta(minutes=5)  # as the official client does
 _REAP_SECONDS: Final = 1.0
-"""How long the end of a killed plug-in is waited for: somebody else may hold its output open."""
+"""Time limit for the end of a killed plug-in: another process may hold its output open."""
 _SHOWN: Final = 500
-"""How much of the plug-in's own words goes into a message."""
+"""Number of characters of the plug-in's output in a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

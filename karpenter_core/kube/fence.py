@@ -58,7 +58,7 @@ class LeaseFence:
 
     @property
     def seconds_left(self) -> float:
-        """How long writes may still go without another renewal."""
+        """Return the seconds for which writes may still go without another renewal."""
         return 0.0 if self._open_until is None else self._open_until - self._clock.monotonic()
 
     def check(self) -> None:

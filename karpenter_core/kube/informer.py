@@ -49,7 +49,7 @@ _WATCH_SECONDS: Final = 300  # a watch is asked to last 300 to 600 s, drawn to s
 _WATCH_GRACE_SECONDS: Final = 30.0  # after that the stream is stuck, not quiet
 _INITIAL_EVENTS_SECONDS: Final = 120.0
 _PROBE_SECONDS: Final = 60.0
-"""What a list that checks a silent stream may take."""
+"""Time limit for a list that checks a silent stream."""
 _MISSING_KIND_SECONDS: Final = 5.0
 _YIELD_EVERY: Final = 500  # handlers between two turns of the event loop
 _LIST_LIMITS: Final = (PAGE_SIZE, PAGE_SIZE, 0)  # after two expired tokens: all in one answer

@@ -44,7 +44,7 @@ _log = structlog.stdlib.get_logger("kube.lease")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionTimes:
-    """How long a lease lasts and how often it is renewed; client-go's defaults."""
+    """Duration of a lease and period of its renewals; client-go's defaults."""
 
     lease_seconds: float = 15.0
     renew_deadline_seconds: float = 10.0

@@ -44,7 +44,7 @@ _RENEWAL_LIMIT_SECONDS: Final = 60.0
 _LOGIN_LIMIT_SECONDS: Final = 300.0
 """The limit of the first login in a terminal, where its user may have a browser to fill in."""
 _PATIENCE_SECONDS: Final = 2.0
-"""How long a request waits for a renewal that is due; well below the lease's deadline of 10 s."""
+"""Time limit of a request's wait for a renewal; well below the lease's deadline of 10 s."""
 
 _log = structlog.stdlib.get_logger("kube.login")
 

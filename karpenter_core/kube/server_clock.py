@@ -114,7 +114,7 @@ class ServerClock:
         self._bounds: ClockBounds | None = None
         self._contradiction: ClockBounds | None = None
         self._agreeing = 0
-        """How many answers in a row contradict the estimate and agree with each other."""
+        """Number of consecutive answers that contradict the estimate and agree with each other."""
         self._date: tuple[str, float | None] = ("", None)
         """The last header, and the time that it means."""
         self._warned_absurd = self._warned_offset = False
@@ -135,7 +135,7 @@ class ServerClock:
 
     @property
     def offset_seconds(self) -> float:
-        """How far the API server's clock is ahead of this process's; 0 if unknown or too little to tell."""
+        """Seconds by which the API server's clock is ahead of this process's; 0 if unknown or too little to tell."""
         return self._offset_from(self._clock.now())
 
     def note_answer(self, status: int, headers: Mapping[str, str], *, sent: float) -> None:

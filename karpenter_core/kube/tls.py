@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["TlsFiles"]
 
 _CHECK_SECONDS: Final = 30.0
-"""How often the files are looked at; a file of a projected volume may be a minute old itself."""
+"""Period between two checks of the files; a file of a projected volume may be a minute old itself."""
 
 _Stamp: TypeAlias = "tuple[str, int, int, int]"
 

@@ -46,7 +46,7 @@ class ApiResponse:
 
 
 class Transport(Protocol):
-    """How requests reach an API server."""
+    """Sends requests to an API server."""
 
     async def request(self, request: ApiRequest) -> ApiResponse:
         """Send a request and read the whole answer.

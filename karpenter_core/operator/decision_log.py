@@ -52,8 +52,11 @@ def _fields(decision: Decision) -> dict[str, object]:
     nodes = [candidate.node for candidate in decision.candidates if candidate.node]
     claims = [candidate.node_claim for candidate in decision.candidates]
     moving = sum(candidate.pods for candidate in decision.candidates)
+    launches = _count(decision, "launches", len(decision.launches))
+    is_pass = decision.kind == PROVISION
     fields: dict[str, object] = {
         "decision": decision.id,
+        "command-id": "" if is_pass else decision.id,  # upstream's name of the field
         "kind": decision.kind,
         "method": decision.method,
         "reason": decision.reason,
@@ -65,7 +68,8 @@ def _fields(decision: Decision) -> dict[str, object]:
         "disrupted-nodes": nodes[:MAX_NAMES],
         "disrupted-nodeclaims": claims[:MAX_NAMES],
         "pod-count": moving,
-        "nodeclaims": _count(decision, "launches", len(decision.launches)),
+        "nodeclaims": launches if is_pass else 0,
+        "replacement-node-count": 0 if is_pass else launches,
         "new-nodeclaims": [launch.node_claim for launch in decision.launches if launch.node_claim][
             :MAX_NAMES
         ],

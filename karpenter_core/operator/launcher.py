@@ -24,10 +24,11 @@ from karpenter_core.provider.contract import ClusterFacts
 from karpenter_core.provider.host.manager import load_plugins
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from karpenter_core.kube.contact import ContactTimes
     from karpenter_core.provider.host.manager import Plugins
+    from karpenter_core.tracing import Tracer
 
 __all__ = [
     "load_process",
@@ -101,7 +102,10 @@ async def run_process(
     registry = CollectorRegistry()
     for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
         registry.register(collector)
+    tracing = _start_tracing(settings)
     ports = replace(await _connect(settings, environment), contact=contact)
+    if tracing is not None:
+        ports = replace(ports, tracer=tracing[0])
     process = Process(settings, plugins, ports, registry=registry)
     _describe(process)
     undo = tune_gc(clock=process.platform.clock, metrics=process.kube_metrics)
@@ -109,6 +113,16 @@ async def run_process(
         return await process.run(stop)
     finally:
         undo()
+        if tracing is not None:
+            await asyncio.to_thread(tracing[1])
+
+
+def _start_tracing(settings: Settings) -> tuple[Tracer, Callable[[], None]] | None:
+    if not settings.otlp_traces_endpoint:
+        return None
+    from karpenter_core.operator.open_telemetry import start_tracing
+
+    return start_tracing(settings)
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:

@@ -152,6 +152,7 @@ class Process:
             clock=self.clock,
             new_id=platform.new_id,
             metrics=self.metrics,
+            tracer=platform.tracer,
             cpu_requests=self.settings.cpu_requests,
             jitter=platform.jitter or Random().random,  # noqa: S311 - spreads retries only
         )
@@ -163,6 +164,7 @@ class Process:
             clock=self.clock,
             fence=self._fence,
             registry=self.metrics.registry,
+            tracer=self.platform.tracer,
         )
 
     def _make_informers(self, codecs: Codecs) -> Informers:
@@ -409,8 +411,9 @@ class Process:
         return file
 
     def _make_servers(self) -> HttpServers:
-        from karpenter_core.operator.profiling import profiling_routes
+        from karpenter_core.operator.profiling import profiling_routes, slow_profiling_routes
 
+        is_profiled = self.settings.enable_profiling
         return HttpServers(
             registry=self.metrics.registry,
             checks=(
@@ -423,7 +426,8 @@ class Process:
             address=self.settings.bind_address,
             metrics_port=self.settings.metrics_port,
             probe_port=self.settings.health_probe_port,
-            extra_routes=profiling_routes() if self.settings.enable_profiling else None,
+            extra_routes=profiling_routes() if is_profiled else None,
+            slow_routes=slow_profiling_routes() if is_profiled else None,
             json_routes={PATH: partial(decisions_page, self.runtime.journal)},
         )
 

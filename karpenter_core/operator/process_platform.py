@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from karpenter_core.provider.contract import ClusterFacts
+from karpenter_core.tracing import NO_TRACER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from karpenter_core.kube.writer import WriteFaults
     from karpenter_core.operator.cluster_facts import ClusterFactsReader
     from karpenter_core.provider.host.executor import Executor
+    from karpenter_core.tracing import Tracer
 
 __all__ = ["ProcessPlatform"]
 
@@ -54,5 +56,6 @@ class ProcessPlatform:
     """The longest silence of a kind."""
     jitter: Callable[[], float] | None = None
     faults: WriteFaults | None = None
+    tracer: Tracer = NO_TRACER
     serves_http: bool = True
     """Whether metrics and probes are served; there are no sockets in simulated time."""

@@ -10,10 +10,12 @@ import traceback
 import tracemalloc
 from typing import TYPE_CHECKING, Final
 
+from karpenter_core.operator.stack_sampler import StackSampler
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["profiling_routes", "start_profiling"]
+__all__ = ["profiling_routes", "slow_profiling_routes", "start_profiling"]
 
 _SHOWN: Final = 50
 
@@ -24,16 +26,25 @@ def start_profiling() -> None:
 
 
 def profiling_routes() -> Mapping[str, Callable[[], str]]:
-    """Return the pages by path."""
+    """Return the pages by path that are written in the event loop."""
     return {
-        "/debug/pprof/heap": _heap,
+        "/debug/pprof/": _index,
         "/debug/pprof/goroutine": _tasks,
         "/debug/pprof/threadcreate": _threads,
         "/debug/pprof/cmdline": lambda: "\0".join(sys.argv),
     }
 
 
-def _heap() -> str:
+def slow_profiling_routes() -> Mapping[str, Callable[[Mapping[str, str]], str]]:
+    """Return the pages by path that take long: they are written in a thread, and given the query."""
+    return {"/debug/pprof/heap": _heap, "/debug/pprof/profile": StackSampler().profile}
+
+
+def _index() -> str:
+    return "".join(f"{path}\n" for path in sorted({*profiling_routes(), *slow_profiling_routes()}))
+
+
+def _heap(_query: Mapping[str, str]) -> str:
     statistics = tracemalloc.take_snapshot().statistics("lineno")
     return "\n".join(str(line) for line in statistics[:_SHOWN])
 

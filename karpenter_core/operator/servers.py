@@ -36,14 +36,19 @@ class HttpServers:
         metrics_port: int = 8080,
         probe_port: int = 8081,
         extra_routes: Mapping[str, Callable[[], str]] | None = None,
+        slow_routes: Mapping[str, Callable[[Mapping[str, str]], str]] | None = None,
         json_routes: Mapping[str, Callable[[Mapping[str, str]], bytes]] | None = None,
     ) -> None:
-        """`json_routes` are given the query, and refuse it by a BadInputError."""
+        """`slow_routes` and `json_routes` are given the query, and refuse it by a BadInputError.
+
+        Slow ones run in a thread.
+        """
         self._registry = registry
         self._checks = checks
         self._address = address or None
         self._ports = (metrics_port, probe_port)
         self._extra_routes = dict(extra_routes or {})
+        self._slow_routes = dict(slow_routes or {})
         self._json_routes = dict(json_routes or {})
         self._runners: list[web.AppRunner] = []
         self.metrics_port = metrics_port
@@ -96,6 +101,8 @@ class HttpServers:
         app.router.add_get("/metrics", metrics)
         for path, render in self._extra_routes.items():
             app.router.add_get(path, _text_handler(render))
+        for path, render_slowly in self._slow_routes.items():
+            app.router.add_get(path, _slow_handler(render_slowly))
         for path, answer in self._json_routes.items():
             app.router.add_get(path, _json_handler(answer))
         return app
@@ -144,6 +151,21 @@ def _text_handler(render: Callable[[], str]):  # noqa: ANN202 - aiohttp's handle
 
     async def handle(_request: web.Request) -> web.Response:
         return web.Response(text=render())
+
+    return handle
+
+
+def _slow_handler(render: Callable[[Mapping[str, str]], str]):  # noqa: ANN202 - see above
+    from aiohttp import web
+
+    from karpenter_core.errors import BadInputError
+
+    async def handle(request: web.Request) -> web.Response:
+        try:
+            text = await asyncio.to_thread(render, dict(request.query))
+        except BadInputError as error:
+            return web.Response(text=f"{error}\n", status=400)
+        return web.Response(text=text)
 
     return handle
 

@@ -114,6 +114,13 @@ OPTIONS: Final = (
         minimum=1,
     ),
     ProcessOption(
+        flag="otlp-traces-endpoint",
+        env="OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+        default="",
+        help="URL to which traces of passes are sent by OTLP over HTTP, such as "
+        "http://collector:4318/v1/traces; empty = no traces. Needs the extra `otel`.",
+    ),
+    ProcessOption(
         flag="kube-client-qps",
         env="KUBE_CLIENT_QPS",
         default=200,
@@ -416,6 +423,7 @@ class Settings:
     health_probe_port: int = 8081
     decision_journal: str = ""
     decision_journal_max_bytes: int = DEFAULT_JOURNAL_BYTES
+    otlp_traces_endpoint: str = ""
     kube_client_qps: int = 200
     kube_client_burst: int = 300
     enable_profiling: bool = False

@@ -30,6 +30,7 @@ from karpenter_core.provider.host.executor import InlineExecutor
 from karpenter_core.provider.host.manager import load_plugins
 from karpenter_core.sim.cluster import EmbeddedCluster
 from karpenter_core.sim.virtual_time import until
+from karpenter_core.tracing import NO_TRACER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from karpenter_core.sim.fields import Json
     from karpenter_core.sim.kubelets import KubeletTimes
     from karpenter_core.sim.scheduler import Preference
+    from karpenter_core.tracing import Tracer
 
 __all__ = ["ControllerHarness", "RunningProcess", "SequentialIds", "SeverableTransport"]
 
@@ -225,6 +227,7 @@ class ControllerHarness:
         name: str = "",
         faults: WriteFaults | None = None,
         clock: Clock | None = None,
+        tracer: Tracer = NO_TRACER,
     ) -> RunningProcess:
         """Start a controller process; `clock` is its own, where it is not the cluster's."""
         plugins, self._loaded = self._loaded or self._load(), None
@@ -249,6 +252,7 @@ class ControllerHarness:
             lease=cables[1],
             workload=workload,
             identity=name,
+            tracer=tracer,
             cache_folder=self._folder,
             cluster=replace(self._facts, name=settings.cluster_name),
             jitter=random.Random(len(self._processes)).random,  # noqa: S311 - the same each time

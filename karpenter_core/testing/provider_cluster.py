@@ -90,7 +90,7 @@ class ProviderClusterSpec:
     arguments: Sequence[str] = ()
     """Of `karpenter run`, and of `karpenter doctor`."""
     facts: ClusterFacts | None = None
-    """What the process knows of the cluster, besides its name; nothing by default."""
+    """Facts of the cluster that the process knows, besides its name; none by default."""
 
     def run(self, folder: Path, story: Callable[[ProviderCluster], Awaitable[None]]) -> None:
         """Play a story from beginning to end, in simulated time."""

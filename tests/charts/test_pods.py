@@ -123,7 +123,7 @@ def test_ports_are_those_of_the_process_unless_told_otherwise(values_of):
 
 @EVERY
 def test_the_pod_has_no_more_power_than_it_needs(values_of, name):
-    """What the restricted Pod Security Standard demands, and a read-only root besides."""
+    """As the restricted Pod Security Standard demands, and with a read-only root."""
     objects = render(values_of(name))
     pod = pod_of(objects)["spec"]
     container = container_of(objects)

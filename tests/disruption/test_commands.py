@@ -50,7 +50,7 @@ class TestText:
         assert str(command) == (
             "Underutilized/command-1: delete: nodepools=[blue, green]: [b, a] (savings: $0.80)"
         )
-        assert command.pod_count == 5
+        assert sum(len(each.reschedulable_pods) for each in command.candidates) == 5
 
     def test_of_a_replacement(self):
         command = only(single(cluster(box("web", SIXTEEN), runs("a", "web", cpu="3"))))

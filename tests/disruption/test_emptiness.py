@@ -249,7 +249,8 @@ class TestCommand:
         assert (command.id, command.cause, command.decision) == (
             "command-1", "test", CommandDecision.DELETE,
         )  # fmt: skip
-        assert (command.pools, command.pod_count, command.created) == (("default",), 0, NOW)
+        assert (command.pools, command.created) == (("default",), NOW)
+        assert not any(candidate.reschedulable_pods for candidate in command.candidates)
         price = 2 * command.candidates[0].price.amount
         assert str(command) == (
             f"Empty/command-1: delete: nodepools=[default]: [web-0, web-1] (savings: ${price:.2f})"

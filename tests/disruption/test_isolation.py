@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 import pytest
 
+from karpenter_core.api.labels import DO_NOT_DISRUPT
 from karpenter_core.api.nodeclaim import DRIFTED
 from karpenter_core.disruption import budgets, candidates, simulation
 from karpenter_core.disruption.budgets import DisruptionReason
-from karpenter_core.disruption.candidates import DisruptionObstacle
+from karpenter_core.disruption.candidates import DisruptionClass, DisruptionObstacle
 from karpenter_core.disruption.drift import DriftMethod
 from karpenter_core.disruption.emptiness import EmptinessMethod
 from karpenter_core.disruption.explain import explain_state_node
@@ -267,6 +270,30 @@ def test_a_pool_with_an_unevaluable_budget_allows_nothing_and_others_are_unaffec
     assert gone(outcome) == ["b"]
     assert set_aside(outcome) == {("NodePool", "odd")}
     assert "odd" not in pass_over(builder).budgets(DisruptionReason.EMPTY)
+
+
+def test_only_nodes_that_pods_block_are_evaluated_for_a_second_class_of_methods(monkeypatch):
+    """Others have the same verdict, and one that cannot be evaluated is reported once."""
+    evaluate, evaluated = candidates._NodeEvaluator.evaluate, Counter()
+
+    def counted(self, state_node):
+        evaluated[state_node.name] += 1
+        if state_node.name == "odd":
+            raise ValueError("min() arg is an empty sequence")
+        return evaluate(self, state_node)
+
+    monkeypatch.setattr(candidates._NodeEvaluator, "evaluate", counted)
+    builder = cluster(
+        *(box(name) for name in ("free", "kept", "odd")),
+        box("young", stage="Registered"),
+        runs("one", "kept", annotations={DO_NOT_DISRUPT: "true"}),
+    )
+    one = pass_over(builder)
+    one.candidates(DisruptionClass.GRACEFUL)
+    second = one.candidates(DisruptionClass.EVENTUAL)
+
+    assert evaluated == {"free": 1, "kept": 2, "odd": 1, "young": 1}
+    assert {each.state_node.name for each in second.blocked} >= {"odd", "young"}
 
 
 def test_a_command_that_cannot_be_judged_again_is_given_up(monkeypatch):

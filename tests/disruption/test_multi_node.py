@@ -180,6 +180,19 @@ class TestGrowth:
         assert gone(outcome) == []
         assert report(outcome).is_idle, "the same work units would again find nothing"
 
+    def test_a_search_takes_no_more_work_units_than_it_may_have(self):
+        """Else a large cluster would be searched for as long as it is large."""
+
+        def taken(units, count=12):
+            options = DisruptionOptions(work_units=units)
+            one = pass_over(cluster(boxes(count)), options=options)
+            return sum(plan_steps_of(one))
+
+        without, whole = taken(0), taken(10**6)
+        assert without == taken(0, count=6)
+        assert whole > without + 12
+        assert all(taken(units) <= without + units for units in range(1, 16))
+
     def test_an_interrupted_search_is_reported_and_continued(self):
         """Case 234: nothing is taken, the time-out counts."""
         outcome = multi(self.scattered(), time_limit=PassTimeLimit(is_reached=True))
@@ -211,6 +224,11 @@ def with_large_ones(count):
         ],
         market=(FOUR, fourteen, SIXTEEN),
     )
+
+
+def plan_steps_of(one):
+    """Yield the work units of each step of a search for several nodes."""
+    yield from plan_steps(one, methods=(MultiNodeConsolidation(),))
 
 
 def cut_after(builder, steps):

@@ -296,7 +296,7 @@ async def test_a_release_is_upgraded_uninstalled_and_installed_again_without_a_l
 async def test_the_standby_goes_on_and_pools_that_are_deleted_first_take_their_nodes_along(
     installed: Installed, real_local_cluster: RealLocalCluster
 ):
-    """What the documentation says for a release that is to leave nothing behind."""
+    """As documented for a release that is to leave nothing behind."""
     world, release = installed.world, installed.release
     await release.upgrade(installed.values, wait=True)
     await installed.start("a", "b")

@@ -45,7 +45,7 @@ class Server:
 
     @property
     def error_seconds(self):
-        """How much later the estimate is than the truth."""
+        """Seconds by which the estimate is later than the truth."""
         return (self.clock.now() - self.true_now).total_seconds()
 
     def answer(self, *, there=0.0, back=0.0, status=200, **headers):

@@ -189,6 +189,21 @@ def test_daemon_pods_share_a_shape_across_nodes():
     assert first.shape.required_node_terms == ()
 
 
+def test_a_daemon_pod_keeps_what_its_daemon_set_asks_of_nodes():
+    """The controller adds its field selector to every term of the DaemonSet's own."""
+    arm = {"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]}
+    fields = [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]
+    required = {"nodeSelectorTerms": [{"matchExpressions": [arm], "matchFields": fields}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "1"}
+
+    pods = Codecs().for_kind(resources.PODS)
+    daemon_pod = pods.decode(changed(metadata__ownerReferences=[owner], spec__affinity=affinity))
+
+    (term,) = daemon_pod.shape.required_node_terms
+    assert [each.key for each in term.match_expressions] == ["kubernetes.io/arch"]
+
+
 def test_a_pending_pod_is_provisionable_by_its_condition():
     """The scheduler's verdict, not the phase."""
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}

@@ -6,6 +6,8 @@ from typing import Final
 
 __all__ = ["LATE_SERIES"]
 
+SLOW: Final = "a state that lasts longer than the ten seconds between two updates"
+
 LATE_SERIES: Final[dict[str, str]] = {
     'client_go_request_total{code=~"5..|<error>"}': "a failed request to the API server",
     "karpenter_azure_unavailable_marks": "a launch that Azure refused",
@@ -26,6 +28,15 @@ LATE_SERIES: Final[dict[str, str]] = {
     "karpenter_nodeclaims_held_back_total": "a launch limit",
     "karpenter_nodeclaims_unhealthy_disrupted_total": "an unhealthy node",
     "karpenter_pass_failures": "a failed pass",
+    'operator_nodeclaim_status_condition_count{status!="True",type=~"Launched|Registered|Initialized"}': SLOW,
+    'operator_nodeclaim_status_condition_current_status_seconds{status!="True",type="Initialized"}': SLOW,
+    'operator_nodeclaim_status_condition_current_status_seconds{status!="True",type="Registered"}': SLOW,
+    'operator_nodepool_status_condition_current_status_seconds{status!="True",type="Ready"}': SLOW,
+    "operator_node_termination_current_time_seconds": SLOW,
+    "operator_nodeclaim_termination_current_time_seconds": SLOW,
+    "karpenter_pods_provisioning_scheduling_undecided_time_seconds": SLOW,
+    "karpenter_pods_provisioning_unbound_time_seconds": SLOW,
+    "karpenter_pods_unbound_time_seconds": SLOW,
     "karpenter_pods_eviction_requests_total": "the drain of a node with pods",
     'karpenter_pods_eviction_requests_total{code!~"2..|404|409|429"}': "a refused eviction",
     "karpenter_voluntary_disruption_failed_validations_total": "a command that is no longer valid",

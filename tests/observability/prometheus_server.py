@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 import aiohttp
@@ -83,6 +84,12 @@ class PrometheusServer:
     async def query(self, expression: str) -> list[dict[str, Any]]:
         """Return the series of an expression now."""
         return (await self._get("query", query=expression))["result"]
+
+    async def query_all(self, expression: str) -> list[dict[str, Any]]:
+        """Return the series of an expression at any time of the last five minutes."""
+        now = time.time()
+        times = {"start": str(now - 300), "end": str(now), "step": "2"}
+        return (await self._get("query_range", query=expression, **times))["result"]
 
     async def series(self, selector: str) -> list[dict[str, str]]:
         """Return the label sets of all series that a selector has ever matched."""

@@ -34,17 +34,16 @@ def test_every_alert_has_a_unit_test_in_which_it_fires():
 
 
 def test_a_broken_rule_fails_its_unit_test(tmp_path: Path):
-    """The tests are able to fail: with every threshold out of reach, no alert fires."""
+    """The tests are able to fail: here no alert fires in time."""
     rules = tmp_path / "charts" / "karpenter" / "alerts"
     rules.mkdir(parents=True)
     for path in ALERTS:
-        text = re.sub(r"for: \w+", "for: 100d", path.read_text())
-        (rules / path.name).write_text(re.sub(r"(expr:.*)", r"\1", text))
+        (rules / path.name).write_text(re.sub(r"for: \w+", "for: 100d", path.read_text()))
     tests = tmp_path / "tests" / "observability"
     tests.mkdir(parents=True)
     (tests / "alerts_test.yaml").write_text(
         (Path(__file__).parent / "alerts_test.yaml").read_text()
     )
-    tested = promtool("test", "rules", tests / "alerts_test.yaml")
+    tested = promtool("test", "rules", "--run=^KarpenterNoLeader$", tests / "alerts_test.yaml")
     assert tested.returncode != 0
     assert "KarpenterNoLeader" in tested.stdout + tested.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -45,6 +46,7 @@ def test_a_disruption_names_its_nodes_pods_and_prices():
         "event": "disrupting node(s)",
         "log_level": "info",
         "decision": "id-1",
+        "command-id": "id-1",
         "kind": "disrupt",
         "method": "single-node-consolidation",
         "reason": "Underutilized",
@@ -109,6 +111,34 @@ def test_every_decision_of_a_process_is_logged_once(tmp_path):
         assert [line["decision"] for line in reversed(logged)] == [item.id for item in decisions]
         repeated = Counter(line["decision"] for line in logged)
         assert set(repeated.values()) == {1}
+        passes = {item.id for item in decisions if item.kind == "provision"}
+        launches = [line for line in lines if line["event"] == "launched nodeclaim"]
+        assert launches
+        assert {line["decision"] for line in launches} <= passes
 
     with structlog.testing.capture_logs() as lines:
         run_controller(tmp_path, scenario)
+
+
+def test_a_failed_launch_names_the_decision_that_wanted_it(tmp_path):
+    """And giving up its NodeClaim is a decision of its own."""
+    faults = tmp_path / "faults.json"
+    faults.write_text(json.dumps([{"fault": "stock-out"}]))
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        running = scene.start("--disable-leader-election")
+        await scene.cluster.clock.sleep(60)
+
+        decisions = running.process.runtime.journal.latest()
+        passes = {item.id for item in decisions if item.kind == "provision"}
+        given_up = {item.id for item in decisions if item.method == "launch"}
+        failures = [line for line in lines if line["event"] == "launch failed"]
+        assert failures
+        assert {line["decision"] for line in failures} <= passes
+        logged = [line["decision"] for line in lines if line["event"] == "disrupting node(s)"]
+        assert given_up
+        assert sorted(logged) == sorted(given_up)
+
+    with structlog.testing.capture_logs() as lines:
+        run_controller(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])

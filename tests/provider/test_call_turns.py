@@ -36,7 +36,7 @@ def clock():
 
 @pytest.fixture
 def limits(clock):
-    return OperationLimits(monotonic=clock.monotonic)
+    return OperationLimits(monotonic=clock.monotonic, first_turn_seconds=0.1)
 
 
 def refuse(limits, seconds, operation_class="writes"):
@@ -71,8 +71,8 @@ def test_after_a_long_pause_calls_follow_each_other_within_seconds(limits):
     assert waits(limits, 3) == [120.0, 122.0, 124.0]
 
 
-def refuse_without_a_time(limits, *, sent_at=None):
-    limits.pause("writes", AttemptFailure(kind=THROTTLED), sent_at=sent_at)
+def refuse_without_a_time(limits, *, turn_at=None):
+    limits.pause("writes", AttemptFailure(kind=THROTTLED), turn_at=turn_at)
 
 
 def test_a_refusal_that_names_no_time_makes_turns_at_once(limits):
@@ -80,6 +80,12 @@ def test_a_refusal_that_names_no_time_makes_turns_at_once(limits):
     refuse_without_a_time(limits)
     assert waits(limits, 3) == pytest.approx([0.1, 0.2, 0.3])
     assert waits(limits, 3, "reads") == [0.0, 0.0, 0.0]
+
+
+def test_waits_are_left_to_each_call_unless_the_cloud_asks_for_turns(clock):
+    limits = OperationLimits(monotonic=clock.monotonic)
+    refuse_without_a_time(limits)
+    assert waits(limits, 3) == [0.0, 0.0, 0.0]
 
 
 def test_each_further_refusal_without_a_time_doubles_the_turns(clock, limits):
@@ -94,10 +100,10 @@ def test_each_further_refusal_without_a_time_doubles_the_turns(clock, limits):
 
 def test_calls_that_were_under_way_do_not_slow_a_class_down_again(clock, limits):
     """Twenty threads are refused together: that is one refusal."""
-    sent_at = clock.now
+    turn_at = clock.now
     clock.now += 0.05
     for _ in range(20):
-        refuse_without_a_time(limits, sent_at=sent_at)
+        refuse_without_a_time(limits, turn_at=turn_at)
     first, second = waits(limits, 2)
     assert second - first == pytest.approx(0.1)
 
@@ -192,7 +198,8 @@ def test_many_threads_beyond_the_rate_are_refused_less_often_than_they_call(aske
                 refusals.append(1)
             raise HttpError(429, retry_after=asked_seconds)
 
-    caller = CloudCaller(classify, policy=RetryPolicy(throttled_attempts=100))
+    limits = OperationLimits(monotonic=time.monotonic, first_turn_seconds=0.05)
+    caller = CloudCaller(classify, policy=RetryPolicy(throttled_attempts=100), limits=limits)
     with ThreadPoolExecutor(8) as pool:
         for future in [
             pool.submit(caller.call, attempt, action="a", operation_class="writes")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from http.client import HTTPConnection
+from http.client import HTTPConnection, IncompleteRead
 
 import pytest
 
@@ -49,6 +49,17 @@ def test_calls_of_a_client_share_a_connection(connect):
         first = connection.sock
         assert said(connection, b"") == (200, b"!", False)
         assert connection.sock is first
+
+
+def test_an_answer_that_is_cut_has_the_length_of_the_whole_and_half_of_the_body(connect):
+    _, connection = connect(lambda _request: HttpReply(status=200, body=b"12345678", is_cut=True))
+    with closing(connection):
+        connection.request("GET", "/")
+        answer = connection.getresponse()
+        assert answer.headers["Content-Length"] == "8"
+        with pytest.raises(IncompleteRead) as raised:
+            answer.read()
+        assert raised.value.partial == b"1234"
 
 
 def test_an_application_that_fails_is_a_server_error(connect):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -22,7 +23,10 @@ PACKAGE_HOSTS = re.compile(
 ALLOWED_HOST_LINES = re.compile(r"--no-emit-index" + r"-url")
 LEFTOVERS = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b|#\s*prag" + r"ma\b")
 IGNORED_TYPE = re.compile(r"#\s*(type|pyright):\s*ignore(\[[\w, -]+\])?(?P<reason>.*)")
-PRIVATE_PATHS = re.compile(r"(?<![\w.~-])/(work|root|home)/\w")
+QUESTION = re.compile(r"\s*(What|Which|Who|Whose|How)\b")
+QUESTION_NAME = re.compile(r"def test_(what|which|who|whose|how)_")
+# The home of the images' own user is no private path.
+PRIVATE_PATHS = re.compile(r"(?<![\w.~-])/(work|root|home)/(?!nonroot\b)\w")
 
 
 def committed() -> list[Path]:
@@ -78,6 +82,26 @@ def test_an_ignored_type_error_says_why():
                 hits.append(f"{path.relative_to(ROOT)}:{number}")
 
     assert hits == []
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun():
+    """A question word makes the reader guess whether a value is a time, a number or an object."""
+    hits = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.value.value.strip().splitlines()[0]}"
+        for path in python_files()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+        and QUESTION.match(node.value.value)
+    ]
+
+    assert hits == []
+
+
+def test_names_of_tests_begin_with_their_subject():
+    """A name states the behaviour of something that it names."""
+    assert lines_of(python_files(), QUESTION_NAME) == []
 
 
 def test_no_file_names_a_private_path():

@@ -170,6 +170,18 @@ def test_anti_affinity_of_others_names_these_pods():
     )
 
 
+def test_pods_that_have_ended_or_move_are_no_reason():
+    """Their anti-affinity binds nobody; the one that runs is named alone."""
+    constraints = {"app": "db", "pod_anti_affinity": term()}
+    ended = [replaced(each, phase="Failed") for each in running("db-1", **constraints)]
+    bound = [*ended, *running("db-2", **constraints)]
+    nodes = [existing_node("node-0", cpu="0", bound=bound)]
+    reason = why(pod("web-0"), pools=in_zones("zone-a"), nodes=nodes)
+
+    assert "anti-affinity over topology.kubernetes.io/zone of pods default/db-2" in reason.detail
+    assert "db-1" not in reason.detail
+
+
 def test_a_later_reason_says_what_other_pods_left():
     """Nothing is available there only."""
     sold = [offering("zone-a", available=False), offering("zone-b")]
@@ -182,6 +194,20 @@ def test_a_later_reason_says_what_other_pods_left():
     assert (reason.constraint, reason.closest) == (PoolConstraint.OFFERING, "small")
     assert "small is sold out (zone-a on-demand)" in reason.detail
     assert reason.detail.endswith("to pods app=db leaves topology.kubernetes.io/zone zone-a")
+
+
+def test_what_limits_leave_is_looked_at_for_later_reasons():
+    """The small type is within the limit and sold out; that the large one is beyond is a remark."""
+    types = catalogue(
+        instance_type("small", cpu="4", offerings=(offering("zone-a", available=False),)),
+        instance_type("large", cpu="16"),
+    )
+    reason = why(
+        make_pod("web-0", cpu="1"), catalogue=types, pools=[node_pool(limits={"cpu": "8"})]
+    )
+
+    assert (reason.constraint, reason.closest) == (PoolConstraint.OFFERING, "small")
+    assert "limits of the nodepool rule out other instance types" in reason.detail
 
 
 # -- nodes ----------------------------------------------------------------------------------------

@@ -62,6 +62,8 @@ def test_prices_follow_what_the_claim_allows():
     assert worst_launch_price(TWO, only(ZONE, "c")) == inf
     assert offering_price(TWO, zone="b", capacity_type=SPOT) == 0.2
     assert offering_price(TWO, zone="c", capacity_type=SPOT) is None
+    several = sold("several", ("a", RESERVED, 0.02), ("a", RESERVED, 0.01))
+    assert offering_price(several, zone="a", capacity_type=RESERVED) == 0.01
 
 
 def test_types_are_ordered_by_price_then_name_and_truncated():

@@ -124,6 +124,14 @@ def test_a_spread_over_zones_asks_each_zone_for_an_equal_part():
     assert (lp.usable[1:].sum(axis=0) == 1).all()
 
 
+def test_a_spread_over_hosts_too_asks_the_zones_for_equal_parts():
+    """The constraints of hosts are in another part of the LP."""
+    both = (spread(HOSTNAME), spread(ZONE))
+    made, _shapes, lp = stated(problem(web(9, topology_spread=both), catalogue=TYPES))
+    by_zone = lp.demand[1:, made.resources.index("cpu")].tolist()
+    assert by_zone == [3000] * 3
+
+
 def test_a_bound_counts_existing_nodes_and_what_is_there():
     nodes = [existing_node(f"there-{number}") for number in range(3)]
     made = compiled(problem(web(7, pod_anti_affinity=(BESIDE_NONE,)), catalogue=TYPES, nodes=nodes))

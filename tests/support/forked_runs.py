@@ -9,6 +9,7 @@ process and its folder: it has no threads and no sockets.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -45,7 +46,7 @@ class ForkedRuns:
         self._writing: int | None = None
         """The end of the pipe to the parent, in a child."""
         self._files: dict[Path, bytes] = {}
-        """What the files of the run contained when this child began."""
+        """Contents of the files of the run when this child began."""
         self._unraisable: Final[list[str]] = []
 
     @property
@@ -79,6 +80,7 @@ class ForkedRuns:
         if child == 0:
             os.close(reading)
             self._writing = writing
+            gc.freeze()  # collecting what is the parent's would copy all of its memory
             self._files = self._contents()
             asyncio._set_running_loop(loop)  # asyncio forgets it in a child
             # pytest would report these at the end of the test, which a child does not reach

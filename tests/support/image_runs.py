@@ -176,7 +176,8 @@ def _controller(
     layer: Path,
     folder: Path,
 ) -> ControllerProcess:
-    given = {**image_environment(), **({} if cloud is None else cloud.environment)}
+    given = {**image_environment(), "CLUSTER_NAME": "demo"}
+    given |= {} if cloud is None else cloud.environment
     files = [world.local_cluster.kubeconfig.parent, *_named_paths(given)]
     environment = {**os.environ, **given}
     options = {

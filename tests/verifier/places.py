@@ -177,22 +177,28 @@ def universe(problem):
             continue
         catalogue = problem.catalogues[pool.name]
         values = _imaginable(pool, catalogue)
+        offered = _offerings_by_label(catalogue)
         for key, of_key in values.items():
             for value in sorted(of_key):
-                if pool_allows(pool, key, value) and _is_sold(pool, catalogue, key, value):
+                if pool_allows(pool, key, value) and _is_sold(pool, offered.get((key, value))):
                     behind = result.setdefault(key, {}).setdefault(value, [])
                     behind.append(pool.spec.template.spec.taints)
     return result
 
 
-def _is_sold(pool, catalogue, key, value):
-    """Whether a pool allows an offering with this value, if any offering has it."""
-    with_value = [
-        sold
-        for instance_type in catalogue.instance_types
-        for sold in instance_type.offerings
-        if key in sold.requirements and value in sold.requirements.get(key).values
-    ]
+def _offerings_by_label(catalogue):
+    """Return the offerings that have a label, by label and value: a catalogue has thousands."""
+    result = {}
+    for instance_type in catalogue.instance_types:
+        for sold in instance_type.offerings:
+            for requirement in sold.requirements.values():
+                for value in requirement.values:
+                    result.setdefault((requirement.key, value), []).append(sold)
+    return result
+
+
+def _is_sold(pool, with_value):
+    """Whether a pool allows an offering with a label, if any offering has it."""
     return not with_value or any(_pool_buys(pool, sold) for sold in with_value)
 
 

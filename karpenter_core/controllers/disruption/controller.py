@@ -125,6 +125,10 @@ class DisruptionController:
             return UNSYNCED_SECONDS
         if self._freshness.stale_or_wake(FreshnessConsumer.DISRUPTION, self.name, self._loop.wake):
             return PERIOD_SECONDS
+        with self._runtime.tracer.span("disruption.pass", nodes=len(snapshot.state_nodes)):
+            return await self._run_pass(snapshot)
+
+    async def _run_pass(self, snapshot: Snapshot) -> float:
         now = self._runtime.clock.now()
         await self.queue.remove_stale_marks(
             find_stale_marks(snapshot, now=now, queued=self.queue.queued_provider_ids)
@@ -132,10 +136,16 @@ class DisruptionController:
         methods: Sequence[DisruptionMethod] = METHODS
         while methods:
             self._report_budgets(self._cluster_state.snapshot())
-            plan = await self._plan(methods)
+            with self._runtime.tracer.span("disruption.plan") as span:
+                plan = await self._plan(methods)
+                span.note(commands=len(plan.commands), **_method_counts(plan))
             if plan.method is None:
                 return PERIOD_SECONDS
-            if await self._start_commands(plan, plan.method):
+            with self._runtime.tracer.span(
+                "disruption.start", method=plan.method.name, commands=len(plan.commands)
+            ):
+                is_started = await self._start_commands(plan, plan.method)
+            if is_started:
                 return 0.0
             methods = methods[methods.index(plan.method) + 1 :]
         return PERIOD_SECONDS
@@ -327,3 +337,8 @@ class DisruptionController:
                 metrics.consolidation_moves.labels(**labels).inc()
                 if score.policy == BALANCED:
                     metrics.consolidation_score.labels(**labels).observe(score.score)
+
+
+def _method_counts(plan: DisruptionPlan) -> dict[str, int]:
+    """Return the number of eligible nodes of each method that ran, as attributes of a span."""
+    return {f"eligible.{report.method.name}": report.eligible for report in plan.reports}

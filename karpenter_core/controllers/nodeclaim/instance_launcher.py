@@ -19,6 +19,7 @@ from karpenter_core.api.nodepool import (
 )
 from karpenter_core.api.quantities import parse_amount
 from karpenter_core.controllers.nodeclass.hashes import NodeClassHashes
+from karpenter_core.controllers.provisioning.new_claims import DECISION
 from karpenter_core.controllers.reconciling.throttling import ThrottleWaits
 from karpenter_core.controllers.reconciling.workqueue import EARLY_SECONDS, ExponentialBackoff
 from karpenter_core.errors import (
@@ -246,7 +247,12 @@ class InstanceLauncher:
         self._failed_launches[claim.uid] = _FailedLaunches(
             failures=failures, not_before=self._runtime.clock.monotonic() + wait
         )
-        self._log.info("launch failed", error=str(error), error_type=type(error).__name__)
+        self._log.info(
+            "launch failed",
+            decision=_decision_of(claim),
+            error=str(error),
+            error_type=type(error).__name__,
+        )
         return launch_failed(
             self._cluster_state.snapshot().node_claims.get(claim.name, claim),
             error,
@@ -262,11 +268,20 @@ class InstanceLauncher:
         claim = request.node_claim
         late = _claim_after_launch(claim, outcome)
         if isinstance(late, NodeClaim):
-            self._log.info("recorded a late launch", NodeClaim={"name": claim.name})
+            self._log.info(
+                "recorded a late launch",
+                decision=_decision_of(claim),
+                NodeClaim={"name": claim.name},
+            )
             self._record_finished(claim, late)
             self._record_shortages(request, outcome)
         else:
-            self._log.warning("late launch failed", NodeClaim={"name": claim.name}, error=str(late))
+            self._log.warning(
+                "late launch failed",
+                decision=_decision_of(claim),
+                NodeClaim={"name": claim.name},
+                error=str(late),
+            )
             self._record_finished(claim, None)
 
     def _record_finished(self, claim: NodeClaim, launched: NodeClaim | None) -> None:
@@ -299,6 +314,7 @@ class InstanceLauncher:
         labels = claim.metadata.labels
         self._log.info(
             "launched nodeclaim",
+            decision=_decision_of(claim),
             NodeClaim={"name": claim.name},
             **{
                 "provider-id": claim.status.provider_id,
@@ -308,6 +324,11 @@ class InstanceLauncher:
                 "allocatable": {n: str(value) for n, value in claim.status.allocatable.items()},
             },
         )
+
+
+def _decision_of(claim: NodeClaim) -> str:
+    """Return the id of the decision that made a claim; empty for claims of others."""
+    return claim.metadata.annotations.get(DECISION, "")
 
 
 def _pool_for_standalone_claim(claim: NodeClaim) -> NodePool:

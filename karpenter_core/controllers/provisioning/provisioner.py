@@ -143,16 +143,23 @@ class Provisioner:
         await self._cluster_state.wait_until(
             lambda _: not self._unevaluated_pools(), seconds=FIRST_LISTING_SECONDS
         )
+        with self._runtime.tracer.span("provisioning.pass", triggers=len(triggers)):
+            await self._plan_pods(triggers)
+        return 0.0
+
+    async def _plan_pods(self, triggers: tuple[str, ...]) -> None:
         self._cluster_state.tick()
-        snapshot = self._cluster_state.snapshot()
-        provisioning_input = await self._planner.compute(
-            partial(
-                build_provisioning_input,
-                snapshot,
-                now=self._runtime.clock.now(),
-                problem_settings=self._options.problem_settings,
+        with self._runtime.tracer.span("provisioning.snapshot") as span:
+            snapshot = self._cluster_state.snapshot()
+            provisioning_input = await self._planner.compute(
+                partial(
+                    build_provisioning_input,
+                    snapshot,
+                    now=self._runtime.clock.now(),
+                    problem_settings=self._options.problem_settings,
+                )
             )
-        )
+            span.note(nodes=len(snapshot.state_nodes), pods=len(provisioning_input.problem.pods))
         self._recorder.report_ignored(provisioning_input.ignored, snapshot)
         if provisioning_input.problem.pods:
             self._recorder.count_held_pools(provisioning_input.refused_pools)
@@ -165,7 +172,6 @@ class Provisioner:
             self._recorder.report_failed_judgements(provisioning_input.set_aside)
             self._recorder.clear_unplaced()
         self._last_version = self._cluster_state.snapshot().version if is_settled else -1
-        return 0.0
 
     async def _solve(
         self, provisioning_input: ProvisioningInput, snapshot: Snapshot, triggers: tuple[str, ...]
@@ -177,16 +183,22 @@ class Provisioner:
         )
         structlog.contextvars.bind_contextvars(decision=decision_ref.id)
         started = self._runtime.clock.monotonic()
-        with self._recorder.measure_pass(decision_ref, pods=pods):
+        tracer = self._runtime.tracer
+        with (
+            self._recorder.measure_pass(decision_ref, pods=pods),
+            tracer.span("provisioning.solve", decision=decision_ref.id, pods=pods) as span,
+        ):
             plan = await self._planner.plan(provisioning_input.problem, self._options.solve)
+            span.note(claims=len(plan.claims), unschedulable=len(plan.unschedulable))
         if plan.partial:
             self._log.warning("scheduling pass took too long and was stopped", pods=pods)
         plan = replace(plan, set_aside=(*provisioning_input.set_aside, *plan.set_aside))
         plan = with_held_pools(plan, provisioning_input.refused_pools)
         self._recorder.nominate_existing_nodes(plan, snapshot)
-        created = await self._creator.create(
-            plan.claims, decision_ref=decision_ref, reason="provisioned"
-        )
+        with tracer.span("provisioning.create_claims", claims=len(plan.claims)):
+            created = await self._creator.create(
+                plan.claims, decision_ref=decision_ref, reason="provisioned"
+            )
         names = created.names
         self._recorder.record_plan(
             plan,

@@ -28,6 +28,7 @@ from karpenter_core.errors import (
     NotFoundError,
     ThrottledError,
 )
+from karpenter_core.tracing import NO_TRACER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_core.controllers.metrics.process_metrics import Metrics
+    from karpenter_core.tracing import Tracer
 
 __all__ = [
     "DONE",
@@ -74,6 +76,7 @@ class ControllerRuntime:
     """The journal of decisions."""
     jitter: Callable[[], float] = field(default_factory=lambda: Random().random)  # noqa: S311 - spreads retries only
     """Random numbers from 0 to 1 that spread retries of throttled calls; seeded in tests."""
+    tracer: Tracer = NO_TRACER
     passes: PassHealth = field(default_factory=PassHealth)
     """The failed passes in a row of each loop."""
 

@@ -79,7 +79,7 @@ class SettingSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollingPeriods:
-    """How often the core calls reading hooks of a provider whose cloud limits calls.
+    """Periods of the core's calls of reading hooks, for providers whose cloud limits calls.
 
     Each period is within its bounds (`POLLING_BOUNDS`).
     """
@@ -125,9 +125,9 @@ class ObjectRead:
     name: str = ""
     """The only object; empty for all."""
     limit: int = 0
-    """How many objects are read at most, if it only matters whether there are some; 0 for all."""
+    """Largest number of objects that are read, if it only matters whether there are some; 0 for all."""
     period: timedelta = timedelta(minutes=1)
-    """How often they are read, from 10 seconds to an hour."""
+    """Period of reading them, from 10 seconds to an hour."""
 
     def __str__(self) -> str:
         """Return the resource as `kubectl auth can-i` names it."""

@@ -20,6 +20,7 @@ from karpenter_core.provider.host.open_calls import OpenCalls
 from karpenter_core.provider.host.throttle_pauses import ThrottlePauses
 from karpenter_core.provider.host.timed_calls import TimedCalls
 from karpenter_core.provider.kit.one_by_one import CALLED_PLUGIN, ItemCallMode
+from karpenter_core.tracing import NO_TRACER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Hashable, Mapping, Sequence
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from karpenter_core.provider.host.executor import Executor
     from karpenter_core.provider.host.hooks import Hook
     from karpenter_core.provider.host.manager import Plugins
+    from karpenter_core.tracing import Tracer
 
 __all__ = ["CallMeasurement", "Dispatcher"]
 
@@ -71,12 +73,14 @@ class Dispatcher:
         clock: Clock,
         fence: LeaderFence,
         registry: CollectorRegistry,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
         self.clock: Final = clock
         self._plugins: Final = plugins
         self._executor: Final = executor
         self._fence: Final = fence
         self._metrics: Final = ProviderMetrics(registry)
+        self._tracer: Final = tracer
         self._calls: Final[dict[str, TimedCalls]] = {}
         self._pauses: Final = ThrottlePauses(clock)
         self._open: Final[dict[tuple[str, str], OpenCalls[Mapping[str, object], object]]] = {}
@@ -130,7 +134,8 @@ class Dispatcher:
         start = self.clock.monotonic()
         measurement = CallMeasurement()
         try:
-            yield measurement
+            with self._tracer.span(f"provider.{hook.measured_as}", provider=provider):
+                yield measurement
         except (Exception, asyncio.CancelledError) as error:
             measurement.error = error
             raise

@@ -30,6 +30,7 @@ from karpenter_core.provider.host.labels import merge_label_classes
 from karpenter_core.provider.host.plugin_tasks import plugin_task
 from karpenter_core.provider.host.reported_problems import ReportedProblems
 from karpenter_core.provider.host.status_check import status_problems
+from karpenter_core.tracing import NO_TRACER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from karpenter_core.provider.host.plugin_tasks import PluginTask
     from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.state.snapshot import StateNode
+    from karpenter_core.tracing import Tracer
 
 __all__ = ["Providers"]
 
@@ -83,10 +85,16 @@ class Providers:
         clock: Clock,
         fence: LeaderFence,
         registry: CollectorRegistry,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
         self._plugins: Final = plugins
         self._dispatcher: Final = Dispatcher(
-            plugins, executor=executor, clock=clock, fence=fence, registry=registry
+            plugins,
+            executor=executor,
+            clock=clock,
+            fence=fence,
+            registry=registry,
+            tracer=tracer,
         )
         self._started: Final[list[str]] = []
         self.left_out: Final[dict[str, KarpenterError]] = {}

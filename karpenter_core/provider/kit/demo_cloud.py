@@ -72,7 +72,7 @@ class DemoCloud(Protocol):
 
     @property
     def lacks(self) -> Collection[DemoFeature]:
-        """What it cannot show; the demo skips these steps and says so. Nothing by default."""
+        """Features that it cannot show; the demo skips these steps and says so. Empty by default."""
         return ()
 
     @property

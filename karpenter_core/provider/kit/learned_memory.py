@@ -16,7 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, cast, final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Hashable, Iterable, Mapping
 
     from karpenter_core.provider.kit.disk_cache import DiskCache
 
@@ -77,6 +77,13 @@ class LearnedMemory:
                 for (instance_type, of), seen in self._readings.items()
                 if of == images and now - seen.last_seen < MEMORY_LIFE
             }
+
+    def by_image(
+        self, image_ids: Iterable[str], *, now: datetime
+    ) -> tuple[Mapping[str, Mapping[str, int]], Hashable]:
+        """Return the amounts for each image alone, and a value that is equal only for equal ones."""
+        seen = {each: self.amounts(image_set([each]), now=now) for each in image_ids}
+        return seen, tuple((image, tuple(sorted(of.items()))) for image, of in sorted(seen.items()))
 
     def _current(self, key: tuple[str, str], now: datetime) -> _MemoryReading | None:
         seen = self._readings.get(key)

@@ -14,13 +14,15 @@ from datetime import timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
 
+from karpenter_core.provider.contract import Instance
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from datetime import datetime
 
     from karpenter_core.clock import Clock
-    from karpenter_core.provider.contract import Instance, LaunchedInstance
+    from karpenter_core.provider.contract import LaunchedInstance
 
 __all__ = ["ClaimRef", "RecentLaunch", "RecentLaunches", "UnansweredCalls"]
 
@@ -47,6 +49,23 @@ class RecentLaunch:
     owner: ClaimRef
     instance: Instance
     outcome: LaunchedInstance
+
+    @classmethod
+    def of(
+        cls, instance_id: str, owner: ClaimRef, outcome: LaunchedInstance, *, created: datetime
+    ) -> RecentLaunch:
+        """Return the launch of an instance that was described as `outcome`."""
+        instance = Instance(
+            provider_id=outcome.provider_id,
+            node_claim=owner.name,
+            token=owner.uid,
+            instance_type=outcome.instance_type,
+            zone=outcome.zone,
+            capacity_type=outcome.capacity_type,
+            image_id=outcome.image_id,
+            created=created,
+        )
+        return cls(instance_id=instance_id, owner=owner, instance=instance, outcome=outcome)
 
 
 @final

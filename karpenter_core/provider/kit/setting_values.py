@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from karpenter_core.api.durations import format_duration
@@ -42,9 +42,8 @@ def duration_of(context: ProviderContext, name: str) -> timedelta:
     return value
 
 
-@final
 class SettingReader:
-    """Reads settings by their flags without leading dashes.
+    """Reads settings by their flags without leading dashes; a cloud may add forms of its own.
 
     A value that cannot be used becomes a complaint, which names flag and value; `finish` raises all.
     """

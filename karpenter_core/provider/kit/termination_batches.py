@@ -25,7 +25,7 @@ _WORD: Final = re.compile(r"[\w-]+")
 
 @dataclass(slots=True, kw_only=True)
 class BatchResult(Generic[Refusal]):
-    """What came of each instance of a batch, by id."""
+    """Results of a batch, by instance id."""
 
     started: list[str] = field(default_factory=list[str])
     """Instances that are being terminated."""

@@ -99,5 +99,5 @@ def _zones_by_topology(
     if not owned:
         return None
     axis = next(axis for axis in compiled.axes if axis.key == ZONE)
-    own = replace(topology, host=(), zonal={axis.number: owned})
+    own = replace(topology, zonal={axis.number: owned})
     return frozenset(axis.names[d] for d in counts.domain_caps(own, axis.number).domains)

@@ -74,6 +74,7 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.kit.plugin",
     "karpenter_core.provider.kit.price_table",
     "karpenter_core.provider.kit.provider_metrics",
+    "karpenter_core.provider.kit.recent_entries",
     "karpenter_core.provider.kit.recent_launches",
     "karpenter_core.provider.kit.refreshed_value",
     "karpenter_core.provider.kit.reservation_counts",
@@ -87,6 +88,7 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.kit.termination_batches",
     "karpenter_core.provider.kit.token_bucket",
     "karpenter_core.provider.kit.ttl_cache",
+    "karpenter_core.provider.kit.type_listing",
     "karpenter_core.provider.kit.unavailable_offerings",
     "karpenter_core.provider.kit.user_data",
 )

@@ -31,9 +31,9 @@ __all__ = [
 ]
 
 DRY_RUN_SUCCEEDED: Final = "DryRunOperation"
-"""What a dry run that would have succeeded is refused with."""
+"""Error code of a dry run that would have succeeded."""
 NO_CREDENTIALS: Final = "InvalidCredentials"
-"""What the SDK itself says when nothing gives it credentials."""
+"""Error code of the SDK itself when it has no credentials."""
 
 _NOT_FOUND_STATUS: Final = 404
 _TOO_MANY_STATUS: Final = 429

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["instance_terminator"]
 
 _PAUSE: Final = timedelta(minutes=1)
-"""How long an instance whose deletion was started or refused is left alone."""
+"""Pause after a deletion of an instance that was started or refused."""
 _MAX_REFUSALS: Final = 12
 """Seven halvings of a hundred instances find one, and a few more find its neighbours."""
 _PASSING: Final = frozenset({ErrorClass.NOT_FOUND, ErrorClass.STATE})

@@ -112,7 +112,7 @@ RESTRICTED_TAG_PREFIXES: Final = (CLUSTER_TAG_PREFIX.rstrip("/"), NODE_CLAIMS_TA
 MAX_TAGS: Final = 20
 """Tags that an instance can have, ours included."""
 MAX_USER_TAGS: Final = 13
-"""What users may set of them: cluster, cluster id, NodePool, NodeClass, NodeClaim and Name are ours,
+"""Largest number of tags of users: cluster, cluster id, NodePool, NodeClass, NodeClaim and Name are ours,
 and one is kept in reserve."""
 MAX_TAG_LENGTH: Final = 128
 """Characters in a key, and in a value."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["AlibabaCloudMetrics"]
 
 ADDRESSES_KEPT: Final = timedelta(minutes=30)
-"""How long a vSwitch is told that no NodeClass was resolved with."""
+"""Time for which a vSwitch is reported after its last NodeClass."""
 _PAIRS: Final = (1, 2, 3, 4, 5, 8, 12, 16, 20, 30, 40, 60, 100)
 
 

@@ -68,7 +68,7 @@ __all__ = ["PRICES_TASK", "ProviderParts", "ProviderServices"]
 PRICES_TASK: Final = "prices"
 """The task that reads prices, which is woken when some are wanted that nobody has read."""
 LONGEST_SHORTAGE_LIFE: Final = timedelta(minutes=30)
-"""What is found sold out again and again is left alone for so long at most."""
+"""Longest pause after repeated shortages of an offering."""
 _MEMORY_DISK_VERSION: Final = "1"
 
 

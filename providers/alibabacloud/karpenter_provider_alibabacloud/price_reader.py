@@ -53,16 +53,16 @@ __all__ = [
 ]
 
 RUN_PERIOD: Final = timedelta(minutes=1)
-"""How often to look what has grown old."""
+"""Period between two checks for expired prices."""
 ON_DEMAND_PERIOD: Final = timedelta(hours=12)
 SPOT_PERIOD: Final = timedelta(minutes=10)
 """For types that some NodePool may launch."""
 ADVICE_PERIOD: Final = timedelta(hours=1)
 """For the averages of all types."""
 CONSIDERED_LIFE: Final = timedelta(days=1)
-"""How long a type that no NodePool may launch any more is still read exactly."""
+"""Time for which a type that no NodePool may launch any more is still read exactly."""
 SILENCE: Final = timedelta(hours=1)
-"""How long a price that ECS does not tell is not asked for again."""
+"""Pause before ECS is asked again for a price that it did not return."""
 
 MOST_CALLS: Final = 240
 """In one run, so that it ends within its period."""

@@ -45,7 +45,7 @@ __all__ = [
 DISK_VERSION: Final = "1"
 """Of the disk cache that is given to `restore` and `save`."""
 ON_DEMAND_LIFE: Final = timedelta(days=7)
-"""How old an on-demand price may be that is better than an estimate."""
+"""Largest age of an on-demand price that is used instead of an estimate."""
 SPOT_LIFE: Final = timedelta(days=1)
 
 

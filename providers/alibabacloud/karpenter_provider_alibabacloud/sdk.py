@@ -164,8 +164,7 @@ def _pages(
 ) -> Iterator[ApiAnswer]:
     if "PageSize" in parameters:
         size = parameters["PageSize"]
-        if not isinstance(size, int):
-            raise TypeError(f"PageSize must be a whole number, not {size!r}")
+        assert isinstance(size, int)  # noqa: S101 - for the type checker
         return numbered_pages(
             lambda number: call({**parameters, "PageNumber": number}),
             lambda page: _items(page, items),
@@ -298,7 +297,7 @@ class CloudClients:
 
     @property
     def credential(self) -> Credential:
-        """Whose calls these are: what gives the keys, and the end of the key's id.
+        """Return the identity of the calls: the source of the keys, and the end of the key's id.
 
         Nothing is asked for it: keys that must be fetched first are fetched by the first call.
         """

@@ -52,7 +52,7 @@ _TYPES_TASK: Final = "instance-types"
 _STOCK_TASK: Final = "stock"
 _DISKS_TASK: Final = "system-disks"
 _DOUBTED_AGAIN_SECONDS: Final = {_TYPES_TASK: 30 * 60, _STOCK_TASK: 60}
-"""How often launches can have something read anew at most, by task; types are a dozen calls."""
+"""Shortest period between two readings that launches ask for, by task; types are a dozen calls."""
 
 
 @final

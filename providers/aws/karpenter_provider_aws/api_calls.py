@@ -61,6 +61,8 @@ _IDEMPOTENT: Final = frozenset(
 """Writes that name what they change: a repetition changes nothing more, or is refused because it is done.
 Their callers take "exists already" and "not found" for success."""
 _LAUNCHES: Final = frozenset({"ec2:CreateFleet", "ec2:RunInstances"})
+_FIRST_TURN_SECONDS: Final = 0.1
+"""EC2 refills the buckets of most actions with 5 to 20 calls a second, and names no time to wait."""
 _TOO_MANY_REQUESTS: Final = 429
 _NO_STATUS: Final = 0
 _SENDS: Final = "_make_api_call"
@@ -179,7 +181,7 @@ class ApiCalls:
         """`retries` are those of calls that do not launch; see `launch_retries`."""
         self._observe: Final = observe
         self._monotonic: Final = monotonic
-        limits = OperationLimits(monotonic=monotonic)
+        limits = OperationLimits(monotonic=monotonic, first_turn_seconds=_FIRST_TURN_SECONDS)
 
         def caller(policy: RetryPolicy) -> CloudCaller:
             return CloudCaller(

@@ -178,7 +178,7 @@ def test_a_launch_without_an_answer_is_left_to_the_launch_state_machine(aws, cli
         "Type": "instant",
     }
     with (
-        aws.fail("CreateFleet", code="InternalError", status=500),
+        aws.fail("CreateFleet", code="InternalError", status=500, times=None),
         pytest.raises(UncertainCallError),
     ):
         clients.ec2.create_fleet(**request)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.errors import CloudProviderError, TerminationRefusedError
-from karpenter_provider_azure.json_values import object_of
+from karpenter_provider_azure.json_values import object_of, objects_of, tags_of, texts_of
 from karpenter_provider_azure.labels import AKS_MACHINE_NODE_CLAIM_TAG, REGIONAL_ZONE
 from karpenter_provider_azure.resource_ids import ResourceId, provider_id
 
@@ -18,17 +18,18 @@ if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonMapping
 
 __all__ = [
+    "DELETING",
     "VM_API_VERSION",
+    "DescribedNode",
     "DescribedVm",
     "instance_id",
     "parse_time",
-    "read_tags",
     "read_vm",
 ]
 
 VM_API_VERSION: Final = "2025-04-01"
 """The earliest version of Microsoft.Compute in which inline network interfaces have tags."""
-_DELETING: Final = "deleting"
+DELETING: Final = "deleting"
 _FAILED: Final = frozenset({"failed", "canceled"})
 _SUCCEEDED: Final = "succeeded"
 
@@ -42,11 +43,11 @@ def instance_id(vm_name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedVm:
-    """A virtual machine that exists."""
+class DescribedNode:
+    """A virtual machine or AKS machine that exists; Azure describes none that is gone."""
 
     id: str
-    """`instance_id` of its name."""
+    """`instance_id` of its virtual machine."""
     name: str
     provider_id: str
     """The `spec.providerID` of its Node."""
@@ -58,10 +59,31 @@ class DescribedVm:
     image_id: str = ""
     state: str = ""
     """`provisioningState` in lower case: `creating`, `succeeded`, `failed`, `updating`, `deleting`."""
-    vm_id: str = ""
-    """The GUID that tells two virtual machines of one name apart; empty if Azure does not say it."""
     launched_at: datetime | None = None
     tags: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it is being deleted."""
+        return self.state == DELETING
+
+    @property
+    def is_gone(self) -> bool:
+        """Always False."""
+        return False
+
+    @property
+    def reservation_id(self) -> str:
+        """Always empty: no capacity is reserved."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedVm(DescribedNode):
+    """A virtual machine."""
+
+    vm_id: str = ""
+    """The GUID that tells two virtual machines of one name apart; empty if Azure does not say it."""
     extensions: frozenset[str] = frozenset()
     """Names of its extensions in lower case."""
     identities: frozenset[str] = frozenset()
@@ -70,16 +92,6 @@ class DescribedVm:
     """Whether it has an identity of its own besides them."""
     interfaces: tuple[str, ...] = ()
     """Ids of its network interfaces."""
-
-    @property
-    def is_leaving(self) -> bool:
-        """Whether it is being deleted."""
-        return self.state == _DELETING
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether it exists no more: Azure does not describe such virtual machines."""
-        return False
 
     @property
     def machine_claim(self) -> str:
@@ -116,11 +128,6 @@ class DescribedVm:
         """Whether its last operation succeeded, so that extensions can be added."""
         return self.state == _SUCCEEDED
 
-    @property
-    def reservation_id(self) -> str:
-        """The reservation whose capacity it uses; always empty."""
-        return ""
-
 
 def read_vm(item: JsonMapping) -> DescribedVm:
     """Read a virtual machine of a GET, a listing or the answer of its creation.
@@ -138,7 +145,7 @@ def read_vm(item: JsonMapping) -> DescribedVm:
     image = object_of(object_of(properties.get("storageProfile")).get("imageReference"))
     identity = object_of(item.get("identity"))
     location = str(item.get("location") or "").lower().replace(" ", "")
-    zones = _items(item.get("zones"))
+    zones = texts_of(item.get("zones"))
     return DescribedVm(
         id=instance_id(name),
         name=name,
@@ -150,29 +157,22 @@ def read_vm(item: JsonMapping) -> DescribedVm:
         state=str(properties.get("provisioningState") or "").lower(),
         vm_id=str(properties.get("vmId") or ""),
         launched_at=parse_time(properties.get("timeCreated")),
-        tags=read_tags(item),
+        tags=tags_of(item.get("tags")),
         extensions=frozenset(
-            str(object_of(each).get("id") or "").rpartition("/")[2].lower()
-            for each in _items(item.get("resources"))
+            str(each.get("id") or "").rpartition("/")[2].lower()
+            for each in objects_of(item.get("resources"))
         ),
         identities=frozenset(
             str(key).lower() for key in object_of(identity.get("userAssignedIdentities"))
         ),
         has_system_identity="systemassigned" in str(identity.get("type") or "").lower(),
         interfaces=tuple(
-            str(object_of(each).get("id") or "")
-            for each in _items(object_of(properties.get("networkProfile")).get("networkInterfaces"))
+            str(each.get("id") or "")
+            for each in objects_of(
+                object_of(properties.get("networkProfile")).get("networkInterfaces")
+            )
         ),
     )
-
-
-def read_tags(item: JsonMapping) -> dict[str, str]:
-    """Return the tags of a resource."""
-    return {str(key): str(value) for key, value in object_of(item.get("tags")).items()}
-
-
-def _items(value: object) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def parse_time(value: object) -> datetime | None:

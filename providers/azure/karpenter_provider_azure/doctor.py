@@ -7,7 +7,7 @@ permitted. Nothing is changed: Azure is asked which changes it would permit.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import AuthError, CloudProviderError
 from karpenter_core.provider.kit.doctor import (
@@ -17,15 +17,15 @@ from karpenter_core.provider.kit.doctor import (
     ok_finding,
     warning_finding,
 )
+from karpenter_provider_azure.arm.client import NETWORK_API_VERSION
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
-from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION, ArmReads
-from karpenter_provider_azure.catalogue.quotas import parse_usages
-from karpenter_provider_azure.exhausted_quotas import exhausted_quotas
+from karpenter_provider_azure.catalogue.quotas import exhausted_quotas, parse_usages
+from karpenter_provider_azure.catalogue.region_sizes import list_skus, list_usages
 from karpenter_provider_azure.images.discovery import (
     COMMUNITY_API_VERSION,
     NODE_IMAGE_API_VERSION,
 )
-from karpenter_provider_azure.images.galleries import UBUNTU_GALLERY
+from karpenter_provider_azure.images.families import UBUNTU_GALLERY
 from karpenter_provider_azure.machines.machine_reader import MACHINE_API_VERSION
 from karpenter_provider_azure.network.subnets import ClusterNetwork, subnet_problem
 from karpenter_provider_azure.node_class.conditions import error_code, is_refusal
@@ -38,18 +38,19 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.provider.contract import Finding
+    from karpenter_provider_azure.arm.client import ArmClient
     from karpenter_provider_azure.catalogue.quotas import Quota
-    from karpenter_provider_azure.network.security_groups import SecurityGroupReader
+    from karpenter_provider_azure.network.cluster_network import SecurityGroupReader
     from karpenter_provider_azure.role_actions import ScopedActions
     from karpenter_provider_azure.settings import AzureSettings
 
-__all__ = ["DoctorArm", "ProviderDoctor", "quota_findings"]
+__all__ = ["ProviderDoctor", "quota_findings"]
 
 _COMPUTE: Final = "2024-07-01"
-_SKUS: Final = "2021-07-01"
 _PERMISSIONS: Final = "2022-04-01"
 _NOT_PERMITTED: Final = frozenset({"AuthorizationFailed", "LinkedAuthorizationFailed"})
 """Codes of an identity that Azure knows."""
+_DISK_ENCRYPTION: Final = "node-osdisk-diskencryptionset-id"
 _PROBED_IMAGE: Final = "2204gen2containerd"
 
 _POLICY: Final = (
@@ -63,24 +64,12 @@ _CREDENTIALS: Final = (
 )
 
 
-class DoctorArm(ArmReads, Protocol):
-    """The methods of `ArmClient` that checks call."""
-
-    def check_token(self) -> None:
-        """Return if a token can be had.
-
-        Raises:
-            AuthError: no credential gives one.
-        """
-        ...
-
-
 @final
 class ProviderDoctor:
     """Checks credentials, permissions, the network of the cluster, and quotas."""
 
     def __init__(
-        self, arm: DoctorArm, *, settings: AzureSettings, security_groups: SecurityGroupReader
+        self, arm: ArmClient, *, settings: AzureSettings, security_groups: SecurityGroupReader
     ) -> None:
         self._arm: Final = arm
         self._settings: Final = settings
@@ -88,10 +77,7 @@ class ProviderDoctor:
         self._group: Final = resource_group_path(
             settings.azure_subscription_id, settings.node_resource_group
         )
-        self._network: Final = ClusterNetwork(
-            vnet_subnet_id=settings.vnet_subnet_id,
-            node_resource_group=settings.node_resource_group,
-        )
+        self._network: Final = ClusterNetwork.of(settings)
 
     def check(self) -> tuple[Finding, ...]:
         """Return what is found, in the order in which it should be corrected; raises nothing."""
@@ -125,7 +111,7 @@ class ProviderDoctor:
             is_group = "Group" in error_code(error)
             setting = "node-resource-group" if is_group else "azure-subscription-id"
             value = settings.node_resource_group if is_group else settings.azure_subscription_id
-            return error_finding(f'--{setting} "{value}": {error}', f"correct --{setting}")
+            return _wrong_setting(setting, value, error)
         except AuthError as error:
             if error_code(error) not in _NOT_PERMITTED:
                 raise
@@ -169,8 +155,7 @@ class ProviderDoctor:
         except AuthError:
             return ok_finding(f"--vnet-subnet-id: {subnet_id} is the id of a subnet")
         except ArmNotFoundError as error:
-            message = f'--vnet-subnet-id "{subnet_id}": {error}'
-            return error_finding(message, "correct --vnet-subnet-id")
+            return _wrong_setting("vnet-subnet-id", subnet_id, error)
         return ok_finding(f"the subnet of nodes exists: {subnet_id}")
 
     def _check_security_group(self) -> tuple[Finding, ...]:
@@ -192,21 +177,16 @@ class ProviderDoctor:
         )
 
     def _check_disk_encryption_set(self) -> tuple[Finding, ...]:
-        set_id = self._settings.node_osdisk_diskencryptionset_id
+        setting, set_id = _DISK_ENCRYPTION, self._settings.node_osdisk_diskencryptionset_id
         if not set_id:
             return ()
         try:
             self._arm.get(set_id, api_version=DISK_API_VERSION, action="diskEncryptionSets:get")
         except AuthError as error:
-            return (
-                error_finding(
-                    f'--node-osdisk-diskencryptionset-id "{set_id}": {error}',
-                    'grant the role "Reader" on it to the controller\'s identity',
-                ),
-            )
+            remedy = 'grant the role "Reader" on it to the controller\'s identity'
+            return (_wrong_setting(setting, set_id, error, remedy),)
         except ArmNotFoundError as error:
-            message = f'--node-osdisk-diskencryptionset-id "{set_id}": {error}'
-            return (error_finding(message, "correct --node-osdisk-diskencryptionset-id"),)
+            return (_wrong_setting(setting, set_id, error),)
         return (ok_finding("the disk encryption set can be read"),)
 
     def _check_machines(self) -> tuple[Finding, ...]:
@@ -218,61 +198,43 @@ class ProviderDoctor:
             return ()  # the permission is tried out
         except ArmNotFoundError as error:
             pool = self._settings.aks_machines_pool_name
-            return (
-                error_finding(
-                    f'--aks-machines-pool-name "{pool}": {error}',
-                    "correct it, --arm-resource-group and --cluster-name; without AKS machines "
-                    "switch --manage-existing-aks-machines off",
-                ),
+            remedy = (
+                "correct it, --arm-resource-group and --cluster-name; without AKS machines "
+                "switch --manage-existing-aks-machines off"
             )
+            return (_wrong_setting("aks-machines-pool-name", pool, error, remedy),)
         return (ok_finding(f"the agent pool of AKS machines exists; machines: {len(machines)}"),)
 
     def _check_quotas(self) -> tuple[Finding, ...]:
         try:
-            usages = self._listed(self._regional("Microsoft.Compute", "usages"), _COMPUTE)
+            usages = list_usages(self._arm)
         except AuthError:
             return ()  # the permission is tried out
         except ArmError as error:
             if not is_refusal(error):
                 raise
             # The subscription is known, so that the region is the only variable part of the path.
-            message = f'--location "{self._arm.location}": {error}'
-            return (error_finding(message, "correct --location"),)
+            return (_wrong_setting("location", self._arm.location, error),)
         return quota_findings(parse_usages(usages), location=self._arm.location)
 
     # -- permissions to read -----------------------------------------------------------------------
 
     def _tries(self) -> Mapping[str, Callable[[], object]]:
         """Return by action of a role the call that tries it out."""
-        group, settings = f"{self._group}/providers", self._settings
-        paths = {
-            "Microsoft.Compute/virtualMachines/read": (
-                f"{group}/Microsoft.Compute/virtualMachines",
-                _COMPUTE,
-            ),
-            "Microsoft.Compute/disks/read": (f"{group}/Microsoft.Compute/disks", DISK_API_VERSION),
-            "Microsoft.Compute/locations/usages/read": (
-                self._regional("Microsoft.Compute", "usages"),
-                _COMPUTE,
-            ),
-            "Microsoft.Network/networkInterfaces/read": (
-                f"{group}/Microsoft.Network/networkInterfaces",
-                NETWORK_API_VERSION,
-            ),
-            "Microsoft.Network/loadBalancers/read": (
-                f"{group}/Microsoft.Network/loadBalancers",
-                NETWORK_API_VERSION,
-            ),
-            "Microsoft.Network/networkSecurityGroups/read": (
-                f"{group}/Microsoft.Network/networkSecurityGroups",
-                NETWORK_API_VERSION,
-            ),
+        settings = self._settings
+        listed = {
+            "Microsoft.Compute/virtualMachines": _COMPUTE,
+            "Microsoft.Compute/disks": DISK_API_VERSION,
+            "Microsoft.Network/networkInterfaces": NETWORK_API_VERSION,
+            "Microsoft.Network/loadBalancers": NETWORK_API_VERSION,
+            "Microsoft.Network/networkSecurityGroups": NETWORK_API_VERSION,
         }
         tries: dict[str, Callable[[], object]] = {
-            action: partial(self._listed, path, version)
-            for action, (path, version) in paths.items()
+            f"{kind}/read": partial(self._listed, f"{self._group}/providers/{kind}", version)
+            for kind, version in listed.items()
         }
-        tries["Microsoft.Compute/skus/read"] = self._skus
+        tries["Microsoft.Compute/locations/usages/read"] = partial(list_usages, self._arm)
+        tries["Microsoft.Compute/skus/read"] = partial(list_skus, self._arm)
         tries["Microsoft.Network/virtualNetworks/subnets/read"] = self._subnet
         if settings.manage_existing_aks_machines:
             action = "Microsoft.ContainerService/managedClusters/agentPools/machines/read"
@@ -309,19 +271,17 @@ class ProviderDoctor:
             action="virtualNetworks/subnets:get",
         )
 
-    def _skus(self) -> object:
-        return self._arm.list_all(
-            f"/subscriptions/{self._arm.subscription_id}/providers/Microsoft.Compute/skus",
-            api_version=_SKUS,
-            action="skus:list",
-            query={"$filter": f"location eq '{self._arm.location}'"},
-        )
-
     def _regional(self, namespace: str, kind: str) -> str:
         return (
             f"/subscriptions/{self._arm.subscription_id}/providers/{namespace}/locations"
             f"/{self._arm.location}/{kind}"
         )
+
+
+def _wrong_setting(
+    setting: str, value: str, error: CloudProviderError, remedy: str = ""
+) -> Finding:
+    return error_finding(f'--{setting} "{value}": {error}', remedy or f"correct --{setting}")
 
 
 def quota_findings(quotas: Mapping[str, Quota], *, location: str) -> tuple[Finding, ...]:

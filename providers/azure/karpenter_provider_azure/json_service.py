@@ -67,9 +67,9 @@ class JsonService:
             _failure, policy=retries or _RETRIES, observe=observe, sleep=sleep
         )
 
-    def get(self, url: str, *, action: str, headers: Mapping[str, str] | None = None) -> JsonObject:
+    def get(self, url: str, *, action: str) -> JsonObject:
         """Return the answer to a GET; `action` is the name for metrics and errors."""
-        request = _request(url, headers)
+        request = _request(url, {})
         return self._call(lambda: self._send(request), action)
 
     def post(
@@ -106,9 +106,9 @@ class JsonService:
         return cast("JsonObject", body)
 
 
-def _request(url: str, headers: Mapping[str, str] | None, data: bytes | None = None) -> Request:
+def _request(url: str, headers: Mapping[str, str], data: bytes | None = None) -> Request:
     return Request(  # noqa: S310 - configured
-        url, data=data, headers={"Accept": "application/json", **(headers or {})}
+        url, data=data, headers={"Accept": "application/json", **headers}
     )
 
 

@@ -11,6 +11,8 @@ from typing import Final
 from karpenter_core.api.labels import ON_DEMAND, SPOT, ZONE
 from karpenter_core.provider.contract import LabelClasses
 
+__all__ = ["placement_scope", "zone_label", "zone_number"]
+
 GROUP: Final = "karpenter.azure.com"
 AKS_DOMAIN: Final = "kubernetes.azure.com"
 
@@ -68,7 +70,7 @@ AKS_EBPF_DATAPLANE: Final = f"{AKS_DOMAIN}/ebpf-dataplane"
 ZONAL: Final = "zonal"
 REGIONAL: Final = "regional"
 REGIONAL_ZONE: Final = "0"
-"""The zone of instances without a zone."""
+"""The zone of instances without a zone, as the cloud's node controller labels them."""
 MODE_SYSTEM: Final = "system"
 MODE_USER: Final = "user"
 PRIORITY_REGULAR: Final = "regular"
@@ -169,6 +171,47 @@ BILLING_TAG_VALUE: Final = "linux"
 AKS_MACHINE_NODE_CLAIM_TAG: Final = f"{GROUP}_aksmachine_nodeclaim"
 """On virtual machines of AKS machines, which are not this provider's."""
 
+LONGEST_VALUE: Final = 63
+"""Characters in the value of a label (Kubernetes)."""
+BAD_ENDS: Final = "-_."
+"""Characters that no value ends in."""
+
 # Extended resources
 NVIDIA_GPU: Final = "nvidia.com/gpu"
 AMD_GPU: Final = "amd.com/gpu"
+
+
+def zone_label(location: str, number: str) -> str:
+    """Return the zone label of nodes in an availability zone (`westus2-2`).
+
+    Numbers are logical: two subscriptions may call one datacenter by different numbers.
+    """
+    return f"{location.lower()}-{number}"
+
+
+def zone_number(zone: str) -> str:
+    """Return the availability zone of a zone label; empty for the regional zone.
+
+    Raises:
+        ValueError: the label has no number.
+    """
+    if zone == REGIONAL_ZONE:
+        return ""
+    _, _, number = zone.rpartition("-")
+    if not number.isdecimal():
+        message = f'zone "{zone}" does not end in the number of an availability zone'
+        raise ValueError(message)
+    return number
+
+
+def placement_scope(zone: str) -> str:
+    """Return `zonal` or `regional`, the placement scope of a zone label."""
+    return REGIONAL if zone == REGIONAL_ZONE else ZONAL
+
+
+def cluster_label_value(node_resource_group: str) -> str:
+    """Return the value of the label `kubernetes.azure.com/cluster`, as AKS derives it."""
+    value = node_resource_group.replace("(", "-").replace(")", "-")[:LONGEST_VALUE]
+    if not value.endswith(tuple(BAD_ENDS)):
+        return value
+    return f"{value[: LONGEST_VALUE - 1]}z"

@@ -7,6 +7,7 @@ and the conditions of NodeClasses.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final, final
 
 from prometheus_client import Gauge
@@ -18,7 +19,7 @@ from karpenter_core.provider.kit.calls.metrics import CallMetrics
 from karpenter_core.provider.kit.provider_metrics import ProviderMetrics
 from karpenter_provider_azure.catalogue.quotas import counts_vcpus
 from karpenter_provider_azure.labels import SKU_CPU, SKU_MEMORY
-from karpenter_provider_azure.launch.metrics import LaunchMetrics
+from karpenter_provider_azure.launch.failure_recorder import LaunchMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
+    from karpenter_provider_azure.catalogue.prices import RegionPrices
     from karpenter_provider_azure.catalogue.quotas import RegionQuotas
-    from karpenter_provider_azure.prices import RegionPrices
 
 __all__ = ["AzureMetrics"]
 
@@ -125,62 +126,47 @@ class _RegionSeries(Collector):
 
     def describe(self) -> Iterable[Metric]:
         """Return the gauges without series."""
-        return (_quota_family(), _price_family(), _mark_family())
+        return _families()
 
     def collect(self) -> Iterable[Metric]:
         """Return the gauges as they are now."""
-        return (self._quota_series(), self._price_series(), self._mark_series())
-
-    def _quota_series(self) -> GaugeMetricFamily:
-        family, view = _quota_family(), self._quotas.view()
+        quotas, ages, marks = families = _families()
+        view, now = self._quotas.view(), self._clock.now()
         for name in view.quotas:
             left = view.remaining(name)
             # Azure also limits other things there, such as availability sets.
             if left is not None and counts_vcpus(name):
-                family.add_metric((name,), left)
-        return family
-
-    def _price_series(self) -> GaugeMetricFamily:
-        family, now = _price_family(), self._clock.now()
+                quotas.add_metric((name,), left)
         for capacity_type in (ON_DEMAND, SPOT):
             read_at = self._prices.read_at(capacity_type)
             if read_at is not None:
-                family.add_metric((capacity_type,), max(0.0, (now - read_at).total_seconds()))
-        return family
-
-    def _mark_series(self) -> GaugeMetricFamily:
-        family = _mark_family()
-        view = self._unavailable_offerings.view(now=self._clock.now())
-        counts: dict[tuple[str, str], int] = {}
-        for scope, marks in (("offering", view.offerings), ("shortage", view.shortages)):
-            for mark in marks:
-                key = (scope, mark.capacity_type or _ANY)
-                counts[key] = counts.get(key, 0) + 1
+                ages.add_metric((capacity_type,), max(0.0, (now - read_at).total_seconds()))
+        found = self._unavailable_offerings.view(now=now)
+        counts = Counter(("offering", each.capacity_type or _ANY) for each in found.offerings)
+        counts.update(("shortage", each.capacity_type or _ANY) for each in found.shortages)
         for key in sorted(counts):
-            family.add_metric(key, counts[key])
-        return family
+            marks.add_metric(key, counts[key])
+        return families
 
 
-def _quota_family() -> GaugeMetricFamily:
-    return GaugeMetricFamily(
-        "karpenter_azure_quota_remaining_vcpus",
-        "vCPUs left of a quota, without those of launches in flight; below zero if it is exceeded.",
-        labels=("quota",),
-    )
-
-
-def _price_family() -> GaugeMetricFamily:
-    return GaugeMetricFamily(
-        "karpenter_azure_price_age_seconds",
-        "Time since prices were read from the price list; no series while they are as shipped.",
-        labels=("capacity_type",),
-    )
-
-
-def _mark_family() -> GaugeMetricFamily:
-    return GaugeMetricFamily(
-        "karpenter_azure_unavailable_marks",
-        "Marks by which offerings are unavailable after failed launches: single offerings, or "
-        "shortages of a quota family or zone.",
-        labels=("scope", "capacity_type"),
+def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily]:
+    """Return the gauges of quotas, ages of prices, and marks, without series."""
+    return (
+        GaugeMetricFamily(
+            "karpenter_azure_quota_remaining_vcpus",
+            "vCPUs left of a quota, without those of launches in flight; below zero if it is "
+            "exceeded.",
+            labels=("quota",),
+        ),
+        GaugeMetricFamily(
+            "karpenter_azure_price_age_seconds",
+            "Time since prices were read from the price list; no series while they are as shipped.",
+            labels=("capacity_type",),
+        ),
+        GaugeMetricFamily(
+            "karpenter_azure_unavailable_marks",
+            "Marks by which offerings are unavailable after failed launches: single offerings, or "
+            "shortages of a quota family or zone.",
+            labels=("scope", "capacity_type"),
+        ),
     )

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 from uuid import UUID
 
 from karpenter_core.errors import BadInputError
@@ -115,7 +115,7 @@ class AzureSettings:
         Raises:
             SettingsError: values cannot be used, or are missing; all of them are named.
         """
-        read = _AzureReader(SettingReader(context))
+        read = _AzureReader(context)
         if not context.cluster.name:
             read.complain("missing field, cluster-name")
         settings = cls(
@@ -125,21 +125,21 @@ class AzureSettings:
                 "kubelet-bootstrap-token", path_flag="kubelet-bootstrap-token-file"
             ),
             kubelet_bootstrap_token_file=read.text("kubelet-bootstrap-token-file"),
-            ssh_public_key=read.required("ssh-public-key"),
+            ssh_public_key=read.needed("ssh-public-key"),
             vnet_subnet_id=read.resource_id(
                 "vnet-subnet-id", "Microsoft.Network/virtualNetworks/subnets", is_required=True
             ),
-            node_resource_group=read.required("node-resource-group"),
+            node_resource_group=read.needed("node-resource-group"),
             # Provider ids contain it, and Azure and Kubernetes write it in lower case.
-            azure_subscription_id=read.required(
+            azure_subscription_id=read.needed(
                 "azure-subscription-id", "arm-subscription-id"
             ).lower(),
-            location=read.required("location").lower().replace(" ", ""),
+            location=read.needed("location").lower().replace(" ", ""),
             azure_tenant_id=read.text("azure-tenant-id") or read.text("arm-tenant-id"),
             arm_resource_group=read.text("arm-resource-group"),
             cloud=read.cloud(),
             ca_bundle=read.file("azure-ca-bundle"),
-            pricing_url=read.url("azure-pricing-url"),
+            pricing_url=read.web_url("azure-pricing-url"),
             vm_memory_overhead_percent=read.share("vm-memory-overhead-percent"),
             linux_admin_username=read.admin_name("linux-admin-username"),
             network_plugin=read.choice("network-plugin", NETWORK_PLUGINS),
@@ -152,10 +152,10 @@ class AzureSettings:
             kubelet_identity_client_id=read.guid("kubelet-identity-client-id"),
             node_identities=read.identities("node-identities"),
             provision_mode=read.choice("provision-mode", PROVISION_MODES),
-            nodebootstrapping_server_url=read.url("nodebootstrapping-server-url"),
+            nodebootstrapping_server_url=read.web_url("nodebootstrapping-server-url"),
             use_sig=read.switch("use-sig"),
             sig_subscription_id=read.text("sig-subscription-id"),
-            sig_access_token_server_url=read.url("sig-access-token-server-url"),
+            sig_access_token_server_url=read.web_url("sig-access-token-server-url"),
             additional_tags=read.tags("additional-tags"),
             enable_azure_sdk_logging=read.switch("enable-azure-sdk-logging"),
             node_osdisk_diskencryptionset_id=read.resource_id(
@@ -229,32 +229,24 @@ def _contradictions(settings: AzureSettings) -> list[str]:
     return found
 
 
-class _AzureReader:
-    """Reads settings of Azure's own forms; complaints are collected by the kit's reader."""
+@final
+class _AzureReader(SettingReader):
+    """Reads settings of Azure's own forms."""
 
-    def __init__(self, reader: SettingReader) -> None:
-        self._reader: Final = reader
-        self.complain: Final = reader.complain
-        self.finish: Final = reader.finish
-        self.switch: Final = reader.switch
-
-    def text(self, flag: str) -> str:
-        return self._reader.text(flag)
-
-    def url(self, flag: str) -> str:
-        return self._reader.url(flag, schemes=_WEB).rstrip("/")
+    def web_url(self, flag: str) -> str:
+        return self.url(flag, schemes=_WEB).rstrip("/")
 
     def share(self, flag: str) -> float:
-        return self._reader.number(flag, at_least=0, below=1)
+        return self.number(flag, at_least=0, below=1)
 
     def choice(self, flag: str, choices: tuple[str, ...]) -> str:
-        value = self._reader.text(flag)
+        value = self.text(flag)
         if value not in choices:
             names = ", ".join(choice or "empty" for choice in choices)
             self.complain(f'--{flag}: must be one of {names}, not "{value}"')
         return value
 
-    def required(self, flag: str, other: str = "") -> str:
+    def needed(self, flag: str, other: str = "") -> str:
         value = self.text(flag) or (self.text(other) if other else "")
         if not value:
             self.complain(f"missing field, {flag}")
@@ -266,7 +258,7 @@ class _AzureReader:
         if value and path:
             self.complain(f"--{flag}: must not be given together with --{path_flag}")
         if not path:
-            return self.required(flag)
+            return self.needed(flag)
         try:
             read_token(path)
         except BadInputError as error:
@@ -274,7 +266,7 @@ class _AzureReader:
         return ""
 
     def required_url(self, flag: str) -> str:
-        return self.url(flag) if self.required(flag) else ""
+        return self.web_url(flag) if self.needed(flag) else ""
 
     def file(self, flag: str) -> str:
         value = self.text(flag)
@@ -327,7 +319,7 @@ class _AzureReader:
             return value
 
     def resource_id(self, flag: str, resource_type: str, *, is_required: bool = False) -> str:
-        value = self.required(flag) if is_required else self.text(flag)
+        value = self.needed(flag) if is_required else self.text(flag)
         if value and not _is_resource(value, resource_type):
             self.complain(f'--{flag}: must be the id of a {resource_type}, not "{value}"')
         return value

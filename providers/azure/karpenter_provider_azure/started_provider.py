@@ -17,15 +17,15 @@ from karpenter_core.provider.kit.plugin import CloudHooks
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass
 from karpenter_provider_azure.arm.client import RETRIES, ArmClient
 from karpenter_provider_azure.arm.sdk_sender import READ_SECONDS
+from karpenter_provider_azure.catalogue.price_reader import PRICE_PERIOD
 from karpenter_provider_azure.catalogue.quotas import QUOTA_PERIOD
 from karpenter_provider_azure.catalogue.region_sizes import refresh_period
-from karpenter_provider_azure.images.selection import NO_IMAGE_REASON
+from karpenter_provider_azure.images.versions import NO_IMAGE_REASON
 from karpenter_provider_azure.json_service import JsonService
 from karpenter_provider_azure.metrics import AzureMetrics
 from karpenter_provider_azure.node_class.conditions import AZURE_ERRORS
 from karpenter_provider_azure.parts import ProviderParts
-from karpenter_provider_azure.price_reader import PRICE_PERIOD
-from karpenter_provider_azure.provider_services import ProviderServices
+from karpenter_provider_azure.region_parts import ProviderServices
 from karpenter_provider_azure.settings import AzureSettings
 
 if TYPE_CHECKING:
@@ -137,10 +137,10 @@ class StartedProvider:
     # -- hooks that concern several parts ------------------------------------------------------------
 
     def _instance_types(
-        self, node_pool: NodePool, node_class: AKSNodeClass
+        self, _node_pool: NodePool, node_class: AKSNodeClass
     ) -> Sequence[InstanceType]:
         try:
-            types = self.parts.catalogue.types.instance_types(node_class, node_pool)
+            types = self.parts.catalogue.types.instance_types(node_class)
         except CloudProviderError as error:
             raise AZURE_ERRORS.with_stable_text(error) from error
         self.parts.catalogue.prices.report_unknown(it.name for it in types)

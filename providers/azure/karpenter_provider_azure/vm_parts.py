@@ -3,43 +3,36 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 from urllib.parse import urlencode
 
 from karpenter_core.provider.kit.late_failures import LateFailures
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
 from karpenter_provider_azure.arm import graph
-from karpenter_provider_azure.bootstrap.bootstrapping_service import (
+from karpenter_provider_azure.bootstrap.node_boot import (
     TIMEOUT_SECONDS,
     BootstrappingService,
-)
-from karpenter_provider_azure.bootstrap.node_boot import (
     ClusterBootReader,
-    ScriptlessBoot,
-    ServiceBoot,
+    NodeBoot,
 )
-from karpenter_provider_azure.instances.cluster_vms import cluster_vms
-from karpenter_provider_azure.instances.drift import DriftDetector
+from karpenter_provider_azure.instances.cluster_vms import VmListing, cluster_vms
 from karpenter_provider_azure.instances.orphans import OrphanCollector
-from karpenter_provider_azure.instances.vm_listing import VmListing
 from karpenter_provider_azure.instances.vm_reader import VmReader
 from karpenter_provider_azure.instances.vm_updater import VmExtensions, VmUpdater
 from karpenter_provider_azure.json_service import JsonService
-from karpenter_provider_azure.launch.custom_scripts import CustomScripts
-from karpenter_provider_azure.launch.existing_vms import ExistingVms
 from karpenter_provider_azure.launch.extensions import (
     BILLING_EXTENSION,
     SCRIPT_EXTENSION,
+    CustomScripts,
     ExtensionInstaller,
 )
-from karpenter_provider_azure.launch.failed_launches import FailedLaunches
+from karpenter_provider_azure.launch.failed_launches import ExistingVms, FailedLaunches
 from karpenter_provider_azure.launch.failure_recorder import FailureRecorder
 from karpenter_provider_azure.launch.image_tokens import ImageTokens
 from karpenter_provider_azure.launch.node_network import NodeNetwork
-from karpenter_provider_azure.launch.open_operations import OpenOperations
-from karpenter_provider_azure.launch.vm_calls import VmCalls
+from karpenter_provider_azure.launch.vm_calls import VmCalls, open_operations
 from karpenter_provider_azure.launch.vm_launcher import VmLauncher
-from karpenter_provider_azure.machines.drift import NodeDriftDetector
+from karpenter_provider_azure.machines.drift import DriftDetector
 from karpenter_provider_azure.machines.node_instances import NodeInstances, aks_machines
 
 if TYPE_CHECKING:
@@ -47,54 +40,16 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
-    from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
     from karpenter_provider_azure.described_vms import DescribedVm
     from karpenter_provider_azure.interruption.sources import InterruptionSources
-    from karpenter_provider_azure.launch.boot_data import BootDataBuilder
-    from karpenter_provider_azure.launch.claim_launches import LaunchCatalogue
-    from karpenter_provider_azure.network.backend_pools import BackendPoolReader
-    from karpenter_provider_azure.network.cluster_addresses import VnetGuidReader
-    from karpenter_provider_azure.network.security_groups import SecurityGroupReader
-    from karpenter_provider_azure.provider_services import ProviderServices
+    from karpenter_provider_azure.region_parts import CatalogueParts, NetworkParts, ProviderServices
     from karpenter_provider_azure.settings import AzureSettings
 
 __all__ = ["InstanceParts", "LaunchParts"]
 
+
 _TOKEN_ACTION: Final = "imageTokens:get"  # noqa: S105 - a name for metrics
-
-
-class LaunchNetwork(Protocol):
-    """The readers of `NetworkParts` that launches use."""
-
-    @property
-    def security_groups(self) -> SecurityGroupReader:
-        """Of the nodes' security group."""
-        ...
-
-    @property
-    def pools(self) -> BackendPoolReader:
-        """Of the backend pools of the cluster's load balancers."""
-        ...
-
-    @property
-    def guid(self) -> VnetGuidReader:
-        """Of the GUID of the virtual network."""
-        ...
-
-
-class LaunchOffers(Protocol):
-    """The members of `CatalogueParts` that launches use."""
-
-    @property
-    def for_launches(self) -> LaunchCatalogue:
-        """The catalogue as launches see it."""
-        ...
-
-    @property
-    def unavailable_offerings(self) -> UnavailableOfferings:
-        """The marks of failed launches."""
-        ...
 
 
 @final
@@ -102,7 +57,7 @@ class LaunchParts:
     """Launches of virtual machines, their extensions, and launches that fail late."""
 
     def __init__(
-        self, services: ProviderServices, network: LaunchNetwork, catalogue: LaunchOffers
+        self, services: ProviderServices, network: NetworkParts, catalogue: CatalogueParts
     ) -> None:
         context, settings = services.context, services.settings
         clock = context.clock
@@ -119,13 +74,13 @@ class LaunchParts:
             catalogue=catalogue.for_launches,
             node_class_of=partial(_node_class_of, services.node_classes),
         )
-        operations = OpenOperations(clock)
+        operations = open_operations(clock)
         failures = FailureRecorder(
             clock,
             location=settings.location,
             sizes=catalogue.for_launches.sizes,
             unavailable_offerings=catalogue.unavailable_offerings,
-            observer=services.metrics.launches,
+            metrics=services.metrics.launches,
         )
         self.launcher: Final = VmLauncher(
             settings,
@@ -139,6 +94,7 @@ class LaunchParts:
             failures=failures,
             existing=ExistingVms(
                 self.calls,
+                self.reader,
                 cluster=settings.cluster_name,
                 failures=failures,
                 operations=operations,
@@ -170,7 +126,7 @@ class LaunchParts:
     def _list_vms(self) -> tuple[DescribedVm, ...]:
         return self.listing.recent().instances
 
-    def _boot(self, services: ProviderServices, network: LaunchNetwork) -> BootDataBuilder:
+    def _boot(self, services: ProviderServices, network: NetworkParts) -> NodeBoot:
         settings = services.settings
         cluster = ClusterBootReader(
             settings,
@@ -179,14 +135,14 @@ class LaunchParts:
             security_groups=network.security_groups,
         )
         if not runs_script(settings):
-            return ScriptlessBoot(cluster)
+            return NodeBoot(cluster, None)
         poster = JsonService(
             ca_bundle=settings.ca_bundle,
             timeout_seconds=TIMEOUT_SECONDS,
             observe=services.metrics.calls.observe,
         )
         service = BootstrappingService(settings, poster, bearer_token=services.arm.bearer_token)
-        return ServiceBoot(cluster, service)
+        return NodeBoot(cluster, service)
 
 
 @final
@@ -218,14 +174,10 @@ class InstanceParts:
             node_class=services.node_classes.node_class,
             fence=context.fence,
         )
-        self.drift: Final = NodeDriftDetector(
-            DriftDetector(
-                instances=self.instances,
-                kubelet_identity=settings.kubelet_identity_client_id,
-                read_nodes=context.read_nodes,
-                is_event_ahead=interruptions.is_event_ahead,
-            ),
+        self.drift: Final = DriftDetector(
+            self.instances,
             machines,
+            kubelet_identity=settings.kubelet_identity_client_id,
             read_nodes=context.read_nodes,
             is_event_ahead=interruptions.is_event_ahead,
         )

@@ -15,10 +15,9 @@ from karpenter_core.provider.kit.unavailable_offerings import (
     UnavailableOffering,
     UnavailableOfferings,
 )
+from karpenter_provider_azure.catalogue.prices import ListedPrices, RegionPrices
 from karpenter_provider_azure.catalogue.quotas import RegionQuotas
 from karpenter_provider_azure.metrics import AzureMetrics
-from karpenter_provider_azure.price_items import ListedPrices
-from karpenter_provider_azure.prices import RegionPrices
 from providers.azure.tests.catalogue.sku_items import NOW, SetClock, usage, vm_size
 
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"

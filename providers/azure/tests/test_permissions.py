@@ -187,7 +187,7 @@ def test_every_command_of_the_guide_is_one_of_ours():
 
 
 def test_the_guide_names_the_variables_of_the_script():
-    from karpenter_provider_azure.bootstrap.script_variables import script_variables
+    from karpenter_provider_azure.bootstrap.custom_data import script_variables
     from providers.azure.tests.bootstrap.boots import boot
 
     (row,) = (

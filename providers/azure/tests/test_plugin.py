@@ -15,8 +15,8 @@ from karpenter_core.operator.clock import SystemClock
 from karpenter_core.provider.contract import ClusterFacts, ProviderContext
 from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
 from karpenter_core.testing.provider_world import FakeNodes, node_pool_for
+from karpenter_provider_azure.catalogue.prices import UNKNOWN_PRICE
 from karpenter_provider_azure.plugin import AzureProvider
-from karpenter_provider_azure.prices import UNKNOWN_PRICE
 from karpenter_provider_azure.setting_specs import SETTINGS
 from karpenter_simulated_azure.testing import node_class_for, settings_for
 
@@ -164,7 +164,7 @@ def test_a_used_up_quota_of_a_family_makes_its_offerings_unavailable(
     context: ProviderContext, plugin: AzureProvider, cloud: SimulatedAzure
 ) -> None:
     plugin.karpenter_start(context)
-    family = plugin.running.parts.catalogue.types.size("Standard_D4s_v5").family
+    family = plugin.running.parts.catalogue.region.current()[0]["Standard_D4s_v5"].family
     cloud.usages.set_limit(family, 0)
 
     run_task(plugin, "quotas")

@@ -12,9 +12,9 @@ import pytest
 
 from karpenter_core.errors import CloudProviderError, ThrottledError
 from karpenter_core.provider.kit.disk_cache import DiskCache
+from karpenter_provider_azure.catalogue.price_reader import PriceReader, RetailPriceList
+from karpenter_provider_azure.catalogue.prices import DISK_VERSION, RegionPrices
 from karpenter_provider_azure.json_service import JsonService
-from karpenter_provider_azure.price_reader import PriceReader, RetailPriceList
-from karpenter_provider_azure.prices import DISK_VERSION, RegionPrices
 from providers.azure.tests.catalogue.sku_items import SetClock
 from providers.azure.tests.test_prices import D4, item
 

@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 
 from karpenter_core.provider.catalogue import Price
 from karpenter_core.provider.kit.disk_cache import DiskCache
-from karpenter_provider_azure.data import known_series, shipped_prices
-from karpenter_provider_azure.price_items import ListedPrices, read_price_items
-from karpenter_provider_azure.prices import (
+from karpenter_provider_azure.catalogue.price_reader import read_price_items
+from karpenter_provider_azure.catalogue.prices import (
     DISK_VERSION,
     UNKNOWN_PRICE,
+    ListedPrices,
     RegionPrices,
+    known_series,
     unknown_series,
 )
+from karpenter_provider_azure.data import shipped_prices
 from providers.azure.tests.catalogue.sku_items import NOW
 
 if TYPE_CHECKING:

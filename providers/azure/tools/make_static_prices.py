@@ -15,10 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from karpenter_provider_azure.catalogue.price_reader import RetailPriceList, read_price_items
 from karpenter_provider_azure.catalogue.size_names import read_size_name
 from karpenter_provider_azure.json_service import JsonService
-from karpenter_provider_azure.price_items import read_price_items
-from karpenter_provider_azure.price_reader import RetailPriceList
 
 DATA: Final = (
     Path(__file__).parents[1] / "karpenter_provider_azure" / "data" / "on_demand_prices.json"

@@ -30,7 +30,7 @@ __all__ = ["TASK_NAME", "TASK_PERIOD", "NodeRegistrar"]
 
 TASK_NAME: Final = "nodes"
 TASK_PERIOD: Final = timedelta(seconds=10)
-"""How long work of another process, which could not wake this one, may lie."""
+"""Longest delay of work of another process, which cannot wake this one."""
 
 _PARALLEL: Final = 32
 _FIRST_RETRY_SECONDS: Final = 0.5

@@ -7,6 +7,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
@@ -30,8 +31,10 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.contract import Instance, LaunchedInstance, TerminationStatus
 from karpenter_core.testing.provider_world import FakeNodes
+from karpenter_provider_kwok import instance_store
 from karpenter_provider_kwok.dump import dump_file
 from karpenter_provider_kwok.faults import CloudOperation, KwokFault, KwokFaultKind
+from karpenter_provider_kwok.instance_store import InstanceStore, record_call
 from providers.kwok.tests.worlds import launch, node_class, only, run_kwok
 
 SPOT = RequirementSpec(key=CAPACITY_TYPE, operator="In", values=("spot",))
@@ -39,6 +42,25 @@ SPOT = RequirementSpec(key=CAPACITY_TYPE, operator="In", values=("spot",))
 
 def ref(request):
     return request.node_claim.spec.node_class_ref
+
+
+# -- store
+
+
+def test_a_reader_of_the_store_keeps_nobody_from_writing(tmp_path, monkeypatch):
+    """`karpenter kwok` and the tests look while the controller launches."""
+    monkeypatch.setattr(instance_store, "_BUSY_SECONDS", 0.0)
+    path = str(tmp_path / "kwok.sqlite3")
+    with closing(InstanceStore(path)) as store, closing(sqlite3.connect(path)) as reader:
+        reader.execute("BEGIN")
+        before = reader.execute("SELECT count(*) FROM calls").fetchone()
+
+        with store.transaction() as connection:
+            record_call(connection, at=0.0, operation="launch", subject="a", result="launched")
+
+        assert reader.execute("SELECT count(*) FROM calls").fetchone() == before
+        reader.execute("ROLLBACK")
+        assert reader.execute("SELECT count(*) FROM calls").fetchone() == (before[0] + 1,)
 
 
 # -- launch

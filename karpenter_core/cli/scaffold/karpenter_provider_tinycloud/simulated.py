@@ -58,7 +58,7 @@ class SimulatedTinyCloud(RestCloud):
         """Zones whose VMs are missing in listings."""
         self.is_token_in_progress = False
         self._wishes: Final[dict[str, Json]] = {}
-        """What VMs were created with, by their id."""
+        """Arguments with which VMs were created, by VM id."""
         self._protected: Final = set[str]()
         errors = TokenErrors(
             mismatch=lambda: _conflict("token-mismatch", "the token belongs to another VM"),

@@ -51,6 +51,8 @@ class _OpenCall:
     may_be_done: bool = False
     waited_until: float = -inf
     """The end of the last pause that was waited for, by the monotonic clock."""
+    turn_at: float = -inf
+    """When the next attempt got its turn, or needed none: a slower pace since then is not for it."""
 
     def failed(self, failure: AttemptFailure, cause: Exception | None = None) -> FailedCall:
         return FailedCall(
@@ -120,7 +122,7 @@ class CloudCaller:
                 self._note(action, failure.code or UNANSWERED, started)
                 if not failure.may_be_done and failure.kind is not AttemptFailureKind.THROTTLED:
                     self._limits.note_answer(operation_class)
-                wait = self._wait_after(call, failure, sent_at=started)
+                wait = self._wait_after(call, failure)
                 if wait is None:
                     raised = self._make_error(call.failed(failure, error))
                     if raised is error:
@@ -154,6 +156,7 @@ class CloudCaller:
 
     def _take_turn(self, call: _OpenCall) -> float:
         longest = self._longest_wait(call)
+        call.turn_at = self._monotonic()
         wait = self._limits.take_turn(call.operation_class, longest_seconds=longest)
         if wait > longest:
             text = f"calls of {call.operation_class} take turns after a refusal"
@@ -189,14 +192,14 @@ class CloudCaller:
         )
         return self._make_error(call.failed(failure))
 
-    def _wait_after(
-        self, call: _OpenCall, failure: AttemptFailure, *, sent_at: float
-    ) -> float | None:
+    def _wait_after(self, call: _OpenCall, failure: AttemptFailure) -> float | None:
         """Return the time to wait after a failed attempt; None to give up."""
         call.may_be_done = call.may_be_done or failure.may_be_done
         call.failures[failure.kind] += 1
         if failure.kind is AttemptFailureKind.THROTTLED:
-            call.waited_until = self._limits.pause(call.operation_class, failure, sent_at=sent_at)
+            call.waited_until = self._limits.pause(
+                call.operation_class, failure, turn_at=call.turn_at
+            )
         wait = self._policy.wait_seconds(
             failure,
             attempt=call.failures[failure.kind],

@@ -3,7 +3,7 @@
 A cloud counts calls by class: reads and writes of a subscription, or each action of an account. Once it
 refuses one call of a class until some time, it would refuse the others too, and often counts them. After
 that time it permits few calls at first: calls take turns, which come closer with each answer. A cloud that
-names no time is called in turns at once, whose time doubles with each further refusal.
+names no time can be called in turns at once, whose time doubles with each further refusal.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ stop every call of a class for a day."""
 _LONGEST_TURN_SECONDS: Final = 2.0
 """A cloud that refills a bucket names about the time of one call. One that counts calls in windows names
 the rest of its window, and permits many calls after it."""
-_FIRST_TURN_SECONDS: Final = 0.1
-"""After the first refusal that names no time: ten calls a second."""
 _SHORTEST_TURN_SECONDS: Final = 0.02
 _TURN_FACTOR: Final = 0.9
 _TURNS_END_AFTER_SECONDS: Final = 60
@@ -69,10 +67,19 @@ class OperationLimits:
     """The rates and pauses of the operation classes of one cloud; callable from any thread."""
 
     def __init__(
-        self, *, monotonic: Callable[[], float], rates: Mapping[str, CallRate] | None = None
+        self,
+        *,
+        monotonic: Callable[[], float],
+        rates: Mapping[str, CallRate] | None = None,
+        first_turn_seconds: float = 0,
     ) -> None:
-        """`rates` are by operation class; a class without one is limited by its pauses alone."""
+        """`rates` are by operation class; a class without one is limited by its pauses alone.
+
+        `first_turn_seconds` is the time of turns after the first refusal that names no time to wait; 0
+        leaves such waits to each call.
+        """
         self._monotonic: Final = monotonic
+        self._first_turn_seconds: Final = first_turn_seconds
         self._buckets: Final = {
             name: TokenBucket(
                 rate_per_second=rate.per_second, burst=rate.burst, monotonic=monotonic
@@ -92,18 +99,19 @@ class OperationLimits:
         return 0.0 if bucket is None else bucket.reserve(longest_seconds=longest_seconds)
 
     def pause(
-        self, operation_class: str, failure: AttemptFailure, *, sent_at: float | None = None
+        self, operation_class: str, failure: AttemptFailure, *, turn_at: float | None = None
     ) -> float:
-        """Pause a class for the `retry_after` of a refusal, five minutes at most; slow it down for none.
+        """Pause a class for the `retry_after` of a refusal, five minutes at most, or slow it down.
 
-        A longer pause that is open stays. Calls that were sent (`sent_at`, by the monotonic clock; None is
-        now) before the class was slowed down do not slow it down further. Return until when this refusal
+        A longer pause that is open stays. A call that got its turn (`turn_at`, by the monotonic clock; None
+        is now) before the class was slowed down does not slow it down further. Return until when this refusal
         asks to wait, by the monotonic clock.
         """
         now = self._monotonic()
         if failure.retry_after is None:
-            with self._lock:
-                self._lengthen_turns(operation_class, now, now if sent_at is None else sent_at)
+            if self._first_turn_seconds > 0:
+                with self._lock:
+                    self._lengthen_turns(operation_class, now, now if turn_at is None else turn_at)
             return now
         ends_at = now + min(failure.retry_after.total_seconds(), _LONGEST_PAUSE_SECONDS)
         with self._lock:
@@ -153,15 +161,15 @@ class OperationLimits:
         turns.refused_at = now
         turns.next_at = max(turns.next_at, ends_at)
 
-    def _lengthen_turns(self, operation_class: str, now: float, sent_at: float) -> None:
+    def _lengthen_turns(self, operation_class: str, now: float, turn_at: float) -> None:
         turns = self._turns.get(operation_class)
         if turns is None or now - turns.refused_at > _TURNS_END_AFTER_SECONDS:
             self._turns.pop(operation_class, None)
-            seconds = _FIRST_TURN_SECONDS
-        elif sent_at < turns.refused_at:
+            seconds = self._first_turn_seconds
+        elif turn_at < turns.refused_at:
             return
         else:
-            seconds = min(max(2 * turns.seconds, _FIRST_TURN_SECONDS), _LONGEST_TURN_SECONDS)
+            seconds = min(max(2 * turns.seconds, self._first_turn_seconds), _LONGEST_TURN_SECONDS)
         self._slow_down(operation_class, now, now + seconds)
 
     def open_pause(self, operation_class: str) -> OperationPause | None:

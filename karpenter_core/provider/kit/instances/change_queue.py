@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["ChangeQueue", "InstanceChanges"]
 
 _REFUSED_LIFE: Final = timedelta(minutes=1)
-"""How long an instance whose change was refused is left alone."""
+"""Pause after a refused change of an instance."""
 _READ_LIFE: Final = timedelta(minutes=5)
-"""How long a state that was read or written counts more than the last listing, which may be older."""
+"""Time for which a state that was read or written overrides the last listing, which may be older."""
 
 _MADE_UP_TURNS: Final = 3
 _LONGEST_WAIT: Final = timedelta(seconds=5)
@@ -234,7 +234,10 @@ class ChangeQueue(Generic[State, Desired, Change]):
     def _read_again(self, names: Sequence[str]) -> int:
         """Read instances, and return how many exist; the others wait no more."""
         states = self._changes.read(names)
-        self._drop(name for name in names if name not in states)
+        absent = [name for name in names if name not in states]
+        self._drop(absent)
+        for name in absent:  # who asks for it again must not put it among others again
+            self._read.drop(name)
         for name, state in states.items():
             self._read.put(name, state)
         return len(states)

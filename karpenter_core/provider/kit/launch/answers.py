@@ -57,7 +57,7 @@ class FailedTarget(Protocol):
 
     @property
     def scope(self) -> ExhaustedScope:
-        """How far a lack of capacity reaches."""
+        """Scope of a lack of capacity."""
         ...
 
     @property
@@ -67,7 +67,7 @@ class FailedTarget(Protocol):
 
     @property
     def text(self) -> str:
-        """What the cloud said."""
+        """Message of the cloud."""
         ...
 
 

@@ -35,7 +35,7 @@ __all__ = [
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudTraits:
-    """How a cloud is called, how it is searched, and how soon it shows new instances."""
+    """Traits of a cloud: limits of its calls and searches, and delays until it shows new instances."""
 
     name: str
     """The name of its instance service, for messages."""
@@ -46,9 +46,9 @@ class CloudTraits:
     finds_claims: bool
     """Whether instances of a claim can be searched for; else all of the cluster are listed."""
     shown_within: timedelta
-    """How soon after its call was answered an instance is shown."""
+    """Longest time from the answer of a call until its instances are shown."""
     made_within: timedelta = timedelta(minutes=5)
-    """How soon after its newest instance was launched all instances of a call are shown."""
+    """Longest time from the launch of a call's newest instance until all its instances are shown."""
     quiet_within: timedelta = timedelta(minutes=2)
     """If a call shows no further instance for this long, it brought fewer than it has claims. Shorter
     than the launch timeout, so that its other claims report the shortage."""
@@ -57,7 +57,7 @@ class CloudTraits:
     tokens its instances are looked up: `LaunchCloud.describe` must find them by name or tag within
     `shown_within` after the call; the claim is launched again only if there is none by then."""
     calls_at_once: int = 8
-    """How many jobs of one launch are executed side by side."""
+    """Largest number of concurrent jobs of one launch."""
 
 
 class DescribedInstance(Protocol):
@@ -108,7 +108,7 @@ Answer = TypeVar("Answer", bound=InstanceAnswer)
 
 
 class FailureKind(Enum):
-    """What a failure says about this attempt and about earlier attempts with its token."""
+    """Consequence of a failure for this attempt and for earlier attempts with its token."""
 
     UNANSWERED = auto()
     """This attempt may have been carried out."""

@@ -20,7 +20,7 @@ from karpenter_core.errors import (
     InsufficientCapacityError,
     LaunchFailedError,
 )
-from karpenter_core.provider.contract import Instance, LaunchedInstance
+from karpenter_core.provider.contract import LaunchedInstance
 from karpenter_core.provider.kit.launch.cloud import (
     Answer,
     AnsweredCall,
@@ -306,19 +306,8 @@ class CallExecutor(Generic[Described, Call, Answer]):
     ) -> LaunchOutcome:
         request = answered.call.requests[owner.uid]
         outcome = self._cloud.outcome_of_new(answered, instance_id, request)
-        instance = Instance(
-            provider_id=outcome.provider_id,
-            node_claim=owner.name,
-            token=owner.uid,
-            instance_type=outcome.instance_type,
-            zone=outcome.zone,
-            capacity_type=outcome.capacity_type,
-            image_id=outcome.image_id,
-            created=self._clock.now(),
-        )
-        self._recent.add(
-            RecentLaunch(instance_id=instance_id, owner=owner, instance=instance, outcome=outcome)
-        )
+        launch = RecentLaunch.of(instance_id, owner, outcome, created=self._clock.now())
+        self._recent.add(launch)
         return outcome
 
     def _unserved_error(self, answered: Sequence[AnsweredCall[Call, Answer]]) -> CloudProviderError:

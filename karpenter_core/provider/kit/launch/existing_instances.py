@@ -25,7 +25,7 @@ __all__ = ["ExistingInstances", "as_outcome"]
 _NEW_CLAIM_AGE: Final = timedelta(seconds=30)
 """Only this process can have launched for a claim that is younger."""
 _SEARCHES_ALL: Final = timedelta(minutes=5)
-"""How long after its first listing a process searches for young claims, too: the process before it may have
+"""Time after its first listing for which a process searches for young claims, too: the process before it may have
 launched for them. Longer than a claim's age and the difference of clocks, by which the age is wrong."""
 
 

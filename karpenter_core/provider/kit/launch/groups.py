@@ -165,7 +165,7 @@ def apply_filters(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _LaunchChoice:
-    """What equal requests are launched as."""
+    """Choice of offerings with which equal requests are launched."""
 
     key: Hashable
     """Equal for choices that lead to the same call."""

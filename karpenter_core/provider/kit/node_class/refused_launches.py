@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["RefusedLaunches"]
 
 REFUSAL_TTL: Final = timedelta(minutes=5)
-"""How long nothing is launched after a refusal."""
+"""Pause of launches after a refusal."""
 
 
 @final

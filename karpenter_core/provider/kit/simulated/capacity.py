@@ -34,7 +34,7 @@ class CapacityQuota:
     covers: Callable[[InstancePool], bool]
     """Whether instances of a pool count against it."""
     cost: Callable[[InstancePool], int] = _one
-    """What one instance of a pool uses of it: 1, or its vCPUs."""
+    """Amount that one instance of a pool uses: 1, or its vCPUs."""
     error: CloudError
     """The refusal of launches beyond it."""
 

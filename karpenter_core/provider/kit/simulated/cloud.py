@@ -129,6 +129,16 @@ class SimulatedCloud(ABC, Generic[Item]):
         """Carry calls out, and cut the connection before the answer."""
         return self._fault(CloudFaultKind.LOST_REPLY, action, times=times)
 
+    def cut_bodies(
+        self,
+        action: str,
+        *,
+        times: int | None = 1,
+        where: Callable[[Mapping[str, object]], bool] | None = None,
+    ) -> CloudFault:
+        """Carry calls out, and cut the connection in the middle of the body of the answer."""
+        return self._fault(CloudFaultKind.CUT_BODY, action, times=times, where=where)
+
     def fall_silent(self, action: str = "*", *, times: int | None = None) -> CloudFault:
         """Accept calls, do nothing and never answer."""
         return self._fault(CloudFaultKind.SILENT, action, times=times)

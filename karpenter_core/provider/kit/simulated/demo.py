@@ -1,4 +1,4 @@
-"""What a demo does with a simulated cloud that stands on this kit."""
+"""Runs demos on a simulated cloud that stands on this kit."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ class may be throttled, the cloud carries it out, and the log records the outcom
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import RLock
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, final
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["CallCharge", "CloudApi", "CloudControls", "CloudEndpoint", "ServiceCall"]
 
 _LONGEST_SILENCE_SECONDS: Final = 300
+_AFTER_THE_CALL: Final = frozenset({CloudFaultKind.LOST_REPLY, CloudFaultKind.CUT_BODY})
 
 
 class ServiceCall(NamedCall, Protocol):
@@ -123,7 +124,7 @@ class CloudEndpoint(CloudControls, Generic[Call]):
         if call is None or isinstance(call, HttpReply):
             return call
         fault = self.faults.strike(call)
-        if fault is not None and fault.kind is not CloudFaultKind.LOST_REPLY:
+        if fault is not None and fault.kind not in _AFTER_THE_CALL:
             return self._struck(call, fault)
         try:
             self._throttle(call)
@@ -132,7 +133,9 @@ class CloudEndpoint(CloudControls, Generic[Call]):
             reply, outcome = self._api.refuse(call, error), error.code
         except NoAnswerError:
             reply, outcome = None, CloudFaultKind.LOST_REPLY
-        if fault is not None:
+        if fault is not None and fault.kind is CloudFaultKind.CUT_BODY and reply is not None:
+            reply, outcome = replace(reply, is_cut=True), CloudFaultKind.CUT_BODY
+        elif fault is not None:
             reply, outcome = None, CloudFaultKind.LOST_REPLY
         self._log(call, outcome)
         return reply

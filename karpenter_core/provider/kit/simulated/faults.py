@@ -36,7 +36,7 @@ class CloudError(Exception):
         self.message: Final = message
         self.status: Final = status
         self.retry_after_seconds = retry_after_seconds
-        """How long the caller should wait; None if the cloud does not say."""
+        """Pause that the cloud asks for; None if it does not say."""
 
 
 class CloudFaultKind(StrEnum):
@@ -46,6 +46,8 @@ class CloudFaultKind(StrEnum):
     """The call is answered with an error and has no effect."""
     LOST_REPLY = "lost-reply"
     """The call is executed; the connection breaks before the answer."""
+    CUT_BODY = "cut-body"
+    """The call is executed; the connection breaks in the middle of the body of the answer."""
     SILENT = "silent"
     """The call is accepted and never answered; it has no effect."""
     UNREACHABLE = "unreachable"

@@ -26,6 +26,7 @@ __all__ = [
     "NodeTaint",
     "SimulatedKubelets",
     "allocatable_amounts",
+    "read_taints",
 ]
 
 _NOT_READY: Final = {
@@ -34,6 +35,9 @@ _NOT_READY: Final = {
     "reason": "KubeletNotReady",
     "message": "simulated",
 }
+
+
+_EFFECTS: Final = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 
 
 class BootError(Exception):
@@ -49,9 +53,25 @@ class NodeTaint:
     effect: str
 
 
+def read_taints(text: str) -> tuple[NodeTaint, ...]:
+    """Return the taints of the flag `--register-with-taints`: `key=value:Effect,...`.
+
+    Raises:
+        BootError: the kubelet cannot read one.
+    """
+    taints: list[NodeTaint] = []
+    for each in filter(None, text.split(",")):
+        left, _, effect = each.rpartition(":")
+        key, _, value = left.partition("=")
+        if not key or effect not in _EFFECTS:
+            raise BootError(f"the kubelet cannot read the taint {each!r}")
+        taints.append(NodeTaint(key=key, value=value, effect=effect))
+    return tuple(taints)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootedNode:
-    """What a kubelet writes into the Node that it registers."""
+    """Contents of the Node that a kubelet registers."""
 
     name: str
     provider_id: str

@@ -44,6 +44,8 @@ class HttpReply:
     headers: tuple[tuple[str, str], ...] = ()
     """Without the length of the body, which the server adds."""
     body: bytes = b""
+    is_cut: bool = False
+    """Whether the connection is cut after half of the body."""
 
 
 class _Listener(ThreadingHTTPServer):
@@ -114,8 +116,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(reply.body)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(reply.body)
+            self.wfile.write(reply.body[: len(reply.body) // 2] if reply.is_cut else reply.body)
         self.wfile.flush()
+        if reply.is_cut:
+            self.close_connection = True
+            _cut(self.connection)
 
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815 - http.server's names
 

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 LARGEST_BYTES: Final = 32 * 1024
-"""What ECS takes, before it is written in base64."""
+"""Limit of ECS, before the encoding in base64."""
 
 _UNREGISTERED: Final = TaintSpec(key=UNREGISTERED_TAINT, effect="NoExecute")
 

@@ -1,27 +1,18 @@
 """The instance type catalogue that `karpenter_list_instance_types` returns.
 
-Every NodePool requests a thousand types with half a dozen offerings each, every few minutes and on
-every change. So the labels, capacity and overhead of a type are resolved once for all inputs that
-they depend on, and a type that shows no difference, offerings included, is the very object of the
-last answer.
-
 Everything that an answer depends on is compared, so answers need not expire.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from threading import Lock
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 from karpenter_core.errors import BadInputError, CloudProviderError, NodeClassNotReadyError
-from karpenter_core.provider.catalogue import InstanceType
 from karpenter_core.provider.kit.learned_memory import image_set
+from karpenter_core.provider.kit.type_listing import TypeListings
 from karpenter_provider_alibabacloud.catalogue.offerings import (
     MarketState,
-    OfferingRow,
     PriceList,
     offering_rows,
     offerings_of,
@@ -35,9 +26,12 @@ from karpenter_provider_alibabacloud.catalogue.resolution import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Mapping
+    from datetime import datetime
 
+    from karpenter_core.provider.catalogue import InstanceType
     from karpenter_core.provider.kit.learned_memory import LearnedMemory
+    from karpenter_core.provider.kit.type_listing import ResolvedTypes, TypeListing
     from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
     from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
     from karpenter_provider_alibabacloud.catalogue.region_types import TypesByName
@@ -45,11 +39,6 @@ if TYPE_CHECKING:
     from karpenter_provider_alibabacloud.discovery.cluster import ClusterDetails
 
 __all__ = ["CatalogueInputs", "InstanceTypeCatalogue", "PriceRevisions", "StockSource"]
-
-_MOST_ENTRIES: Final = 32
-"""So many NodeClasses that are resolved differently are kept, at some megabytes each."""
-_IDLE_LIFE: Final = timedelta(minutes=15)
-"""NodePools ask every five minutes; what nobody asked for is of a NodeClass that has changed."""
 
 
 class PriceRevisions(PriceList, Protocol):
@@ -85,37 +74,6 @@ class CatalogueInputs:
     cluster: ClusterDetails
 
 
-class _ListedType(NamedTuple):
-    """A type as last listed."""
-
-    resolved: ResolvedType
-    rows: tuple[OfferingRow, ...]
-    instance_type: InstanceType
-
-
-class _ListedTypes(NamedTuple):
-    """All types as last listed, and in what state of everything that they depend on."""
-
-    state: Hashable
-    listed: Mapping[str, _ListedType]
-    types: tuple[InstanceType, ...]
-
-
-@dataclass(slots=True, kw_only=True)
-class _CacheEntry:
-    """The types of one key; what changes is replaced, so readers need no lock."""
-
-    name: str
-    """Of the NodeClass that asked first."""
-    resolver: TypeResolver
-    used_at: datetime
-    resolved: tuple[Hashable, Mapping[str, ResolvedType]] | None = None
-    """The last resolved types, and their inputs."""
-    answer: _ListedTypes | None = None
-    before: Mapping[str, _ListedType] = field(default_factory=dict[str, _ListedType])
-    """The types listed for the same NodeClass before it changed."""
-
-
 @final
 class InstanceTypeCatalogue:
     """Resolves the types of one region; callable from any thread."""
@@ -141,8 +99,7 @@ class InstanceTypeCatalogue:
         self._unavailable_offerings: Final = unavailable_offerings
         self._learned: Final = learned
         self._reserved_left: Final = reserved_left
-        self._lock: Final = Lock()
-        self._entries: Final[OrderedDict[Hashable, _CacheEntry]] = OrderedDict()
+        self._listings: Final[TypeListings[Hashable, TypeResolver, ResolvedType]] = TypeListings()
 
     def instance_types(
         self, node_class: ECSNodeClass, catalogue_inputs: CatalogueInputs
@@ -156,30 +113,26 @@ class InstanceTypeCatalogue:
             BadInputError: `spec.kubeletConfiguration` cannot be used; names NodeClass, field, value.
             CloudProviderError: nothing is known of types or stock, and ECS refused or did not answer.
         """
-        entry = self._entry(node_class, catalogue_inputs)
+        listing = self._listing(node_class, catalogue_inputs)
         # Revisions are read first: what changes meanwhile is then seen next time.
         prices = self._prices.revision
         shortages = self._unavailable_offerings.view(now=catalogue_inputs.now)
         stock, stock_revision = self._stock.current()
-        basis, resolved = self._resolved(entry, node_class, catalogue_inputs, stock, stock_revision)
-        pools = sorted({pool.id for it in resolved.values() for pool in it.sold.reservations})
+        basis, types = self._resolved(listing, node_class, catalogue_inputs, stock, stock_revision)
+        pools = sorted({pool.id for it in types.values() for pool in it.sold.reservations})
         reserved_by_pool = {pool: self._reserved_left(pool) for pool in pools}
-        state = (prices, shortages.revision, basis, tuple(reserved_by_pool.items()))
-        answer = entry.answer
-        if answer is not None and answer.state == state:
-            return answer.types
         market = MarketState(
             stock=stock,
             prices=self._prices,
             shortages=shortages,
             reserved_left=lambda pool: reserved_by_pool.get(pool, 0),
         )
-        listed = _list(resolved, market, entry.before if answer is None else answer.listed)
-        types = tuple(item.instance_type for item in listed.values())
-        if answer is not None and _are_same(types, answer.types):
-            types = answer.types
-        entry.answer, entry.before = _ListedTypes(state, listed, types), {}
-        return types
+        return listing.listed(
+            (prices, shortages.revision, basis, tuple(reserved_by_pool.items())),
+            types,
+            lambda item: offering_rows(item.sold, market),
+            offerings_of,
+        )
 
     def max_pods(
         self, node_class: ECSNodeClass, catalogue_inputs: CatalogueInputs
@@ -234,9 +187,9 @@ class InstanceTypeCatalogue:
     def _now(
         self, node_class: ECSNodeClass, catalogue_inputs: CatalogueInputs
     ) -> Mapping[str, ResolvedType]:
-        entry = self._entry(node_class, catalogue_inputs)
+        listing = self._listing(node_class, catalogue_inputs)
         stock, revision = self._stock.current()
-        return self._resolved(entry, node_class, catalogue_inputs, stock, revision)[1]
+        return self._resolved(listing, node_class, catalogue_inputs, stock, revision).types
 
     def _find(self, resolved: Mapping[str, ResolvedType], name: str) -> ResolvedType:
         resolved_type = resolved.get(name)
@@ -244,78 +197,56 @@ class InstanceTypeCatalogue:
             raise CloudProviderError(f'instance type "{name}" is not sold in region {self._region}')
         return resolved_type
 
-    def _entry(self, node_class: ECSNodeClass, catalogue_inputs: CatalogueInputs) -> _CacheEntry:
-        name = node_class.metadata.name
+    def _listing(
+        self, node_class: ECSNodeClass, catalogue_inputs: CatalogueInputs
+    ) -> TypeListing[TypeResolver, ResolvedType]:
         if not node_class.status.v_switches:
-            raise NodeClassNotReadyError(f'ECSNodeClass "{name}": no vSwitches found')
+            raise NodeClassNotReadyError(f'ECSNodeClass "{node_class.name}": no vSwitches found')
         hours = spot_hours(node_class.spec)
         self._stock.watch_spot(hours)
         self._prices.watch_spot(hours)
-        now = catalogue_inputs.now
-        key = node_class_key(node_class, catalogue_inputs.cluster)
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
-                kin = next((e for e in reversed(self._entries.values()) if e.name == name), None)
-                entry = self._entries[key] = _CacheEntry(
-                    name=name,
-                    resolver=TypeResolver(
-                        node_class,
-                        catalogue_inputs.cluster,
-                        region=self._region,
-                        overhead_percent=self._overhead_percent,
-                    ),
-                    used_at=now,
-                    before={} if kin is None or kin.answer is None else kin.answer.listed,
-                )
-            entry.used_at = now
-            self._entries.move_to_end(key)
-            self._drop_unused(now)
-        return entry
 
-    def _drop_unused(self, now: datetime) -> None:
-        """Call under the lock; the entry used last is at the end."""
-        for key, entry in list(self._entries.items()):
-            if len(self._entries) <= _MOST_ENTRIES and now - entry.used_at < _IDLE_LIFE:
-                break
-            del self._entries[key]
+        def make() -> TypeResolver:
+            return TypeResolver(
+                node_class,
+                catalogue_inputs.cluster,
+                region=self._region,
+                overhead_percent=self._overhead_percent,
+            )
+
+        key = node_class_key(node_class, catalogue_inputs.cluster)
+        return self._listings.of(key, node_class.name, make, now=catalogue_inputs.now)
 
     def _resolved(
         self,
-        entry: _CacheEntry,
+        listing: TypeListing[TypeResolver, ResolvedType],
         node_class: ECSNodeClass,
         catalogue_inputs: CatalogueInputs,
         stock: RegionStock,
         stock_revision: int,
-    ) -> tuple[Hashable, Mapping[str, ResolvedType]]:
-        """Return the types by name, and a value that is equal only for equal ones."""
+    ) -> ResolvedTypes[ResolvedType]:
         types, types_revision = self._types()
-        seen = {
-            image.id: self._learned.amounts(image_set([image.id]), now=catalogue_inputs.now)
-            for image in node_class.status.images
-        }
-        amounts = tuple((image, tuple(sorted(of.items()))) for image, of in sorted(seen.items()))
-        key = (types_revision, stock_revision, amounts)
-        cached = entry.resolved
-        if cached is not None and cached[0] == key:
-            return cached
-        before = dict[str, ResolvedType]() if cached is None else cached[1]
-        types_by_name: dict[str, ResolvedType] = {}
-        for name, info in types.items():
-            if not entry.resolver.is_sold(info, stock):
-                continue
-            inputs = TypeInputs(
-                info,
-                stock.on_demand_listed.get(name, ()),
-                stock.spot_listed.get(name, ()),
-                {image: of[name] for image, of in seen.items() if name in of},
-            )
-            same = before.get(name)
-            if same is None or same.inputs != inputs:
-                same = _resolved_for(node_class, entry.resolver, inputs)
-            types_by_name[name] = same
-        entry.resolved = resolved = (key, types_by_name)
-        return resolved
+        images = (image.id for image in node_class.status.images)
+        seen, amounts = self._learned.by_image(images, now=catalogue_inputs.now)
+
+        def inputs() -> Iterator[tuple[str, TypeInputs]]:
+            for name, info in types.items():
+                if listing.resolver.is_sold(info, stock):
+                    yield (
+                        name,
+                        TypeInputs(
+                            info,
+                            stock.on_demand_listed.get(name, ()),
+                            stock.spot_listed.get(name, ()),
+                            {image: of[name] for image, of in seen.items() if name in of},
+                        ),
+                    )
+
+        return listing.resolved(
+            (types_revision, stock_revision, amounts),
+            inputs,
+            lambda of: _resolved_for(node_class, listing.resolver, of),
+        )
 
 
 def _resolved_for(
@@ -326,41 +257,3 @@ def _resolved_for(
         return resolver.resolve(inputs)
     except ValueError as error:
         raise BadInputError(f'ECSNodeClass "{node_class.name}": {error}') from error
-
-
-def _are_same(some: Sequence[InstanceType], others: Sequence[InstanceType]) -> bool:
-    return len(some) == len(others) and all(
-        it is other for it, other in zip(some, others, strict=True)
-    )
-
-
-def _list(
-    resolved: Mapping[str, ResolvedType], market: MarketState, before: Mapping[str, _ListedType]
-) -> dict[str, _ListedType]:
-    listed: dict[str, _ListedType] = {}
-    for name, item in resolved.items():
-        rows = offering_rows(item.sold, market)
-        listed_before = before.get(name)
-        if (
-            listed_before is not None
-            and listed_before.rows == rows
-            and listed_before.resolved.is_like(item)
-        ):
-            listed[name] = (
-                listed_before
-                if listed_before.resolved is item
-                else listed_before._replace(resolved=item)
-            )
-        else:
-            listed[name] = _ListedType(item, rows, _instance_type(item, rows))
-    return listed
-
-
-def _instance_type(item: ResolvedType, rows: tuple[OfferingRow, ...]) -> InstanceType:
-    return InstanceType(
-        name=item.sold.info.name,
-        requirements=item.requirements,
-        offerings=offerings_of(rows),
-        capacity=item.capacity,
-        overhead=item.overhead,
-    )

@@ -32,7 +32,7 @@ _MEMORY_MIB_BASE: Final = 255
 _LARGEST_SHARE: Final = 0.25
 """Share of the memory that the type is sold with."""
 _MEMORY_MIB_SEEN: Final = 200
-"""What nodes were seen to keep beyond the policy: eviction threshold and system daemons."""
+"""Measured reservation of nodes beyond the policy: eviction threshold and system daemons."""
 
 _EVICTION: Final = (("memory.available", MEMORY), ("nodefs.available", EPHEMERAL_STORAGE))
 

@@ -39,7 +39,7 @@ __all__ = [
 
 REFRESH_PERIOD: Final = timedelta(hours=12)
 DISK_LIFE: Final = timedelta(days=30)
-"""How old facts may be that are better than waiting for ECS: types are added, and none ever changes."""
+"""Largest age of facts that a start uses instead of waiting for ECS: types are added, and none changes."""
 
 _SPREAD: Final = 0.1
 _DISK_VERSION: Final = "1"

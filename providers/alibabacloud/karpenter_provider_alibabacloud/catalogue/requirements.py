@@ -41,7 +41,7 @@ _LINUX: Final = "linux"
 _KBPS_PER_MBPS: Final = 1024
 """ECS tells 1 Gbit/s as 1,024,000 kbit/s."""
 _CPU_MODELS: Final = ("amd", "intel", "yitian", "ampere", "hygon")
-"""What a processor's name is looked through for, and the value that it then has."""
+"""Words in the name of a processor, which are also the values of the label."""
 _NOT_IN_A_VALUE: Final = re.compile(r"[^a-z0-9._-]")
 """Spaces, and whatever else a label's value may not have in it."""
 

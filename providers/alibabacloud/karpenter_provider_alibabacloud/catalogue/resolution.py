@@ -69,14 +69,6 @@ class ResolvedType:
     max_pods: int | None
     """The kubelet's limit of pods; None for the kubelet's own."""
 
-    def is_like(self, other: ResolvedType) -> bool:
-        """Whether a list shows both alike, when they can be bought alike."""
-        return (
-            self.requirements is other.requirements
-            and self.capacity == other.capacity
-            and self.overhead == other.overhead
-        )
-
 
 def spot_hours(spec: ECSNodeClassSpec) -> int:
     """Return for how many hours spot instances of a NodeClass are safe at least."""

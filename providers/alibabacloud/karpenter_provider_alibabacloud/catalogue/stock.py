@@ -49,10 +49,10 @@ __all__ = [
 
 REFRESH_PERIOD: Final = timedelta(minutes=5)
 INSTEAD_OF_WAITING: Final = timedelta(hours=1)
-"""How old stock may be that a process which starts plans with; launches correct what changed."""
+"""Largest age of stock that a starting process plans with; launches correct it."""
 DISK_LIFE: Final = timedelta(days=30)
 DEFAULT_SPOT_HOURS: Final = 1
-"""How long ECS lets a spot instance live at least, unless asked otherwise."""
+"""Hours for which ECS protects a spot instance, unless asked otherwise."""
 SPOT_STRATEGY: Final = "SpotAsPriceGo"
 
 _IN_STOCK: Final = frozenset({"WithStock", "ClosedWithStock"})

@@ -45,9 +45,9 @@ TTL: Final = timedelta(minutes=30)
 REFRESH_PERIOD: Final = timedelta(minutes=5)
 """Period of checks for answers that are about to expire."""
 RETRY: Final = timedelta(minutes=1)
-"""How long a type that ECS did not answer about is not asked about again."""
+"""Pause before ECS is asked again about a type that it did not answer about."""
 IN_USE_LIFE: Final = timedelta(hours=2)
-"""How long after its last launch a type's answer is renewed without anybody waiting for it."""
+"""Time after the last launch of a type for which its answer is renewed in advance."""
 
 _RENEWED_BEFORE_END: Final = 2 * REFRESH_PERIOD
 _THREADS: Final = 8

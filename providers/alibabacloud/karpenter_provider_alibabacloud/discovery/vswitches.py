@@ -52,7 +52,7 @@ PAGE_SIZE: Final = 50
 """The most that DescribeVSwitches takes."""
 TTL: Final = timedelta(minutes=1)
 COUNT_TTL: Final = timedelta(minutes=5)
-"""How long a count of free addresses is believed."""
+"""Longest validity of a count of free addresses."""
 AVAILABLE: Final = "Available"
 
 

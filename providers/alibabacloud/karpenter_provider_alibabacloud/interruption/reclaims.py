@@ -40,7 +40,7 @@ SOURCE: Final = "reclaim"
 NOTICE: Final = timedelta(minutes=5)
 """From the lock of a spot instance to its end."""
 RECLAIMED_SHORTAGE_LIFE: Final = timedelta(minutes=15)
-"""How long a type is not bought as spot in a zone where it was taken back: stock is really gone."""
+"""Time without spot launches of a type in a zone where ECS has reclaimed it: there is no stock."""
 EXPIRED_CONDITION: Final = "InstanceExpired"
 """Of Nodes, set by ACK's node problem detector."""
 

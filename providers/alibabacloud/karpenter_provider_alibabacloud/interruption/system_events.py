@@ -40,7 +40,7 @@ __all__ = [
 SOURCE: Final = "event"
 EVENTS_PERIOD: Final = timedelta(minutes=1)
 AT_ONCE_WITHIN: Final = timedelta(minutes=15)
-"""What begins so soon is not left to budgets."""
+"""Largest notice of an event that does not wait for disruption budgets."""
 EXECUTING: Final = "Executing"
 OPEN_CYCLES: Final = ("Scheduled", EXECUTING, "Inquiring")
 EVENT_TYPES: Final = (
@@ -57,7 +57,7 @@ EVENT_TYPES: Final = (
 )
 """All events of instances that the API reference lists for queries."""
 _OWNERS_KEPT: Final = timedelta(minutes=10)
-"""Whose an instance is never changes; an event is told for as long as it is open."""
+"""Life of a cached owner: it never changes, and an open event is listed again and again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

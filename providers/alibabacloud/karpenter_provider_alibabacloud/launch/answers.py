@@ -85,7 +85,7 @@ class TargetFailure:
 
     @property
     def scope(self) -> ExhaustedScope:
-        """How far a lack of capacity reaches."""
+        """Scope of a lack of capacity."""
         return exhausted_scope(self.error_class)
 
     @property
@@ -95,7 +95,7 @@ class TargetFailure:
 
     @property
     def text(self) -> str:
-        """What ECS said."""
+        """Message of ECS."""
         return ": ".join(part for part in (self.code, self.message) if part)
 
 

@@ -55,10 +55,10 @@ if TYPE_CHECKING:
 __all__ = ["ADDRESSES_LIFE", "Availability", "LaunchApiCall", "LaunchCallBuilder", "TriedTarget"]
 
 ADDRESSES_LIFE: Final = timedelta(minutes=5)
-"""How long what has too few free addresses is left alone."""
+"""Pause of launches into a vSwitch with too few free addresses."""
 
 TriedTarget = tuple[str, str, str]
-"""What was tried: instance type, vSwitch, and the category of the system disk where one is chosen."""
+"""Target of an attempt: instance type, vSwitch, and the category of the system disk where one is chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

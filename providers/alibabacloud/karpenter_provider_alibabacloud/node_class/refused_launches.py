@@ -22,7 +22,7 @@ __all__ = ["launch_refusal"]
 
 _FORBIDDEN: Final = "Forbidden."
 _BY_POLICY: Final = "Forbidden.RAM"
-"""What begins like it forbids something about what was asked for, as a private pool of others."""
+"""Beginning of codes that forbid a part of the request, as a private pool of another account."""
 
 
 def launch_refusal(error: CloudProviderError) -> NodeClassFinding | None:

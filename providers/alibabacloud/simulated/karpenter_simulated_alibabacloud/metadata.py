@@ -28,7 +28,7 @@ class MetadataService:
         self._account: Final = account
         self._instances: Final = instances
         self.instance_id = ""
-        """Whose metadata it is."""
+        """Instance that the metadata describes."""
         self.token_required = False
         """Whether calls without a token are refused (security-hardened mode)."""
 

@@ -29,7 +29,7 @@ class PoolChoice:
     left: int | None
     """Instances in stock; None when there is no end of them."""
     share: int = 0
-    """How many instances are taken of it at most before the others had their turn; 0 for any number."""
+    """Largest number of instances of it before the others had their turn; 0 for any number."""
 
 
 def ordered(choices: Sequence[PoolChoice], strategy: str) -> Sequence[PoolChoice]:

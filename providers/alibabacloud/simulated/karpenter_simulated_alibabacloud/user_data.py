@@ -16,7 +16,7 @@ from email import message_from_string
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, cast
 
-from karpenter_core.provider.kit.simulated.kubelets import BootError, NodeTaint
+from karpenter_core.provider.kit.simulated.kubelets import BootError, NodeTaint, read_taints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,6 @@ __all__ = ["KubeletSettings", "read_user_data"]
 
 _ATTACH: Final = "attach_node.sh"
 _SHELL: Final = "text/x-shellscript"
-_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _JOINS: Final = ("kubeadm join", "k3s agent", "k3s.io", "kubelet ")
 
 
@@ -35,7 +34,7 @@ class KubeletSettings:
     """With what a kubelet is started."""
 
     token: str = ""
-    """What lets it join the cluster; empty when the instance joins by itself, without ACK."""
+    """Bootstrap token; empty when the instance joins by itself, without ACK."""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     taints: tuple[NodeTaint, ...] = ()
     config: Mapping[str, object] = field(default_factory=dict[str, object])
@@ -126,7 +125,7 @@ def _attached(script: str) -> KubeletSettings | None:
     return KubeletSettings(
         token=options.get("openapi-token", ""),
         labels=_labels(options.get("labels", "")),
-        taints=_taints(options.get("taints", "")),
+        taints=read_taints(options.get("taints", "")),
         config=config.get("kubelet_config", {}),
         runtime=options.get("runtime", ""),
         runtime_version=options.get("runtime-version", ""),
@@ -149,7 +148,7 @@ def _joined(script: str) -> KubeletSettings | None:
     pods = options.get("max-pods", "")
     return KubeletSettings(
         labels=_labels(labels),
-        taints=_taints(taints),
+        taints=read_taints(taints),
         config={"maxPods": int(pods)} if pods.isdigit() else {},
     )
 
@@ -183,14 +182,3 @@ def _labels(text: str) -> Mapping[str, str]:
             raise BootError(f"the kubelet cannot read the label {pair!r}")
         labels[key] = value
     return labels
-
-
-def _taints(text: str) -> tuple[NodeTaint, ...]:
-    taints: list[NodeTaint] = []
-    for each in filter(None, text.split(",")):
-        left, colon, effect = each.rpartition(":")
-        key, _, value = left.partition("=")
-        if not colon or not key or effect not in _EFFECTS:
-            raise BootError(f"the kubelet cannot read the taint {each!r}")
-        taints.append(NodeTaint(key=key, value=value, effect=effect))
-    return tuple(taints)

@@ -213,9 +213,13 @@ def test_clusters_with_other_networks_have_catalogues_of_their_own():
 
 def test_unused_node_classes_are_forgotten():
     world = World(LARGE)
-    for number in range(40):
-        world.list(node_class({"systemDisk": {"size": 20 + number}}, name=f"class-{number}"))
-    assert len(world.catalogue._entries) == 32
+    of = [
+        node_class({"systemDisk": {"size": 20 + number}}, name=f"class-{number}")
+        for number in range(33)
+    ]
+    first, *_, last = [world.list(each)[LARGE] for each in of]
 
-    world.list(now=NOW + timedelta(minutes=15))
-    assert len(world.catalogue._entries) == 1
+    assert world.list(of[-1])[LARGE] is last
+    assert world.list(of[0])[LARGE] is not first
+    world.list(of[0], now=NOW + timedelta(minutes=15))
+    assert world.list(of[-1], now=NOW + timedelta(minutes=15))[LARGE] is not last

@@ -223,6 +223,25 @@ def test_one_ended_instance_does_not_stop_tagging_others(tagged):
     assert [tagged.tags(pair).get("team") for pair in pairs] == ["blue", None, "blue"]
 
 
+def test_an_ended_instance_is_found_by_one_read_and_not_by_trying_each(tagged):
+    """ECS refuses the whole call; the core asks for the tags of its claim for a while yet."""
+    pairs = tagged.launch(*(f"web-{number}" for number in range(8)))
+    tagged.user_tags({})
+    tagged.sync(*pairs)
+    tagged.world.instances.list()
+    tagged.world.clock.forward(1)
+    tagged.world.cloud.terminate(pairs[5][0].status.provider_id)
+    tagged.world.cloud.calls.clear()
+
+    tagged.user_tags({"team": "blue"})
+    tagged.sync(*pairs)
+
+    assert [tagged.tags(pair).get("team") for pair in pairs].count("blue") == 7
+    assert (
+        tagged.count() <= 3
+    )  # the first of them, all that are alike, and these without the ended one
+
+
 def test_claims_without_a_node_or_that_are_going_are_not_tagged(tagged):
     ((claim, node),) = tagged.launch("early")
     going = claim.metadata.model_copy(update={"deletion_timestamp": tagged.world.clock.now()})

@@ -24,7 +24,7 @@ GIB: Final = 2**30
 GB: Final = 10**9
 
 _ARM_RESERVED_MIB: Final = 64
-"""What firmware keeps of Graviton's memory (contiguous memory allocator)."""
+"""Memory that firmware reserves on Graviton (contiguous memory allocator)."""
 _RAID0: Final = "RAID0"
 _GPU_RESOURCES: Final = {
     "NVIDIA": labels.NVIDIA_GPU,

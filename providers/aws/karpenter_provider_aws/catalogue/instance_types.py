@@ -11,15 +11,15 @@ keys leave inputs out, and its answers live for five minutes.)
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, final
 
 from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
 from karpenter_core.provider.catalogue import InstanceType, Offering
 from karpenter_core.provider.kit.learned_memory import image_set
+from karpenter_core.provider.kit.recent_entries import RecentEntries
+from karpenter_core.provider.kit.type_listing import IDLE_LIFE, MOST_ENTRIES
 from karpenter_provider_aws.catalogue.offerings import RESOLVERS, MarketState, PriceList
 from karpenter_provider_aws.catalogue.requirements import TypeRequirements
 from karpenter_provider_aws.catalogue.resolution import ResolvedType, TypeResolver, node_class_key
@@ -27,6 +27,7 @@ from karpenter_provider_aws.families.images import image_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+    from datetime import datetime
 
     from karpenter_core.provider.kit.learned_memory import LearnedMemory
     from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
@@ -38,11 +39,6 @@ if TYPE_CHECKING:
     from karpenter_provider_aws.settings import AwsSettings
 
 __all__ = ["CatalogueInputs", "InstanceTypeCatalogue", "PriceRevisions"]
-
-_MOST_ENTRIES: Final = 32
-"""So many NodeClasses that are resolved differently are kept, at some megabytes each."""
-_IDLE_LIFE: Final = timedelta(minutes=15)
-"""NodePools ask every five minutes; what nobody asked for is of a NodeClass that has changed."""
 
 
 class PriceRevisions(PriceList, Protocol):
@@ -83,7 +79,6 @@ class _CacheEntry:
     resolved: Mapping[str, ResolvedType]
     reservations: tuple[str, ...]
     """Ids of all reservations of these types."""
-    used_at: datetime
     listed: Mapping[str, _ListedType] = field(default_factory=dict[str, _ListedType])
     answer: tuple[Hashable, tuple[InstanceType, ...]] | None = None
     """The last answer, and in what state it was given."""
@@ -121,7 +116,9 @@ class InstanceTypeCatalogue:
         self._evaluate: Final = evaluate
         self._extensions: Final = tuple(extensions)
         self._lock: Final = Lock()
-        self._entries: Final[OrderedDict[Hashable, _CacheEntry]] = OrderedDict()
+        self._entries: Final[RecentEntries[Hashable, _CacheEntry]] = RecentEntries(
+            most=MOST_ENTRIES, idle_life=IDLE_LIFE
+        )
         self._sets: tuple[int, TypeRequirements] = (0, TypeRequirements(region))
         """With the revision of the region that they are of."""
 
@@ -220,16 +217,14 @@ class InstanceTypeCatalogue:
         memory = self._learned.amounts(images, now=now)
         origin = (revision, node_class_key(node_class, catalogue_inputs.group))
         key = (origin, tuple(sorted(memory.items())))
+        entry = self._entries.get(key, now=now)
+        if entry is not None:
+            return entry
         with self._lock:
-            entry = self._entries.get(key)
-            if entry is not None:
-                entry.used_at = now
-                self._entries.move_to_end(key)
-                return entry
             if self._sets[0] != revision:
                 self._sets = (revision, TypeRequirements(self._region))
             sets = self._sets[1]
-            kin = next((e for e in reversed(self._entries.values()) if e.origin == origin), None)
+        kin = self._entries.latest(lambda each: each.origin == origin)
         resolver = TypeResolver(
             node_class,
             self._settings,
@@ -251,21 +246,9 @@ class InstanceTypeCatalogue:
             memory=memory,
             resolved=resolved,
             reservations=tuple(sorted(ids)),
-            used_at=now,
             listed=listed,
         )
-        with self._lock:
-            # Of two who resolved it at the same time, both use what the first one put.
-            entry = self._entries.setdefault(key, entry)
-            self._drop_unused(now)
-        return entry
-
-    def _drop_unused(self, now: datetime) -> None:
-        """Call under the lock; the entry used last is at the end."""
-        for key, entry in list(self._entries.items()):
-            if len(self._entries) <= _MOST_ENTRIES and now - entry.used_at < _IDLE_LIFE:
-                break
-            del self._entries[key]
+        return self._entries.put(key, entry, now=now)
 
 
 def _list(entry: _CacheEntry, market: MarketState, shared: Hashable) -> dict[str, _ListedType]:

@@ -38,7 +38,7 @@ __all__ = [
 
 REFRESH_PERIOD: Final = timedelta(hours=12)
 DISK_LIFE: Final = timedelta(days=30)
-"""How old a catalogue may be that is better than waiting for EC2."""
+"""Largest age of a catalogue that a start uses instead of waiting for EC2."""
 _DISK_VERSION: Final = "1"
 _TYPES_PAGE: Final = 100
 _OFFERINGS_PAGE: Final = 1000

@@ -41,9 +41,9 @@ __all__ = ["InstanceProfiles"]
 PAGE_SIZE: Final = 1000
 READ_TTL: Final = timedelta(minutes=15)
 PROTECTED_TTL: Final = timedelta(hours=1)
-"""How long a profile is kept that a claim may have which nobody has seen yet."""
+"""Time for which a profile is kept that an unseen claim may use."""
 RECREATION_TTL: Final = timedelta(minutes=1)
-"""How long a profile is remembered whose name could not be written into the status."""
+"""Life of a record of a profile whose name could not be written into the status."""
 MISSING_ROLE_TTL: Final = timedelta(minutes=1)
 
 

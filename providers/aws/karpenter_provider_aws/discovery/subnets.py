@@ -40,7 +40,7 @@ __all__ = ["DescribedSubnet", "SubnetReader", "least_pods", "order_subnets", "su
 FIELD: Final = "spec.subnetSelectorTerms"
 PAGE_SIZE: Final = 500
 COUNT_TTL: Final = timedelta(minutes=5)
-"""How long a count of free addresses is believed; longer where subnets are read less often."""
+"""Longest validity of a count of free addresses; longer where subnets are read less often."""
 COUNT_TTL_BEYOND_READING: Final = timedelta(minutes=4)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_ROOT_GIB", "TRAITS", "DefaultDevice", "FamilyTraits"]
 
 DEFAULT_ROOT_GIB: Final = 20
-"""What a node's root holds when neither mappings nor family say otherwise."""
+"""Default size of a root volume, without block device mappings and a family's own default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

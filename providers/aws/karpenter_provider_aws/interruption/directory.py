@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["InstanceDirectory", "OwnedInstance", "instance_id_of"]
 
 _KEPT_FOR: Final = timedelta(minutes=10)
-"""Whose an instance is, and what, never changes; messages about it come several times."""
+"""Life of a cached owner and type: neither changes, and messages about an instance come several times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

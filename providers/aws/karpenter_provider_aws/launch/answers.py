@@ -76,7 +76,7 @@ class TargetFailure:
 
     @property
     def scope(self) -> ExhaustedScope:
-        """How far a lack of capacity reaches."""
+        """Scope of a lack of capacity."""
         return exhausted_scope(self.code)
 
     @property
@@ -86,7 +86,7 @@ class TargetFailure:
 
     @property
     def text(self) -> str:
-        """What EC2 said."""
+        """Message of EC2."""
         return error_text(self.code, self.message)
 
 

@@ -46,7 +46,7 @@ __all__ = [
 
 NAME_PREFIX: Final = f"{GROUP}/"
 USER_DATA_LIMIT_BYTES: Final = 16_384
-"""What EC2 takes, before it is encoded."""
+"""Limit of EC2, before the encoding."""
 CAPACITY_BLOCK: Final = "capacity-block"
 """The type of reservation that is paid for as a block of time."""
 

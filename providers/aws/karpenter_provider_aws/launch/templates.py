@@ -43,7 +43,7 @@ _PAGE_SIZE: Final = 200
 _ALREADY_EXISTS: Final = "InvalidLaunchTemplateName.AlreadyExistsException"
 _ATTEMPTS: Final = 2
 _MAKERS: Final = 8
-"""How many templates one launch makes at once."""
+"""Largest number of templates that one launch makes at once."""
 
 
 @final

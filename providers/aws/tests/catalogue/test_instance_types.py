@@ -284,14 +284,13 @@ def test_types_share_equal_requirements():
 
 def test_unused_catalogues_are_forgotten():
     world = World("m5.large")
-    of = [node_class({"kubelet": {"maxPods": pods}}) for pods in range(1, 41)]
-    for each in of:
-        world.list(each)
+    of = [node_class({"kubelet": {"maxPods": pods}}) for pods in range(1, 34)]
+    first, *_, last = [world.list(each)["m5.large"] for each in of]
 
-    assert len(world.catalogue._entries) == 32
-    world.list(of[-1], now=NOW + timedelta(minutes=10))
+    assert world.list(of[-1])["m5.large"] is last
+    assert world.list(of[0])["m5.large"] is not first
     world.list(of[0], now=NOW + timedelta(minutes=16))
-    assert len(world.catalogue._entries) == 2
+    assert world.list(of[-1], now=NOW + timedelta(minutes=16))["m5.large"] is not last
 
 
 def test_many_threads_get_the_same_list():

@@ -9,7 +9,7 @@ from pydantic import Field
 from karpenter_core.api.base import Model
 from karpenter_core.api.cel import CEL
 from karpenter_core.api.facets import Facets
-from karpenter_provider_azure.api.mebibytes import SIZE_PATTERN, mebibytes
+from karpenter_provider_azure.api.os_config import SIZE_PATTERN, mebibytes
 
 __all__ = ["KubeletConfiguration"]
 

@@ -23,11 +23,13 @@ from karpenter_provider_azure.api.local_dns import (
     LocalDNSState,
     LocalDNSZone,
 )
-from karpenter_provider_azure.api.modes import FipsMode, GpuMode, ImageFamily
 from karpenter_provider_azure.api.node_class_status import AKSNodeClassStatus, NodeImage
 from karpenter_provider_azure.api.os_config import (
     ArtifactStreaming,
+    FipsMode,
     Gpu,
+    GpuMode,
+    ImageFamily,
     LinuxOSConfig,
     Security,
     TrustedLaunch,

@@ -2,15 +2,69 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from enum import StrEnum
+from typing import Annotated, Final
 
 from karpenter_core.api.base import Model
 from karpenter_core.api.facets import Facets
-from karpenter_provider_azure.api.mebibytes import SIZE_PATTERN, mebibytes
-from karpenter_provider_azure.api.modes import GpuMode
 from karpenter_provider_azure.api.sysctls import Sysctls
 
-__all__ = ["ArtifactStreaming", "Gpu", "LinuxOSConfig", "Security", "TrustedLaunch"]
+__all__ = [
+    "SIZE_PATTERN",
+    "ArtifactStreaming",
+    "FipsMode",
+    "Gpu",
+    "GpuMode",
+    "ImageFamily",
+    "LinuxOSConfig",
+    "Security",
+    "TrustedLaunch",
+    "mebibytes",
+]
+
+
+class ImageFamily(StrEnum):
+    """Families of AKS's node images; the Kubernetes version decides which Ubuntu or Azure Linux."""
+
+    UBUNTU = "Ubuntu"
+    UBUNTU_2204 = "Ubuntu2204"
+    UBUNTU_2404 = "Ubuntu2404"
+    AZURE_LINUX = "AzureLinux"
+
+
+class FipsMode(StrEnum):
+    """FIPS 140 mode of the image."""
+
+    FIPS = "FIPS"
+    DISABLED = "Disabled"
+
+
+class GpuMode(StrEnum):
+    """Installation of GPU drivers at the first boot."""
+
+    DRIVER = "Driver"
+    NONE = "None"
+
+
+SIZE_PATTERN: Final = r"^\d+(E|P|T|G|M|K|Ei|Pi|Ti|Gi|Mi|Ki)$"
+"""Digits and a suffix; unlike other quantities of Kubernetes, with a capital K."""
+
+_MIB: Final = 2**20
+_POWERS: Final = {"K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+
+
+def mebibytes(size: str) -> int | None:
+    """Return the size in MiB, rounded to the nearest: 50 for `50Mi`, 48 for `50M`.
+
+    None for a text that the API server would refuse: it may be stored already.
+    """
+    match = re.fullmatch(r"([0-9]+)([KMGTPE])(i?)", size)
+    if match is None:
+        return None
+    number, suffix, binary = match.groups()
+    size_bytes = int(number) * (1024 if binary else 1000) ** _POWERS[suffix]
+    return (size_bytes + _MIB // 2) // _MIB
 
 
 class TrustedLaunch(Model):

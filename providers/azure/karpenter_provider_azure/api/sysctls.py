@@ -10,7 +10,7 @@ from karpenter_core.api.base import Model
 from karpenter_core.api.cel import CEL
 from karpenter_core.api.facets import Facets
 
-__all__ = ["KERNEL_KEYS", "Sysctls"]
+__all__ = ["Sysctls", "kernel_key"]
 
 
 def _between(minimum: int, maximum: int) -> Facets:
@@ -135,39 +135,27 @@ class Sysctls(Model):
         """Return the parameters that are set, under the kernel's names."""
         values = self.model_dump(exclude_defaults=True, by_alias=False)
         return {
-            KERNEL_KEYS[name]: str(int(value)) if isinstance(value, bool) else str(value)
+            kernel_key(name): str(int(value)) if isinstance(value, bool) else str(value)
             for name, value in sorted(values.items())
         }
 
 
-KERNEL_KEYS: Final = {
-    "fs_aio_max_nr": "fs.aio-max-nr",
-    "fs_file_max": "fs.file-max",
-    "fs_inotify_max_user_watches": "fs.inotify.max_user_watches",
-    "fs_nr_open": "fs.nr_open",
-    "kernel_threads_max": "kernel.threads-max",
-    "net_core_netdev_max_backlog": "net.core.netdev_max_backlog",
-    "net_core_optmem_max": "net.core.optmem_max",
-    "net_core_rmem_default": "net.core.rmem_default",
-    "net_core_rmem_max": "net.core.rmem_max",
-    "net_core_wmem_default": "net.core.wmem_default",
-    "net_core_wmem_max": "net.core.wmem_max",
-    "net_core_somaxconn": "net.core.somaxconn",
-    "net_ipv4_ip_local_port_range": "net.ipv4.ip_local_port_range",
-    "net_ipv4_neigh_default_gc_thresh1": "net.ipv4.neigh.default.gc_thresh1",
-    "net_ipv4_neigh_default_gc_thresh2": "net.ipv4.neigh.default.gc_thresh2",
-    "net_ipv4_neigh_default_gc_thresh3": "net.ipv4.neigh.default.gc_thresh3",
-    "net_ipv4_tcp_fin_timeout": "net.ipv4.tcp_fin_timeout",
-    "net_ipv4_tcp_keepalive_probes": "net.ipv4.tcp_keepalive_probes",
-    "net_ipv4_tcp_keepalive_time": "net.ipv4.tcp_keepalive_time",
-    "net_ipv4_tcp_keepalive_intvl": "net.ipv4.tcp_keepalive_intvl",
-    "net_ipv4_tcp_max_syn_backlog": "net.ipv4.tcp_max_syn_backlog",
-    "net_ipv4_tcp_max_tw_buckets": "net.ipv4.tcp_max_tw_buckets",
-    "net_ipv4_tcp_tw_reuse": "net.ipv4.tcp_tw_reuse",
-    "net_netfilter_nf_conntrack_buckets": "net.netfilter.nf_conntrack_buckets",
-    "net_netfilter_nf_conntrack_max": "net.netfilter.nf_conntrack_max",
-    "vm_max_map_count": "vm.max_map_count",
-    "vm_swappiness": "vm.swappiness",
-    "vm_vfs_cache_pressure": "vm.vfs_cache_pressure",
-}
-"""The kernel's name of each field."""
+_GROUPS: Final = (
+    "fs_inotify",
+    "fs",
+    "kernel",
+    "net_core",
+    "net_ipv4_neigh_default",
+    "net_ipv4",
+    "net_netfilter",
+    "vm",
+)
+_WITH_DASHES: Final = frozenset({"fs_aio_max_nr", "fs_file_max", "kernel_threads_max"})
+
+
+def kernel_key(name: str) -> str:
+    """Return the kernel's name of a field: `fs.aio-max-nr`."""
+    group = next(each for each in _GROUPS if name.startswith(f"{each}_"))
+    key = name.removeprefix(f"{group}_")
+    own = key.replace("_", "-") if name in _WITH_DASHES else key
+    return f"{group.replace('_', '.')}.{own}"

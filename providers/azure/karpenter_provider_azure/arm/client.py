@@ -16,8 +16,8 @@ from karpenter_core.provider.kit.calls.operation_limits import OperationLimits
 from karpenter_core.provider.kit.calls.pages import token_pages
 from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
 from karpenter_provider_azure.arm.errors import arm_failure, call_error
-from karpenter_provider_azure.arm.rate_headers import remaining_requests
 from karpenter_provider_azure.arm.sdk_sender import READ_SECONDS, ArmAnswer, SdkSender
+from karpenter_provider_azure.json_values import listed_items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,8 +27,41 @@ if TYPE_CHECKING:
     from karpenter_provider_azure.arm.credentials import CappedCredential
     from karpenter_provider_azure.settings import AzureSettings
 
-__all__ = ["ArmAnswer", "ArmClient", "operation_class"]
+__all__ = ["NETWORK_API_VERSION", "ArmAnswer", "ArmClient", "operation_class", "remaining_requests"]
 
+_PREFIX: Final = "x-ms-ratelimit-remaining-"
+_RESOURCE: Final = f"{_PREFIX}resource"
+_TENANT_QUOTA: Final = "x-ms-user-quota-remaining"
+"""Of Resource Graph."""
+
+
+def remaining_requests(headers: Mapping[str, str]) -> dict[str, int]:
+    """Return the number of remaining requests by limit, such as `subscription-writes`.
+
+    `headers` are by name in lower case. Limits of a resource provider have its name:
+    `Microsoft.Compute/PutVM3Min`. What cannot be read is left out.
+    """
+    found: dict[str, int] = {}
+    for name, value in headers.items():
+        if name == _RESOURCE:
+            for entry in value.split(","):
+                limit, _, count = entry.strip().rpartition(";")
+                _put(found, limit, count)
+        elif name == _TENANT_QUOTA:
+            _put(found, "graph", value)
+        elif name.startswith(_PREFIX):
+            _put(found, name.removeprefix(_PREFIX), value)
+    return found
+
+
+def _put(found: dict[str, int], limit: str, count: str) -> None:
+    text = count.strip()
+    if limit and text.isdecimal():
+        found[limit] = int(text)
+
+
+NETWORK_API_VERSION: Final = "2024-05-01"
+"""Of reads of Microsoft.Network."""
 RETRIES: Final = RetryPolicy(
     throttled_attempts=3, transient_attempts=3, longest_backoff_seconds=10, longest_call_seconds=60
 )
@@ -124,9 +157,7 @@ class ArmClient:
         query: Mapping[str, str] | None = None,
     ) -> JsonObject:
         """Return the body of a GET."""
-        answer = self.send(
-            "GET", path, api_version=api_version, action=action, query=query, repeatable=True
-        )
+        answer = self.send("GET", path, api_version=api_version, action=action, query=query)
         return answer.body
 
     def list_all(
@@ -143,7 +174,6 @@ class ArmClient:
             CloudProviderError: a page is missing, has no items, or the pages go in a circle: a part of a
                 listing is never returned.
         """
-        found: list[JsonObject] = []
         pages = token_pages(
             lambda link: (
                 self.get(path, api_version=api_version, action=action, query=query)
@@ -154,12 +184,7 @@ class ArmClient:
             listing=action,
             token_name="nextLink",  # noqa: S106 - no password
         )
-        try:
-            for page in pages:
-                found += _items(page, action)
-        except RuntimeError as error:
-            raise CloudProviderError(str(error)) from error
-        return found
+        return listed_items(pages, "value", action=action)
 
     def send(
         self,
@@ -171,12 +196,11 @@ class ArmClient:
         body: JsonMapping | None = None,
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
-        repeatable: bool,
     ) -> ArmAnswer:
         """Return the answer to one request; a long-running operation is not waited for.
 
-        `path` begins with a slash; ids in it are quoted by the caller. `repeatable` says that the request
-        can be made again after it may have been carried out: a PUT of the same body, a DELETE.
+        `path` begins with a slash; ids in it are quoted by the caller. The request must be one that can
+        be made again after it was carried out: a PUT of the same body, a DELETE, a query.
         """
         parameters = {"api-version": api_version, **(query or {})}
         return self._call(
@@ -186,7 +210,6 @@ class ArmClient:
             parameters=parameters,
             body=body,
             headers=headers,
-            repeatable=repeatable,
         )
 
     def follow(self, url: str, *, action: str) -> ArmAnswer:
@@ -201,7 +224,7 @@ class ArmClient:
                 f"{action}: the answer refers to {host}, which is not the endpoint "
                 f"{self._sender.endpoint}; no token is sent to it"
             )
-        return self._call("GET", url, action=action, repeatable=True)
+        return self._call("GET", url, action=action)
 
     def check_token(self) -> None:
         """Return if a token can be had.
@@ -229,7 +252,6 @@ class ArmClient:
         path: str,
         *,
         action: str,
-        repeatable: bool,
         parameters: Mapping[str, str] | None = None,
         body: JsonMapping | None = None,
         headers: Mapping[str, str] | None = None,
@@ -240,18 +262,8 @@ class ArmClient:
             ),
             action=action,
             operation_class=operation_class(method, path),
-            repeatable=repeatable,
+            repeatable=True,
         )
         if self._observe_remaining is not None and (left := remaining_requests(answer.headers)):
             self._observe_remaining(left)
         return answer
-
-
-def _items(page: JsonObject, action: str) -> list[JsonObject]:
-    items: object = page.get("value")
-    if not isinstance(items, list):
-        raise CloudProviderError(f"{action}: a page of the listing has no list `value`")
-    for item in cast("list[object]", items):
-        if not isinstance(item, dict):
-            raise CloudProviderError(f"{action}: an item of the listing is no object: {item!r}")
-    return cast("list[JsonObject]", items)

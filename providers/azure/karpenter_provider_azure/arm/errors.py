@@ -19,7 +19,7 @@ from karpenter_core.provider.kit.calls.failures import (
     core_error,
 )
 from karpenter_core.provider.kit.calls.http_failures import http_failure, parse_retry_after
-from karpenter_provider_azure.json_values import object_of
+from karpenter_provider_azure.json_values import object_of, objects_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -224,16 +224,11 @@ def _with_inner(error: JsonMapping, *, depth: int) -> Iterator[JsonMapping]:
 def _policy_fields(errors: Iterable[JsonMapping]) -> Iterator[str]:
     """Yield the fields that violated policies have compared (`additionalInfo` of `PolicyViolation`)."""
     for error in errors:
-        for info in _objects(error.get("additionalInfo")):
+        for info in objects_of(error.get("additionalInfo")):
             evaluated = object_of(object_of(info.get("info")).get("evaluationDetails"))
-            for each in _objects(evaluated.get("evaluatedExpressions")):
+            for each in objects_of(evaluated.get("evaluatedExpressions")):
                 if each.get("path"):
                     yield str(each["path"])
-
-
-def _objects(value: object) -> Iterator[JsonMapping]:
-    if isinstance(value, list):
-        yield from (object_of(each) for each in cast("list[object]", value))
 
 
 def _error_in_text(message: object) -> object:

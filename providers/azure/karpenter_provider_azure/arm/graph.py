@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.calls.pages import token_pages
+from karpenter_provider_azure.json_values import listed_items
 
 if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonObject
@@ -28,37 +29,21 @@ def query(client: ArmClient, text: str) -> list[JsonObject]:
 
     def fetch(token: str | None) -> JsonObject:
         options = {"resultFormat": "objectArray"} | ({_SKIP_TOKEN: token} if token else {})
-        return client.send(
+        page = client.send(
             "POST",
             _PATH,
             api_version=_API_VERSION,
             action=ACTION,
             body={"subscriptions": [client.subscription_id], "query": text, "options": options},
-            repeatable=True,
         ).body
+        if page.get("resultTruncated") in {True, "true"} and not page.get(_SKIP_TOKEN):
+            raise CloudProviderError(f"{ACTION}: the answer is truncated and has no {_SKIP_TOKEN}")
+        return page
 
-    rows: list[JsonObject] = []
     pages = token_pages(
         fetch,
         lambda page: cast("str | None", page.get(_SKIP_TOKEN)),
         listing=ACTION,
         token_name=_SKIP_TOKEN,
     )
-    try:
-        for page in pages:
-            rows += _rows(page)
-    except RuntimeError as error:
-        raise CloudProviderError(str(error)) from error
-    return rows
-
-
-def _rows(page: JsonObject) -> list[JsonObject]:
-    data: object = page.get("data")
-    if not isinstance(data, list):
-        raise CloudProviderError(f"{ACTION}: the answer has no list `data`")
-    for row in cast("list[object]", data):
-        if not isinstance(row, dict):
-            raise CloudProviderError(f"{ACTION}: a row is no object: {row!r}")
-    if page.get("resultTruncated") in {True, "true"} and not page.get(_SKIP_TOKEN):
-        raise CloudProviderError(f"{ACTION}: the answer is truncated and has no {_SKIP_TOKEN}")
-    return cast("list[JsonObject]", data)
+    return listed_items(pages, "data", action=ACTION)

@@ -1,4 +1,4 @@
-"""Sends single requests through the pipeline of the SDK's compute client."""
+"""Sends single requests through the pipeline that the SDK's clients of Azure Resource Manager share."""
 
 from __future__ import annotations
 
@@ -143,7 +143,11 @@ class SdkSender:
         """Return the response and its content."""
         client = self._open_client()
         request: Any = import_module("azure.core.rest").HttpRequest(
-            method, path, params=parameters, json=body, headers=dict(headers or {})
+            method,
+            client.format_url(path),
+            params=parameters,
+            json=body,
+            headers=dict(headers or {}),
         )
         sdk_error: Any = import_module("azure.core.exceptions").AzureError
         try:
@@ -168,20 +172,32 @@ class SdkSender:
             return self._client
 
     def _make_client(self) -> Any:
-        settings = self._settings
-        options: dict[str, object] = {
-            "base_url": self.endpoint,
-            "credential_scopes": [self._scope],
-            "retry_total": 0,
-            "transport": _transport(settings.ca_bundle, self._read_seconds),
-            "user_agent": "karpenter-core",
-        }
-        if self._authentication_policy is not None:
-            options["authentication_policy"] = self._authentication_policy
-        compute: Any = import_module("azure.mgmt.compute")
-        return compute.ComputeManagementClient(
-            self._credential, settings.azure_subscription_id, **options
+        """Return the pipeline of the SDK's clients, without the operations of any service.
+
+        Its steps are those that the generated clients have, in their order; nothing is sent again.
+        """
+        policies: Any = import_module("azure.core.pipeline.policies")
+        arm: Any = import_module("azure.mgmt.core.policies")
+        authentication = self._authentication_policy or arm.ARMChallengeAuthenticationPolicy(
+            self._credential, self._scope
         )
+        steps: list[object] = [
+            policies.RequestIdPolicy(),
+            policies.UserAgentPolicy(user_agent="karpenter-core"),
+            policies.ProxyPolicy(),
+            policies.ContentDecodePolicy(),
+            arm.ARMAutoResourceProviderRegistrationPolicy(),
+            policies.RedirectPolicy(),
+            policies.RetryPolicy(retry_total=0),
+            authentication,
+            policies.NetworkTraceLoggingPolicy(),
+            policies.DistributedTracingPolicy(),
+            policies.SensitiveHeaderCleanupPolicy(),
+            arm.ARMHttpLoggingPolicy(),
+        ]
+        transport = _transport(self._settings.ca_bundle, self._read_seconds)
+        pipeline_client: Any = import_module("azure.mgmt.core").ARMPipelineClient
+        return pipeline_client(self.endpoint, policies=steps, transport=transport)
 
 
 def _transport(ca_bundle: str, read_seconds: float) -> object:

@@ -15,13 +15,10 @@ from karpenter_provider_azure.labels import NVIDIA
 from karpenter_provider_azure.network.subnets import parse_subnet_id
 
 if TYPE_CHECKING:
-    from karpenter_core.api.nodeclaim import NodeClaim
-    from karpenter_core.provider.catalogue import Requirements
-    from karpenter_provider_azure.api.nodeclass import AKSNodeClass
-    from karpenter_provider_azure.catalogue.vm_sizes import VmSize
     from karpenter_provider_azure.images.families import EffectiveFamily
     from karpenter_provider_azure.kubernetes_versions import KubernetesVersion
-    from karpenter_provider_azure.network.security_groups import ManagedSecurityGroup
+    from karpenter_provider_azure.launch.boot_data import BootTarget
+    from karpenter_provider_azure.network.cluster_network import ManagedSecurityGroup
     from karpenter_provider_azure.resource_ids import ResourceId
     from karpenter_provider_azure.settings import AzureSettings
 
@@ -49,15 +46,7 @@ class BootConfiguration:
     """The boot configuration of one node."""
 
     cluster: ClusterBoot
-    node_class: AKSNodeClass
-    node_claim: NodeClaim
-    size: VmSize
-    requirements: Requirements
-    """Of the instance type."""
-    capacity_type: str
-    zone: str
-    """Zone label of the chosen offering: `westus2-1`, or `0`."""
-    uses_ultra_ssd: bool = False
+    target: BootTarget
 
     @property
     def kubernetes_version(self) -> KubernetesVersion:
@@ -66,11 +55,11 @@ class BootConfiguration:
         Raises:
             NodeClassNotReadyError: the status of the NodeClass has none, or one that is unreadable.
         """
-        text = self.node_class.status.kubernetes_version
+        text = self.target.node_class.status.kubernetes_version
         version = parse_version(text)
         if version is None:
             raise NodeClassNotReadyError(
-                f'AKSNodeClass "{self.node_class.name}": status.kubernetesVersion "{text}" is not a '
+                f'AKSNodeClass "{self.target.node_class.name}": status.kubernetesVersion "{text}" is not a '
                 "version"
             )
         return version
@@ -82,14 +71,14 @@ class BootConfiguration:
         Raises:
             NodeClassNotReadyError: `spec.imageFamily` is unknown.
         """
-        spec = self.node_class.spec
+        spec = self.target.node_class.spec
         variant = ImageVariant(fips=spec.uses_fips, trusted_launch=spec.uses_trusted_launch)
         family = effective_family(
-            spec.image_family, self.node_class.status.kubernetes_version, variant
+            spec.image_family, self.target.node_class.status.kubernetes_version, variant
         )
         if family is None:
             raise NodeClassNotReadyError(
-                f'AKSNodeClass "{self.node_class.name}": spec.imageFamily "{spec.image_family}" is '
+                f'AKSNodeClass "{self.target.node_class.name}": spec.imageFamily "{spec.image_family}" is '
                 "unknown"
             )
         return family
@@ -101,12 +90,12 @@ class BootConfiguration:
         Raises:
             NodeClassNotReadyError: it is not the id of a subnet.
         """
-        own = self.node_class.spec.vnet_subnet_id
+        own = self.target.node_class.spec.vnet_subnet_id
         try:
             return parse_subnet_id(own or self.cluster.settings.vnet_subnet_id)
         except ValueError as error:
             field_name = (
-                f'AKSNodeClass "{self.node_class.name}": spec.vnetSubnetID'
+                f'AKSNodeClass "{self.target.node_class.name}": spec.vnetSubnetID'
                 if own
                 else "--vnet-subnet-id"
             )
@@ -115,26 +104,23 @@ class BootConfiguration:
     @property
     def max_pods(self) -> int:
         """The kubelet's limit of pods."""
-        settings = self.cluster.settings
-        return max_pods_of(
-            self.node_class,
-            network_plugin=settings.network_plugin,
-            network_plugin_mode=settings.network_plugin_mode,
-        )
+        return max_pods_of(self.target.node_class, self.cluster.settings)
 
     @property
     def has_local_dns(self) -> bool:
         """Whether the status of the NodeClass says that nodes have LocalDNS."""
-        return self.node_class.status.local_dns_state == LocalDNSState.ENABLED
+        return self.target.node_class.status.local_dns_state == LocalDNSState.ENABLED
 
     @property
     def streams_artifacts(self) -> bool:
         """Whether container images are streamed; never on arm64."""
-        return self.node_class.spec.uses_artifact_streaming and self.size.arch != "arm64"
+        return (
+            self.target.node_class.spec.uses_artifact_streaming and self.target.size.arch != "arm64"
+        )
 
     @property
     def installs_gpu_driver(self) -> bool:
         """Whether the node has NVIDIA GPUs for which the first boot installs drivers."""
-        support = gpu_size(self.size.name) if self.size.gpus else None
+        support = gpu_size(self.target.size.name) if self.target.size.gpus else None
         is_nvidia = support is not None and support.manufacturer == NVIDIA
-        return is_nvidia and self.node_class.spec.installs_gpu_drivers
+        return is_nvidia and self.target.node_class.spec.installs_gpu_drivers

@@ -94,9 +94,9 @@ def kubelet_flags(boot: BootConfiguration) -> dict[str, str]:
         "eviction-hard": eviction_text({}),
         "kube-reserved": _reserved_text(boot),
         "max-pods": str(boot.max_pods),
-        "register-with-taints": taints_text(boot.node_claim),
+        "register-with-taints": taints_text(boot.target.node_claim),
     }
-    flags |= _configured_flags(boot.node_class)
+    flags |= _configured_flags(boot.target.node_class)
     return {name: flags[name] for name in sorted(flags)}
 
 
@@ -110,7 +110,7 @@ def eviction_text(thresholds: Mapping[str, str]) -> str:
 
 
 def _reserved_text(boot: BootConfiguration) -> str:
-    reserved = overhead_of(boot.size).kube_reserved
+    reserved = overhead_of(boot.target.size).kube_reserved
     return f"cpu={reserved[CPU]}m,memory={reserved[MEMORY] // MIB}Mi"
 
 

@@ -8,28 +8,17 @@ from karpenter_core.api.labels import CAPACITY_TYPE, DO_NOT_SYNC_TAINTS
 from karpenter_core.provider.catalogue import Requirements
 from karpenter_core.provider.kit.node_registration import is_settable_by_kubelet
 from karpenter_provider_azure import labels
-from karpenter_provider_azure.catalogue.zones import placement_scope
 from karpenter_provider_azure.kubernetes_versions import KubernetesVersion
+from karpenter_provider_azure.labels import placement_scope
 
 if TYPE_CHECKING:
     from karpenter_provider_azure.bootstrap.boot_configuration import BootConfiguration
 
-__all__ = ["cluster_label_value", "node_labels"]
+__all__ = ["node_labels"]
 
-_LONGEST_VALUE: Final = 63
-"""Characters in the value of a label (Kubernetes)."""
-_BAD_ENDS: Final = "-_."
 _STATELESS_CNI_SINCE: Final = KubernetesVersion(1, 34)
 _CILIUM: Final = "cilium"
 _NEVER_ON_NODES: Final = frozenset({labels.SKU_HYPERV_GENERATION})
-
-
-def cluster_label_value(node_resource_group: str) -> str:
-    """Return the value of the label `kubernetes.azure.com/cluster`, as AKS derives it."""
-    value = node_resource_group.replace("(", "-").replace(")", "-")[:_LONGEST_VALUE]
-    if not value.endswith(tuple(_BAD_ENDS)):
-        return value
-    return f"{value[: _LONGEST_VALUE - 1]}z"
 
 
 def node_labels(boot: BootConfiguration) -> dict[str, str]:
@@ -42,17 +31,19 @@ def node_labels(boot: BootConfiguration) -> dict[str, str]:
     Raises:
         NodeClassNotReadyError: version, image family or subnet of the NodeClass is unusable.
     """
-    claim = boot.node_claim
+    claim = boot.target.node_claim
     merged = (
         _aks_labels(boot)
         | _network_labels(boot)
         | claim.metadata.labels
         | _fixed_labels(Requirements.from_specs(claim.spec.requirements))
-        | _fixed_labels(boot.requirements)
+        | _fixed_labels(boot.target.requirements)
         | {
-            CAPACITY_TYPE: boot.capacity_type,
-            labels.PLACEMENT_SCOPE: placement_scope(boot.zone),
-            labels.SKU_STORAGE_ULTRA_SSD: labels.TRUE if boot.uses_ultra_ssd else labels.FALSE,
+            CAPACITY_TYPE: boot.target.capacity_type,
+            labels.PLACEMENT_SCOPE: placement_scope(boot.target.zone),
+            labels.SKU_STORAGE_ULTRA_SSD: labels.TRUE
+            if boot.target.uses_ultra_ssd
+            else labels.FALSE,
         }
     )
     return {
@@ -63,11 +54,11 @@ def node_labels(boot: BootConfiguration) -> dict[str, str]:
 
 
 def _aks_labels(boot: BootConfiguration) -> dict[str, str]:
-    settings, spec, family = boot.cluster.settings, boot.node_class.spec, boot.family
-    priority = labels.PRIORITY_OF[boot.capacity_type]
+    settings, spec, family = boot.cluster.settings, boot.target.node_class.spec, boot.family
+    priority = labels.PRIORITY_OF[boot.target.capacity_type]
     found = {
         labels.AKS_ROLE: "agent",
-        labels.AKS_CLUSTER: cluster_label_value(settings.node_resource_group),
+        labels.AKS_CLUSTER: labels.cluster_label_value(settings.node_resource_group),
         labels.AKS_KUBELET_IDENTITY_CLIENT_ID: settings.kubelet_identity_client_id,
         labels.AKS_MODE: labels.MODE_USER,
         labels.AKS_PRIORITY: priority,
@@ -89,7 +80,9 @@ def _network_labels(boot: BootConfiguration) -> dict[str, str]:
     if settings.is_overlay:
         is_stateless = boot.kubernetes_version >= _STATELESS_CNI_SINCE
         found |= {
-            labels.AKS_NETWORK_SUBNET: boot.subnet.name[:_LONGEST_VALUE].rstrip(_BAD_ENDS),
+            labels.AKS_NETWORK_SUBNET: boot.subnet.name[: labels.LONGEST_VALUE].rstrip(
+                labels.BAD_ENDS
+            ),
             labels.AKS_NODE_NETWORK_VNET_GUID: boot.cluster.vnet_guid,
             labels.AKS_AZURE_CNI_OVERLAY: labels.TRUE,
             labels.AKS_POD_NETWORK_TYPE: "overlay",

@@ -12,12 +12,11 @@ from karpenter_core.api.labels import UNREGISTERED_TAINT
 from karpenter_core.errors import LaunchFailedError
 from karpenter_provider_azure import labels
 from karpenter_provider_azure.api.nodeclass import LocalDNSMode
-from karpenter_provider_azure.bootstrap.gpu_drivers import gpu_driver
 from karpenter_provider_azure.bootstrap.node_labels import node_labels
+from karpenter_provider_azure.bootstrap.node_software import gpu_driver
+from karpenter_provider_azure.catalogue.capacity import os_disk_of
 from karpenter_provider_azure.catalogue.gpu_sizes import gpu_size
-from karpenter_provider_azure.catalogue.os_disks import os_disk_of
-from karpenter_provider_azure.images.families import ImageVariant, image_definitions
-from karpenter_provider_azure.images.galleries import definition_id
+from karpenter_provider_azure.images.families import ImageVariant, definition_id, image_definitions
 
 if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonObject
@@ -41,20 +40,7 @@ _CUDA: Final = 3
 _ARCHITECTURES: Final = {"amd64": "x64", "arm64": "Arm64"}
 _MAX_INT32: Final = 2**31 - 1
 
-_SYSCTLS: Final = {
-    "net_ipv4_ip_local_port_range": "netIpv4IpLocalPortRange",
-    "net_ipv4_neigh_default_gc_thresh1": "netIpv4NeighDefaultGcThresh1",
-    "net_ipv4_neigh_default_gc_thresh2": "netIpv4NeighDefaultGcThresh2",
-    "net_ipv4_neigh_default_gc_thresh3": "netIpv4NeighDefaultGcThresh3",
-    "net_ipv4_tcp_fin_timeout": "netIpv4TcpFinTimeout",
-    "net_ipv4_tcp_keepalive_intvl": "netIpv4TcpkeepaliveIntvl",
-    "net_ipv4_tcp_keepalive_probes": "netIpv4TcpKeepaliveProbes",
-    "net_ipv4_tcp_keepalive_time": "netIpv4TcpKeepaliveTime",
-    "net_ipv4_tcp_max_syn_backlog": "netIpv4TcpMaxSynBacklog",
-    "net_ipv4_tcp_max_tw_buckets": "netIpv4TcpMaxTwBuckets",
-    "net_ipv4_tcp_tw_reuse": "netIpv4TcpTwReuse",
-}
-"""Kernel parameters that the service spells in another way than AKSNodeClass."""
+_ODD_SYSCTLS: Final = {"net_ipv4_tcp_keepalive_intvl": "netIpv4TcpkeepaliveIntvl"}
 
 
 def provision_values(boot: BootConfiguration, *, image_id: str) -> JsonObject:
@@ -64,10 +50,10 @@ def provision_values(boot: BootConfiguration, *, image_id: str) -> JsonObject:
         NodeClassNotReadyError: a field of the NodeClass is unusable; names object, field and value.
         LaunchFailedError: the image is none of the NodeClass's family.
     """
-    spec, size = boot.node_class.spec, boot.size
+    spec, size = boot.target.node_class.spec, boot.target.size
     node = node_labels(boot)
     version = boot.kubernetes_version
-    disk = os_disk_of(size, boot.node_class)
+    disk = os_disk_of(size, boot.target.node_class)
     profile: JsonObject = {
         "name": "",
         "architecture": _ARCHITECTURES[size.arch],
@@ -79,9 +65,9 @@ def provision_values(boot: BootConfiguration, *, image_id: str) -> JsonObject:
         "mode": _MODES.get(node[labels.AKS_MODE], _MODES[labels.MODE_USER]),
         "nodeInitializationTaints": [
             f"{UNREGISTERED_TAINT}:NoExecute",
-            *(_taint_text(taint) for taint in boot.node_claim.spec.startup_taints),
+            *(_taint_text(taint) for taint in boot.target.node_claim.spec.startup_taints),
         ],
-        "nodeTaints": [_taint_text(taint) for taint in boot.node_claim.spec.taints],
+        "nodeTaints": [_taint_text(taint) for taint in boot.target.node_claim.spec.taints],
         "orchestratorVersion": f"{version.major}.{version.minor}.{version.patch}",
         "osSku": _OS_SKUS[boot.family.os_sku],
         "osType": _LINUX,
@@ -110,14 +96,14 @@ def provision_values(boot: BootConfiguration, *, image_id: str) -> JsonObject:
 
 
 def _distribution(boot: BootConfiguration, image_id: str) -> str:
-    spec = boot.node_class.spec
+    spec = boot.target.node_class.spec
     variant = ImageVariant(fips=spec.uses_fips, trusted_launch=spec.uses_trusted_launch)
     name = definition_id(image_id).rpartition("/")[2].lower()
     for definition in image_definitions(boot.family, variant):
         if definition.name.lower() == name:
             return definition.distribution
     raise LaunchFailedError(
-        f'image "{image_id}" is none of AKSNodeClass "{boot.node_class.name}", whose family is '
+        f'image "{image_id}" is none of AKSNodeClass "{boot.target.node_class.name}", whose family is '
         f"{boot.family}",
         reason="ImageSelectionFailed",
     )
@@ -160,19 +146,20 @@ def _os_config(config: LinuxOSConfig) -> JsonObject:
         "transparentHugePageEnabled": config.transparent_huge_page_enabled or None,
     }
     if config.sysctls is not None:
-        fields = type(config.sysctls).model_fields
-        found["sysctls"] = {
-            _SYSCTLS.get(name) or fields[name].alias: value
-            for name, value in config.sysctls.model_dump(
-                by_alias=False, exclude_defaults=True
-            ).items()
-        }
+        set_values = config.sysctls.model_dump(by_alias=False, exclude_defaults=True)
+        found["sysctls"] = {_sysctl_name(name): value for name, value in set_values.items()}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _sysctl_name(field: str) -> str:
+    """Return the service's name of a kernel parameter: `netIpv4TcpTwReuse`."""
+    head, *tail = field.split("_")
+    return _ODD_SYSCTLS.get(field) or head + "".join(part.capitalize() for part in tail)
 
 
 def _local_dns_profile(boot: BootConfiguration) -> JsonObject:
     """Return the profile, with the mode that the status of the NodeClass has decided on."""
-    local_dns = boot.node_class.spec.local_dns
+    local_dns = boot.target.node_class.spec.local_dns
     if local_dns is None:
         return {}
     mode = LocalDNSMode.REQUIRED if boot.has_local_dns else LocalDNSMode.DISABLED
@@ -205,10 +192,10 @@ def _seconds(text: str) -> int | None:
 
 
 def _gpu_profile(boot: BootConfiguration) -> JsonObject:
-    support = gpu_size(boot.size.name) if boot.size.gpus else None
+    support = gpu_size(boot.target.size.name) if boot.target.size.gpus else None
     if support is None or support.manufacturer != labels.NVIDIA:
         return {}
     return {
-        "driverType": _GRID if gpu_driver(boot.size.name).is_grid else _CUDA,
+        "driverType": _GRID if gpu_driver(boot.target.size.name).is_grid else _CUDA,
         "installGPUDriver": boot.installs_gpu_driver,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import ceil, inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from karpenter_core.api.labels import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from karpenter_core.provider.catalogue import Overhead
@@ -13,13 +13,16 @@ from karpenter_provider_azure.catalogue.gpu_sizes import gpu_size
 from karpenter_provider_azure.labels import AMD, AMD_GPU, NVIDIA, NVIDIA_GPU
 
 if TYPE_CHECKING:
+    from karpenter_provider_azure.api.nodeclass import AKSNodeClass
     from karpenter_provider_azure.catalogue.vm_sizes import VmSize
 
 __all__ = [
     "EVICTION_MEMORY_MIB",
+    "OsDisk",
     "capacity_of",
     "default_max_pods",
     "estimated_memory_bytes",
+    "os_disk_of",
     "overhead_of",
     "reserved_cpu_milli",
     "reserved_memory_mib",
@@ -105,3 +108,24 @@ def overhead_of(size: VmSize) -> Overhead:
         },
         eviction_threshold={MEMORY: EVICTION_MEMORY_MIB * MIB},
     )
+
+
+class OsDisk(NamedTuple):
+    """The OS disk of a virtual machine."""
+
+    size_gb: int
+    """Decimal GB."""
+    placement: str = ""
+    """Placement of an ephemeral disk (`NvmeDisk`, `CacheDisk`, `ResourceDisk`); empty = managed."""
+
+    @property
+    def is_ephemeral(self) -> bool:
+        """Whether the disk is on the host and vanishes with the virtual machine."""
+        return bool(self.placement)
+
+
+def os_disk_of(size: VmSize, node_class: AKSNodeClass) -> OsDisk:
+    """Return the OS disk of a node: ephemeral if the size has room for it, else managed."""
+    size_gb = node_class.spec.os_disk_size_gb
+    fits = bool(size.ephemeral_placement) and size_gb <= size.max_ephemeral_os_disk_gb
+    return OsDisk(size_gb, size.ephemeral_placement if fits else "")

@@ -7,7 +7,7 @@ there keeps its place in the catalogue.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.provider.catalogue import Offering, Price
@@ -22,22 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from karpenter_core.provider.kit.unavailable_offerings import UnavailableSnapshot
+    from karpenter_provider_azure.catalogue.prices import RegionPrices
     from karpenter_provider_azure.catalogue.quotas import QuotaSnapshot
     from karpenter_provider_azure.catalogue.vm_sizes import VmSize
 
-__all__ = ["MarketState", "OfferingRow", "PriceList", "is_open", "offering_rows", "offerings_of"]
-
-
-class PriceList(Protocol):
-    """The methods of `prices.RegionPrices` that the catalogue uses."""
-
-    def on_demand(self, name: str) -> Price:
-        """Return the on-demand price per hour; `UNKNOWN_PRICE` when nobody knows it."""
-        ...
-
-    def spot(self, name: str) -> Price:
-        """Return the spot price per hour; `UNKNOWN_PRICE` when nobody knows it."""
-        ...
+__all__ = ["MarketState", "OfferingRow", "is_open", "offering_rows", "offerings_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +34,7 @@ class MarketState:
     """Prices, shortages and quotas of a region at one moment."""
 
     location: str
-    prices: PriceList
+    prices: RegionPrices
     shortages: UnavailableSnapshot
     quotas: QuotaSnapshot
 

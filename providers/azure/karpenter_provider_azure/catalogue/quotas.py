@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard, cast, final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard, final
 
 import structlog
 
 from karpenter_core.api.labels import SPOT
+from karpenter_provider_azure.json_values import object_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,19 +29,24 @@ if TYPE_CHECKING:
 __all__ = [
     "QUOTA_LIFE",
     "QUOTA_PERIOD",
+    "ExhaustedQuota",
     "Quota",
     "QuotaSnapshot",
     "RegionQuotas",
     "counts_vcpus",
+    "exhausted_quotas",
     "parse_usages",
+    "quota_remark",
 ]
 
 QUOTA_PERIOD: Final = timedelta(minutes=10)
 QUOTA_LIFE: Final = timedelta(minutes=15)
-"""How long a reading counts when later ones fail."""
+"""Longest validity of a reading when later ones fail."""
 RESERVATION_LIFE: Final = timedelta(minutes=10)
-"""How long a launch is counted that never ends."""
+"""Time for which an unfinished launch is counted."""
 
+_SHOWN: Final = 5
+"""Names of families in a text."""
 REGIONAL_QUOTA: Final = "cores"
 SPOT_QUOTA: Final = "lowprioritycores"
 _FAMILY: Final = "family"
@@ -63,8 +69,9 @@ def parse_usages(items: Iterable[JsonMapping]) -> dict[str, Quota]:
     """
     quotas: dict[str, Quota] = {}
     for item in items:
-        name, limit, used = _name(item), item.get("limit"), item.get("currentValue")
-        if name and _is_count(limit) and _is_count(used):
+        name, limit = object_of(item.get("name")).get("value"), item.get("limit")
+        used = item.get("currentValue")
+        if isinstance(name, str) and name and _is_count(limit) and _is_count(used):
             quotas[name.lower()] = Quota(limit, used)
     return {name: quotas[name] for name in sorted(quotas)}
 
@@ -235,9 +242,43 @@ def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _name(item: JsonMapping) -> str:
-    name: object = item.get("name")
-    if not isinstance(name, dict):
-        return ""
-    value = cast("JsonMapping", name).get("value")
-    return value if isinstance(value, str) else ""
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExhaustedQuota:
+    """A quota without room, or several families' quotas; texts do not change with the usage."""
+
+    text: str
+    """The quota, its limit, and the instances that cannot be launched."""
+    is_total: bool = False
+    """Whether no on-demand instance can be launched."""
+
+
+def exhausted_quotas(quotas: Mapping[str, Quota]) -> tuple[ExhaustedQuota, ...]:
+    """Return the quotas that are used up; `quotas` are by name in lower case, unknown ones missing.
+
+    A family whose limit is 0 was never asked for, and counts only if no other family has room.
+    """
+    found: list[ExhaustedQuota] = []
+    regional, spot = quotas.get(REGIONAL_QUOTA), quotas.get(SPOT_QUOTA)
+    if regional is not None and regional.used >= regional.limit:
+        text = f'regional vCPUs ("cores", limit {regional.limit}): no on-demand instances'
+        found.append(ExhaustedQuota(text=text, is_total=True))
+    if spot is not None and spot.used >= spot.limit:
+        text = f'spot vCPUs ("lowPriorityCores", limit {spot.limit}): no spot instances'
+        found.append(ExhaustedQuota(text=text))
+    families = {name: it for name, it in sorted(quotas.items()) if name.endswith(_FAMILY)}
+    if families and all(it.used >= it.limit for it in families.values()):
+        text = "vCPUs of every VM family: no on-demand instances"
+        found.append(ExhaustedQuota(text=text, is_total=True))
+    elif used_up := [name for name, it in families.items() if 0 < it.limit <= it.used]:
+        more = f" and {len(used_up) - _SHOWN} others" if len(used_up) > _SHOWN else ""
+        names = ", ".join(used_up[:_SHOWN])
+        text = f"vCPUs of {names}{more}: no on-demand instances of these families"
+        found.append(ExhaustedQuota(text=text))
+    return tuple(found)
+
+
+def quota_remark(quotas: Mapping[str, Quota], *, location: str) -> str:
+    """Return the message of a condition about quotas that are used up; empty if none is."""
+    found = "; ".join(it.text for it in exhausted_quotas(quotas))
+    return f"no quota is left in {location} for {found}" if found else ""

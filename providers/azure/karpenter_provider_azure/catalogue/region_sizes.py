@@ -15,7 +15,7 @@ import structlog
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.cached_response import CachedResponse, decode_as
 from karpenter_core.provider.kit.disk_cache import DiskCache
-from karpenter_provider_azure.catalogue.filters import general_exclusion
+from karpenter_provider_azure.catalogue.class_traits import general_exclusion
 from karpenter_provider_azure.catalogue.vm_sizes import VmSize, parse_skus
 
 if TYPE_CHECKING:
@@ -24,10 +24,50 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from karpenter_core.api.json_objects import JsonMapping
+    from karpenter_core.api.json_objects import JsonMapping, JsonObject
     from karpenter_core.clock import Clock
+    from karpenter_provider_azure.arm.client import ArmClient
 
-__all__ = ["REFRESH_PERIOD", "RegionSizeReader", "SizesByName", "refresh_period"]
+__all__ = [
+    "REFRESH_PERIOD",
+    "RegionSizeReader",
+    "SizesByName",
+    "list_skus",
+    "list_usages",
+    "refresh_period",
+]
+
+SKUS_API_VERSION: Final = "2021-07-01"
+USAGES_API_VERSION: Final = "2024-07-01"
+
+
+def list_skus(arm: ArmClient) -> list[JsonObject]:
+    """Return the items of Microsoft.Compute/skus for the region.
+
+    Raises:
+        CloudProviderError: Azure refused or did not answer.
+    """
+    return arm.list_all(
+        f"/subscriptions/{arm.subscription_id}/providers/Microsoft.Compute/skus",
+        api_version=SKUS_API_VERSION,
+        action="skus:list",
+        query={"$filter": f"location eq '{arm.location}'"},
+    )
+
+
+def list_usages(arm: ArmClient) -> list[JsonObject]:
+    """Return the items of Microsoft.Compute/locations/usages for the region.
+
+    Raises:
+        CloudProviderError: Azure refused or did not answer.
+    """
+    return arm.list_all(
+        f"/subscriptions/{arm.subscription_id}/providers/Microsoft.Compute/locations"
+        f"/{arm.location}/usages",
+        api_version=USAGES_API_VERSION,
+        action="usages:list",
+    )
+
 
 REFRESH_PERIOD: Final = timedelta(hours=12)
 DISK_LIFE: Final = timedelta(days=7)
@@ -88,15 +128,13 @@ class RegionSizeReader:
         """
         return self._answer.current()
 
-    def refresh(self, *, at_once: bool = False) -> bool:
+    def refresh(self) -> bool:
         """Read again, unless the last reading is recent; return True if the sizes have changed.
-
-        With `at_once`, read in any case.
 
         Raises:
             CloudProviderError: Azure refused, did not answer, or knows no sizes; the old ones stay.
         """
-        return self._answer.refresh(unless_within=timedelta() if at_once else REFRESH_PERIOD / 2)
+        return self._answer.refresh(unless_within=REFRESH_PERIOD / 2)
 
     def _read(self) -> SizesByName:
         parsed = parse_skus(self._fetch(), self._location)

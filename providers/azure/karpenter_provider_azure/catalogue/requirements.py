@@ -24,7 +24,7 @@ from karpenter_core.api.labels import (
 from karpenter_core.provider.catalogue import Requirement, Requirements
 from karpenter_provider_azure import labels
 from karpenter_provider_azure.catalogue.gpu_sizes import gpu_size
-from karpenter_provider_azure.catalogue.zones import placement_scope, zone_label, zone_number
+from karpenter_provider_azure.labels import placement_scope, zone_label, zone_number
 
 if TYPE_CHECKING:
     from karpenter_provider_azure.catalogue.vm_sizes import VmSize

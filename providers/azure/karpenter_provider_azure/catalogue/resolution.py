@@ -15,6 +15,7 @@ from karpenter_provider_azure.catalogue.capacity import (
     overhead_of,
 )
 from karpenter_provider_azure.catalogue.requirements import requirements_of
+from karpenter_provider_azure.labels import cluster_label_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from karpenter_core.provider.catalogue import Overhead
     from karpenter_provider_azure.catalogue.class_traits import ClassTraits
     from karpenter_provider_azure.catalogue.vm_sizes import VmSize
+    from karpenter_provider_azure.settings import AzureSettings
 
 __all__ = ["ResolvedType", "TypeInputs", "TypeResolver"]
 
@@ -53,27 +55,15 @@ class ResolvedType:
         """The VM size."""
         return self.inputs.size
 
-    def is_like(self, other: ResolvedType) -> bool:
-        """Whether a list shows both alike, when they have the same offerings."""
-        return (
-            self.requirements is other.requirements
-            and self.capacity == other.capacity
-            and self.overhead == other.overhead
-        )
-
 
 @final
 class TypeResolver:
     """Resolves the sizes of a region for all NodeClasses with the same traits."""
 
-    def __init__(
-        self, traits: ClassTraits, *, location: str, cluster: str, overhead_percent: float
-    ) -> None:
-        """`cluster` is the value of the cluster's label."""
-        self._traits: Final = traits
-        self._location: Final = location
-        self._cluster: Final = cluster
-        self._overhead_percent: Final = overhead_percent
+    def __init__(self, traits: ClassTraits, settings: AzureSettings) -> None:
+        self.traits: Final = traits
+        self._settings: Final = settings
+        self._cluster: Final = cluster_label_value(settings.node_resource_group)
         self._images: Final = tuple(
             (image.id, Requirements.from_specs(image.requirements)) for image in traits.images
         )
@@ -82,23 +72,23 @@ class TypeResolver:
         """Resolve one size."""
         requirements = requirements_of(
             inputs.size,
-            self._location,
+            self._settings.location,
             cluster=self._cluster,
-            os_sku=self._traits.os_sku,
-            fips=self._traits.fips,
+            os_sku=self.traits.os_sku,
+            fips=self.traits.fips,
         )
         image = self._image_for(requirements)
         memory_bytes = inputs.memory_bytes.get(image) or estimated_memory_bytes(
-            inputs.size, overhead_percent=self._overhead_percent
+            inputs.size, overhead_percent=self._settings.vm_memory_overhead_percent
         )
         return ResolvedType(
             inputs=inputs,
             requirements=requirements,
             capacity=capacity_of(
                 inputs.size,
-                pods=self._traits.max_pods,
+                pods=self.traits.max_pods,
                 memory_bytes=memory_bytes,
-                os_disk_size_gb=self._traits.os_disk_size_gb,
+                os_disk_size_gb=self.traits.os_disk_size_gb,
             ),
             overhead=overhead_of(inputs.size),
             image_id=image,

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from karpenter_provider_azure.catalogue.size_names import SizeName, read_size_name
+from karpenter_provider_azure.json_values import objects_of, texts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from karpenter_core.api.json_objects import JsonMapping
 
@@ -170,7 +171,7 @@ def _location_info(item: JsonMapping, location: str) -> JsonMapping | None:
     return next(
         (
             info
-            for info in _objects(item.get("locationInfo"))
+            for info in objects_of(item.get("locationInfo"))
             if str(info.get("location", "")).lower() == location.lower()
         ),
         None,
@@ -180,9 +181,9 @@ def _location_info(item: JsonMapping, location: str) -> JsonMapping | None:
 def _restrictions(item: JsonMapping, kind: str, location: str) -> list[JsonMapping]:
     """Return the `restrictionInfo` of the restrictions of a type that name the region."""
     found: list[JsonMapping] = []
-    for restriction in _objects(item.get("restrictions")):
+    for restriction in objects_of(item.get("restrictions")):
         info: JsonMapping = restriction.get("restrictionInfo") or {}
-        locations = (*_texts(info.get("locations")), *_texts(restriction.get("values")))
+        locations = (*texts_of(info.get("locations")), *texts_of(restriction.get("values")))
         if str(restriction.get("type", "")).lower() == kind and location.lower() in {
             it.lower() for it in locations
         }:
@@ -198,23 +199,23 @@ def _zones(item: JsonMapping, info: JsonMapping, location: str) -> tuple[str, ..
     restricted = {
         zone
         for restriction in _restrictions(item, "zone", location)
-        for zone in _texts(restriction.get("zones"))
+        for zone in texts_of(restriction.get("zones"))
     }
-    return tuple(sys.intern(z) for z in sorted({*_texts(info.get("zones"))} - restricted))
+    return tuple(sys.intern(z) for z in sorted({*texts_of(info.get("zones"))} - restricted))
 
 
 def _ultra_ssd_zones(info: JsonMapping) -> set[str]:
     return {
         zone
-        for details in _objects(info.get("zoneDetails"))
+        for details in objects_of(info.get("zoneDetails"))
         if _is_true(_capabilities(details.get("capabilities")), "UltraSSDAvailable")
         # The API's description says `Name`, answers say `name`.
-        for zone in _texts(details.get("name") or details.get("Name"))
+        for zone in texts_of(details.get("name") or details.get("Name"))
     }
 
 
 def _capabilities(value: object) -> dict[str, str]:
-    return {str(it.get("name", "")).lower(): str(it.get("value", "")) for it in _objects(value)}
+    return {str(it.get("name", "")).lower(): str(it.get("value", "")) for it in objects_of(value)}
 
 
 def _is_true(capabilities: _Capabilities, name: str) -> bool:
@@ -241,13 +242,3 @@ def _number(size: str, capabilities: _Capabilities, name: str) -> float:
 
 def _unreadable(size: str, capability: str, value: str) -> ValueError:
     return ValueError(f'VM size "{size}": capability {capability} has no usable value: "{value}"')
-
-
-def _objects(value: object) -> Sequence[JsonMapping]:
-    return cast("Sequence[JsonMapping]", value) if isinstance(value, list) else ()
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return (
-        tuple(str(it) for it in cast("Sequence[object]", value)) if isinstance(value, list) else ()
-    )

@@ -11,12 +11,10 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
 
-from karpenter_provider_azure.catalogue.size_names import read_size_name
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ShippedPrices", "known_series", "shipped_prices"]
+__all__ = ["ShippedPrices", "named_sizes", "shipped_prices"]
 
 FALLBACK_REGION: Final = "eastus"
 
@@ -49,11 +47,11 @@ def shipped_prices(region: str) -> ShippedPrices:
 
 
 @cache
-def known_series() -> frozenset[str]:
-    """Return the series (`Ds_v5`) of all sizes that the tables name, with a price or without."""
+def named_sizes() -> frozenset[str]:
+    """Return all sizes that the tables name, with a price or without."""
     table = _table()
     names = {name for region in table["regions"].values() for name in region["prices"]}
-    return frozenset(read_size_name(name).series for name in (*names, *table["unpriced"]))
+    return frozenset({*names, *table["unpriced"]})
 
 
 @cache

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import ARCH
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_azure.api.node_class_status import NodeImage
 from karpenter_provider_azure.arm.errors import ArmNotFoundError
-from karpenter_provider_azure.images.galleries import (
+from karpenter_provider_azure.images.families import (
     AZURE_LINUX_GALLERY,
     UBUNTU_GALLERY,
     community_image_id,
@@ -26,14 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from karpenter_core.clock import Clock
-    from karpenter_provider_azure.arm.reads import ArmReads
+    from karpenter_provider_azure.arm.client import ArmClient
     from karpenter_provider_azure.images.families import ImageDefinition
 
 __all__ = [
     "COMMUNITY_API_VERSION",
     "NODE_IMAGE_API_VERSION",
     "CommunityGalleries",
-    "GallerySource",
     "ImageReader",
     "SharedGalleries",
     "node_image",
@@ -47,28 +46,11 @@ INCOMPLETE_TTL: Final = timedelta(hours=1)
 """Of an answer that lacks a definition, which may be a passing gap."""
 
 
-class GallerySource(Protocol):
-    """Galleries, and the ids of their images."""
-
-    @property
-    def name(self) -> str:
-        """Their name in conditions."""
-        ...
-
-    def newest_ids(self, definitions: tuple[ImageDefinition, ...]) -> Mapping[str, str]:
-        """Return the id of the newest version by the name of the definition, if there is one.
-
-        Raises:
-            CloudProviderError: Azure refused or did not answer.
-        """
-        ...
-
-
 @final
 class CommunityGalleries:
     """AKS's community galleries, which everyone can read; callable from any thread."""
 
-    def __init__(self, arm: ArmReads) -> None:
+    def __init__(self, arm: ArmClient) -> None:
         self._arm: Final = arm
 
     @property
@@ -106,7 +88,7 @@ class CommunityGalleries:
 class SharedGalleries:
     """AKS's own galleries, for clusters that AKS manages; callable from any thread."""
 
-    def __init__(self, arm: ArmReads, *, gallery_subscription_id: str) -> None:
+    def __init__(self, arm: ArmClient, *, gallery_subscription_id: str) -> None:
         """`gallery_subscription_id` is the subscription of the galleries (`SIG_SUBSCRIPTION_ID`)."""
         self._arm: Final = arm
         self._gallery_subscription_id: Final = gallery_subscription_id
@@ -140,7 +122,7 @@ class SharedGalleries:
 class ImageReader:
     """Finds the newest images of definitions; callable from any thread."""
 
-    def __init__(self, clock: Clock, source: GallerySource) -> None:
+    def __init__(self, clock: Clock, source: CommunityGalleries | SharedGalleries) -> None:
         self._source: Final = source
         self._cache: Final[
             TtlCache[tuple[tuple[ImageDefinition, ...], str], tuple[NodeImage, ...]]

@@ -7,19 +7,20 @@ use, and keeps an interface for 180 seconds after a failed creation (`NicReserve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Protocol, final
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 import structlog
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import PeriodicTask
 from karpenter_core.provider.kit.orphans import OrphanTracker
+from karpenter_provider_azure.arm.client import NETWORK_API_VERSION
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
-from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION
 from karpenter_provider_azure.instances.vm_reader import is_owned
-from karpenter_provider_azure.json_values import object_of
+from karpenter_provider_azure.json_values import properties_of, tags_of
 from karpenter_provider_azure.labels import CLUSTER_TAG
 from karpenter_provider_azure.resource_ids import (
     ResourceId,
@@ -29,7 +30,7 @@ from karpenter_provider_azure.resource_ids import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from structlog.typing import FilteringBoundLogger
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import LeaderFence
-    from karpenter_provider_azure.arm.client import ArmAnswer
+    from karpenter_provider_azure.arm.client import ArmClient
     from karpenter_provider_azure.instances.vm_reader import GroupListing, VmReader
     from karpenter_provider_azure.settings import AzureSettings
 
@@ -48,43 +49,24 @@ DISK_API_VERSION: Final = "2024-03-02"
 _DISKS: Final = "Microsoft.Compute/disks"
 
 
-class DeletingClient(Protocol):
-    """The methods of `ArmClient` that the collector uses."""
-
-    @property
-    def subscription_id(self) -> str:
-        """The subscription of the cluster."""
-        ...
-
-    def list_all(
-        self, path: str, *, api_version: str, action: str, query: Mapping[str, str] | None = None
-    ) -> list[JsonObject]:
-        """Return the items of all pages."""
-        ...
-
-    def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        api_version: str,
-        action: str,
-        body: JsonMapping | None = None,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        repeatable: bool,
-    ) -> ArmAnswer:
-        """Return the answer to one request."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Leftover:
-    """An interface or disk of the cluster."""
+class _Kind:
+    """A kind of resources that virtual machines leave behind."""
+
+    action: str
+    """Of deletions."""
+    api_version: str
+    items: Callable[[], Iterable[JsonMapping]]
+    """Lists all of the resource group."""
+    is_attached: Callable[[JsonMapping], bool]
+    tracker: OrphanTracker = field(default_factory=OrphanTracker)
+
+
+class _Leftover(NamedTuple):
+    """An interface or disk of the cluster; the name is in lower case."""
 
     resource_id: str
     name: str
-    """In lower case."""
     is_attached: bool
 
 
@@ -104,7 +86,7 @@ class OrphanCollector:
 
     def __init__(
         self,
-        client: DeletingClient,
+        client: ArmClient,
         clock: Clock,
         *,
         settings: AzureSettings,
@@ -117,13 +99,29 @@ class OrphanCollector:
         self._client: Final = client
         self._clock: Final = clock
         self._cluster: Final = settings.cluster_name
-        self._group: Final = settings.node_resource_group
         self._reader: Final = reader
-        self._query: Final = query
         self._read_claims: Final = read_claims
         self._fence: Final = fence
-        self._interfaces: Final = OrphanTracker()
-        self._disks: Final = OrphanTracker()
+        group = settings.node_resource_group
+        self._kinds: Final = (
+            _Kind(
+                action="networkInterfaces:delete",
+                api_version=NETWORK_API_VERSION,
+                items=partial(query, interface_query(group)),
+                is_attached=lambda item: bool(properties_of(item).get("virtualMachine")),
+            ),
+            _Kind(
+                action="disks:delete",
+                api_version=DISK_API_VERSION,
+                items=partial(
+                    client.list_all,
+                    f"{resource_group_path(client.subscription_id, group)}/providers/{_DISKS}",
+                    api_version=DISK_API_VERSION,
+                    action="disks:list",
+                ),
+                is_attached=_is_disk_attached,
+            ),
+        )
         self._log: FilteringBoundLogger = structlog.get_logger("azure.orphans")
 
     def tasks(self) -> tuple[PeriodicTask, ...]:
@@ -139,22 +137,28 @@ class OrphanCollector:
             CloudProviderError: what exists cannot be read, or Azure refuses or throttles deletions.
         """
         errors: list[CloudProviderError] = []
-        found: list[tuple[OrphanTracker, Sequence[_Leftover], Callable[[str], None]]] = []
+        found: list[tuple[_Kind, Mapping[str, _Leftover]]] = []
         # Leftovers are listed before what uses them, so that new ones are not without a user.
-        for tracker, listed, delete in (
-            (self._interfaces, self._list_interfaces, self._delete_interface),
-            (self._disks, self._list_disks, self._delete_disk),
-        ):
+        for kind in self._kinds:
             try:
-                found.append((tracker, listed(), delete))
+                found.append((kind, self._leftovers(kind)))
             except CloudProviderError as error:
                 errors.append(error)
         if found:
             listing = self._reader.of_group()
             users = self._users(listing)
-            for tracker, leftovers, delete in found:
+            for kind, leftovers in found:
+                used = {
+                    key
+                    for key, each in leftovers.items()
+                    if each.is_attached or not users.isdisjoint({key, each.name})
+                }
+                ripe = kind.tracker.deletable(
+                    leftovers.keys(), used, complete=not listing.problem, now=self._clock.now()
+                )
                 try:
-                    self._delete(tracker, leftovers, users, not listing.problem, delete)
+                    for key in ripe:
+                        self._delete(kind, leftovers[key].resource_id)
                 except CloudProviderError as error:
                     errors.append(error)
         if errors:
@@ -167,90 +171,34 @@ class OrphanCollector:
         # Azure may append something to the name of an interface.
         return users | {each.lower() for vm in listing.vms for each in vm.interfaces}
 
-    def _delete(
-        self,
-        tracker: OrphanTracker,
-        leftovers: Iterable[_Leftover],
-        users: set[str],
-        is_complete: bool,  # noqa: FBT001 - private, and named in both calls
-        delete: Callable[[str], None],
-    ) -> None:
-        by_id = {each.resource_id.lower(): each for each in leftovers}
-        used = {
-            key
-            for key, each in by_id.items()
-            if each.is_attached or not users.isdisjoint({key, each.name})
-        }
-        ripe = tracker.deletable(by_id.keys(), used, complete=is_complete, now=self._clock.now())
-        for key in ripe:
-            resource_id = by_id[key].resource_id
-            self._fence.check()
+    def _delete(self, kind: _Kind, resource_id: str) -> None:
+        self._fence.check()
+        try:
+            self._client.send(
+                "DELETE", resource_id, api_version=kind.api_version, action=kind.action
+            )
+        except ArmNotFoundError:
+            return
+        except ArmError as error:
+            self._log.info("leftover is not deleted yet", resource=resource_id, error=str(error))
+        else:
+            self._log.info("leftover deleted", resource=resource_id)
+
+    def _leftovers(self, kind: _Kind) -> dict[str, _Leftover]:
+        """Return what is this cluster's and has the name of a claim, by id in lower case."""
+        found: dict[str, _Leftover] = {}
+        for item in kind.items():
+            resource_id = str(item.get("id") or "")
             try:
-                delete(resource_id)
-            except ArmNotFoundError:
+                name = ResourceId.parse(resource_id).name.lower()
+            except ValueError:
                 continue
-            except ArmError as error:
-                self._log.info(
-                    "leftover is not deleted yet", resource=resource_id, error=str(error)
-                )
-            else:
-                self._log.info("leftover deleted", resource=resource_id)
-
-    def _list_interfaces(self) -> list[_Leftover]:
-        rows = self._query(interface_query(self._group))
-        return [each for row in rows if (each := self._leftover(row, "virtualMachine")) is not None]
-
-    def _list_disks(self) -> list[_Leftover]:
-        items = self._client.list_all(
-            f"{resource_group_path(self._client.subscription_id, self._group)}/providers/{_DISKS}",
-            api_version=DISK_API_VERSION,
-            action="disks:list",
-        )
-        found: list[_Leftover] = []
-        for item in items:
-            state = str(object_of(item.get("properties")).get("diskState") or "").lower()
-            leftover = self._leftover(item, "")
-            if leftover is not None:
-                is_attached = bool(item.get("managedBy")) or state != "unattached"
-                found.append(
-                    _Leftover(
-                        resource_id=leftover.resource_id,
-                        name=leftover.name,
-                        is_attached=is_attached,
-                    )
-                )
+            if is_owned(tags_of(item.get("tags")), self._cluster) and claim_name(name):
+                leftover = _Leftover(resource_id, name, kind.is_attached(item))
+                found[resource_id.lower()] = leftover
         return found
 
-    def _leftover(self, item: JsonMapping, owner: str) -> _Leftover | None:
-        """Return what an item is; None if it is not this cluster's, or not of a claim.
 
-        `owner` is the property that names what an item is attached to.
-        """
-        tags = {str(key): str(value) for key, value in object_of(item.get("tags")).items()}
-        resource_id = str(item.get("id") or "")
-        try:
-            name = ResourceId.parse(resource_id).name.lower()
-        except ValueError:
-            return None
-        if not is_owned(tags, self._cluster) or not claim_name(name):
-            return None
-        is_attached = bool(owner and object_of(item.get("properties")).get(owner))
-        return _Leftover(resource_id=resource_id, name=name, is_attached=is_attached)
-
-    def _delete_interface(self, resource_id: str) -> None:
-        self._client.send(
-            "DELETE",
-            resource_id,
-            api_version=NETWORK_API_VERSION,
-            action="networkInterfaces:delete",
-            repeatable=True,
-        )
-
-    def _delete_disk(self, resource_id: str) -> None:
-        self._client.send(
-            "DELETE",
-            resource_id,
-            api_version=DISK_API_VERSION,
-            action="disks:delete",
-            repeatable=True,
-        )
+def _is_disk_attached(item: JsonMapping) -> bool:
+    state = str(properties_of(item).get("diskState") or "").lower()
+    return bool(item.get("managedBy")) or state != "unattached"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, TypeVar, final
 from urllib.parse import quote
 
 import structlog
@@ -19,11 +19,12 @@ from karpenter_core.provider.kit.recent_launches import ClaimRef
 from karpenter_provider_azure.arm.errors import ArmNotFoundError
 from karpenter_provider_azure.described_vms import (
     VM_API_VERSION,
+    DescribedNode,
     instance_id,
-    read_tags,
     read_vm,
 )
 from karpenter_provider_azure.instance_tags import CLAIM_NAME_TAG, CLAIM_UID_TAG
+from karpenter_provider_azure.json_values import tags_of
 from karpenter_provider_azure.labels import (
     AKS_MACHINE_NODE_CLAIM_TAG,
     CLUSTER_TAG,
@@ -38,16 +39,18 @@ from karpenter_provider_azure.resource_ids import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.json_objects import JsonObject
-    from karpenter_provider_azure.arm.reads import ArmReads
+    from karpenter_provider_azure.arm.client import ArmClient
     from karpenter_provider_azure.described_vms import DescribedVm
     from karpenter_provider_azure.settings import AzureSettings
 
-__all__ = ["GroupListing", "VmReader", "claim_of", "is_owned"]
+__all__ = ["GroupListing", "VmReader", "claim_of", "confirmed", "is_owned", "read_all"]
+
+Node = TypeVar("Node", bound=DescribedNode)
 
 SINGLE_READS: Final = 2
 """So many virtual machines are read one by one; more are read by a listing."""
@@ -79,6 +82,32 @@ def claim_of(vm: DescribedVm) -> ClaimRef | None:
     return ClaimRef(name=own.get(CLAIM_NAME_TAG, name), uid=own.get(CLAIM_UID_TAG, ""))
 
 
+def read_all(
+    items: Iterable[JsonObject], read: Callable[[JsonObject], Node | None]
+) -> tuple[list[Node], list[str]]:
+    """Return the nodes that can be read, and why others cannot; `read` returns None for no node."""
+    nodes: list[Node] = []
+    problems: list[str] = []
+    for item in items:
+        try:
+            node = read(item)
+        except CloudProviderError as error:
+            problems.append(str(error))
+        else:
+            nodes += [] if node is None else [node]
+    return nodes, problems
+
+
+def confirmed(
+    ids: Collection[str], listed: Iterable[Node], find: Callable[[str], Node | None]
+) -> dict[str, Node]:
+    """Return the nodes with these ids, those that are not listed by a read of their own."""
+    found = {each.id: each for each in listed if each.id in ids}
+    absent = sorted(each for each in ids if each not in found)
+    with ThreadPoolExecutor(_READS_AT_ONCE, thread_name_prefix="read-node") as pool:
+        return found | {each.id: each for each in pool.map(find, absent) if each is not None}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
     """All virtual machines of the node resource group."""
@@ -95,7 +124,7 @@ class VmReader:
     The methods that call Azure raise the errors of `ArmClient`.
     """
 
-    def __init__(self, client: ArmReads, settings: AzureSettings) -> None:
+    def __init__(self, client: ArmClient, settings: AzureSettings) -> None:
         self._client: Final = client
         self._cluster: Final = settings.cluster_name
         self._group: Final = settings.node_resource_group
@@ -146,16 +175,9 @@ class VmReader:
 
     def of_ids(self, ids: Iterable[str]) -> dict[str, DescribedVm]:
         """Return the virtual machines with these ids; those that do not exist are left out."""
-        names = sorted(set(ids))
-        found: dict[str, DescribedVm] = {}
-        if len(names) > SINGLE_READS:
-            wanted = frozenset(names)
-            listed, _ = self._read_all(self._list())
-            found = {vm.id: vm for vm in listed if vm.id in wanted}
-        absent = [name for name in names if name not in found]
-        with ThreadPoolExecutor(_READS_AT_ONCE, thread_name_prefix="read-vm") as pool:
-            confirmed = pool.map(self.find, absent)
-            return found | {vm.id: vm for vm in confirmed if vm is not None}
+        wanted = frozenset(ids)
+        listed = read_all(self._list(), self._read)[0] if len(wanted) > SINGLE_READS else []
+        return confirmed(wanted, listed, self.find)
 
     def of_cluster(self) -> DescribedInstances[DescribedVm]:
         """Return all virtual machines of the cluster, by name."""
@@ -166,25 +188,22 @@ class VmReader:
 
     def of_group(self) -> GroupListing:
         """Return all virtual machines of the node resource group, also those of others, by name."""
-        vms, problems = self._read_all(self._list())
+        vms, problems = read_all(self._list(), self._read)
         return GroupListing(
             vms=tuple(sorted(vms, key=lambda vm: vm.id)), problem="; ".join(problems)
         )
 
-    def _read_all(self, items: Iterable[JsonObject]) -> tuple[list[DescribedVm], list[str]]:
-        """Return the virtual machines that can be read, and why others of this cluster cannot.
+    def _read(self, item: JsonObject) -> DescribedVm | None:
+        """Return a virtual machine; None if it cannot be read and is not of this cluster.
 
         The node resource group has virtual machines of others, too, such as instances of scale sets.
         """
-        vms: list[DescribedVm] = []
-        problems: list[str] = []
-        for item in items:
-            try:
-                vms.append(read_vm(item))
-            except CloudProviderError as error:
-                if is_owned(read_tags(item), self._cluster):
-                    problems.append(str(error))
-        return vms, problems
+        try:
+            return read_vm(item)
+        except CloudProviderError:
+            if is_owned(tags_of(item.get("tags")), self._cluster):
+                raise
+            return None
 
     def _report_without_size(self, instances: Iterable[DescribedVm]) -> None:
         """Log virtual machines whose size Azure does not describe, once each."""

@@ -9,7 +9,7 @@ Karpenter's provider for Azure keeps the hash of what it has updated in an annot
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Final, final
@@ -20,21 +20,13 @@ import structlog
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.instances.change_queue import ChangeQueue
-from karpenter_core.provider.kit.instances.tag_changes import DesiredTags
+from karpenter_core.provider.kit.instances.tag_changes import DesiredTags, TagChange, tag_change
 from karpenter_core.provider.kit.recent_launches import ClaimRef
 from karpenter_core.provider.kit.ttl_cache import TtlCache
+from karpenter_provider_azure.arm.client import NETWORK_API_VERSION
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
-from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION
 from karpenter_provider_azure.described_vms import VM_API_VERSION
 from karpenter_provider_azure.instance_tags import MAX_TAGS, instance_tags
-from karpenter_provider_azure.instances.vm_changes import (
-    DesiredVm,
-    VmChange,
-    VmState,
-    changed_state,
-    plan_change,
-    state_of,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,12 +39,91 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import LeaderFence
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
+    from karpenter_provider_azure.arm.client import ArmClient
     from karpenter_provider_azure.described_vms import DescribedVm
-    from karpenter_provider_azure.instances.orphans import DeletingClient
     from karpenter_provider_azure.instances.vm_reader import VmReader
     from karpenter_provider_azure.settings import AzureSettings
 
-__all__ = ["VmExtensions", "VmUpdater"]
+__all__ = [
+    "DesiredVm",
+    "VmChange",
+    "VmExtensions",
+    "VmState",
+    "VmUpdater",
+    "changed_state",
+    "plan_change",
+    "state_of",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VmState:
+    """State of a virtual machine that can be changed."""
+
+    tags: Mapping[str, str]
+    identities: frozenset[str]
+    """Ids in lower case."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DesiredVm:
+    """The tags and identities that a virtual machine should have."""
+
+    tags: DesiredTags
+    identities: tuple[str, ...] = ()
+    """Ids of identities that it needs; others stay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VmChange:
+    """A change of one virtual machine."""
+
+    tags: TagChange = field(default_factory=TagChange)
+    identities: tuple[str, ...] = ()
+    """Ids of identities to add."""
+
+    def __bool__(self) -> bool:
+        """Return whether there is something to change."""
+        return bool(self.tags or self.identities)
+
+
+def state_of(vm: DescribedVm) -> VmState:
+    """Return the state of a described virtual machine."""
+    return VmState(tags=vm.tags, identities=vm.identities)
+
+
+def plan_change(state: VmState, desired: DesiredVm) -> VmChange:
+    """Return the change from a state to a desired one.
+
+    Keys of tags are compared as Azure does: ignoring case. Identities are never removed.
+    """
+    missing = tuple(each for each in desired.identities if each.lower() not in state.identities)
+    return VmChange(
+        tags=tag_change(state.tags, _spelled_as(state.tags, desired.tags), max_tags=MAX_TAGS),
+        identities=missing,
+    )
+
+
+def changed_state(state: VmState, change: VmChange) -> VmState:
+    """Return a state after a change."""
+    added = frozenset(each.lower() for each in change.identities)
+    return VmState(tags=change.tags.applied(state.tags), identities=state.identities | added)
+
+
+def _spelled_as(tags: Mapping[str, str], desired: DesiredTags) -> DesiredTags:
+    """Return desired tags with the keys that a resource has, where they differ in case alone."""
+    keys = {key.lower(): key for key in tags}
+
+    def spelled(key: str) -> str:
+        return keys.get(key.lower(), key)
+
+    return replace(
+        desired,
+        added={spelled(key): value for key, value in desired.added.items()},
+        set={spelled(key): value for key, value in desired.set.items()},
+        obsolete=frozenset((spelled(key), value) for key, value in desired.obsolete),
+    )
+
 
 _ACTION: Final = "virtualMachines:patch"
 _CHANGES_PER_SECOND: Final = 1
@@ -77,7 +148,7 @@ class VmUpdater:
 
     def __init__(
         self,
-        client: DeletingClient,
+        client: ArmClient,
         clock: Clock,
         *,
         settings: AzureSettings,
@@ -181,7 +252,7 @@ class _VmChanges:
 
     def __init__(
         self,
-        client: DeletingClient,
+        client: ArmClient,
         reader: VmReader,
         extensions: VmExtensions,
         fence: LeaderFence,
@@ -257,9 +328,7 @@ class _VmChanges:
 
     def _patch(self, path: str, body: JsonObject, action: str, api_version: str) -> None:
         self._fence.check()
-        self._client.send(
-            "PATCH", path, api_version=api_version, action=action, body=body, repeatable=True
-        )
+        self._client.send("PATCH", path, api_version=api_version, action=action, body=body)
 
 
 class _MissingPartError(CloudProviderError):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["EVICTED_SHORTAGE_LIFE", "InterruptionSources"]
 
 EVICTED_SHORTAGE_LIFE: Final = timedelta(minutes=3)
-"""How long a size is not launched as spot in a zone where it was evicted."""
+"""Time without spot launches of a size in a zone where it was evicted."""
 DUE_WITHIN: Final = timedelta(minutes=15)
 """An event that begins later is drift."""
 _KINDS: Final = {

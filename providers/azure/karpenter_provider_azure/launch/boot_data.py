@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
-    from karpenter_core.provider.catalogue import InstanceType, Offering
+    from karpenter_core.provider.catalogue import Requirements
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
     from karpenter_provider_azure.catalogue.vm_sizes import VmSize
 
@@ -23,16 +23,19 @@ class BootTarget:
 
     node_claim: NodeClaim
     node_class: AKSNodeClass
-    instance_type: InstanceType
-    offering: Offering
     size: VmSize
-    image_id: str
-    uses_ultra_ssd: bool
+    requirements: Requirements
+    """Of the instance type."""
+    capacity_type: str
+    zone: str
+    """Zone label of the chosen offering: `westus2-1`, or `0`."""
+    image_id: str = ""
+    uses_ultra_ssd: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootData:
-    """What a node does at its first boot; contains the bootstrap token."""
+    """Data for the first boot of a node; contains the bootstrap token."""
 
     custom_data: str = field(repr=False)
     """In base64."""

@@ -15,7 +15,8 @@ from karpenter_core.errors import BadInputError, CloudProviderError, ThrottledEr
 from karpenter_core.provider.contract import PeriodicTask
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_azure.arm.errors import ArmNotFoundError
-from karpenter_provider_azure.launch.boot_data import SCRIPT_EXTENSION
+from karpenter_provider_azure.launch.boot_data import SCRIPT_EXTENSION, BootTarget
+from karpenter_provider_azure.launch.claim_launches import uses_ultra_ssd
 from karpenter_provider_azure.launch.failure_recorder import LOG_NAME
 from karpenter_provider_azure.resource_ids import vm_name
 
@@ -28,18 +29,88 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import ClaimReader
+    from karpenter_provider_azure.api.nodeclass import AKSNodeClass
     from karpenter_provider_azure.described_vms import DescribedVm
-    from karpenter_provider_azure.launch.custom_scripts import CustomScripts
+    from karpenter_provider_azure.launch.boot_data import BootDataBuilder
+    from karpenter_provider_azure.launch.claim_launches import LaunchCatalogue
     from karpenter_provider_azure.launch.vm_calls import VmCalls
     from karpenter_provider_azure.settings import AzureSettings
 
 __all__ = [
     "BILLING_EXTENSION",
     "SCRIPT_EXTENSION",
+    "CustomScripts",
     "ExtensionInstaller",
     "billing_extension",
     "script_extension",
 ]
+
+_KEPT: Final = timedelta(hours=1)
+
+
+@final
+class CustomScripts:
+    """Scripts by virtual machine; callable from any thread."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        boot: BootDataBuilder,
+        catalogue: LaunchCatalogue,
+        node_class_of: Callable[[NodeClaim], AKSNodeClass | None],
+    ) -> None:
+        """`node_class_of` returns the NodeClass of a claim; None if it is not known."""
+        self._boot: Final = boot
+        self._catalogue: Final = catalogue
+        self._node_class_of: Final = node_class_of
+        self._scripts: Final[TtlCache[str, str]] = TtlCache(clock, _KEPT)
+
+    def put(self, instance_id: str, script: str) -> None:
+        """Remember the script of a virtual machine that is being made; empty for none."""
+        if script:
+            self._scripts.put(instance_id, script)
+
+    def script(self, vm: DescribedVm, claim: NodeClaim) -> str:
+        """Return the script of a virtual machine; empty for none.
+
+        Raises:
+            CloudProviderError: it is not known, and cannot be asked for.
+            BadInputError: the NodeClass or the claim cannot be used.
+        """
+        known = self._scripts.get(vm.id)
+        if known is not None:
+            return known
+        script = self._boot.boot_data(self._target(vm, claim)).custom_script
+        self.put(vm.id, script)
+        return script
+
+    def _target(self, vm: DescribedVm, claim: NodeClaim) -> BootTarget:
+        node_class = self._node_class_of(claim)
+        if node_class is None:
+            raise CloudProviderError(f'the AKSNodeClass of NodeClaim "{claim.name}" is not known')
+        size = self._catalogue.sizes().get(vm.instance_type)
+        for it in self._catalogue.instance_types(node_class):
+            is_listed = it.name == vm.instance_type and any(
+                (each.zone, each.capacity_type) == (vm.zone, vm.capacity_type)
+                for each in it.offerings
+            )
+            if is_listed and size is not None:
+                return BootTarget(
+                    node_claim=claim,
+                    node_class=node_class,
+                    size=size,
+                    requirements=it.requirements,
+                    capacity_type=vm.capacity_type,
+                    zone=vm.zone,
+                    image_id=vm.image_id,
+                    uses_ultra_ssd=uses_ultra_ssd(claim),
+                )
+        raise CloudProviderError(
+            f"the offering of virtual machine {vm.name} is not in the catalogue: "
+            f"{vm.instance_type} in {vm.zone} ({vm.capacity_type})"
+        )
+
 
 BILLING_EXTENSION: Final = "computeAksLinuxBilling"
 TASK_NAME: Final = "extensions"
@@ -47,7 +118,7 @@ PERIOD: Final = timedelta(seconds=15)
 _NEW_WITHIN: Final = timedelta(minutes=30)
 """Claims of this age may wait for extensions; virtual machines are listed while there are any."""
 _LOOKED_FOR_EVERY: Final = timedelta(hours=1)
-"""How often virtual machines are listed without a new claim."""
+"""Period between two listings of virtual machines without a new claim."""
 _REPEATED_AFTER: Final = timedelta(hours=6)
 """An extension that Azure accepted and that is not listed by then is requested again."""
 _RETRIED_AFTER: Final = timedelta(minutes=5)
@@ -56,31 +127,28 @@ _RETRIED_AFTER: Final = timedelta(minutes=5)
 
 def billing_extension(location: str, tags: Mapping[str, str]) -> JsonObject:
     """Return the body of the extension by which Azure bills nodes of AKS."""
-    return {
-        "location": location,
-        "tags": dict(tags),
-        "properties": {
-            "publisher": "Microsoft.AKS",
-            "type": "Compute.AKS.Linux.Billing",
-            "typeHandlerVersion": "1.0",
-            "autoUpgradeMinorVersion": True,
-            "settings": {},
-        },
-    }
+    return _extension(location, tags, "Microsoft.AKS", "Compute.AKS.Linux.Billing", "1.0")
 
 
 def script_extension(location: str, tags: Mapping[str, str], script: str) -> JsonObject:
     """Return the body of the extension that runs the script by which a node joins."""
+    body = _extension(location, tags, "Microsoft.Azure.Extensions", "CustomScript", "2.0")
+    body["properties"]["protectedSettings"] = {"commandToExecute": script}
+    return body
+
+
+def _extension(
+    location: str, tags: Mapping[str, str], publisher: str, kind: str, version: str
+) -> JsonObject:
     return {
         "location": location,
         "tags": dict(tags),
         "properties": {
-            "publisher": "Microsoft.Azure.Extensions",
-            "type": "CustomScript",
-            "typeHandlerVersion": "2.0",
+            "publisher": publisher,
+            "type": kind,
+            "typeHandlerVersion": version,
             "autoUpgradeMinorVersion": True,
             "settings": {},
-            "protectedSettings": {"commandToExecute": script},
         },
     }
 

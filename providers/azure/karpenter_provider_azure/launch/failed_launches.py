@@ -1,7 +1,8 @@
-"""Finds virtual machines whose launch failed after Azure had accepted it.
+"""Finds virtual machines of launches that failed, and decides about those that exist already.
 
-They are listed in the state Failed. The reason is that of the operation, whose URL this process remembers, or
-else in the instance view of the virtual machine. Each failure is recorded once, as that of a refused request.
+They are listed in the state Failed after Azure had accepted their launch. The reason is that of the operation,
+whose URL this process remembers, or else in the instance view of the virtual machine. Each failure is recorded
+once, as that of a refused request.
 """
 
 from __future__ import annotations
@@ -13,25 +14,121 @@ import structlog
 
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.nodeclaim import REGISTERED
-from karpenter_core.errors import CloudProviderError, ThrottledError
+from karpenter_core.errors import AuthError, CloudProviderError, LaunchFailedError, ThrottledError
 from karpenter_provider_azure.arm.errors import ArmError
-from karpenter_provider_azure.labels import NODE_POOL_TAG
-from karpenter_provider_azure.launch.failure_recorder import FAILED, LOG_NAME
+from karpenter_provider_azure.instance_tags import foreign_reason
+from karpenter_provider_azure.launch.failure_recorder import LOG_NAME
 from karpenter_provider_azure.launch.failures import is_of_launch
+from karpenter_provider_azure.resource_ids import vm_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from structlog.typing import FilteringBoundLogger
 
+    from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import ClaimReader
     from karpenter_provider_azure.described_vms import DescribedVm
+    from karpenter_provider_azure.instances.vm_reader import VmReader
     from karpenter_provider_azure.launch.failure_recorder import FailureRecorder
-    from karpenter_provider_azure.launch.open_operations import OpenOperations
-    from karpenter_provider_azure.launch.vm_calls import VmCalls
+    from karpenter_provider_azure.launch.vm_calls import OpenOperations, VmCalls
 
-__all__ = ["FailedLaunches"]
+__all__ = ["ExistingVms", "FailedLaunches"]
+
+
+@final
+class ExistingVms:
+    """Adopts or discards virtual machines of earlier launches; callable from any thread."""
+
+    def __init__(
+        self,
+        calls: VmCalls,
+        reader: VmReader,
+        *,
+        cluster: str,
+        failures: FailureRecorder,
+        operations: OpenOperations,
+    ) -> None:
+        """`cluster` is the name of the cluster."""
+        self._calls: Final = calls
+        self._reader: Final = reader
+        self._cluster: Final = cluster
+        self._failures: Final = failures
+        self._operations: Final = operations
+        self._log: FilteringBoundLogger = structlog.get_logger(LOG_NAME)
+
+    def of_claim(self, claim: NodeClaim) -> DescribedVm | CloudProviderError:
+        """Return the virtual machine that an earlier launch has made for a claim, or its failure.
+
+        Raises:
+            CloudProviderError: it is being deleted, or just was: the claim is launched again later.
+            LaunchFailedError: it belongs to another claim or cluster.
+        """
+        vm = self.find(claim)
+        if vm is None:
+            raise CloudProviderError(
+                f"virtual machine {vm_name(claim.name)} existed and was deleted meanwhile"
+            )
+        return vm
+
+    def find(self, claim: NodeClaim) -> DescribedVm | CloudProviderError | None:
+        """Return the virtual machine of a claim, or the error of its launch; None if there is none.
+
+        Raises:
+            CloudProviderError: it is being deleted, or cannot be read or discarded.
+            LaunchFailedError: it belongs to another claim or cluster.
+        """
+        try:
+            return self._find(claim)
+        except (ThrottledError, AuthError) as error:
+            # Of a launch these errors say that the claim has no virtual machine.
+            raise CloudProviderError(
+                f"virtual machine {vm_name(claim.name)} may exist and cannot be read: {error}"
+            ) from error
+
+    def _find(self, claim: NodeClaim) -> DescribedVm | CloudProviderError | None:
+        vm = self._reader.find(vm_name(claim.name))
+        if vm is None:
+            return None
+        if reason := foreign_reason(vm.tags, cluster=self._cluster, claim_uid=claim.uid):
+            raise LaunchFailedError(
+                f"virtual machine {vm.name} exists and is not that of NodeClaim "
+                f'"{claim.name}": {reason}; delete it or the NodeClaim',
+                reason="VirtualMachineExists",
+            )
+        if vm.is_leaving:
+            raise CloudProviderError(
+                f"virtual machine {vm.name} of an earlier launch is being deleted"
+            )
+        if not vm.has_failed and not vm.instance_type:
+            raise CloudProviderError(
+                f"virtual machine {vm.name} of an earlier launch has no size "
+                "(properties.hardwareProfile.vmSize): delete it or the NodeClaim"
+            )
+        if not vm.has_failed:
+            return vm
+        error = self._calls.failure(vm.name)
+        if error is not None and not is_of_launch(error):
+            return vm
+        return self.discard(vm, error)
+
+    def discard(self, vm: DescribedVm, error: ArmError | None) -> CloudProviderError:
+        """Delete a virtual machine whose launch failed; return the failure as that of a refusal.
+
+        Raises:
+            CloudProviderError: it cannot be deleted.
+        """
+        self._log.info("deleting a virtual machine that failed", vm=vm.name, error=str(error))
+        try:
+            self._calls.delete(vm.name)
+        except (ThrottledError, AuthError) as refusal:
+            raise CloudProviderError(
+                f"virtual machine {vm.name} failed and cannot be deleted: {refusal}"
+            ) from refusal
+        self._operations.drop(vm.id)
+        return self._failures.record_vm(vm, error)
+
 
 _READS_AT_ONCE: Final = 20
 """Reasons that one poll reads; the next one comes within seconds."""
@@ -114,17 +211,11 @@ class FailedLaunches:
         error = self._operation_error(vm) or self._calls.failure(vm.name)
         if error is not None and not is_of_launch(error):
             return None
-        return self._failures.record(
-            error or ArmError(f"virtual machine {vm.name} failed, and Azure gives no reason"),
-            self._failures.attempt(vm.instance_type, vm.zone, vm.capacity_type),
-            image=vm.image_id,
-            node_pool=vm.tags.get(NODE_POOL_TAG, ""),
-            phase=FAILED,
-        )
+        return self._failures.record_vm(vm, error)
 
     def _operation_error(self, vm: DescribedVm) -> ArmError | None:
         """Return the error of the operation that made a virtual machine; None if it is not known."""
-        url = self._operations.url(vm.id)
+        url = self._operations.get(vm.id)
         if not url:
             return None
         try:

@@ -1,41 +1,92 @@
-"""Puts together the network interface of a new node."""
+"""Builds the network interface that Azure makes together with a virtual machine.
+
+A virtual machine declares its interface (`networkInterfaceConfigurations`), and Azure deletes it with the
+virtual machine. An interface needs no allocation method: its addresses are dynamic.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol, final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import BadInputError
 from karpenter_provider_azure.catalogue.class_traits import max_pods_of
-from karpenter_provider_azure.launch.network_interfaces import NetworkInterface, address_count
-from karpenter_provider_azure.network.backend_pools import refers_to_missing_pool
+from karpenter_provider_azure.network.cluster_network import refers_to_missing_pool
 from karpenter_provider_azure.network.subnets import ClusterNetwork
 
 if TYPE_CHECKING:
-    from karpenter_core.provider.kit.shared_answer import AnswerRevision
+    from collections.abc import Mapping
+
+    from karpenter_core.api.json_objects import JsonObject
+    from karpenter_core.provider.kit.shared_answer import SharedAnswer
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
     from karpenter_provider_azure.arm.errors import ArmError
     from karpenter_provider_azure.catalogue.vm_sizes import VmSize
-    from karpenter_provider_azure.network.security_groups import ManagedSecurityGroup
+    from karpenter_provider_azure.network.cluster_network import (
+        SecurityGroupReader,
+    )
     from karpenter_provider_azure.settings import AzureSettings
 
-__all__ = ["NodeNetwork"]
+__all__ = [
+    "NETWORK_API_VERSION",
+    "NetworkInterface",
+    "NodeNetwork",
+    "address_count",
+    "network_profile",
+]
+
+NETWORK_API_VERSION: Final = "2022-11-01"
+"""The newest version of Microsoft.Network that virtual machines create interfaces with."""
 
 
-class _PoolReader(Protocol):
-    """The methods of `BackendPoolReader`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkInterface:
+    """The only interface of a virtual machine."""
 
-    def current(self) -> AnswerRevision[tuple[str, ...]]: ...
+    name: str
+    subnet_id: str
+    backend_pool_ids: tuple[str, ...] = ()
+    """Pools of load balancers that the first address is in."""
+    security_group_id: str = ""
+    """Empty: that of the subnet is enough."""
+    is_accelerated: bool = False
+    """Whether the size supports accelerated networking."""
+    addresses: int = 1
+    """Addresses of the subnet: the node's own and, without an overlay network, those of pods."""
 
-    def newer_than(
-        self, seen: AnswerRevision[tuple[str, ...]]
-    ) -> AnswerRevision[tuple[str, ...]]: ...
+
+def address_count(settings: AzureSettings, *, max_pods: int) -> int:
+    """Return the addresses of an interface: `max_pods` for Azure CNI without an overlay, else one."""
+    takes_subnet_addresses = settings.network_plugin == "azure" and not settings.is_overlay
+    return max_pods if takes_subnet_addresses else 1
 
 
-class _SecurityGroupReader(Protocol):
-    """The method of `SecurityGroupReader`."""
+def network_profile(interface: NetworkInterface, tags: Mapping[str, str]) -> JsonObject:
+    """Return the `networkProfile` of a virtual machine."""
+    properties: JsonObject = {
+        "primary": True,
+        "deleteOption": "Delete",
+        "enableAcceleratedNetworking": interface.is_accelerated,
+        "enableIPForwarding": False,
+        "ipConfigurations": [
+            _ip_configuration(interface, index) for index in range(max(interface.addresses, 1))
+        ],
+    }
+    if interface.security_group_id:
+        properties["networkSecurityGroup"] = {"id": interface.security_group_id}
+    configuration = {"name": interface.name, "properties": properties, "tags": dict(tags)}
+    return {
+        "networkApiVersion": NETWORK_API_VERSION,
+        "networkInterfaceConfigurations": [configuration],
+    }
 
-    def current(self) -> ManagedSecurityGroup | None: ...
+
+def _ip_configuration(interface: NetworkInterface, index: int) -> JsonObject:
+    properties: JsonObject = {"primary": index == 0, "subnet": {"id": interface.subnet_id}}
+    if index == 0 and interface.backend_pool_ids:
+        pools = [{"id": each} for each in interface.backend_pool_ids]
+        properties["loadBalancerBackendAddressPools"] = pools
+    return {"name": f"ipconfig{index}" if index else interface.name, "properties": properties}
 
 
 @final
@@ -43,15 +94,16 @@ class NodeNetwork:
     """Subnet, security group and backend pools of new nodes; callable from any thread."""
 
     def __init__(
-        self, settings: AzureSettings, *, pools: _PoolReader, security_groups: _SecurityGroupReader
+        self,
+        settings: AzureSettings,
+        *,
+        pools: SharedAnswer[tuple[str, ...]],
+        security_groups: SecurityGroupReader,
     ) -> None:
         self._settings: Final = settings
         self._pools: Final = pools
         self._security_groups: Final = security_groups
-        self._cluster: Final = ClusterNetwork(
-            vnet_subnet_id=settings.vnet_subnet_id,
-            node_resource_group=settings.node_resource_group,
-        )
+        self._cluster: Final = ClusterNetwork.of(settings)
 
     def interface(self, name: str, node_class: AKSNodeClass, size: VmSize) -> NetworkInterface:
         """Return the interface of a node.
@@ -66,11 +118,7 @@ class NodeNetwork:
         except ValueError as error:
             raise BadInputError(f'AKSNodeClass "{node_class.name}": {error}') from error
         group = self._security_groups.current() if needs_group else None
-        max_pods = max_pods_of(
-            node_class,
-            network_plugin=self._settings.network_plugin,
-            network_plugin_mode=self._settings.network_plugin_mode,
-        )
+        max_pods = max_pods_of(node_class, self._settings)
         return NetworkInterface(
             name=name,
             subnet_id=subnet_id,

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import SPOT
-from karpenter_provider_azure.catalogue.os_disks import os_disk_of
-from karpenter_provider_azure.catalogue.zones import zone_number
-from karpenter_provider_azure.launch.network_interfaces import network_profile
+from karpenter_provider_azure.catalogue.capacity import os_disk_of
+from karpenter_provider_azure.labels import zone_number
+from karpenter_provider_azure.launch.node_network import network_profile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonObject
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
     from karpenter_provider_azure.catalogue.vm_sizes import VmSize
-    from karpenter_provider_azure.launch.network_interfaces import NetworkInterface
+    from karpenter_provider_azure.launch.node_network import NetworkInterface
     from karpenter_provider_azure.settings import AzureSettings
 
 __all__ = ["VirtualMachine", "vm_body"]

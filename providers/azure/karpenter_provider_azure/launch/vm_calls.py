@@ -2,62 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, cast, final
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 from urllib.parse import quote
 
+from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
 from karpenter_provider_azure.arm.operations import OperationState, state_of_poll
 from karpenter_provider_azure.described_vms import VM_API_VERSION
-from karpenter_provider_azure.json_values import object_of
+from karpenter_provider_azure.json_values import object_of, objects_of
 from karpenter_provider_azure.resource_ids import vm_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from karpenter_core.api.json_objects import JsonMapping, JsonObject
+    from karpenter_core.api.json_objects import JsonMapping
+    from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import LeaderFence
-    from karpenter_provider_azure.arm.client import ArmAnswer
+    from karpenter_provider_azure.arm.client import ArmAnswer, ArmClient
     from karpenter_provider_azure.settings import AzureSettings
 
-__all__ = ["ArmCalls", "VmCalls"]
+__all__ = ["OpenOperations", "VmCalls", "open_operations"]
 
 _NEW_ONLY: Final = {"If-None-Match": "*"}
 _STATE: Final = "provisioningstate"
 _FAILED: Final = frozenset({"failed", "canceled"})
 
 
-class ArmCalls(Protocol):
-    """The methods of `ArmClient` that launches use."""
+OpenOperations: TypeAlias = "TtlCache[str, str]"
+"""URLs of the operations that make virtual machines, by instance id; empty for an unknown one."""
 
-    @property
-    def subscription_id(self) -> str:
-        """The subscription of the cluster."""
-        ...
 
-    def get(
-        self, path: str, *, api_version: str, action: str, query: Mapping[str, str] | None = None
-    ) -> JsonObject:
-        """Return the body of a GET."""
-        ...
-
-    def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        api_version: str,
-        action: str,
-        body: JsonMapping | None = None,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        repeatable: bool,
-    ) -> ArmAnswer:
-        """Return the answer to one request."""
-        ...
-
-    def follow(self, url: str, *, action: str) -> ArmAnswer:
-        """Return the answer to a GET of a URL that an answer named."""
-        ...
+def open_operations(clock: Clock) -> OpenOperations:
+    """Return no operations; a launch that takes longer than an hour has been given up before."""
+    return TtlCache(clock, timedelta(hours=1))
 
 
 @final
@@ -69,7 +47,7 @@ class VmCalls:
 
     def __init__(
         self,
-        arm: ArmCalls,
+        arm: ArmClient,
         settings: AzureSettings,
         fence: LeaderFence,
         *,
@@ -100,19 +78,7 @@ class VmCalls:
             action="virtualMachines:put",
             body=body,
             headers=headers,
-            repeatable=True,
         )
-
-    def find(self, name: str) -> JsonObject | None:
-        """Return a virtual machine; None only if Azure answers that it does not exist."""
-        try:
-            return self._arm.get(
-                self._path(name), api_version=VM_API_VERSION, action="virtualMachines:get"
-            )
-        except ArmNotFoundError as error:
-            if error.is_of_resource:
-                return None
-            raise
 
     def failure(self, name: str) -> ArmError | None:
         """Return the error of the last operation of a virtual machine, as its instance view tells.
@@ -143,7 +109,6 @@ class VmCalls:
                 api_version=VM_API_VERSION,
                 action="virtualMachines:delete",
                 query={"forceDeletion": "true"},
-                repeatable=True,
             )
         except ArmNotFoundError:
             return
@@ -159,7 +124,6 @@ class VmCalls:
             action="virtualMachines/extensions:put",
             body=body,
             headers=headers,
-            repeatable=True,
         )
 
     def poll(self, url: str) -> OperationState:
@@ -176,9 +140,7 @@ def failure_in_view(body: JsonMapping) -> ArmError | None:
     The code of such a status is `ProvisioningState/failed/CODE`, its message that of the error.
     """
     view = object_of(object_of(body.get("properties")).get("instanceView"))
-    statuses: object = view.get("statuses")
-    for item in cast("list[object]", statuses) if isinstance(statuses, list) else ():
-        status = object_of(item)
+    for status in objects_of(view.get("statuses")):
         state, result, code = [*str(status.get("code") or "").split("/", 2), "", ""][:3]
         if state.lower() == _STATE and result.lower() in _FAILED:
             message = str(status.get("message") or status.get("displayStatus") or "")

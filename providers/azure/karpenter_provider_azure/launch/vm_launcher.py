@@ -26,7 +26,6 @@ from karpenter_core.errors import (
     QuotaGroup,
     ThrottledError,
 )
-from karpenter_core.provider.contract import Instance
 from karpenter_core.provider.kit.calls.failures import UncertainCallError
 from karpenter_core.provider.kit.launch.answers import merge_shortages
 from karpenter_core.provider.kit.launch.cheapest import create_in_order
@@ -36,14 +35,18 @@ from karpenter_core.provider.kit.recent_launches import ClaimRef, RecentLaunch
 from karpenter_provider_azure.arm.errors import ArmError
 from karpenter_provider_azure.arm.operations import POLL_PERIOD, operation_url
 from karpenter_provider_azure.described_vms import DescribedVm, instance_id
-from karpenter_provider_azure.images.selection import image_for
+from karpenter_provider_azure.images.versions import image_for
 from karpenter_provider_azure.instance_tags import instance_tags
 from karpenter_provider_azure.launch.boot_data import BootTarget
-from karpenter_provider_azure.launch.claim_launches import ClaimLaunch, node_class_of
-from karpenter_provider_azure.launch.existing_vms import ExistingVms, FailedVm
+from karpenter_provider_azure.launch.claim_launches import (
+    ClaimLaunch,
+    OfferingOrder,
+    launched_node,
+    node_class_of,
+    uses_ultra_ssd,
+)
+from karpenter_provider_azure.launch.failed_launches import ExistingVms
 from karpenter_provider_azure.launch.failure_recorder import LOG_NAME, REFUSED
-from karpenter_provider_azure.launch.launched_nodes import launched_node, uses_ultra_ssd
-from karpenter_provider_azure.launch.offering_order import OfferingOrder
 from karpenter_provider_azure.launch.virtual_machines import VirtualMachine, vm_body
 from karpenter_provider_azure.resource_ids import provider_id
 
@@ -60,11 +63,10 @@ if TYPE_CHECKING:
     from karpenter_provider_azure.arm.client import ArmAnswer
     from karpenter_provider_azure.launch.boot_data import BootDataBuilder
     from karpenter_provider_azure.launch.claim_launches import LaunchCatalogue
-    from karpenter_provider_azure.launch.custom_scripts import CustomScripts
+    from karpenter_provider_azure.launch.extensions import CustomScripts
     from karpenter_provider_azure.launch.failure_recorder import FailureRecorder
     from karpenter_provider_azure.launch.node_network import NodeNetwork
-    from karpenter_provider_azure.launch.open_operations import OpenOperations
-    from karpenter_provider_azure.launch.vm_calls import VmCalls
+    from karpenter_provider_azure.launch.vm_calls import OpenOperations, VmCalls
     from karpenter_provider_azure.settings import AzureSettings
 
 __all__ = ["VmLauncher"]
@@ -136,8 +138,8 @@ class VmLauncher:
             raise unready
         launch = ClaimLaunch(request=request, node_class=node_class)
         made, shortages = self._made(launch)
-        if isinstance(made, FailedVm):
-            raise made.error if not shortages else merge_shortages(shortages[0], made.error)
+        if isinstance(made, CloudProviderError):
+            raise made if not shortages else merge_shortages(shortages[0], made)
         outcome = replace(self._outcome(launch, made), shortages=shortages)
         self._remember(request, made, outcome)
         if not launch.node_pool:
@@ -148,7 +150,7 @@ class VmLauncher:
 
     def _made(
         self, launch: ClaimLaunch
-    ) -> tuple[DescribedVm | FailedVm, tuple[InsufficientCapacityError, ...]]:
+    ) -> tuple[DescribedVm | CloudProviderError, tuple[InsufficientCapacityError, ...]]:
         """Return the virtual machine of the claim, and the shortages that its launch met."""
         # What an earlier launch of the claim reserved would count against this one.
         self._catalogue.quotas.release(launch.request.token)
@@ -168,7 +170,7 @@ class VmLauncher:
 
     def _create(
         self, launch: ClaimLaunch, it: InstanceType, offering: Offering
-    ) -> DescribedVm | FailedVm:
+    ) -> DescribedVm | CloudProviderError:
         """Request a virtual machine from an offering; return it, or the one that exists.
 
         Raises:
@@ -176,7 +178,9 @@ class VmLauncher:
                 the same time have taken what was left of a quota.
         """
         vm, uid = self._virtual_machine(launch, it, offering), launch.request.token
-        attempt = self._failures.attempt(it.name, offering.zone, offering.capacity_type)
+        attempt = self._failures.attempt(
+            it.name, vm.zone, vm.capacity_type, image=vm.image_id, node_pool=launch.node_pool
+        )
         if short := self._catalogue.quotas.reserve(uid, vm.size, vm.capacity_type):
             raise InsufficientCapacityError(
                 f'NodeClaim "{launch.request.node_claim.name}": the quota "{short}" has no '
@@ -187,9 +191,7 @@ class VmLauncher:
                     )
                 ],
             )
-        self._failures.observer.note_requested(
-            attempt, image=vm.image_id, node_pool=launch.node_pool
-        )
+        self._failures.metrics.note_requested(attempt)
         try:
             answer = self._request(vm, launch.node_class)
         except ThrottledError as error:
@@ -204,9 +206,7 @@ class VmLauncher:
             self._catalogue.quotas.release(uid)
             if _exists(error):
                 return self._existing.of_claim(launch.request.node_claim)
-            raised = self._failures.record(
-                error, attempt, image=vm.image_id, node_pool=launch.node_pool, phase=REFUSED
-            )
+            raised = self._failures.record(error, attempt, phase=REFUSED)
             raise launch.of_all_offerings(raised) from error
         except UncertainCallError:
             raise
@@ -239,9 +239,10 @@ class VmLauncher:
         target = BootTarget(
             node_claim=claim,
             node_class=node_class,
-            instance_type=it,
-            offering=offering,
             size=size,
+            requirements=it.requirements,
+            capacity_type=offering.capacity_type,
+            zone=offering.zone,
             image_id=image_id,
             uses_ultra_ssd=uses_ultra_ssd(claim),
         )
@@ -287,7 +288,7 @@ class VmLauncher:
 
     def _outcome(self, launch: ClaimLaunch, vm: DescribedVm) -> LaunchedInstance:
         it = self._type_of(launch, vm)
-        return launched_node(launch.request.node_claim, vm, it, image_id=vm.image_id)
+        return launched_node(launch.request.node_claim, vm, it)
 
     def _type_of(self, launch: ClaimLaunch, vm: DescribedVm) -> InstanceType:
         """Return the type of a virtual machine, which the claim may no longer be offered."""
@@ -304,19 +305,8 @@ class VmLauncher:
     def _remember(self, request: LaunchRequest, vm: DescribedVm, outcome: LaunchedInstance) -> None:
         """Remember a launch while listings may not show it."""
         owner = ClaimRef(name=request.node_claim.name, uid=request.token)
-        instance = Instance(
-            provider_id=outcome.provider_id,
-            node_claim=owner.name,
-            token=owner.uid,
-            instance_type=outcome.instance_type,
-            zone=outcome.zone,
-            capacity_type=outcome.capacity_type,
-            image_id=outcome.image_id,
-            created=vm.launched_at or self._clock.now(),
-        )
-        self._recent.add(
-            RecentLaunch(instance_id=vm.id, owner=owner, instance=instance, outcome=outcome)
-        )
+        created = vm.launched_at or self._clock.now()
+        self._recent.add(RecentLaunch.of(vm.id, owner, outcome, created=created))
 
     def _wait(self, vm: DescribedVm) -> None:
         """Wait for the launch of a claim that no NodePool would replace.
@@ -325,7 +315,7 @@ class VmLauncher:
             CloudProviderError: it failed; its virtual machine is deleted.
         """
         ends_at = self._clock.monotonic() + _LONGEST_STANDALONE_WAIT.total_seconds()
-        url = self._operations.url(vm.id)
+        url = self._operations.get(vm.id)
         while url and self._clock.monotonic() < ends_at:
             try:
                 state = self._calls.poll(url)
@@ -334,7 +324,7 @@ class VmLauncher:
                 return
             if state.error is not None:
                 self._recent.forget(vm.id)
-                raise self._existing.discard(vm, state.error).error
+                raise self._existing.discard(vm, state.error)
             if state.is_done:
                 return
             self._sleep((state.retry_after or POLL_PERIOD).total_seconds())

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.recent_launches import ClaimRef
-from karpenter_provider_azure.arm.reads import properties_of
-from karpenter_provider_azure.described_vms import instance_id, parse_time
-from karpenter_provider_azure.json_values import object_of
+from karpenter_provider_azure.described_vms import DELETING, DescribedNode, instance_id, parse_time
+from karpenter_provider_azure.json_values import object_of, properties_of, tags_of, texts_of
 from karpenter_provider_azure.labels import (
     AKS_MACHINE_NODE_CLAIM_TAG,
     CLUSTER_TAG,
@@ -21,7 +20,6 @@ from karpenter_provider_azure.resource_ids import ResourceId, provider_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     from karpenter_core.api.json_objects import JsonMapping
 
@@ -33,48 +31,18 @@ __all__ = [
     "read_machine",
 ]
 
-_DELETING: Final = "deleting"
 _IN_SYNC: Final = frozenset({"", "synced"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedMachine:
-    """An AKS machine that exists, with its virtual machine."""
+class DescribedMachine(DescribedNode):
+    """An AKS machine; the name is its own in the agent pool, the rest that of its virtual machine.
 
-    id: str
-    """`instance_id` of its virtual machine."""
-    name: str
-    """Its name in the agent pool."""
-    provider_id: str
-    """The `spec.providerID` of its Node: that of its virtual machine."""
-    instance_type: str
-    """The VM size."""
-    zone: str
-    """The zone label: `westus2-1`, or `0` without a zone."""
-    capacity_type: str
-    image_id: str = ""
-    """`nodeImageVersion`: `AKSUbuntu-2204gen2containerd-202410.15.0`."""
-    state: str = ""
-    """`provisioningState` in lower case."""
+    The image is `nodeImageVersion`: `AKSUbuntu-2204gen2containerd-202410.15.0`.
+    """
+
     drift_action: str = ""
-    """What AKS wants to be done about it: `Synced`, `Recreate`; empty if AKS does not say."""
-    launched_at: datetime | None = None
-    tags: Mapping[str, str] = field(default_factory=dict[str, str])
-
-    @property
-    def is_leaving(self) -> bool:
-        """Whether it is being deleted."""
-        return self.state == _DELETING
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether it exists no more: Azure does not describe such machines."""
-        return False
-
-    @property
-    def reservation_id(self) -> str:
-        """The reservation whose capacity it uses; always empty."""
-        return ""
+    """Action that AKS recommends: `Synced`, `Recreate`; empty if AKS does not say."""
 
     @property
     def must_be_replaced(self) -> bool:
@@ -94,7 +62,7 @@ def machine_name(vm_name: str, pool: str) -> str:
 
 def is_owned_machine(item: JsonMapping, cluster: str) -> bool:
     """Whether a machine was made for a claim of a cluster, by its tags."""
-    own = _own_tags(_tags(item))
+    own = _own_tags(tags_of(properties_of(item).get("tags")))
     return own.get(CLUSTER_TAG) == cluster and bool(own.get(AKS_MACHINE_NODE_CLAIM_TAG))
 
 
@@ -122,7 +90,7 @@ def read_machine(item: JsonMapping, *, location: str, vm_id: str = "") -> Descri
         raise CloudProviderError(f"an AKS machine has no name: {item.get('id') or item!r}")
     state = str(properties.get("provisioningState") or "").lower()
     resource_id = str(properties.get("resourceId") or vm_id)
-    if not resource_id and state in {"creating", "failed", "canceled", _DELETING}:
+    if not resource_id and state in {"creating", "failed", "canceled", DELETING}:
         return None
     try:
         vm, own_provider_id = ResourceId.parse(resource_id), provider_id(resource_id)
@@ -132,7 +100,7 @@ def read_machine(item: JsonMapping, *, location: str, vm_id: str = "") -> Descri
     if not size:
         raise CloudProviderError(f"AKS machine {name} has no size")
     status = object_of(properties.get("status"))
-    zones = cast("list[object]", item.get("zones") or ())
+    zones = texts_of(item.get("zones"))
     return DescribedMachine(
         id=instance_id(vm.name),
         name=name,
@@ -145,13 +113,8 @@ def read_machine(item: JsonMapping, *, location: str, vm_id: str = "") -> Descri
         state=state,
         drift_action=str(status.get("driftAction") or ""),
         launched_at=parse_time(status.get("creationTimestamp")),
-        tags=_tags(item),
+        tags=tags_of(properties_of(item).get("tags")),
     )
-
-
-def _tags(item: JsonMapping) -> dict[str, str]:
-    tags = object_of(properties_of(item).get("tags"))
-    return {str(key): str(value) for key, value in tags.items()}
 
 
 def _own_tags(tags: Mapping[str, str]) -> dict[str, str]:

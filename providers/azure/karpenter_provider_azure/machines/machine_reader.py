@@ -6,15 +6,13 @@ alone has the same answer if the cluster or the pool of a setting does not exist
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.instances.described import DescribedInstances
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
-from karpenter_provider_azure.arm.reads import ArmReads
-from karpenter_provider_azure.instances.orphans import DeletingClient
+from karpenter_provider_azure.instances.vm_reader import confirmed, read_all
 from karpenter_provider_azure.machines.described_machines import (
     claim_of_machine,
     is_owned_machine,
@@ -28,23 +26,19 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.provider.contract import LeaderFence
+    from karpenter_provider_azure.arm.client import ArmClient
     from karpenter_provider_azure.instances.vm_reader import VmReader
     from karpenter_provider_azure.machines.described_machines import DescribedMachine
     from karpenter_provider_azure.settings import AzureSettings
 
-__all__ = ["MACHINE_API_VERSION", "MACHINE_DELETION_API_VERSION", "MachineArm", "MachineReader"]
+__all__ = ["MACHINE_API_VERSION", "MACHINE_DELETION_API_VERSION", "MachineReader"]
 
 MACHINE_API_VERSION: Final = "2026-08-02-preview"
 """Stable versions describe a machine by its zones and the id of its virtual machine alone."""
 MACHINE_DELETION_API_VERSION: Final = "2026-08-01"
 """A stable version."""
-_READS_AT_ONCE: Final = 8
 _NONE_EXISTS: Final = "cannot find any valid machines"
 """The refusal of a deletion whose machines all are gone (`InvalidParameter`)."""
-
-
-class MachineArm(ArmReads, DeletingClient, Protocol):
-    """The methods of `ArmClient` that machines need."""
 
 
 @final
@@ -56,7 +50,7 @@ class MachineReader:
 
     def __init__(
         self,
-        client: MachineArm,
+        client: ArmClient,
         settings: AzureSettings,
         vms: VmReader,
         fence: LeaderFence,
@@ -108,18 +102,13 @@ class MachineReader:
         Raises:
             CloudProviderError: the machines cannot be listed, or one of them cannot be read.
         """
-        wanted = frozenset(ids)
-        # A machine that cannot be read is missing here: its own GET tells why.
-        listed, _ = self._read_all(self._list())
-        found = {each.id: each for each in listed if each.id in wanted}
-        absent = sorted(wanted - found.keys())
-        with ThreadPoolExecutor(_READS_AT_ONCE, thread_name_prefix="read-machine") as pool:
-            confirmed = pool.map(self._find, absent)
-            return found | {each.id: each for each in confirmed if each is not None}
+        # A machine that cannot be read is missing in the list: its own GET tells why.
+        listed, _ = read_all(self._list(), self._read)
+        return confirmed(frozenset(ids), listed, self._find)
 
     def of_cluster(self) -> DescribedInstances[DescribedMachine]:
         """Return all machines of the pool that were made for claims, by virtual machine."""
-        machines, problems = self._read_all(self._list())
+        machines, problems = read_all(self._list(), self._read)
         return DescribedInstances(
             instances=tuple(sorted(machines, key=lambda each: each.id)),
             problem="; ".join(problems),
@@ -139,7 +128,6 @@ class MachineReader:
                 api_version=MACHINE_DELETION_API_VERSION,
                 action="agentPools/deleteMachines:post",
                 body={"machineNames": names},
-                repeatable=True,
             )
         except ArmError as error:
             if _NONE_EXISTS not in error.text.lower():
@@ -162,20 +150,11 @@ class MachineReader:
         machine = read_machine(item, location=self._location, vm_id=path)
         return machine if machine is not None and machine.id == vm_name else None
 
-    def _read_all(self, items: Iterable[JsonObject]) -> tuple[list[DescribedMachine], list[str]]:
-        """Return the machines of claims that can be read, and why others cannot."""
-        machines: list[DescribedMachine] = []
-        problems: list[str] = []
-        for item in items:
-            if not is_owned_machine(item, self._cluster):
-                continue
-            try:
-                machine = read_machine(item, location=self._location)
-            except CloudProviderError as error:
-                problems.append(str(error))
-            else:
-                machines += [machine] if machine is not None else []
-        return machines, problems
+    def _read(self, item: JsonObject) -> DescribedMachine | None:
+        """Return a machine; None if it was not made for a claim, or is no instance."""
+        if not is_owned_machine(item, self._cluster):
+            return None
+        return read_machine(item, location=self._location)
 
     def _list(self) -> list[JsonObject]:
         try:

@@ -7,18 +7,18 @@ incomplete, and the outcomes of machines unknown.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.contract import TerminationStatus
+from karpenter_core.provider.kit.instances.batch_terminator import BatchTerminator
 from karpenter_core.provider.kit.instances.cluster_instances import ClusterInstances
 from karpenter_core.provider.kit.launch.instance_claims import SingleClaims
 from karpenter_core.provider.kit.recent_launches import RecentLaunches
-from karpenter_provider_azure.machines.described_machines import (
-    DescribedMachine,
-    claim_of_machine,
-)
+from karpenter_provider_azure.arm.errors import ArmError
+from karpenter_provider_azure.machines.described_machines import DescribedMachine, claim_of_machine
 from karpenter_provider_azure.machines.machine_reader import MachineReader
-from karpenter_provider_azure.machines.machine_terminator import machine_terminator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,12 +30,63 @@ if TYPE_CHECKING:
         LeaderFence,
         TerminateOutcome,
     )
+    from karpenter_provider_azure.arm.client import ArmClient
     from karpenter_provider_azure.described_vms import DescribedVm
     from karpenter_provider_azure.instances.vm_reader import VmReader
-    from karpenter_provider_azure.machines.machine_reader import MachineArm
     from karpenter_provider_azure.settings import AzureSettings
 
-__all__ = ["AksMachines", "NodeInstances", "aks_machines", "call_by_kind"]
+__all__ = ["AksMachines", "NodeInstances", "aks_machines", "call_by_kind", "machine_terminator"]
+
+_BATCH: Final = 50
+"""As many machines as Karpenter's own provider makes by one request."""
+_MAX_REFUSALS: Final = 10
+"""More than it takes to find one machine of a batch by halves."""
+_PAUSE: Final = timedelta(seconds=30)
+"""By then AKS shows that a machine is being deleted; the request is made again if it does not."""
+_BAD_REQUEST: Final = 400
+
+
+def machine_terminator(
+    delete: Callable[[Sequence[str]], None], clock: Clock
+) -> BatchTerminator[DescribedMachine, ArmError]:
+    """Return what terminates machines; `delete` is that of `MachineReader`."""
+    return BatchTerminator(
+        _MachineDeletions(delete),
+        batch_size=_BATCH,
+        max_refusals=_MAX_REFUSALS,
+        pause=_PAUSE,
+        monotonic=clock.monotonic,
+    )
+
+
+@final
+class _MachineDeletions:
+    """Deletions of several machines each."""
+
+    def __init__(self, delete: Callable[[Sequence[str]], None]) -> None:
+        self._delete: Final = delete
+
+    def known_outcome(self, instance: DescribedMachine) -> TerminateOutcome | None:
+        """Return STARTED for a machine that is being deleted."""
+        return TerminationStatus.STARTED if instance.is_leaving else None
+
+    def send(self, instance_ids: Sequence[str]) -> None:
+        """Start deletions."""
+        self._delete(instance_ids)
+
+    def read_refusal(self, error: CloudProviderError) -> ArmError | None:
+        """Return an error that may be about some of the machines; a conflict is one of the pool."""
+        if not isinstance(error, ArmError) or error.may_be_done:
+            return None
+        return error if error.status == _BAD_REQUEST else None
+
+    def refused_outcome(
+        self, instance_id: str, refusal: ArmError, *, is_alone: bool
+    ) -> TerminateOutcome:
+        """Return an error for a machine."""
+        del is_alone
+        return CloudProviderError(f"AKS machine {instance_id} was not deleted: {refusal}")
+
 
 Outcome = TypeVar("Outcome")
 Item = TypeVar("Item")
@@ -51,7 +102,7 @@ class AksMachines:
 
 
 def aks_machines(
-    client: MachineArm,
+    client: ArmClient,
     clock: Clock,
     *,
     settings: AzureSettings,
@@ -77,17 +128,18 @@ def aks_machines(
 def call_by_kind(
     items: Sequence[Item],
     is_machine: Callable[[Item], bool],
-    *,
-    of_vms: Callable[[Sequence[Item]], Sequence[Outcome]],
-    of_machines: Callable[[Sequence[Item]], Sequence[Outcome]],
+    calls: tuple[
+        Callable[[Sequence[Item]], Sequence[Outcome]], Callable[[Sequence[Item]], Sequence[Outcome]]
+    ],
 ) -> list[Outcome | CloudProviderError]:
-    """Return an outcome for each item, in their order, by one call for each kind.
+    """Return an outcome for each item, in their order, by one call for each kind: virtual machines, AKS machines.
 
     If both kinds are there, an error of one call is the outcome of its items.
 
     Raises:
         CloudProviderError: the only call failed.
     """
+    of_vms, of_machines = calls
     kinds = [is_machine(each) for each in items]
     if not any(kinds):
         return [*of_vms(items)]
@@ -126,14 +178,11 @@ class NodeInstances:
         Raises:
             CloudProviderError: Azure refused or did not answer.
         """
-        if self._machines is None:
+        machines = self._machines
+        if machines is None:
             return self._vms.fetch(provider_ids)
-        return call_by_kind(
-            provider_ids,
-            self.is_machine,
-            of_vms=self._vms.fetch,
-            of_machines=self._machines.instances.fetch,
-        )
+        calls = (self._vms.fetch, machines.instances.fetch)
+        return call_by_kind(provider_ids, machines.is_machine, calls)
 
     def terminate(self, provider_ids: Sequence[str]) -> list[TerminateOutcome]:
         """Terminate instances, or report that they are gone, in the order of the ids.
@@ -141,14 +190,11 @@ class NodeInstances:
         Raises:
             CloudProviderError: the instances could not be read; nothing was done.
         """
-        if self._machines is None:
+        machines = self._machines
+        if machines is None:
             return self._vms.terminate(provider_ids)
-        return call_by_kind(
-            provider_ids,
-            self.is_machine,
-            of_vms=self._vms.terminate,
-            of_machines=self._machines.instances.terminate,
-        )
+        calls = (self._vms.terminate, machines.instances.terminate)
+        return call_by_kind(provider_ids, machines.is_machine, calls)
 
     def list(self) -> InstanceListing:
         """Return every instance of the cluster; it is incomplete if the machines cannot be listed.

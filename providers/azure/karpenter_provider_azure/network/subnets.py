@@ -12,12 +12,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.ttl_cache import TtlCache
-from karpenter_provider_azure.arm.reads import NETWORK_API_VERSION
+from karpenter_provider_azure.arm.client import NETWORK_API_VERSION
 from karpenter_provider_azure.resource_ids import ResourceId, same_id
 
 if TYPE_CHECKING:
     from karpenter_core.clock import Clock
-    from karpenter_provider_azure.arm.reads import ArmReads
+    from karpenter_provider_azure.arm.client import ArmClient
+    from karpenter_provider_azure.settings import AzureSettings
 
 __all__ = ["SUBNETS", "ClusterNetwork", "SubnetReader", "parse_subnet_id", "subnet_problem"]
 
@@ -36,6 +37,13 @@ class ClusterNetwork:
     vnet_subnet_id: str
     """The subnet of the cluster: the default of NodeClasses."""
     node_resource_group: str
+
+    @classmethod
+    def of(cls, settings: AzureSettings) -> ClusterNetwork:
+        """Return the network of a cluster with these settings."""
+        return cls(
+            vnet_subnet_id=settings.vnet_subnet_id, node_resource_group=settings.node_resource_group
+        )
 
     def is_managed(self, subnet: ResourceId) -> bool:
         """Whether AKS made a subnet and its virtual network, and attaches the security group itself."""
@@ -93,7 +101,7 @@ def subnet_problem(subnet_id: str, cluster: ClusterNetwork) -> str:
 class SubnetReader:
     """Reads subnets; callable from any thread."""
 
-    def __init__(self, arm: ArmReads, clock: Clock) -> None:
+    def __init__(self, arm: ArmClient, clock: Clock) -> None:
         self._arm: Final = arm
         self._existing: Final[TtlCache[str, str]] = TtlCache(clock, TTL)
 

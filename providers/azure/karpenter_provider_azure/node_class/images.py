@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.api.conditions import find_condition
 from karpenter_core.errors import BadInputError, CloudProviderError
 from karpenter_core.provider.kit.node_class.parts import condition_met, condition_unmet
-from karpenter_provider_azure.api.modes import ImageFamily
+from karpenter_provider_azure.api.os_config import ImageFamily
 from karpenter_provider_azure.images.families import (
     ImageVariant,
     effective_family,
     image_definitions,
 )
-from karpenter_provider_azure.images.reconciliation import completed_images, reconciled_images
+from karpenter_provider_azure.images.versions import completed_images, reconciled_images
 from karpenter_provider_azure.node_class.conditions import AZURE_ERRORS, IMAGES_READY
 
 if TYPE_CHECKING:

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.node_class.parts import condition_met, condition_unmet
 from karpenter_provider_azure.arm.errors import ArmNotFoundError
-from karpenter_provider_azure.network.security_groups import SeveralSecurityGroupsError
+from karpenter_provider_azure.network.cluster_network import SeveralSecurityGroupsError
 from karpenter_provider_azure.network.subnets import subnet_problem
 from karpenter_provider_azure.node_class.conditions import AZURE_ERRORS, SUBNETS_READY, is_refusal
 
 if TYPE_CHECKING:
     from karpenter_core.provider.kit.node_class.parts import ResolutionPart
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
-    from karpenter_provider_azure.network.cluster_addresses import VnetGuidReader
-    from karpenter_provider_azure.network.security_groups import SecurityGroupReader
+    from karpenter_provider_azure.network.cluster_network import SecurityGroupReader, VnetGuidReader
     from karpenter_provider_azure.network.subnets import ClusterNetwork, SubnetReader
 
 __all__ = [

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from karpenter_core.provider.kit.node_class.parts import ResolutionPart
     from karpenter_core.provider.kit.node_class.refused_launches import RefusedLaunches
     from karpenter_provider_azure.api.nodeclass import AKSNodeClass
-    from karpenter_provider_azure.arm.reads import ArmReads
+    from karpenter_provider_azure.arm.client import ArmClient
 
 __all__ = [
     "DISK_API_VERSION",
@@ -50,7 +50,7 @@ DISK_API_VERSION: Final = "2024-03-02"
 class DiskEncryptionSetCheck:
     """Checks the disk encryption set of the settings; callable from any thread."""
 
-    def __init__(self, arm: ArmReads, disk_encryption_set_id: str) -> None:
+    def __init__(self, arm: ArmClient, disk_encryption_set_id: str) -> None:
         """`disk_encryption_set_id` is empty if none is set."""
         self._arm: Final = arm
         self._id: Final = disk_encryption_set_id

@@ -323,7 +323,6 @@ _VM_CLASSES: Final[Mapping[str, Mapping[str, str]]] = {
         "GET": "compute-get-vm",
         LIST: "compute-get-vm",
     },
-    "microsoft.compute/virtualmachines/simulateeviction": {"POST": "compute-delete-vm"},
 }
 """The documented policies for virtual machines, by type in lower case and method."""
 

@@ -21,14 +21,11 @@ class AzureBehaviour(behaviour.CloudBehaviour):
     instances_per_page: int = 50
     """0 makes the first page empty, with a link to the next."""
     graceful_seconds: float = 0
-    """How much longer a DELETE without `forceDeletion` takes."""
+    """Seconds by which a DELETE without `forceDeletion` takes longer."""
     interface_reserved_seconds: float = 180
     """For how long a network interface stays reserved for a virtual machine that failed."""
     orphans_interfaces: bool = False
-    """Whether network interfaces of a failed virtual machine survive its DELETE, inline ones too.
-
-    Those that a request refers to survive it in any case: they were never attached.
-    """
+    """Whether network interfaces of a failed virtual machine survive its DELETE."""
     interface_suffix: str = ""
     """Appended to the name of an inline network interface."""
     allocation_seconds: float | None = None

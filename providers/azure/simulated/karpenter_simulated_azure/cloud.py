@@ -94,7 +94,6 @@ class SimulatedAzure(SimulatedCloud[VirtualMachine]):
         self.sizes: Final = self.manager.sizes
         self.tokens: Final = self.manager.application.tokens
         self.usages: Final = self.manager.usages
-        parts.calls.evict = lambda machine: self.reclaim(machine.resource_id)
 
     # -- start and stop --------------------------------------------------------------------------
 

@@ -14,9 +14,10 @@ import re
 import shlex
 from base64 import b64decode
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.provider.kit.simulated.kubelets import BootError, NodeTaint
+from karpenter_core.provider.kit.simulated.kubelets import BootError, NodeTaint, read_taints
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,6 @@ __all__ = ["KubeletSettings", "read_kubelet_settings"]
 
 _GZIP: Final = b"\x1f\x8b"
 _PROVISION: Final = "provision_start.sh"
-_EFFECTS: Final = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 _NAME: Final = re.compile(r"[A-Z_][A-Z0-9_]*", re.IGNORECASE)
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
 _LABEL_LENGTH: Final = 63
@@ -80,9 +80,11 @@ class KubeletSettings:
         return dict(_pairs(self.flags.get("eviction-hard", ""), "<"))
 
 
+@lru_cache(maxsize=1024)
 def read_kubelet_settings(custom_data: str, command: str = "") -> KubeletSettings:
     """Return the start of the kubelet of a virtual machine.
 
+    Reading takes milliseconds, and Nodes are asked for every quarter of a second: kept by argument.
     `custom_data` is base64, as it was put; `command` is that of the custom script extension, if the
     virtual machine has one.
 
@@ -105,7 +107,7 @@ def read_kubelet_settings(custom_data: str, command: str = "") -> KubeletSetting
     return KubeletSettings(
         flags=flags,
         labels=labels,
-        taints=_taints(flags.get("register-with-taints", "")),
+        taints=read_taints(flags.get("register-with-taints", "")),
         variables=variables,
     )
 
@@ -188,14 +190,3 @@ def _check_label(key: str, value: str) -> None:
         raise BootError(f"the kubelet may not set the label {key}")
     if len(value) > _LABEL_LENGTH or not _LABEL_VALUE.fullmatch(value):
         raise BootError(f"the label {key} has the value {value!r}, which no label can have")
-
-
-def _taints(text: str) -> tuple[NodeTaint, ...]:
-    taints: list[NodeTaint] = []
-    for each in filter(None, text.split(",")):
-        left, colon, effect = each.rpartition(":")
-        key, _, value = left.partition("=")
-        if not colon or not key or effect not in _EFFECTS:
-            raise BootError(f"the kubelet cannot read the taint {each!r}")
-        taints.append(NodeTaint(key=key, value=value, effect=effect))
-    return tuple(taints)

@@ -29,7 +29,6 @@ class Discovery:
                 "openidConfiguration:get",
             ),
             (r"/common/discovery/instance", self._instance, "instanceDiscovery:get"),
-            (r"/metadata/endpoints", self._endpoints, "metadataEndpoints:get"),
         ):
             routes.add_page("GET", pattern, handler, action=action)
 
@@ -55,19 +54,5 @@ class Discovery:
                 "metadata": [
                     {"preferred_network": host, "preferred_cache": host, "aliases": [host]}
                 ],
-            }
-        )
-
-    def _endpoints(self, call: ArmCall) -> ArmReply:
-        return ArmReply(
-            body={
-                "name": "SimulatedCloud",
-                "resourceManager": call.base_url,
-                "authentication": {
-                    "loginEndpoint": call.base_url,
-                    "audiences": ["https://management.core.windows.net/"],
-                    "tenant": self._world.tenant_id,
-                    "identityProvider": "AAD",
-                },
             }
         )

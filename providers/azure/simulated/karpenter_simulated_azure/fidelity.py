@@ -17,7 +17,7 @@ __all__ = ["CODES", "Evidence"]
 
 
 class Evidence(StrEnum):
-    """How well a code is known."""
+    """Evidence for a code."""
 
     CONFIRMED = "confirmed"
     UNVERIFIED = "unverified"

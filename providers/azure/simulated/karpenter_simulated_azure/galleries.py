@@ -185,13 +185,6 @@ class Galleries:
             action="communityGalleryImageVersions:list",
         )
         routes.add(
-            "GET",
-            _IMAGE_TYPE,
-            self._get_image,
-            api_versions=_VERSIONS,
-            action="communityGalleryImages:get",
-        )
-        routes.add(
             "LIST",
             "Microsoft.ContainerService/locations/nodeImageVersions",
             self._list_node_image_versions,
@@ -234,25 +227,6 @@ class Galleries:
                 "storageProfile": {},
             },
         }
-
-    def _get_image(self, call: ArmCall) -> ArmReply:
-        image = self._of_community(call)[0].image
-        gallery = COMMUNITY_GALLERIES[image.gallery]
-        return ArmReply(
-            body={
-                "name": image.name,
-                "location": self._world.location,
-                "type": _IMAGE_TYPE,
-                "identifier": {"uniqueId": f"/CommunityGalleries/{gallery}/Images/{image.name}"},
-                "properties": {
-                    "osType": "Linux",
-                    "osState": "Generalized",
-                    "hyperVGeneration": image.generation,
-                    "architecture": image.architecture,
-                    "identifier": {"publisher": "AKS", "offer": "AKS", "sku": image.name},
-                },
-            }
-        )
 
     def _list_node_image_versions(self, call: ArmCall) -> ArmReply:
         rows: list[JsonObject] = [

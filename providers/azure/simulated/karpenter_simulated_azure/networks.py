@@ -149,20 +149,15 @@ class Networks:
         """Add the routes of reads."""
         for method, kind, handler in (
             ("GET", VNET_TYPE, self._get_vnet),
-            ("LIST", VNET_TYPE, self._list_vnets),
             ("GET", SUBNET_TYPE, self._get_subnet),
             ("GET", NSG_TYPE, self._get_security_group),
             ("LIST", NSG_TYPE, self._list_security_groups),
-            ("GET", LOAD_BALANCER_TYPE, self._get_load_balancer),
             ("LIST", LOAD_BALANCER_TYPE, self._list_load_balancers),
         ):
             routes.add(method, kind, handler, api_versions=NETWORK_VERSIONS)
 
     def _get_vnet(self, call: ArmCall) -> ArmReply:
         return _found(call, self._vnets.get(call.path))
-
-    def _list_vnets(self, call: ArmCall) -> ArmReply:
-        return _listed(call, self._vnets, self.page_size)
 
     def _get_subnet(self, call: ArmCall) -> ArmReply:
         return _found(call, self.subnet(call.path))
@@ -173,17 +168,11 @@ class Networks:
     def _list_security_groups(self, call: ArmCall) -> ArmReply:
         return _listed(call, self._security_groups, self.page_size)
 
-    def _get_load_balancer(self, call: ArmCall) -> ArmReply:
-        return _found(call, self._load_balancers.get(call.path))
-
     def _list_load_balancers(self, call: ArmCall) -> ArmReply:
         return _listed(call, self._load_balancers, self.page_size)
 
 
-_NetworkResource = VirtualNetwork | Subnet | NetworkSecurityGroup | LoadBalancer
-
-
-def _found(call: ArmCall, found: _NetworkResource | None) -> ArmReply:
+def _found(call: ArmCall, found: VirtualNetwork | Subnet | NetworkSecurityGroup | None) -> ArmReply:
     if found is None:
         raise not_found(call)
     return ArmReply(body=found.to_json())
@@ -191,9 +180,7 @@ def _found(call: ArmCall, found: _NetworkResource | None) -> ArmReply:
 
 def _listed(
     call: ArmCall,
-    table: ResourceTable[VirtualNetwork]
-    | ResourceTable[NetworkSecurityGroup]
-    | ResourceTable[LoadBalancer],
+    table: ResourceTable[NetworkSecurityGroup] | ResourceTable[LoadBalancer],
     size: int,
 ) -> ArmReply:
     scope = call.path.lower().partition("/providers/")[0]

@@ -79,8 +79,6 @@ class VirtualMachine(life.SimulatedInstance):
     cpus: int
     quota_family: str
     interface_ids: tuple[str, ...] = ()
-    inline_interface_ids: frozenset[str] = frozenset()
-    """Those that its request declared."""
     kept_interface_ids: frozenset[str] = frozenset()
     """Those with another `deleteOption` than `Delete`."""
     extensions: dict[str, JsonObject] = field(default_factory=dict[str, "JsonObject"])

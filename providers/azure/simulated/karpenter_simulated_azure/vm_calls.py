@@ -1,4 +1,4 @@
-"""Answers calls about virtual machines: PUT, GET, PATCH, DELETE, lists and `simulateEviction`."""
+"""Answers calls about virtual machines: PUT, GET, PATCH, DELETE and lists."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.provider.kit.simulated.instances import InstancePhase
 from karpenter_simulated_azure.arm_api import ApiVersions, ArmFault, ArmReply
 from karpenter_simulated_azure.json_values import object_in, texts_of
-from karpenter_simulated_azure.network_interfaces import INTERFACE_TYPE
 from karpenter_simulated_azure.resources import check_etag, not_found, page_of, skip_token
 from karpenter_simulated_azure.virtual_machines import machine_key
 from karpenter_simulated_azure.vm_answers import VM_TYPE
@@ -76,8 +75,6 @@ class VmCalls:
         self._launches: Final = launches
         self._answers: Final = answers
         self._permissions: Final = permissions
-        self.evict: Callable[[VirtualMachine], object] = lambda _: None
-        """Announces an eviction."""
         self.rewritten: Final[list[str]] = []
         """The ids of virtual machines that existed when a PUT came."""
 
@@ -95,13 +92,6 @@ class VmCalls:
             ("LIST", self.list),
         ):
             routes.add(method, VM_TYPE, handler, api_versions=COMPUTE_VERSIONS)
-        routes.add(
-            "POST",
-            f"{VM_TYPE}/simulateEviction",
-            self.simulate_eviction,
-            api_versions=COMPUTE_VERSIONS,
-            action="virtualMachines:simulateEviction",
-        )
 
     def put(self, call: ArmCall) -> ArmReply:
         """Launch a virtual machine, or write one that exists."""
@@ -109,7 +99,7 @@ class VmCalls:
         check_etag(call, None if existing is None else existing.etag)
         request = read_vm_request(call.resource_name, call.body, call.api_version)
         size = self._checks.check(request)
-        self._interfaces.check(request, size, call.path)
+        self._interfaces.check(request, call.path)
         self._check_linked(call, request)
         if existing is not None:
             return self._write(call, existing, request)
@@ -201,20 +191,6 @@ class VmCalls:
             following = shown[-1].id if shown else _NOTHING_SHOWN
         return page_of(call, [self._answers.machine(each) for each in shown], following)
 
-    def simulate_eviction(self, call: ArmCall) -> ArmReply:
-        """Evict a spot virtual machine after the usual notice."""
-        machine = self._machines.current(machine_key(call.resource_group, call.names[0]))
-        if machine is None:
-            raise not_found(call)
-        if not machine.is_spot:
-            raise ArmFault(
-                "OperationNotAllowed",
-                "The operation 'simulateEviction' is allowed only on Azure Spot Virtual Machines.",
-                status=_CONFLICT,
-            )
-        self.evict(machine)
-        return ArmReply(status=204)
-
     # -- helpers ---------------------------------------------------------------------------------
 
     def _current(self, call: ArmCall) -> VirtualMachine | None:
@@ -232,8 +208,6 @@ class VmCalls:
 
     def _check_linked(self, call: ArmCall, request: VmRequest) -> None:
         """Check that the caller may use what the virtual machine refers to."""
-        for each in request.references:
-            self._permissions.check_linked(call, f"{INTERFACE_TYPE}/join/action", each.id)
         for each in request.identity_ids:
             self._permissions.check_linked(call, _ASSIGN, each)
 

@@ -62,9 +62,7 @@ class ExtensionCalls:
         for method, handler in (
             ("PUT", self.put),
             ("GET", self.get),
-            ("LIST", self.list),
             ("PATCH", self.patch),
-            ("DELETE", self.delete),
         ):
             routes.add(method, EXTENSION_TYPE, handler, api_versions=COMPUTE_VERSIONS)
 
@@ -117,20 +115,6 @@ class ExtensionCalls:
         """Return an extension."""
         machine, key = self._found(call)
         return ArmReply(body=self._answers.extension(machine, key))
-
-    def list(self, call: ArmCall) -> ArmReply:
-        """Return the extensions of a virtual machine, in one page."""
-        machine = self._machine(call)
-        found = [self._answers.extension(machine, each) for each in sorted(machine.extensions)]
-        return ArmReply(body={"value": found})
-
-    def delete(self, call: ArmCall) -> ArmReply:
-        """Delete an extension; 204 if there is none."""
-        machine = self._machine(call)
-        if machine.extensions.pop(call.resource_name.lower(), None) is None:
-            return ArmReply(status=204)
-        operation = self._operations.start(call, done_at=self._clock())
-        return ArmReply(status=202, headers=operation.headers)
 
     def _written(self, call: ArmCall, machine: VirtualMachine, status: int) -> ArmReply:
         operation = self._operations.start(call, done_at=self._clock())

@@ -1,7 +1,7 @@
 """The network interfaces of virtual machines: checked, created, attached, and freed with them.
 
-An existing interface that a request refers to is not attached by a launch that fails: it survives the
-virtual machine, and stays reserved for it for a while.
+With `orphans_interfaces` a launch that fails does not attach them: they survive the virtual machine, and
+stay reserved for it for a while.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from karpenter_simulated_azure.behaviour import AzureBehaviour
     from karpenter_simulated_azure.network_interfaces import NetworkInterfaces
     from karpenter_simulated_azure.permissions import Permissions
-    from karpenter_simulated_azure.sizes import SimulatedSize
     from karpenter_simulated_azure.virtual_machines import VirtualMachine, VirtualMachines
     from karpenter_simulated_azure.vm_requests import VmRequest
 
@@ -30,7 +29,7 @@ __all__ = ["VmInterfaces"]
 
 @final
 class VmInterfaces:
-    """The network interfaces that virtual machines refer to or declare."""
+    """The network interfaces that virtual machines declare."""
 
     def __init__(
         self,
@@ -45,22 +44,12 @@ class VmInterfaces:
         self._behaviour: Final = behaviour
         machines.ended = self._free
 
-    def check(self, request: VmRequest, size: SimulatedSize, vm_id: str) -> None:
+    def check(self, request: VmRequest, vm_id: str) -> None:
         """Check the network interfaces of a request, as far as they exist.
 
         Raises:
-            ArmFault: one does not exist, belongs to another virtual machine, or does not fit the size.
+            ArmFault: one belongs to another virtual machine.
         """
-        for each in request.references:
-            self._interfaces.check_free(each.id, vm_id)
-            found = self._interfaces.get(each.id)
-            accelerated = found is not None and found.accelerated
-            if accelerated and not size.can("AcceleratedNetworkingEnabled"):
-                raise ArmFault(
-                    "VMSizeIsNotPermittedToEnableAcceleratedNetworking",
-                    f"VM size {size.name} is not permitted to enable Accelerated Networking on its"
-                    " network interfaces.",
-                )
         for interface_id in self.inline_ids(request, vm_id):
             if self._interfaces.get(interface_id) is not None:
                 self._interfaces.check_free(interface_id, vm_id)
@@ -129,7 +118,7 @@ class VmInterfaces:
     def _orphans(self, machine: VirtualMachine) -> Iterator[str]:
         """Return the network interfaces that survive a virtual machine that failed."""
         for each in machine.interface_ids:
-            if each not in machine.inline_interface_ids or self._behaviour.orphans_interfaces:
+            if self._behaviour.orphans_interfaces:
                 yield each
 
     def _remove(self, interface_ids: Iterable[str]) -> None:

@@ -119,8 +119,7 @@ class VmLaunches:
     ) -> VirtualMachine:
         parts = self._parts
         inline_ids = parts.interfaces.inline_ids(request, call.path)
-        kept = {each.id for each in request.references if not each.deleted_with_vm}
-        kept |= {
+        kept = {
             interface_id
             for interface_id, each in zip(inline_ids, request.inline, strict=True)
             if not each.deleted_with_vm
@@ -142,8 +141,7 @@ class VmLaunches:
             etag='"1"',
             cpus=size.cpus,
             quota_family=size.family,
-            interface_ids=(*(each.id for each in request.references), *inline_ids),
-            inline_interface_ids=frozenset(inline_ids),
+            interface_ids=inline_ids,
             kept_interface_ids=frozenset(kept),
             runs_at=parts.machines.ready_at(pool),
         )

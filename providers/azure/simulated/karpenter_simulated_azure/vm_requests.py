@@ -16,21 +16,13 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.json_objects import JsonObject
 
-__all__ = ["InlineInterface", "InterfaceReference", "VmRequest", "read_vm_request"]
+__all__ = ["InlineInterface", "VmRequest", "read_vm_request"]
 
 _LONGEST_CUSTOM_DATA: Final = 87380
 _MOST_TAGS: Final = 50
 _LONGEST_COMPUTER_NAME: Final = 64
 _NETWORK_VERSIONS: Final = frozenset({"2020-11-01", "2022-11-01"})
 _USER_NAME: Final = re.compile(r"[a-z_][a-z0-9_-]{0,63}", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InterfaceReference:
-    """An existing network interface that a virtual machine takes."""
-
-    id: str
-    deleted_with_vm: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +57,6 @@ class VmRequest:
     encryption_at_host: bool
     trusted_launch: bool
     ultra_ssd: bool
-    references: Sequence[InterfaceReference]
     inline: Sequence[InlineInterface]
     identity_ids: Sequence[str]
 
@@ -105,16 +96,10 @@ def read_vm_request(name: str, body: JsonObject, api_version: str) -> VmRequest:
             "InvalidTags", f"A resource has at most {_MOST_TAGS} tags, and not {len(tags)}."
         )
     inline = [_inline(each) for each in _items(network, "networkInterfaceConfigurations")]
-    if inline and network.get("networkApiVersion") not in _NETWORK_VERSIONS:
+    if not inline:  # Azure takes existing interfaces, too; the simulation does not
+        raise _missing("networkProfile.networkInterfaceConfigurations")
+    if network.get("networkApiVersion") not in _NETWORK_VERSIONS:
         raise _invalid("networkProfile.networkApiVersion", str(network.get("networkApiVersion")))
-    references = [_reference(each) for each in _items(network, "networkInterfaces")]
-    if bool(inline) == bool(references):
-        raise ArmFault(
-            "InvalidParameter",
-            "A virtual machine has either 'networkInterfaces' or 'networkInterfaceConfigurations',"
-            " and at least one.",
-            target="networkProfile",
-        )
     return VmRequest(
         name=name,
         body=body,
@@ -131,7 +116,6 @@ def read_vm_request(name: str, body: JsonObject, api_version: str) -> VmRequest:
         encryption_at_host=_flag(security, "encryptionAtHost"),
         trusted_launch=security.get("securityType") == "TrustedLaunch",
         ultra_ssd=_flag(_optional(properties, "additionalCapabilities"), "ultraSSDEnabled"),
-        references=references,
         inline=inline,
         identity_ids=list(_optional(_optional(body, "identity"), "userAssignedIdentities")),
     )
@@ -233,13 +217,6 @@ def _placement(disk: JsonObject) -> str | None:
             target="osDisk.caching",
         )
     return str(settings.get("placement") or "")
-
-
-def _reference(item: JsonObject) -> InterfaceReference:
-    if not item.get("id"):
-        raise _missing("networkProfile.networkInterfaces.id")
-    option = _optional(item, "properties").get("deleteOption")
-    return InterfaceReference(id=str(item["id"]), deleted_with_vm=option == "Delete")
 
 
 def _inline(item: JsonObject) -> InlineInterface:

@@ -12,7 +12,8 @@ from karpenter_provider_azure.api.nodeclass import AKSNodeClass
 from karpenter_provider_azure.bootstrap.boot_configuration import BootConfiguration, ClusterBoot
 from karpenter_provider_azure.catalogue.size_names import read_size_name
 from karpenter_provider_azure.catalogue.vm_sizes import VmSize
-from karpenter_provider_azure.network.security_groups import ManagedSecurityGroup
+from karpenter_provider_azure.launch.boot_data import BootTarget
+from karpenter_provider_azure.network.cluster_network import ManagedSecurityGroup
 from karpenter_provider_azure.settings import AzureSettings
 
 SUBSCRIPTION = "00000000-0000-0000-0000-00000000000a"
@@ -144,9 +145,11 @@ def boot(
     whole = {"capacity_type": ON_DEMAND, "zone": "westus2-1", **fields}
     return BootConfiguration(
         cluster=of_cluster or cluster(),
-        node_class=of or node_class(),
-        node_claim=claim or node_claim(),
-        size=size,
-        requirements=type_requirements(size),
-        **whole,
+        target=BootTarget(
+            node_class=of or node_class(),
+            node_claim=claim or node_claim(),
+            size=size,
+            requirements=type_requirements(size),
+            **whole,
+        ),
     )

@@ -16,10 +16,13 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.kit.simulated.server import HttpReply, HttpServer
-from karpenter_provider_azure.bootstrap.bootstrapping_service import BootstrappingService
+from karpenter_provider_azure.bootstrap.node_boot import BootstrappingService
 from karpenter_provider_azure.bootstrap.provision_profile import provision_values
-from karpenter_provider_azure.images.families import EffectiveFamily
-from karpenter_provider_azure.images.galleries import UBUNTU_GALLERY, community_image_id
+from karpenter_provider_azure.images.families import (
+    UBUNTU_GALLERY,
+    EffectiveFamily,
+    community_image_id,
+)
 from karpenter_provider_azure.json_service import JsonService
 from providers.azure.tests.admission_cases import ZONES
 from providers.azure.tests.bootstrap.boots import (

@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from karpenter_core.errors import NodeClassNotReadyError
-from karpenter_provider_azure.bootstrap.custom_data import custom_data, shell_script
-from karpenter_provider_azure.bootstrap.script_variables import (
+from karpenter_provider_azure.bootstrap.custom_data import (
+    custom_data,
     script_network_plugin,
     script_variables,
+    shell_script,
 )
 from providers.azure.tests.bootstrap import boots
 from providers.azure.tests.bootstrap.boots import (

@@ -6,15 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from karpenter_core.api.labels import CAPACITY_TYPE, ON_DEMAND, ZONE
+from karpenter_core.api.labels import ON_DEMAND
 from karpenter_core.errors import NodeClassNotReadyError
-from karpenter_core.provider.catalogue import InstanceType, Offering, Price, Requirements
 from karpenter_core.provider.contract import ClusterFacts
 from karpenter_provider_azure.bootstrap.custom_data import custom_data
 from karpenter_provider_azure.bootstrap.node_boot import (
     ClusterBootReader,
-    ScriptlessBoot,
-    ServiceBoot,
+    NodeBoot,
 )
 from karpenter_provider_azure.launch.boot_data import BootData, BootTarget
 from karpenter_simulated_azure.custom_data import read_kubelet_settings
@@ -49,33 +47,26 @@ def reader(*, token_file="", **facts):
 
 def target() -> BootTarget:
     size = vm_size()
-    requirements = Requirements.from_labels({CAPACITY_TYPE: ON_DEMAND, ZONE: "westus2-1"})
-    offering = Offering(requirements=requirements, price=Price(amount=0.1, currency="USD"))
     return BootTarget(
         node_claim=node_claim(),
         node_class=node_class(),
-        instance_type=InstanceType(
-            name=size.name,
-            requirements=type_requirements(size),
-            offerings=(offering,),
-            capacity={},
-        ),
-        offering=offering,
         size=size,
+        requirements=type_requirements(size),
+        capacity_type=ON_DEMAND,
+        zone="westus2-1",
         image_id="/images/one",
-        uses_ultra_ssd=False,
     )
 
 
 def test_the_provider_writes_the_custom_data_of_the_chosen_offering():
-    found = ScriptlessBoot(reader()).boot_data(target())
+    found = NodeBoot(reader(), None).boot_data(target())
 
     assert found.custom_data == custom_data(boot(of_cluster=reader().current()))
     assert found.custom_script == ""
 
 
 def test_the_clusters_dns_is_that_of_its_service():
-    found = read_kubelet_settings(ScriptlessBoot(reader()).boot_data(target()).custom_data)
+    found = read_kubelet_settings(NodeBoot(reader(), None).boot_data(target()).custom_data)
 
     assert found.flags["cluster-dns"] == "10.2.0.10"
 
@@ -88,24 +79,24 @@ def test_the_service_gets_the_node_and_its_image():
         return BootData(custom_data="data", custom_script="script")
 
     service = SimpleNamespace(boot_data=boot_data)
-    found = ServiceBoot(reader(), service).boot_data(target())
+    found = NodeBoot(reader(), service).boot_data(target())
 
     assert (found.custom_data, found.custom_script) == ("data", "script")
     ((configuration, image_id),) = asked
     assert image_id == "/images/one"
     assert configuration.cluster == reader().current()
-    assert (configuration.zone, configuration.capacity_type) == ("westus2-1", ON_DEMAND)
+    assert configuration.target == target()
 
 
 def test_nodes_wait_until_the_certificates_of_the_cluster_are_known():
     facts = reader(ca_bundle="", endpoint="https://shop.example.com")
 
     with pytest.raises(NodeClassNotReadyError, match="certificates of the API server"):
-        ScriptlessBoot(facts).boot_data(target())
+        NodeBoot(facts, None).boot_data(target())
 
 
 def test_an_api_server_without_tls_needs_no_certificates():
-    found = ScriptlessBoot(reader(ca_bundle="", endpoint="http://127.0.0.1")).boot_data(target())
+    found = NodeBoot(reader(ca_bundle="", endpoint="http://127.0.0.1"), None).boot_data(target())
 
     assert read_kubelet_settings(found.custom_data).variables["KUBE_CA_CRT"] == ""
 

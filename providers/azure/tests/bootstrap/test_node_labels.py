@@ -10,7 +10,8 @@ from karpenter_core.api.labels import SPOT
 from karpenter_core.api.names import label_value_error
 from karpenter_core.errors import NodeClassNotReadyError
 from karpenter_provider_azure import labels
-from karpenter_provider_azure.bootstrap.node_labels import cluster_label_value, node_labels
+from karpenter_provider_azure.bootstrap.node_labels import node_labels
+from karpenter_provider_azure.labels import cluster_label_value
 from providers.azure.tests.bootstrap.boots import (
     SUBNET,
     boot,

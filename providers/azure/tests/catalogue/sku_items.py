@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOfferings
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass
-from karpenter_provider_azure.catalogue.filters import general_exclusion
+from karpenter_provider_azure.catalogue.class_traits import general_exclusion
 from karpenter_provider_azure.catalogue.instance_types import (
-    CatalogueSettings,
     InstanceTypeCatalogue,
 )
+from karpenter_provider_azure.catalogue.prices import ListedPrices, RegionPrices
 from karpenter_provider_azure.catalogue.quotas import RegionQuotas
 from karpenter_provider_azure.catalogue.vm_sizes import VmSize, parse_skus
-from karpenter_provider_azure.price_items import ListedPrices
-from karpenter_provider_azure.prices import RegionPrices
+from karpenter_provider_azure.settings import AzureSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -138,6 +137,20 @@ def node_class(
     )
 
 
+def catalogue_settings(location: str, group: str) -> AzureSettings:
+    """Return settings of a cluster; those that the catalogue does not read are empty."""
+    return AzureSettings(
+        cluster_name="",
+        cluster_endpoint="",
+        kubelet_bootstrap_token="",
+        ssh_public_key="",
+        vnet_subnet_id="",
+        node_resource_group=group,
+        azure_subscription_id="",
+        location=location,
+    )
+
+
 class World:
     """A catalogue with all that it reads."""
 
@@ -153,7 +166,7 @@ class World:
         self.unavailable = UnavailableOfferings()
         self.learned = LearnedMemory(EmptyDiskCache(), now=NOW)  # pyright: ignore[reportArgumentType] - a cache that keeps nothing
         self.catalogue = InstanceTypeCatalogue(
-            CatalogueSettings(location=LOCATION, cluster="mc_group"),
+            catalogue_settings(LOCATION, "mc_group"),
             self.clock,
             sizes=self.sizes,
             prices=self.prices,

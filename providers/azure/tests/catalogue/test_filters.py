@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
-from karpenter_provider_azure.catalogue.class_traits import ClassTraits
-from karpenter_provider_azure.catalogue.filters import class_exclusion, general_exclusion
+from karpenter_provider_azure.catalogue.class_traits import (
+    ClassTraits,
+    class_exclusion,
+    general_exclusion,
+)
 from karpenter_provider_azure.catalogue.gpu_sizes import gpu_size
 from providers.azure.tests.catalogue.sku_items import World, sku_item, vm_size
 

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from providers.azure.tests.catalogue.sku_items import (
     GIB,
@@ -147,10 +146,3 @@ def test_types_that_nobody_lists_are_forgotten(world: World) -> None:
     world.list({"maxPods": 50})
 
     assert world.list() is not before
-
-
-def test_a_size_is_found_by_its_name(world: World) -> None:
-    assert world.catalogue.size(D4).cpus == 2
-
-    with pytest.raises(CloudProviderError, match='"Standard_gone" is not sold in region westus2'):
-        world.catalogue.size("Standard_gone")

@@ -10,7 +10,7 @@ import pytest
 from karpenter_core.provider.kit.shortages import Shortage
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_azure import labels
-from karpenter_provider_azure.prices import UNKNOWN_PRICE
+from karpenter_provider_azure.catalogue.prices import UNKNOWN_PRICE
 from providers.azure.tests.catalogue.sku_items import (
     NOW,
     World,

@@ -66,9 +66,10 @@ def test_an_empty_answer_is_an_error_and_replaces_nothing(clock: SetClock, tmp_p
     sizes = reader(skus, clock, tmp_path)
     before = sizes.current()
     skus.names = []
+    clock.advance(hours=12)
 
     with pytest.raises(CloudProviderError, match=f"no VM sizes found in region {LOCATION}"):
-        sizes.refresh(at_once=True)
+        sizes.refresh()
 
     assert sizes.current() == before
 
@@ -80,11 +81,13 @@ def test_other_sizes_change_the_revision_and_equal_ones_do_not(
     sizes = reader(skus, clock, tmp_path)
     _, revision = sizes.current()
 
-    assert not sizes.refresh(at_once=True)
+    clock.advance(hours=12)
+    assert not sizes.refresh()
     assert sizes.current()[1] == revision
 
     skus.names = [D4, D8]
-    assert sizes.refresh(at_once=True)
+    clock.advance(hours=12)
+    assert sizes.refresh()
     found, changed = sizes.current()
     assert (list(found), changed) == ([D4, D8], revision + 1)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_provider_azure.catalogue.zones import placement_scope, zone_label, zone_number
+from karpenter_provider_azure.labels import placement_scope, zone_label, zone_number
 
 
 @given(location=st.sampled_from(["westus2", "WestUS2", "eastus"]), number=st.integers(1, 9))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_provider_azure.api.modes import ImageFamily
+from karpenter_provider_azure.api.os_config import ImageFamily
 from karpenter_provider_azure.images.families import (
     EffectiveFamily,
     ImageVariant,

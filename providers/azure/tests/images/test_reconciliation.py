@@ -14,16 +14,13 @@ from karpenter_provider_azure.images.discovery import node_image
 from karpenter_provider_azure.images.families import (
     EffectiveFamily,
     ImageVariant,
-    image_definitions,
-)
-from karpenter_provider_azure.images.galleries import (
     community_image_id,
     definition_id,
+    image_definitions,
     is_community_image,
     shared_image_id,
 )
-from karpenter_provider_azure.images.reconciliation import reconciled_images
-from karpenter_provider_azure.images.selection import image_for
+from karpenter_provider_azure.images.versions import image_for, reconciled_images
 from karpenter_provider_azure.labels import SKU_HYPERV_GENERATION
 
 DEFINITIONS = image_definitions(EffectiveFamily.UBUNTU_2204, ImageVariant())

@@ -77,7 +77,7 @@ class FakeAzure:
             if key.startswith(prefix) and key not in self.unlisted
         ]
 
-    def send(self, method, path, *, api_version, action, repeatable, **more):
+    def send(self, method, path, *, api_version, action, **more):
         self._note(method, path, action)
         self.sent.append((method, path, more))
         item = self._found(path)
@@ -105,7 +105,6 @@ class FakeAzure:
                 api_version="",
                 action="virtualMachines:delete",
                 query={"forceDeletion": "true"},
-                repeatable=True,
             )
         except ArmError as error:
             if error.status != 404:

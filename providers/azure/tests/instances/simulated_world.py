@@ -14,7 +14,7 @@ from karpenter_provider_azure.arm.client import ArmClient
 from karpenter_provider_azure.instance_tags import instance_tags
 from karpenter_provider_azure.instances.vm_reader import VmReader
 from karpenter_provider_azure.interruption.sources import InterruptionSources
-from karpenter_provider_azure.launch.network_interfaces import NetworkInterface, network_profile
+from karpenter_provider_azure.launch.node_network import NetworkInterface, network_profile
 from karpenter_provider_azure.launch.vm_calls import VmCalls
 from karpenter_provider_azure.settings import SETTINGS, AzureSettings
 from karpenter_provider_azure.vm_parts import InstanceParts

@@ -12,7 +12,7 @@ from karpenter_core.api.records import NodeView
 from karpenter_core.errors import CloudProviderError, NodeClaimNotFoundError
 from karpenter_core.provider.contract import DriftFinding
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass
-from karpenter_provider_azure.instances.drift import DriftDetector
+from karpenter_provider_azure.machines.drift import DriftDetector
 
 from .fake_azure import IMAGE
 
@@ -80,7 +80,8 @@ class Stage:
         self.provider_id = world.add_vm()
         self.ahead = False
         self.detector = DriftDetector(
-            instances=world.instances,
+            world.instances,
+            None,
             kubelet_identity=MINE,
             read_nodes=lambda: world.nodes,
             is_event_ahead=lambda _node: self.ahead,

@@ -7,7 +7,7 @@ from threading import Thread
 import pytest
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_provider_azure.instances.vm_listing import VmListing
+from karpenter_provider_azure.instances.cluster_vms import VmListing
 
 
 @pytest.fixture

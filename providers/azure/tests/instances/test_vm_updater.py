@@ -13,13 +13,14 @@ from karpenter_core.api.records import NodeView
 from karpenter_core.errors import CloudProviderError, FencedError, ThrottledError
 from karpenter_core.provider.kit.instances.tag_changes import DesiredTags
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass
-from karpenter_provider_azure.instances.vm_changes import (
+from karpenter_provider_azure.instances.vm_updater import (
     DesiredVm,
+    VmExtensions,
     VmState,
+    VmUpdater,
     changed_state,
     plan_change,
 )
-from karpenter_provider_azure.instances.vm_updater import VmExtensions, VmUpdater
 
 from .fake_azure import PREFIX, refusal
 

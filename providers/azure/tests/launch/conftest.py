@@ -15,9 +15,9 @@ from karpenter_core.api.conditions import TRUE, Condition
 from karpenter_core.provider.contract import ClusterFacts, LaunchRequest, ProviderContext
 from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass
+from karpenter_provider_azure.catalogue.prices import ListedPrices
 from karpenter_provider_azure.cloud_environment import named_environment
 from karpenter_provider_azure.launch.extensions import ExtensionInstaller
-from karpenter_provider_azure.price_items import ListedPrices
 from karpenter_provider_azure.setting_specs import SETTINGS
 from karpenter_provider_azure.started_provider import StartedProvider
 from karpenter_simulated_azure.cloud import SimulatedAzure
@@ -98,7 +98,7 @@ class RealLaunches:
 
     @property
     def marks(self) -> Any:
-        """What failed launches made unavailable."""
+        """Offerings that failed launches made unavailable."""
         return self.parts.catalogue.unavailable_offerings.view(now=self.clock.now())
 
     def billing_installer(self) -> ExtensionInstaller:

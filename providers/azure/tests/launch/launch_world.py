@@ -33,18 +33,16 @@ from karpenter_provider_azure.catalogue.requirements import (
 from karpenter_provider_azure.catalogue.size_names import read_size_name
 from karpenter_provider_azure.catalogue.vm_sizes import VmSize
 from karpenter_provider_azure.described_vms import read_vm
+from karpenter_provider_azure.instances.vm_reader import VmReader
 from karpenter_provider_azure.launch.boot_data import BootData
 from karpenter_provider_azure.launch.claim_launches import LaunchCatalogue
-from karpenter_provider_azure.launch.custom_scripts import CustomScripts
-from karpenter_provider_azure.launch.existing_vms import ExistingVms
-from karpenter_provider_azure.launch.extensions import ExtensionInstaller
-from karpenter_provider_azure.launch.failed_launches import FailedLaunches
+from karpenter_provider_azure.launch.extensions import CustomScripts, ExtensionInstaller
+from karpenter_provider_azure.launch.failed_launches import ExistingVms, FailedLaunches
 from karpenter_provider_azure.launch.failure_recorder import FailureRecorder
 from karpenter_provider_azure.launch.node_network import NodeNetwork
-from karpenter_provider_azure.launch.open_operations import OpenOperations
-from karpenter_provider_azure.launch.vm_calls import VmCalls
+from karpenter_provider_azure.launch.vm_calls import VmCalls, open_operations
 from karpenter_provider_azure.launch.vm_launcher import VmLauncher
-from karpenter_provider_azure.network.security_groups import ManagedSecurityGroup
+from karpenter_provider_azure.network.cluster_network import ManagedSecurityGroup
 from karpenter_provider_azure.settings import AzureSettings
 
 if TYPE_CHECKING:
@@ -229,10 +227,8 @@ class FakeArm:
         body: Any = None,
         query: Any = None,
         headers: Any = None,
-        repeatable: bool,
     ) -> ArmAnswer:
         assert api_version
-        assert repeatable
         if "/extensions/" in path:
             vm, _, name = path.partition("/extensions/")
             self.calls.append((action, name))
@@ -324,13 +320,11 @@ class Observer:
         self.requested: list[str] = []
         self.failed: list[tuple[str, str]] = []
 
-    def note_requested(self, attempt: Any, *, image: str, node_pool: str) -> None:
-        assert image
+    def note_requested(self, attempt: Any) -> None:
+        assert attempt.image
         self.requested.append(attempt.zone)
 
-    def note_failed(
-        self, attempt: Any, *, image: str, node_pool: str, phase: str, code: str
-    ) -> None:
+    def note_failed(self, attempt: Any, *, phase: str, code: str) -> None:
         self.failed.append((phase, code))
 
 
@@ -379,13 +373,13 @@ class LaunchWorld:
     def start(self) -> None:
         """Begin a process, which remembers nothing."""
         calls = VmCalls(self.arm, self.settings, UnfencedProcess())
-        self.operations = OpenOperations(self.clock)
+        self.operations = open_operations(self.clock)
         self.failures = FailureRecorder(
             self.clock,
             location=LOCATION,
             sizes=lambda: self.sizes,
             unavailable_offerings=self.unavailable,
-            observer=self.observer,
+            metrics=self.observer,
         )
         catalogue = LaunchCatalogue(
             sizes=lambda: self.sizes,
@@ -413,7 +407,11 @@ class LaunchWorld:
             boot=self.boot,
             failures=self.failures,
             existing=ExistingVms(
-                calls, cluster="tidal", failures=self.failures, operations=self.operations
+                calls,
+                VmReader(self.arm, self.settings),
+                cluster="tidal",
+                failures=self.failures,
+                operations=self.operations,
             ),
             operations=self.operations,
             scripts=self.scripts,

@@ -106,11 +106,7 @@ def test_a_script_that_the_process_does_not_remember_is_asked_for_again():
     made.start()
     made.installer.run()
     first, again = made.boot.targets
-    assert (first.size, first.offering, first.image_id) == (
-        again.size,
-        again.offering,
-        again.image_id,
-    )
+    assert first == again
 
 
 @pytest.mark.parametrize(

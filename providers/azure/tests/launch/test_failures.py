@@ -17,11 +17,13 @@ from karpenter_core.errors import (
 )
 from karpenter_provider_azure.arm.errors import error_of_answer, error_of_body
 from karpenter_provider_azure.launch.failures import (
+    LaunchAttempt,
     LaunchFailureKind,
     classify_failure,
+    failed_marks,
     is_of_launch,
+    launch_error,
 )
-from karpenter_provider_azure.launch.shortages import LaunchAttempt, failed_marks, launch_error
 from providers.azure.tests.launch.launch_world import LaunchWorld, family_sizes, vm_size
 
 QUOTA = (
@@ -49,9 +51,9 @@ def world():
 def fail(made, code, message="", *, zone="1", capacity_type=ON_DEMAND, size=D32, **more):
     """Record a refusal of an attempt; return the core's error."""
     label = zone if zone == "0" else f"westus2-{zone}"
-    attempt = made.failures.attempt(size, label, capacity_type)
+    attempt = made.failures.attempt(size, label, capacity_type, image="i", node_pool="web")
     error = error_of_answer(409, body(code, message, **more))
-    return made.failures.record(error, attempt, image="i", node_pool="web", phase="sync")
+    return made.failures.record(error, attempt, phase="sync")
 
 
 def open_again_after(made, life, name, capacity_type, zone):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from karpenter_core.api.labels import CAPACITY_TYPE, ON_DEMAND, SPOT, ZONE
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.provider.contract import LaunchRequest
-from karpenter_provider_azure.launch.offering_order import OfferingOrder
+from karpenter_provider_azure.launch.claim_launches import OfferingOrder
 from providers.azure.tests.launch.launch_world import (
     claim,
     family_sizes,

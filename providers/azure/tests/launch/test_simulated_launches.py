@@ -10,7 +10,13 @@ import pytest
 from karpenter_core.api.interruptions import InterruptionKind
 from karpenter_core.api.labels import CAPACITY_TYPE, ON_DEMAND, SPOT, ZONE
 from karpenter_core.api.nodeclaim import RequirementSpec
-from karpenter_core.errors import InsufficientCapacityError, LaunchFailedError, ThrottledError
+from karpenter_core.errors import (
+    CloudProviderError,
+    InsufficientCapacityError,
+    LaunchFailedError,
+    NodeClaimNotFoundError,
+    ThrottledError,
+)
 from karpenter_core.provider.contract import TerminationStatus
 from karpenter_core.provider.kit.simulated.rates import CallRate
 from karpenter_simulated_azure.invariants import broken_invariants, leftovers
@@ -193,6 +199,43 @@ def test_a_long_throttling_holds_no_thread(cloud, launches):
     assert raised.value.retry_after.total_seconds() > 50
 
 
+def test_an_answer_that_breaks_off_launches_nothing_twice(cloud, launches):
+    made = launches()
+    with cloud.cut_bodies(PUT) as fault:
+        outcome = made.launch()
+    assert fault.struck == 1
+    assert [cloud.provider_id(each) for each in cloud.living()] == [outcome.provider_id]
+    assert broken_invariants(cloud) == []
+
+
+@pytest.mark.parametrize("page", ["first", "second"])
+@pytest.mark.parametrize("how", ["cut", "refused"])
+def test_a_listing_that_breaks_off_is_no_shorter_listing(cloud, launches, page, how):
+    """Nodes would count as gone, and their claims be ended."""
+    made = launches()
+    ids = sorted(made.launch(f"web-{number}").provider_id for number in range(3))
+    hooks = made.provider.hooks
+    cloud.behaviour.instances_per_page = 2
+    assert [each.provider_id for each in hooks.list_instances().instances] == ids
+
+    def is_struck(parameters):
+        return ("$skiptoken" in parameters["query"]) is (page == "second")
+
+    listing = "virtualMachines:list"
+    fault = (
+        cloud.cut_bodies(listing, times=None, where=is_struck)
+        if how == "cut"
+        else cloud.fail(listing, code="InternalError", status=500, times=None, where=is_struck)
+    )
+    with fault:
+        for call in (hooks.list_instances, lambda: hooks.fetch_instances(ids)):
+            with pytest.raises(CloudProviderError) as raised:
+                call()
+            assert not isinstance(raised.value, NodeClaimNotFoundError)
+    assert fault.struck
+    assert [each.provider_id for each in hooks.list_instances().instances] == ids
+
+
 def test_a_wave_keeps_to_the_limit_of_writes(cloud, launches):
     """After the first refusal all launches pause together, and none is lost."""
     made = launches()
@@ -218,16 +261,17 @@ def test_a_wave_of_launches_that_is_throttled_does_not_keep_nodes_alive(cloud, l
     """Azure counts deletions apart, and so do the pauses of the provider."""
     made = launches()
     old = [made.launch(f"old-{number}").provider_id for number in range(5)]
-    cloud.throttling.set({"compute-put-vm": CallRate(bucket=0, refill=1 / 60)})
+    cloud.throttling.set({"compute-put-vm": CallRate(bucket=1, refill=1 / 60)})
+    made.launch("web-1")
     with pytest.raises(ThrottledError):
-        made.launch("web-1")
+        made.launch("web-2")
 
     outcomes = made.provider.hooks.terminate_instances(old)
 
     assert outcomes == [TerminationStatus.STARTED] * 5
     assert cloud.calls.count("virtualMachines:delete") == 5
     cloud.time.advance(60)
-    assert not cloud.living()
+    assert [each.name for each in cloud.living()] == ["aks-web-1"]
 
 
 def test_a_refused_parameter_is_a_failed_launch(cloud, launches):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.api.labels import ON_DEMAND, SPOT
-from karpenter_provider_azure.launch.network_interfaces import (
+from karpenter_provider_azure.launch.node_network import (
     NetworkInterface,
     address_count,
     network_profile,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.recent_launches import ClaimRef
-from karpenter_provider_azure.images.galleries import (
+from karpenter_provider_azure.images.families import (
     AZURE_LINUX_GALLERY,
     UBUNTU_GALLERY,
     community_image_id,

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_provider_azure.network.backend_pools import (
-    BackendPoolReader,
+from karpenter_provider_azure.network.cluster_network import (
     backend_pool_ids,
+    backend_pools,
     refers_to_missing_pool,
 )
 from providers.azure.tests.arm.values import GROUP, SUBNET, SUBSCRIPTION
@@ -55,7 +55,7 @@ def arm():
 
 @pytest.fixture
 def reader(arm, clock):
-    return BackendPoolReader(arm, clock, node_resource_group=GROUP)
+    return backend_pools(arm, clock, node_resource_group=GROUP)
 
 
 def test_pools_for_interfaces_of_aks_load_balancers_count():  # case 79

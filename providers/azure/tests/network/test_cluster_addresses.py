@@ -6,7 +6,7 @@ import pytest
 
 from karpenter_core.errors import CloudProviderError, NodeClassNotReadyError
 from karpenter_core.provider.contract import ClusterFacts
-from karpenter_provider_azure.network.cluster_addresses import VnetGuidReader, dns_service_ip
+from karpenter_provider_azure.network.cluster_network import VnetGuidReader, dns_service_ip
 from providers.azure.tests.arm.values import SUBNET, settings_for
 from providers.azure.tests.fake_arm import FakeArm, HandClock, unanswered
 

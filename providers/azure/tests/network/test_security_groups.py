@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_provider_azure.network.security_groups import (
+from karpenter_provider_azure.network.cluster_network import (
     SecurityGroupReader,
     SeveralSecurityGroupsError,
 )

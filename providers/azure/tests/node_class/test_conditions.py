@@ -16,8 +16,7 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.kit.node_class.readiness import not_ready_error
 from karpenter_provider_azure.arm.errors import ArmError
-from karpenter_provider_azure.catalogue.quotas import Quota
-from karpenter_provider_azure.exhausted_quotas import quota_remark
+from karpenter_provider_azure.catalogue.quotas import Quota, quota_remark
 from karpenter_provider_azure.node_class.conditions import AZURE_ERRORS, error_code, is_refusal
 from karpenter_provider_azure.node_class.validation import (
     DiskEncryptionSetCheck,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.provider.contract import Severity
-from karpenter_provider_azure.catalogue.quotas import Quota
+from karpenter_provider_azure.catalogue.quotas import Quota, quota_remark
 from karpenter_provider_azure.doctor import ProviderDoctor, quota_findings
-from karpenter_provider_azure.exhausted_quotas import quota_remark
-from karpenter_provider_azure.network.security_groups import SecurityGroupReader
+from karpenter_provider_azure.network.cluster_network import SecurityGroupReader
 from karpenter_simulated_azure.world import AzureWorld
 from providers.azure.tests.fake_arm import HandClock
 

@@ -33,7 +33,7 @@ EVENTS = st.lists(
 
 
 class World:
-    """What the test knows of a process and its world."""
+    """State of a process and its cloud."""
 
     def __init__(self):
         self.process = Process(version="v1.30.0")

@@ -11,9 +11,11 @@ from karpenter_provider_azure.images.families import (
     ImageVariant,
     image_definitions,
 )
-from karpenter_provider_azure.network.backend_pools import BackendPoolReader
-from karpenter_provider_azure.network.cluster_addresses import VnetGuidReader
-from karpenter_provider_azure.network.security_groups import SecurityGroupReader
+from karpenter_provider_azure.network.cluster_network import (
+    SecurityGroupReader,
+    VnetGuidReader,
+    backend_pools,
+)
 from karpenter_simulated_azure.galleries import SIG_SUBSCRIPTION
 from karpenter_simulated_azure.world import AzureWorld
 from providers.azure.tests.fake_arm import HandClock
@@ -216,7 +218,6 @@ def test_a_refused_launch_action_is_named_by_the_error_that_azure_gives(cloud, p
             api_version="2024-07-01",
             action="virtualMachines:put",
             body={},
-            repeatable=True,
         )
 
     node_class = node_class_of()
@@ -249,7 +250,7 @@ def test_backend_pools_of_interfaces_are_found(cloud, readers):  # case 79
     )
     cloud.networks.add_load_balancer("mine", {"kubernetes": ()})
 
-    found = readers(BackendPoolReader).current().value
+    found = readers(backend_pools).current().value
 
     assert [it.rpartition("/loadBalancers/")[2] for it in found] == [
         "kubernetes-internal/backendAddressPools/kubernetes",

@@ -19,8 +19,7 @@ from karpenter_provider_azure.images.maintenance import (
     START_KEY,
     MaintenanceWindowReader,
 )
-from karpenter_provider_azure.network.cluster_addresses import VnetGuidReader
-from karpenter_provider_azure.network.security_groups import SecurityGroupReader
+from karpenter_provider_azure.network.cluster_network import SecurityGroupReader, VnetGuidReader
 from karpenter_provider_azure.network.subnets import ClusterNetwork, SubnetReader
 from karpenter_provider_azure.node_class.images import ImageResolver
 from karpenter_provider_azure.node_class.local_dns import LocalDnsResolver

@@ -12,9 +12,8 @@ from karpenter_provider_azure.arm.client import ArmClient
 from karpenter_provider_azure.arm.errors import ArmNotFoundError
 from karpenter_provider_azure.arm.graph import query
 from karpenter_provider_azure.arm.operations import (
-    OperationStatus,
     operation_url,
-    poll_operation,
+    state_of_poll,
 )
 from karpenter_provider_azure.cloud_environment import CloudEnvironment
 from karpenter_provider_azure.settings import AzureSettings
@@ -83,7 +82,6 @@ def put_interface(client, served, name="aks-a", **more):
         api_version=VERSION,
         action="networkInterfaces:put",
         body=body,
-        repeatable=True,
         **more,
     )
 
@@ -93,14 +91,11 @@ def test_a_write_is_followed_to_its_end(served, client):
     path, answer = put_interface(client, served)
     url = operation_url(answer)
 
-    before = poll_operation(client, url, action="networkInterfaces:poll")
+    before = state_of_poll(client.follow(url, action="operations:get"))
     served.time.advance(3)
-    after = poll_operation(client, url, action="networkInterfaces:poll")
+    after = state_of_poll(client.follow(url, action="operations:get"))
 
-    assert (before.status, after.status) == (
-        OperationStatus.IN_PROGRESS,
-        OperationStatus.SUCCEEDED,
-    )
+    assert (before.is_done, after.is_done, after.error) == (False, True, None)
     found = client.get(path, api_version=VERSION, action="networkInterfaces:get")
     assert found["properties"]["provisioningState"] == "Succeeded"
 
@@ -110,9 +105,9 @@ def test_a_failed_operation_keeps_its_code(served, client):
     with served.manager.operations.fail("networkInterfaces:put", error=error):
         _, answer = put_interface(client, served)
 
-    state = poll_operation(client, operation_url(answer), action="networkInterfaces:poll")
+    state = state_of_poll(client.follow(operation_url(answer), action="operations:get"))
 
-    assert (state.status, state.error.code) == (OperationStatus.FAILED, "ZonalAllocationFailed")
+    assert (state.is_done, state.error.code) == (True, "ZonalAllocationFailed")
 
 
 def test_every_page_of_a_list_and_of_the_graph_is_read(served, client):

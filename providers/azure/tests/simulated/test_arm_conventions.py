@@ -236,10 +236,8 @@ def test_discovery_names_the_url_that_it_was_asked_by(served):
     instance = served.raw("GET", "/common/discovery/instance?api-version=1.1").body
     target = instance["tenant_discovery_endpoint"].removeprefix(served.url)
     openid = served.raw("GET", target).body
-    cloud = served.raw("GET", "/metadata/endpoints?api-version=2022-09-01").body
 
     assert openid["token_endpoint"] == f"{served.url}/{tenant}/oauth2/v2.0/token"
-    assert cloud["resourceManager"] == cloud["authentication"]["loginEndpoint"] == served.url
 
 
 def test_a_permission_can_be_taken_away_for_one_group_alone(served, path):

@@ -239,28 +239,6 @@ def test_a_gallery_that_does_not_exist_and_a_fips_image_are_not_in_public(served
         assert (answer.status, answer.code) == (404, "GalleryImageNotFound")
 
 
-# -- cluster and region ------------------------------------------------------------------------------
-
-
-def test_the_cluster_and_the_zones_of_the_region_are_read(served):
-    world = served.world
-    served.manager.cluster.kubernetes_version = "1.35.0"
-
-    cluster = served.send("GET", world.cluster_id).body["properties"]
-    listed = served.send("GET", served.subscription("Microsoft.ContainerService/managedClusters"))
-    locations = served.send("GET", f"{world.subscription_path}/locations").body["value"]
-
-    other = served.send("GET", f"{world.cluster_id}-other")
-
-    assert (other.status, other.code) == (404, "ResourceNotFound")
-    assert cluster["currentKubernetesVersion"] == "1.35.0"
-    assert cluster["nodeResourceGroup"] == world.node_group
-    assert [each["id"] for each in listed.body["value"]] == [world.cluster_id]
-    mappings = locations[0]["availabilityZoneMappings"]
-    assert [each["logicalZone"] for each in mappings] == ["1", "2", "3"]
-    assert len({each["physicalZone"] for each in mappings}) == 3
-
-
 # -- Resource Graph ----------------------------------------------------------------------------------
 
 

@@ -50,7 +50,7 @@ def test_the_default_credential_gets_a_token_for_the_workload_identity(served, c
     before = time.time()
     token = credential.get_token(SCOPE)
 
-    assert served.send("GET", served.world.group_path(), token=token.token).status == 200
+    assert served.send("GET", served.world.subnet_id, token=token.token).status == 200
     assert token.expires_on >= before + 80_000
     assert served.calls("tokens:post") == 1
 
@@ -78,7 +78,7 @@ def test_a_client_secret_gets_a_token_through_msal(served, workload_identity):
     ) as credential:
         token = credential.get_token(SCOPE).token
 
-    assert served.send("GET", world.group_path(), token=token).status == 200
+    assert served.send("GET", world.subnet_id, token=token).status == 200
 
 
 def test_send_request_lists_the_sizes_of_the_region(served, client):
@@ -128,8 +128,6 @@ def test_the_typed_client_reads_the_versions_of_community_images(served, client)
 
     newest = max(found, key=lambda each: each.properties.published_date)
     assert (len(found), newest.name) == (3, "202511.20.0")
-    image = client.community_gallery_images.get("westus2", gallery, "2404gen2arm64containerd")
-    assert (image.properties.architecture, image.properties.hyper_v_generation) == ("Arm64", "V2")
 
 
 def test_the_typed_client_reads_a_disk_encryption_set(served, client):

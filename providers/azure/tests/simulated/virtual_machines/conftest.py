@@ -124,15 +124,6 @@ class Azure:
         assert self.send("PUT", self.interface_path(name), body).status == 201
         return self.interface_path(name)
 
-    def body_with_interface(self, name, interface_id, *, delete_option="Delete", **fields):
-        """A body that refers to a network interface."""
-        body = self.body(name, **fields)
-        properties = {"primary": True, "deleteOption": delete_option}
-        body["properties"]["networkProfile"] = {
-            "networkInterfaces": [{"id": interface_id, "properties": properties}]
-        }
-        return body
-
     def changed(self, path, value, name="aks-a", **fields):
         """A body with another value at a path of members; None removes it."""
         body = deepcopy(self.body(name, **fields))

@@ -104,12 +104,9 @@ def test_names_are_found_in_any_casing(azure):
     assert azure.machines.get(azure.group.upper(), "AKS-A").name == "aks-a"
 
 
-def test_a_virtual_machine_takes_an_existing_interface(azure):
-    interface_id = azure.put_interface()
-    body = azure.body_with_interface("aks-a", interface_id)
-    machine = azure.machines.begin_create_or_update(azure.group, "aks-a", body).result()
-    assert machine.network_profile.network_interfaces[0].id == interface_id
-    refused = azure.send("DELETE", interface_id)
+def test_the_interface_of_a_virtual_machine_is_not_deleted(azure):
+    azure.create("aks-a")
+    refused = azure.send("DELETE", azure.interface_path("aks-a"))
     assert (refused.status, refused.code) == (400, "NicInUse")
 
 

@@ -28,7 +28,9 @@ def take(azure, step, name, flag):
             query = {"forceDeletion": "true"} if flag else {}
             answer = azure.send("DELETE", azure.path(name), **query)
         case "evict":
-            answer = azure.send("POST", f"{azure.path(name)}/simulateEviction")
+            for machine in [each for each in cloud.living() if each.name == name and each.is_spot]:
+                cloud.reclaim(machine.resource_id)
+            return
         case "fail-late":
             cloud.fail_late(code="AllocationFailed", after_seconds=7, times=1)
             return

@@ -7,9 +7,9 @@ series that this version does not know, because a price alone does not say that 
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from threading import Lock
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 import structlog
 
@@ -22,7 +22,7 @@ from karpenter_core.provider.kit.cached_prices import (
 )
 from karpenter_core.provider.kit.price_table import PriceKey, PriceTable
 from karpenter_provider_azure.catalogue.size_names import read_size_name
-from karpenter_provider_azure.data import known_series, shipped_prices
+from karpenter_provider_azure.data import named_sizes, shipped_prices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,9 +31,15 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.provider.kit.disk_cache import DiskCache
-    from karpenter_provider_azure.price_items import ListedPrices
 
-__all__ = ["DISK_VERSION", "UNKNOWN_PRICE", "RegionPrices", "unknown_series"]
+__all__ = [
+    "DISK_VERSION",
+    "UNKNOWN_PRICE",
+    "ListedPrices",
+    "RegionPrices",
+    "known_series",
+    "unknown_series",
+]
 
 DISK_VERSION: Final = "1"
 """Of the disk cache that is given to `restore` and `save`."""
@@ -42,6 +48,19 @@ UNKNOWN_PRICE: Final = Price(999.0)
 CAPACITY_TYPES: Final = (ON_DEMAND, SPOT)
 
 _log: Final[FilteringBoundLogger] = structlog.get_logger(__name__)
+
+
+class ListedPrices(NamedTuple):
+    """Prices in USD per hour, by VM size."""
+
+    on_demand: dict[str, float]
+    spot: dict[str, float]
+
+
+@cache
+def known_series() -> frozenset[str]:
+    """Return the series (`Ds_v5`) of all sizes that the shipped tables name."""
+    return frozenset(read_size_name(name).series for name in named_sizes())
 
 
 @lru_cache(maxsize=8192)

@@ -1,0 +1,147 @@
+"""The release workflow is valid, pins what it runs, and publishes every image that can be built."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from images.locked import PROVIDERS
+
+ROOT = Path(__file__).parents[2]
+WORKFLOW = ROOT / ".github/workflows/release.yaml"
+LINTER = Path(__file__).parent / "actionlint"
+SCRIPT = ROOT / "images/release.sh"
+
+
+def jobs():
+    return yaml.safe_load(WORKFLOW.read_text())["jobs"]
+
+
+def steps():
+    return [step for job in jobs().values() for step in job["steps"]]
+
+
+@pytest.mark.images
+@pytest.mark.timeout(600)
+def test_the_workflow_is_valid(tmp_path):
+    if shutil.which("go") is None:
+        pytest.skip("actionlint is built by Go")
+    lint = ["go", "tool", "actionlint", "-no-color"]
+
+    def run(path):
+        return subprocess.run(
+            [*lint, str(path)], cwd=LINTER, capture_output=True, text=True, check=False
+        )
+
+    found = run(WORKFLOW)
+    assert found.returncode == 0, found.stdout + found.stderr
+    broken = tmp_path / "broken.yaml"
+    broken.write_text(WORKFLOW.read_text().replace("needs: images", "needs: missing"))
+    assert "missing" in run(broken).stdout
+
+
+def test_every_image_is_published():
+    assert set(jobs()["images"]["strategy"]["matrix"]["provider"]) == {*PROVIDERS, "all"}
+    commands = "\n".join(step.get("run", "") for step in steps())
+    assert "images/release.sh" in commands
+    assert "helm push" in commands
+
+
+def test_actions_are_pinned_by_commit_and_tools_by_version():
+    for step in steps():
+        if "uses" in step:
+            assert re.fullmatch(r"actions/checkout@[0-9a-f]{40}", step["uses"])
+    assert re.search(r"@v\d+\.\d+\.\d+$", yaml.safe_load(WORKFLOW.read_text())["env"]["COSIGN"])
+
+
+def test_the_workflow_may_do_nothing_by_default_and_signs_without_a_key():
+    document = yaml.safe_load(WORKFLOW.read_text())
+
+    assert document["permissions"] == {"contents": "read"}
+    for name in ("images", "charts"):
+        assert document["jobs"][name]["permissions"]["id-token"] == "write"
+    assert "secrets." not in WORKFLOW.read_text().replace("secrets.GITHUB_TOKEN", "")
+    assert "--key" not in WORKFLOW.read_text() + SCRIPT.read_text()
+
+
+def arguments(tool, folder):
+    """A stand-in for a program: notes its arguments, and answers as the program does."""
+    (folder / tool).write_text(
+        "#!/bin/bash\n"
+        f'echo "{tool} $*" >>"$CALLS"\n'
+        'case "$*" in\n'
+        "*imagetools*builder*|*imagetools*python:*) echo sha256:bbbb ;;\n"
+        "*imagetools*) echo sha256:aaaa ;;\n"
+        "esac\n"
+        "while [ $# -gt 0 ]; do\n"
+        '    case "$1" in\n'
+        '    --metadata-file) echo \'{"containerimage.digest": "sha256:cccc"}\' >"$2" ;;\n'
+        "    type=local,dest=*) for arch in amd64 arm64; do\n"
+        '        mkdir -p "${1#*dest=}/linux_$arch/usr/local/share/sbom"\n'
+        '        echo "{}" >"${1#*dest=}/linux_$arch/usr/local/share/sbom/karpenter-core-aws.cdx.json"\n'
+        "    done ;;\n"
+        "    esac\n"
+        "    shift\n"
+        "done\n"
+    )
+    (folder / tool).chmod(0o755)
+
+
+def test_a_release_names_its_bases_by_digest_and_signs_what_was_pushed(tmp_path):
+    calls = tmp_path / "calls"
+    for tool in ("docker", "cosign"):
+        arguments(tool, tmp_path)
+    environment = {
+        "PATH": f"{tmp_path}:/usr/local/bin:/usr/bin:/bin",
+        "CALLS": str(calls),
+        "SOURCE": "https://example.com/karpenter-core",
+        "HOME": str(tmp_path),
+    }
+
+    done = subprocess.run(
+        ["bash", SCRIPT, "aws", "1.2.3", "registry.example.com/team", tmp_path / "dist"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    pushed = "registry.example.com/team/karpenter-core-aws@sha256:cccc"
+    lines = calls.read_text().splitlines()
+    build, layer = (line for line in lines if line.startswith("docker buildx build"))
+    assert "--build-arg BASE=gcr.io/distroless/python3-debian13@sha256:aaaa " in build
+    assert "--build-arg BASE_DIGEST=sha256:aaaa " in build
+    assert "--build-arg BUILDER=docker.io/library/python@sha256:bbbb " in build
+    assert "--build-arg PROVIDER=aws " in build
+    assert "--platform linux/amd64,linux/arm64 " in build
+    assert "push=true" in build
+    assert "push=true" not in layer
+    assert f"cosign sign --yes {pushed}" in lines
+    (attested,) = (line for line in lines if line.startswith("cosign attest"))
+    assert attested.endswith(pushed)
+    assert [path.name for path in (tmp_path / "dist").iterdir()] == [
+        "karpenter-core-aws-1.2.3.cdx.json"
+    ]
+
+
+def test_a_base_whose_digest_is_unknown_ends_the_release(tmp_path):
+    arguments("cosign", tmp_path)
+    (tmp_path / "docker").write_text("#!/bin/bash\nexit 1\n")
+    (tmp_path / "docker").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "CALLS": str(tmp_path / "calls")}
+
+    done = subprocess.run(
+        ["bash", SCRIPT, "aws", "1.2.3", "registry.example.com/team", tmp_path / "dist"],
+        env=environment,
+        capture_output=True,
+        check=False,
+    )
+
+    assert done.returncode != 0
+    assert not (tmp_path / "calls").exists()

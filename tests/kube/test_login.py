@@ -1,0 +1,54 @@
+"""Credentials are renewed, and what goes wrong with them is told once."""
+
+from __future__ import annotations
+
+from kubernetes.aio.client import Configuration
+from structlog.testing import capture_logs
+
+from karpenter_core.kube.login import Login
+from tests.kube.serving import MovableClock
+
+
+class Loader:
+    """A kubeconfig whose credentials can be had, or not."""
+
+    def __init__(self, *answers):
+        self._answers = iter(answers)
+
+    async def load_and_set(self, client_configuration):
+        if not next(self._answers):
+            raise OSError("no such file")
+        client_configuration.api_key["BearerToken"] = "Bearer new"
+
+
+async def said(*answers):
+    """Renew as often as there are answers; return the level of what is logged each time."""
+    clock = MovableClock()
+    login = Login(configuration=Configuration(), clock=clock, loader=Loader(*answers))
+    levels = []
+    for _ in answers:
+        clock.ahead += 60
+        with capture_logs() as logs:
+            assert await login.renew()
+        levels.append([each["log_level"] for each in logs])
+    return levels
+
+
+async def test_a_failure_to_renew_is_told_once_and_so_is_its_end():
+    assert await said(False, False, True, True) == [["warning"], [], ["info"], []]
+
+
+async def test_the_next_failure_after_a_success_is_told_again():
+    """Whoever looks for the cause of a refusal has to see the last one."""
+    assert await said(False, True, False, True) == [["warning"], ["info"], ["warning"], ["info"]]
+
+
+async def test_a_refusal_asks_for_new_credentials_every_few_seconds_only():
+    """Each request is refused while they are wrong."""
+    clock = MovableClock()
+    login = Login(configuration=Configuration(), clock=clock, loader=Loader(True, True))
+    clock.ahead += 6
+    assert await login.renew()
+    assert not await login.renew()
+    clock.ahead += 6
+    assert await login.renew()
