@@ -196,7 +196,7 @@ def test_a_later_reason_says_what_other_pods_left():
     assert reason.detail.endswith("to pods app=db leaves topology.kubernetes.io/zone zone-a")
 
 
-def test_what_limits_leave_is_looked_at_for_later_reasons():
+def test_types_that_limits_leave_are_searched_for_later_reasons():
     """The small type is within the limit and sold out; that the large one is beyond is a remark."""
     types = catalogue(
         instance_type("small", cpu="4", offerings=(offering("zone-a", available=False),)),

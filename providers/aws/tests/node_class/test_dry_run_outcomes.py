@@ -1,4 +1,4 @@
-"""What an unanswered dry run tells of a NodeClass."""
+"""Conclusions about a NodeClass from an unanswered dry run."""
 
 from __future__ import annotations
 
