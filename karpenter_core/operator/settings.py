@@ -500,7 +500,8 @@ class Settings:
     act_on_rebalance: bool = False
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
     scheduler_config: tuple[TopologySpread, ...] = ()
-    plugins: Mapping[str, Value] = field(default_factory=_no_values)
+    # Tokens are among them, so no text of the settings has them.
+    plugins: Mapping[str, Value] = field(default_factory=_no_values, repr=False)
     """Values of the plug-ins' own options, by flag.
 
     One that plug-ins share, with a default of each, is there only if it was given.
