@@ -23,7 +23,7 @@ RELEASE: Final = "release"
 
 
 def rules_by_file() -> dict[str, dict[str, list[JsonObject]]]:
-    """Return rules by namespace, for `core` and for what each provider needs besides.
+    """Return rules by namespace, for `core`, and what each provider and setting needs besides.
 
     Those of `karpenter run --observe` are in the folder `observe`. The namespace of the controller must
     be `RELEASE` (variable SYSTEM_NAMESPACE) when plug-ins are loaded: some declare reads there.
@@ -39,11 +39,25 @@ def rules_by_file() -> dict[str, dict[str, list[JsonObject]]]:
                 for namespace, rules in own.items()
                 if (left := [rule for rule in rules if rule not in core.get(namespace, [])])
             }
+    core = result["core"]
+    result["metrics-token-auth"] = {
+        namespace: left
+        for namespace, rules in _rules([], observe=False, metrics_token_auth=True).items()
+        if (left := [rule for rule in rules if rule not in core.get(namespace, [])])
+    }
     return result
 
 
-def _rules(infos: Iterable[ProviderInfo], *, observe: bool) -> dict[str, list[JsonObject]]:
-    documents = render_rbac(infos, namespace=RELEASE, service_account="karpenter", observe=observe)
+def _rules(
+    infos: Iterable[ProviderInfo], *, observe: bool, metrics_token_auth: bool = False
+) -> dict[str, list[JsonObject]]:
+    documents = render_rbac(
+        infos,
+        namespace=RELEASE,
+        service_account="karpenter",
+        observe=observe,
+        metrics_token_auth=metrics_token_auth,
+    )
     return {
         document["metadata"].get("namespace", CLUSTER): [dict(rule) for rule in document["rules"]]
         for document in documents

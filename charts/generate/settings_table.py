@@ -71,6 +71,7 @@ _ALTERNATIVES: Final = {"AZURE_SUBSCRIPTION_ID": ("ARM_SUBSCRIPTION_ID",)}
 _WORDS: Final = {
     "aks": "AKS", "api": "API", "ca": "CA", "cs": "CS", "diskencryptionset": "DiskEncryptionSet",
     "dra": "DRA", "ecs": "ECS", "enis": "ENIs", "guid": "GUID", "http": "HTTP", "id": "ID", "ip": "IP",
+    "tls": "TLS",
     "osdisk": "OSDisk", "qps": "QPS", "sdk": "SDK", "sig": "SIG", "url": "URL", "vpc": "VPC",
 }  # fmt: skip
 """Parts of flags that the reference chart, or the clouds, write in their own way."""

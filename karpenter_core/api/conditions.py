@@ -55,6 +55,7 @@ RECONCILING_DEPENDENTS: Final = "ReconcilingDependents"
 UNHEALTHY_DEPENDENTS: Final = "UnhealthyDependents"
 
 _UNKNOWN_TIME: Final = datetime.min.replace(tzinfo=UTC)
+_MESSAGE_CHARACTERS: Final = 32_768  # of metav1.Condition
 
 
 class DependentConditionError(KarpenterError):
@@ -79,7 +80,7 @@ class Condition(Model):
         str, Facets(max_length=1024, pattern=r"^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?|)$")
     ] = ""
     """Reason for the status, as one CamelCase word for programs."""
-    message: Annotated[str, Facets(max_length=32768)] = ""
+    message: Annotated[str, Facets(max_length=_MESSAGE_CHARACTERS)] = ""
     """Details for people; may be empty."""
     last_transition_time: Annotated[Timestamp | None, Facets(required=True)] = None
     """Time at which the status last changed."""
@@ -173,7 +174,12 @@ class ConditionRules:
         generation: int,
         deleting: bool = False,
     ) -> tuple[Condition, ...]:
-        """Set one condition and recompute the root; unchanged input comes back as it is."""
+        """Set one condition and recompute the root; unchanged input comes back as it is.
+
+        A message that the API server would refuse for its length, such as a cloud's long answer, is cut.
+        """
+        if len(message) > _MESSAGE_CHARACTERS:
+            message = message[: _MESSAGE_CHARACTERS - 3] + "..."
         fresh = Condition(
             type=type,
             status=status,

@@ -159,6 +159,7 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
         reads=[read for found in plugins.providers.values() for read in found.info.reads],
         creates_nodes=any(found.info.creates_nodes for found in plugins.providers.values()),
         observe=settings.observe,
+        metrics_token_auth=settings.metrics_token_auth,
     )
     transports: list[HttpTransport] = []
     try:

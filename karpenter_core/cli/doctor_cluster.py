@@ -19,6 +19,8 @@ from karpenter_core.kube.resources import (
     NODES,
     PODS,
     SERVICES,
+    SUBJECT_ACCESS_REVIEWS,
+    TOKEN_REVIEWS,
     ResourceKind,
     custom_kind,
 )
@@ -98,12 +100,14 @@ def needed_permissions(
     reads: Iterable[ObjectRead] = (),
     creates_nodes: bool = False,
     observe: bool = False,
+    metrics_token_auth: bool = False,
 ) -> tuple[Permission, ...]:
     """Return the permissions that `karpenter run` needs; `kinds` are those it watches.
 
     `reads` are those that providers declare, and `creates_nodes` says whether one of them creates Nodes.
     Without a `lease_namespace` there is no leader election, and with a `lease_name` no other Lease may
     be read or changed. With `observe` (the setting of this name) they permit to read only.
+    `metrics_token_auth` is the setting of this name.
     """
     needed = [Permission(verb, kind) for kind in kinds for verb in _READ]
     if not observe:
@@ -118,6 +122,11 @@ def needed_permissions(
         Permission("get" if it.name else "list", kind_of(it), namespace=it.namespace, name=it.name)
         for it in reads
     ]
+    if metrics_token_auth:
+        needed += [
+            Permission("create", TOKEN_REVIEWS),
+            Permission("create", SUBJECT_ACCESS_REVIEWS),
+        ]
     return tuple(dict.fromkeys(needed))
 
 

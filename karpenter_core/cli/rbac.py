@@ -38,6 +38,12 @@ def rbac(
         bool,
         typer.Option("--observe", help="Permit to read only, as `karpenter run --observe` needs."),
     ] = False,
+    metrics_token_auth: Annotated[
+        bool,
+        typer.Option(
+            "--metrics-token-auth", help="Permit what `karpenter run --metrics-token-auth` needs."
+        ),
+    ] = False,
 ) -> None:
     """Print the roles and bindings that this version needs."""
     import yaml
@@ -57,6 +63,7 @@ def rbac(
         service_account=service_account,
         lease_name=leader_election_name,
         observe=observe,
+        metrics_token_auth=metrics_token_auth,
     )
     print(yaml.safe_dump_all(documents, sort_keys=False), end="")
 
@@ -68,12 +75,14 @@ def render_rbac(
     service_account: str,
     lease_name: str = DEFAULT_LEASE,
     observe: bool = False,
+    metrics_token_auth: bool = False,
 ) -> list[JsonObject]:
     """Return roles and bindings for the core and these providers, as JSON values.
 
-    They permit what `karpenter run` needs with every setting, and what `karpenter doctor` reads: one
-    ClusterRole, and a Role in each namespace in which something is needed. With `observe` they permit
-    what `karpenter run --observe` needs, which is to read.
+    They permit what `karpenter run` needs with every setting but `metrics_token_auth`, which is given
+    apart, and what `karpenter doctor` reads: one ClusterRole, and a Role in each namespace in which
+    something is needed. With `observe` they permit what `karpenter run --observe` needs, which is to
+    read.
     """
     from karpenter_core.cli.doctor_cluster import (
         FACT_PERMISSIONS,
@@ -93,6 +102,7 @@ def render_rbac(
         reads=[read for info in every_info for read in info.reads],
         creates_nodes=any(info.creates_nodes for info in every_info),
         observe=observe,
+        metrics_token_auth=metrics_token_auth,
     )
     permissions = (*needed, *FACT_PERMISSIONS, Permission("get", CUSTOM_RESOURCE_DEFINITIONS))
     documents: list[JsonObject] = []

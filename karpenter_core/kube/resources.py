@@ -26,6 +26,8 @@ __all__ = [
     "SERVICES",
     "STATEFUL_SETS",
     "STORAGE_CLASSES",
+    "SUBJECT_ACCESS_REVIEWS",
+    "TOKEN_REVIEWS",
     "VOLUME_ATTACHMENTS",
     "ResourceKind",
     "custom_kind",
@@ -104,4 +106,10 @@ LEASES: Final = ResourceKind("coordination.k8s.io", "v1", "leases", "Lease", nam
 CUSTOM_RESOURCE_DEFINITIONS: Final = ResourceKind(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition",
     namespaced=False,
+)  # fmt: skip
+TOKEN_REVIEWS: Final = ResourceKind(
+    "authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False,
+)  # fmt: skip
+SUBJECT_ACCESS_REVIEWS: Final = ResourceKind(
+    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False,
 )  # fmt: skip

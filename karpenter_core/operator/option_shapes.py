@@ -143,6 +143,8 @@ _CONVERTERS: Final[Mapping[str, Callable[[str], object]]] = {
     "log-output-paths": comma_separated,
     "log-error-output-paths": comma_separated,
     "bind-address": _parse_address,
+    "health-probe-bind-address": _parse_address,
+    "metrics-bind-address": _parse_address,
     "currency": _parse_currency,
     "exchange-rates": _parse_rates,
     "leader-election-name": _parse_object_name,

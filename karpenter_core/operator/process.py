@@ -65,7 +65,9 @@ if TYPE_CHECKING:
     from karpenter_core.kube.fence import WriteFence
     from karpenter_core.kube.transport import Transport
     from karpenter_core.kube.wire.codecs import InvalidObject
+    from karpenter_core.operator.metrics_access import AccessReviewer
     from karpenter_core.operator.process_platform import ProcessPlatform
+    from karpenter_core.operator.serving_certificate import ServingCertificate
     from karpenter_core.operator.settings import Settings
     from karpenter_core.provider.host.manager import Plugins
 
@@ -425,12 +427,33 @@ class Process:
                 ReadinessCheck(name="passes", failure=lambda: self.runtime.passes.problem),
             ),
             address=self.settings.bind_address,
+            metrics_address=self.settings.metrics_bind_address,
+            probe_address=self.settings.health_probe_bind_address,
+            certificate=self._serving_certificate(),
+            reviewer=self._access_reviewer(),
             metrics_port=self.settings.metrics_port,
             probe_port=self.settings.health_probe_port,
             extra_routes=profiling_routes() if is_profiled else None,
             slow_routes=slow_profiling_routes() if is_profiled else None,
             json_routes={PATH: partial(decisions_page, self.runtime.journal)},
         )
+
+    def _serving_certificate(self) -> ServingCertificate | None:
+        if not self.settings.metrics_tls_cert_file:
+            return None
+        from karpenter_core.operator.serving_certificate import ServingCertificate
+
+        return ServingCertificate(
+            self.settings.metrics_tls_cert_file, self.settings.metrics_tls_key_file
+        )
+
+    def _access_reviewer(self) -> AccessReviewer | None:
+        if not self.settings.metrics_token_auth:
+            return None
+        from karpenter_core.operator.metrics_access import AccessReviewer
+
+        # With a limit of its own: requests with unknown tokens delay no controller.
+        return AccessReviewer.of(self.platform.objects, clock=self.platform.clock)
 
     def _unsynced(self) -> str | None:
         waiting = [kind.plural for kind in self.informers.unsynced]

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.operator.stack_sampler import StackSampler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["profiling_routes", "slow_profiling_routes", "start_profiling"]
+__all__ = ["profiling_routes", "shown_arguments", "slow_profiling_routes", "start_profiling"]
 
 _SHOWN: Final = 50
 
@@ -31,8 +31,25 @@ def profiling_routes() -> Mapping[str, Callable[[], str]]:
         "/debug/pprof/": _index,
         "/debug/pprof/goroutine": _tasks,
         "/debug/pprof/threadcreate": _threads,
-        "/debug/pprof/cmdline": lambda: "\0".join(sys.argv),
+        "/debug/pprof/cmdline": lambda: "\0".join(shown_arguments(sys.argv)),
     }
+
+
+def shown_arguments(arguments: Sequence[str]) -> list[str]:
+    """Return a command line without the values of plug-ins' options: tokens may be among them."""
+    from karpenter_core.operator.settings import OPTIONS
+
+    core = {option.flag for option in OPTIONS}
+    shown: list[str] = []
+    is_known = True
+    for argument in arguments:
+        if not argument.startswith("-"):
+            shown.append(argument if is_known else "...")
+            continue
+        name, separator, _ = argument.lstrip("-").partition("=")
+        is_known = name in core
+        shown.append(f"--{name}=..." if separator and not is_known else argument)
+    return shown
 
 
 def slow_profiling_routes() -> Mapping[str, Callable[[Mapping[str, str]], str]]:

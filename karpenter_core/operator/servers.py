@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    import ssl
+    from collections.abc import Awaitable, Callable, Mapping
 
     from aiohttp import web
     from prometheus_client import CollectorRegistry
+
+    from karpenter_core.operator.metrics_access import AccessReviewer
+    from karpenter_core.operator.serving_certificate import ServingCertificate
 
 __all__ = ["HttpServers", "ReadinessCheck"]
 
@@ -33,19 +38,26 @@ class HttpServers:
         registry: CollectorRegistry,
         checks: tuple[ReadinessCheck, ...],
         address: str = "",
+        metrics_address: str = "",
+        probe_address: str = "",
         metrics_port: int = 8080,
         probe_port: int = 8081,
+        certificate: ServingCertificate | None = None,
+        reviewer: AccessReviewer | None = None,
         extra_routes: Mapping[str, Callable[[], str]] | None = None,
         slow_routes: Mapping[str, Callable[[Mapping[str, str]], str]] | None = None,
         json_routes: Mapping[str, Callable[[Mapping[str, str]], bytes]] | None = None,
     ) -> None:
-        """`slow_routes` and `json_routes` are given the query, and refuse it by a BadInputError.
+        """`address` is that of both servers, unless one has its own; empty = every interface.
 
-        Slow ones run in a thread.
+        `certificate` and `reviewer` protect everything on the metrics port. `slow_routes` and
+        `json_routes` are given the query, and refuse it by a BadInputError. Slow ones run in a thread.
         """
         self._registry = registry
         self._checks = checks
-        self._address = address or None
+        self._addresses = (metrics_address or address or None, probe_address or address or None)
+        self._certificate = certificate
+        self._reviewer = reviewer
         self._ports = (metrics_port, probe_port)
         self._extra_routes = dict(extra_routes or {})
         self._slow_routes = dict(slow_routes or {})
@@ -60,8 +72,11 @@ class HttpServers:
         Raises:
             SettingsError: a port is taken.
         """
-        self.metrics_port = await self._serve(self._metrics_app(), self._ports[0], "metrics-port")
-        self.probe_port = await self._serve(self._probe_app(), self._ports[1], "health-probe-port")
+        tls = None if self._certificate is None else self._certificate.context
+        app, address = self._metrics_app(), self._addresses[0]
+        self.metrics_port = await self._serve(app, address, self._ports[0], "metrics-port", tls)
+        app, address = self._probe_app(), self._addresses[1]
+        self.probe_port = await self._serve(app, address, self._ports[1], "health-probe-port")
 
     async def stop(self) -> None:
         """Close both."""
@@ -97,7 +112,8 @@ class HttpServers:
             await response.write_eof()
             return response
 
-        app = web.Application()
+        guards = () if self._reviewer is None else (_guard(self._reviewer),)
+        app = web.Application(middlewares=guards)
         app.router.add_get("/metrics", metrics)
         for path, render in self._extra_routes.items():
             app.router.add_get(path, _text_handler(render))
@@ -128,7 +144,14 @@ class HttpServers:
         app.router.add_get("/readyz", ready)
         return app
 
-    async def _serve(self, app: web.Application, port: int, option: str) -> int:
+    async def _serve(
+        self,
+        app: web.Application,
+        address: str | None,
+        port: int,
+        option: str,
+        tls: ssl.SSLContext | None = None,
+    ) -> int:
         from aiohttp import web
 
         from karpenter_core.errors import SettingsError
@@ -136,14 +159,34 @@ class HttpServers:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         self._runners.append(runner)
-        site = web.TCPSite(runner, self._address, port)
+        site = web.TCPSite(runner, address, port, ssl_context=tls)
         try:
             await site.start()
         except OSError as error:
-            message = f"{option}: cannot listen on port {port}: {error.strerror or error}"
+            where = f"port {port} of {address}" if address else f"port {port}"
+            message = f"{option}: cannot listen on {where}: {error.strerror or error}"
             raise SettingsError(message) from error
         host_and_port: tuple[str, int] = runner.addresses[0]
         return host_and_port[1]
+
+
+def _guard(reviewer: AccessReviewer):  # noqa: ANN202 - aiohttp's middleware type is private
+    """Return the middleware that lets a request pass if its token is permitted the path."""
+    from aiohttp import web
+
+    @web.middleware
+    async def guard(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        status = await reviewer.status(
+            request.headers.get("Authorization", ""), method=request.method, path=request.path
+        )
+        if status is HTTPStatus.OK:
+            return await handler(request)
+        headers = {"WWW-Authenticate": "Bearer"} if status is HTTPStatus.UNAUTHORIZED else None
+        return web.Response(text=f"{status.phrase}\n", status=status, headers=headers)
+
+    return guard
 
 
 def _text_handler(render: Callable[[], str]):  # noqa: ANN202 - aiohttp's handler type is private

@@ -82,6 +82,18 @@ OPTIONS: Final = (
         help="Address that the metrics and probe servers bind to; empty = every interface.",
     ),
     ProcessOption(
+        flag="metrics-bind-address",
+        env="METRICS_BIND_ADDRESS",
+        default="",
+        help="Address that the metrics server binds to; empty = that of --bind-address.",
+    ),
+    ProcessOption(
+        flag="health-probe-bind-address",
+        env="HEALTH_PROBE_BIND_ADDRESS",
+        default="",
+        help="Address that the probe server binds to; empty = that of --bind-address.",
+    ),
+    ProcessOption(
         flag="metrics-port",
         env="METRICS_PORT",
         default=8080,
@@ -89,6 +101,27 @@ OPTIONS: Final = (
         minimum=0,
         maximum=_LAST_PORT,
         falls_back=True,
+    ),
+    ProcessOption(
+        flag="metrics-tls-cert-file",
+        env="METRICS_TLS_CERT_FILE",
+        default="",
+        help="PEM file of the certificate, and those between it and the authority, with which the "
+        "metrics port is served over TLS; empty = without TLS. Renewed files are used at once.",
+    ),
+    ProcessOption(
+        flag="metrics-tls-key-file",
+        env="METRICS_TLS_KEY_FILE",
+        default="",
+        help="PEM file of the key of --metrics-tls-cert-file.",
+    ),
+    ProcessOption(
+        flag="metrics-token-auth",
+        env="METRICS_TOKEN_AUTH",
+        default=False,
+        help="Admit to the metrics port only bearer tokens whose user RBAC permits to `get` the "
+        "path (nonResourceURLs). Needs the TLS files and the permission to create TokenReviews and "
+        "SubjectAccessReviews.",
     ),
     ProcessOption(
         flag="health-probe-port",
@@ -419,7 +452,12 @@ class Settings:
     cache_folder: str = ""
     karpenter_service: str = ""
     bind_address: str = ""
+    metrics_bind_address: str = ""
+    health_probe_bind_address: str = ""
     metrics_port: int = 8080
+    metrics_tls_cert_file: str = ""
+    metrics_tls_key_file: str = ""
+    metrics_token_auth: bool = False
     health_probe_port: int = 8081
     decision_journal: str = ""
     decision_journal_max_bytes: int = DEFAULT_JOURNAL_BYTES
@@ -462,7 +500,8 @@ class Settings:
     act_on_rebalance: bool = False
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
     scheduler_config: tuple[TopologySpread, ...] = ()
-    plugins: Mapping[str, Value] = field(default_factory=_no_values)
+    # Tokens are among them, so no text of the settings has them.
+    plugins: Mapping[str, Value] = field(default_factory=_no_values, repr=False)
     """Values of the plug-ins' own options, by flag.
 
     One that plug-ins share, with a default of each, is there only if it was given.

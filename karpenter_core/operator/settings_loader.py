@@ -56,6 +56,7 @@ def load_settings(
                 values[flag] = shape_value(option, value, given, warnings)
         except SettingsError as error:
             problems.append(str(error))
+    problems += _unfit(values)
     if problems:
         raise SettingsError("; ".join(problems))
     return Settings(
@@ -147,6 +148,20 @@ def _read_flags(arguments: Sequence[str], table: Mapping[str, ProcessOption]) ->
                 raise SettingsError(message)
         given[name] = value
     return given
+
+
+def _unfit(values: Mapping[str, object]) -> list[str]:
+    """Return options that are well-formed and do not fit each other."""
+    has_certificate = bool(values.get("metrics-tls-cert-file"))
+    if has_certificate != bool(values.get("metrics-tls-key-file")):
+        return ["metrics-tls-cert-file and metrics-tls-key-file: one is given without the other"]
+    if values.get("metrics-token-auth") and not has_certificate:
+        message = (
+            "metrics-token-auth: needs metrics-tls-cert-file and metrics-tls-key-file, since a token "
+            "that is sent without TLS can be read and used by others"
+        )
+        return [message]
+    return []
 
 
 def _defaults(flag: str, specs: Iterable[SettingSpec]) -> set[Value]:

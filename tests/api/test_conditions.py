@@ -290,3 +290,14 @@ def test_any_sequence_keeps_types_unique_and_the_root_consistent(steps):
         if item.type in RULES.dependents
     )
     assert is_true(conditions, "Ready") == healthy
+
+
+def test_a_message_that_the_api_server_would_refuse_is_cut():
+    """A condition with the long answer of a cloud would never be written otherwise."""
+    conditions = set_(fresh(), "Launched", FALSE, seconds=1, message="x" * 100_000)
+
+    message = find_condition(conditions, "Launched").message
+    assert len(message) == 32_768
+    assert message.endswith("x...")
+    again = set_(conditions, "Launched", FALSE, seconds=5, message="x" * 100_000)
+    assert again == conditions

@@ -53,6 +53,21 @@ def test_rendered_roles_grant_exactly_what_the_chart_grants(capsys):
     assert rights(rendered) == rights(of_chart)
 
 
+def test_reviews_of_tokens_are_permitted_only_where_they_are_asked_for(capsys):
+    assert run() == 0
+    plain = rights(yaml.safe_load_all(capsys.readouterr().out))
+    assert run("--metrics-token-auth") == 0
+    added = rights(yaml.safe_load_all(capsys.readouterr().out)) - plain
+
+    of_chart = yaml.safe_load((FILES / "metrics-token-auth.yaml").read_text())
+    role = {"kind": "ClusterRole", "metadata": {}, "rules": of_chart["cluster"]}
+    assert added == rights([role])
+    assert added == {
+        ("", "authentication.k8s.io", "tokenreviews", "", "create"),
+        ("", "authorization.k8s.io", "subjectaccessreviews", "", "create"),
+    }
+
+
 def test_every_role_is_bound_to_the_service_account():
     documents = render_rbac([], namespace="system", service_account="scaler")
 

@@ -9,7 +9,11 @@ from itertools import count
 import pytest
 
 from karpenter_core.errors import BadInputError
-from karpenter_core.operator.profiling import profiling_routes, slow_profiling_routes
+from karpenter_core.operator.profiling import (
+    profiling_routes,
+    shown_arguments,
+    slow_profiling_routes,
+)
 from karpenter_core.operator.servers import HttpServers
 from karpenter_core.operator.stack_sampler import StackSampler
 from tests.operator.test_servers import fetch, registry  # noqa: F401 - a fixture
@@ -114,3 +118,20 @@ async def test_the_pages_are_served_only_if_asked_for(registry):  # noqa: F811 -
     finally:
         await plain.stop()
         await profiled.stop()
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (["karpenter", "run", "--log-level=debug"], ["karpenter", "run", "--log-level=debug"]),
+        (["run", "--log-level", "debug"], ["run", "--log-level", "debug"]),
+        (["run", "--kubelet-bootstrap-token=abc"], ["run", "--kubelet-bootstrap-token=..."]),
+        (
+            ["run", "-kubelet-bootstrap-token", "abc", "--log-level", "info"],
+            ["run", "-kubelet-bootstrap-token", "...", "--log-level", "info"],
+        ),
+    ],
+)
+def test_the_command_line_is_shown_without_the_values_of_plugins(given, shown):
+    """Anyone who reads the metrics port would learn a bootstrap token otherwise."""
+    assert shown_arguments(given) == shown

@@ -1,0 +1,82 @@
+"""Serves the metrics over TLS with a certificate that is renewed in place.
+
+cert-manager and projected volumes replace the files while the process runs. Each handshake compares
+the files with those in use, so that there is no period in which a renewed certificate is not served.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+import structlog
+
+from karpenter_core.errors import SettingsError
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+__all__ = ["ServingCertificate"]
+
+_Stamp: TypeAlias = "tuple[str, int, int, int]"
+
+
+@final
+class ServingCertificate:
+    """A certificate and its key, as the TLS context of a server."""
+
+    def __init__(self, certificate_file: str, key_file: str) -> None:
+        """Read the files.
+
+        Raises:
+            SettingsError: they cannot be used.
+        """
+        self._files: Final = (certificate_file, key_file)
+        self._log: Final[FilteringBoundLogger] = structlog.get_logger("operator")
+        self._stamps = self._read_stamps()
+        try:
+            self._in_use = self._load()
+        except OSError as error:  # ssl.SSLError is one
+            raise SettingsError(
+                f"metrics-tls-cert-file, metrics-tls-key-file: {certificate_file} and {key_file} "
+                f"cannot be used: {error.strerror or error}"
+            ) from error
+        self.context: Final = self._load()
+        """The context to listen with; it stays the same when the files change."""
+        self.context.sni_callback = self._choose  # pyright: ignore[reportAttributeAccessIssue] - OpenSSL calls it without a server name too
+
+    def _choose(
+        self, connection: ssl.SSLObject, _server_name: str | None, _context: ssl.SSLContext
+    ) -> None:
+        """Give a handshake the files of now, or the last ones that could be used."""
+        stamps = self._read_stamps()  # before the files: what changes meanwhile is seen next time
+        if stamps != self._stamps:
+            self._stamps = stamps
+            try:
+                self._in_use = self._load()
+            except OSError as error:
+                # Certificate and key are replaced one after the other; the second one changes a stamp.
+                message = "renewed TLS files cannot be used yet; the old ones remain in use"
+                self._log.warning(message, files=list(self._files), error=str(error))
+            else:
+                self._log.info("using renewed TLS files", files=list(self._files))
+        connection.context = self._in_use
+
+    def _load(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)  # TLS 1.2 or newer
+        # Without a password, OpenSSL would ask for that of an encrypted key on the terminal.
+        context.load_cert_chain(*self._files, password="")
+        return context
+
+    def _read_stamps(self) -> tuple[_Stamp, ...]:
+        return tuple(_stamp(path) for path in self._files)
+
+
+def _stamp(path: str) -> _Stamp:
+    """Return a stamp that differs when a file was replaced; links are followed."""
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return (path, 0, 0, 0)
+    return (path, status.st_ino, status.st_mtime_ns, status.st_size)
