@@ -203,13 +203,13 @@ def instance_findings(
     report = orphaned_instances(
         snapshot, listing.instances, complete=True, now=now, missing_since=long_missing
     )
-    findings = [
-        _error(
-            f"instance {provider_id} has no NodeClaim, and would be terminated",
-            "remove its tags of this cluster to keep it, or terminate it yourself",
-        )
-        for provider_id in report.terminate
-    ]
+    is_launching = any(
+        _is_launching(claim)
+        and (ref := claim.spec.node_class_ref)
+        and (ref.group, ref.kind) in kinds
+        for claim in snapshot.node_claims.values()
+    )
+    findings = [_orphan(provider_id, is_launching=is_launching) for provider_id in report.terminate]
     if report.held_back:
         findings.append(
             _error(
@@ -236,10 +236,26 @@ def launch_findings(snapshot: Snapshot) -> list[Finding]:
     return [
         _warning(f'NodeClaim "{claim.name}" has no instance: its launch may be under way', _WAIT)
         for _, claim in sorted(snapshot.node_claims.items())
-        if not claim.status.provider_id
-        and not claim.is_deleting
-        and snapshot.manages(claim.spec.node_class_ref)
+        if _is_launching(claim) and snapshot.manages(claim.spec.node_class_ref)
     ]
+
+
+def _is_launching(claim: NodeClaim) -> bool:
+    return not claim.status.provider_id and not claim.is_deleting
+
+
+def _orphan(provider_id: str, *, is_launching: bool) -> Finding:
+    """Return the finding about an instance that no NodeClaim names."""
+    if is_launching:
+        message = (
+            f"instance {provider_id} has no NodeClaim: it may be of a launch that is under way, else it "
+            "would be terminated"
+        )
+        return _warning(message, _WAIT)
+    return _error(
+        f"instance {provider_id} has no NodeClaim, and would be terminated",
+        "remove its tags of this cluster to keep it, or terminate it yourself",
+    )
 
 
 def finalizer_findings(snapshot: Snapshot) -> list[Finding]:

@@ -48,7 +48,7 @@ def play(few_types_aws, few_types_shared, tmp_path):
                 few_types_aws.calls.clear()
                 await story(state)
 
-        run_virtual(scenario())
+        run_virtual(scenario(), epoch=few_types_aws.time())
 
     return run
 
@@ -255,5 +255,53 @@ def test_other_clusters_of_the_account_are_left_alone(play):
         await take_over(state, seconds=1200)
 
         assert foreign in {each.provider_id for each in state.aws.instances.living}
+
+    play(story)
+
+
+def test_a_launch_that_was_under_way_is_not_bought_twice(play):
+    """The fleets had answered; no NodeClaim was written, and no tag names one."""
+
+    async def story(state: ReferenceState) -> None:
+        state.running("web-0")
+        state.claim("web-1")
+        state.claim("web-2")
+        state.aws.time.advance(2)
+        bought = {state.launch(), state.launch()}
+
+        await take_over(state, seconds=900)
+
+        used = {
+            o["metadata"]["name"]: o["status"]["providerID"] for o in state.objects("NodeClaim")
+        }
+        assert {used["web-1"], used["web-2"]} == bought
+        assert changes(state) == []
+        assert len(state.aws.instances.living) == 3
+
+    play(story)
+
+
+@pytest.mark.parametrize("difference", ["older", "another pool", "another claim's"])
+def test_an_instance_that_cannot_be_a_claims_is_not_given_to_it(play, difference):
+    async def story(state: ReferenceState) -> None:
+        if difference == "older":
+            other = state.launch()
+            state.aws.time.advance(60)
+            await state.harness.cluster.clock.sleep(60)
+            state.claim("web-1")
+        else:
+            state.claim("web-1")
+            state.aws.time.advance(2)
+            other = state.launch(pool="db" if difference == "another pool" else "web")
+        if difference == "another claim's":
+            state.aws.tag(other, {"karpenter.sh/nodeclaim": "web-9"})
+
+        state.harness.start()
+        await state.harness.settle(
+            lambda: "providerID" in state.objects("NodeClaim")[0].get("status", {}), seconds=300
+        )
+
+        (claim,) = state.objects("NodeClaim")
+        assert claim["status"]["providerID"] != other
 
     play(story)
