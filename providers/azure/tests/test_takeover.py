@@ -140,3 +140,44 @@ def test_what_the_reference_reads_is_there(cloud_stage, tmp_path):
             assert ours["karpenter.sh/nodepool-hash-version"] == "v3"
 
     cloud_stage.play(tmp_path, scenario)
+
+
+def test_a_launch_that_was_under_way_is_not_bought_twice(cloud_stage, tmp_path):
+    """Its machine has the name of the NodeClaim, and the tag of the cluster."""
+    cloud_stage.cloud.reset()
+    cloud = cloud_stage.cloud
+
+    async def scenario(stage: ProviderCluster) -> None:
+        async with joining(cloud, stage):
+            await serve(cloud_stage, stage)
+            await stage.running.stop()
+            (served,) = stage.harness.claims()
+            name = "general-abcde"
+            metadata = {
+                "name": name,
+                "labels": {
+                    k: v for k, v in served["metadata"]["labels"].items() if "azure.com" in k
+                }
+                | {"karpenter.sh/nodepool": "general"},
+                "finalizers": ["karpenter.sh/termination"],
+                "annotations": {**served["metadata"]["annotations"], **THEIRS},
+                "ownerReferences": served["metadata"]["ownerReferences"],
+            }
+            kinds = {k: served[k] for k in ("apiVersion", "kind")}
+            stage.apply({**kinds, "metadata": metadata, "spec": served["spec"]})
+            (first,) = cloud.living()
+            tags = {k: v for k, v in first.tags.items() if k in THEIR_TAGS}
+            cloud.create_vm(vm_name(name), tags=tags, size=SIZE, image_id=first.image_id)
+            assert len(cloud.living()) == 2
+            cloud.calls.clear()
+
+            stage.running = stage.harness.start()
+            await stage.advance_minutes(5)
+
+            found = {o["metadata"]["name"]: o["status"] for o in stage.harness.claims()}
+            assert found[name]["providerID"].endswith(f"/virtualMachines/{vm_name(name)}")
+            # The one request to make it was refused, as one of this name exists.
+            assert cloud.calls.count("virtualMachines:put") == 1
+            assert len(cloud.living()) == 2
+
+    cloud_stage.play(tmp_path, scenario)
