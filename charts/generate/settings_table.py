@@ -81,7 +81,7 @@ Schema: TypeAlias = "dict[str, object]"
 
 
 class Form(StrEnum):
-    """How a value becomes the text of its variable."""
+    """Conversion of a value into the text of its variable."""
 
     SCALAR = "scalar"
     LIST = "list"

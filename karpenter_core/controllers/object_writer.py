@@ -66,8 +66,6 @@ class ObjectWriter:
         Raises:
             ConflictError: another writer was faster.
         """
-        if new is old:
-            return old
         stored = old
         patch = metadata_patch(old, new)
         if patch is not None:

@@ -100,7 +100,7 @@ class SavingsEstimate:
 
     @property
     def savings_per_hour(self) -> float:
-        """What the plan saves; 0 if the nodes as they are cost less, since they would stay."""
+        """Savings of the plan; 0 if the nodes as they are cost less, since they would stay."""
         return max(0.0, self.price_per_hour - self.planned_price_per_hour)
 
     def __str__(self) -> str:

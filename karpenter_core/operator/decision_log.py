@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from karpenter_core.api.decisions import PROVISION
+from karpenter_core.api.decisions import OBSERVE, PROVISION
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["DECISION_MESSAGES", "log_decision"]
 
 PLANNED: Final = "computed a plan"
+COMPARED: Final = "compared the cluster with a fresh plan"
 STARTED: Final = "disrupting node(s)"  # upstream's message
 REJECTED: Final = "disruption command rejected"
 FAILED: Final = "disruption command failed"
-DECISION_MESSAGES: Final = frozenset({PLANNED, STARTED, REJECTED, FAILED})
+DECISION_MESSAGES: Final = frozenset({PLANNED, COMPARED, STARTED, REJECTED, FAILED})
 """The messages of these lines; no other line has one of them."""
 MAX_NAMES: Final = 20
 """Names in one field of a line; the journal has more."""
@@ -42,6 +43,8 @@ def log_decision(decision: Decision) -> None:
 def _message(decision: Decision) -> str:
     if decision.kind == PROVISION:
         return PLANNED
+    if decision.kind == OBSERVE:
+        return COMPARED
     if decision.failure:
         return FAILED
     return REJECTED if decision.rejection else STARTED
@@ -52,8 +55,11 @@ def _fields(decision: Decision) -> dict[str, object]:
     nodes = [candidate.node for candidate in decision.candidates if candidate.node]
     claims = [candidate.node_claim for candidate in decision.candidates]
     moving = sum(candidate.pods for candidate in decision.candidates)
+    launches = _count(decision, "launches", len(decision.launches))
+    is_pass = decision.kind == PROVISION
     fields: dict[str, object] = {
         "decision": decision.id,
+        "command-id": "" if is_pass else decision.id,  # upstream's name of the field
         "kind": decision.kind,
         "method": decision.method,
         "reason": decision.reason,
@@ -65,7 +71,8 @@ def _fields(decision: Decision) -> dict[str, object]:
         "disrupted-nodes": nodes[:MAX_NAMES],
         "disrupted-nodeclaims": claims[:MAX_NAMES],
         "pod-count": moving,
-        "nodeclaims": _count(decision, "launches", len(decision.launches)),
+        "nodeclaims": launches if is_pass else 0,
+        "replacement-node-count": 0 if is_pass else launches,
         "new-nodeclaims": [launch.node_claim for launch in decision.launches if launch.node_claim][
             :MAX_NAMES
         ],

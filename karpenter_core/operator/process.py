@@ -164,6 +164,7 @@ class Process:
             clock=self.clock,
             fence=self._fence,
             registry=self.metrics.registry,
+            observing=self.settings.observe,
             tracer=self.platform.tracer,
         )
 

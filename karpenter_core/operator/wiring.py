@@ -22,6 +22,7 @@ from karpenter_core.controllers.object_writer import ObjectWriter
 from karpenter_core.controllers.observability.cluster import ClusterMetricsController
 from karpenter_core.controllers.observability.conditions import ConditionObserver
 from karpenter_core.controllers.observation.controller import ObservationController
+from karpenter_core.controllers.observation.unjudged import UnjudgedNodePools
 from karpenter_core.controllers.provisioning.claim_creator import ClaimCreator
 from karpenter_core.controllers.provisioning.provisioner import Provisioner, ProvisioningOptions
 from karpenter_core.controllers.reconciling.passes import pool_failure_reporter
@@ -140,6 +141,11 @@ def build_observers(dependencies: ControllerDependencies) -> tuple[Controller, .
             options=options,
             other_nodes=settings.observe_nodes,
             unevaluated_pools=catalogue.unlisted_pools,
+            unjudged=UnjudgedNodePools(
+                providers=dependencies.providers,
+                runtime=runtime,
+                label_rules=_label_rules(dependencies.providers),
+            ),
         ),
         ClusterMetricsController(
             cluster_state=dependencies.cluster_state,
@@ -189,23 +195,28 @@ def _node_pool_controller(
     solve: SolveOptions,
 ) -> NodePoolController:
     """Return the controller of NodePools, which hears of problems with their catalogues."""
-    labels = dependencies.providers.label_classes()
     node_pools = NodePoolController(
         writer=writer,
         runtime=dependencies.runtime,
-        label_rules=LabelRules(
-            well_known=WELL_KNOWN | labels.well_known,
-            restricted_domains=labels.restricted_domains | {RESTRICTED_DOMAIN},
-            settable=labels.settable,
-            aliases={**ALIASES, **labels.aliases},
-            known_values=labels.known_values,
-        ),
+        label_rules=_label_rules(dependencies.providers),
         catalogue_problem=catalogue.problem_of,
         currencies=catalogue.currencies_of,
         solve=solve,
     )
     catalogue.subscribe_problems(node_pools.wake)
     return node_pools
+
+
+def _label_rules(providers: Providers) -> LabelRules:
+    """Return the rules by which labels of NodePools are checked."""
+    labels = providers.label_classes()
+    return LabelRules(
+        well_known=WELL_KNOWN | labels.well_known,
+        restricted_domains=labels.restricted_domains | {RESTRICTED_DOMAIN},
+        settable=labels.settable,
+        aliases={**ALIASES, **labels.aliases},
+        known_values=labels.known_values,
+    )
 
 
 def _claim_lifecycle_controller(

@@ -9,6 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
+PARTS = {
+    "alibabacloud": ["alibabacloud"],
+    "aws": ["aws"],
+    "azure": ["azure"],
+    "kwok": ["kwok"],
+    "several": ["aws", "alibabacloud"],
+}
+"""By the name of a file with values: its providers."""
+EVERY = pytest.mark.parametrize("name", sorted(PARTS))
 CI = Path(__file__).parents[2] / "charts" / "karpenter" / "ci"
 
 

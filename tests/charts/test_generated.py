@@ -1,4 +1,4 @@
-"""What of the charts follows from the code is that of the code; needs no Helm."""
+"""Generated parts of the charts are up to date; needs no Helm."""
 
 from __future__ import annotations
 

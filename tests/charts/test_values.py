@@ -243,6 +243,20 @@ def test_values_that_do_not_fit_each_other_are_refused(values_of, changed, said)
     assert said in complaint({**values_of("aws"), **changed})
 
 
+def test_a_provider_of_the_users_own_needs_an_image_that_has_it():
+    values = {"additionalProviders": ["mycloud"]}
+    assert "controller.image.repository: the image that has the provider mycloud" in complaint(
+        values
+    )
+
+    alone = render({**values, "controller": {"image": {"repository": "mine"}}})
+    beside = render({**values, "provider": "kwok", "replicas": 1,
+                     "controller": {"image": {"repository": "mine"}}})  # fmt: skip
+
+    assert environment_of(alone)["PROVIDERS"] == "mycloud"
+    assert environment_of(beside)["PROVIDERS"] == "kwok,mycloud"
+
+
 def test_all_problems_are_in_one_message():
     text = complaint({"provider": "azure", "settings": {"isolatedVPC": True}})
 

@@ -240,6 +240,8 @@ class TestClocks:
         assert scene.cloud.ended == []
         await scene.run_pass(after=timedelta(seconds=1))
         assert scene.cloud.ended == [ORPHAN]
+        counted = "karpenter_garbage_collection_instances_total"
+        assert scene.metrics.registry.get_sample_value(counted, {"provider": "kwok"}) == 1
 
     @pytest.mark.parametrize("hours", [6, -6])
     async def test_surplus_goes_after_its_grace_though_the_wall_clock_jumps(self, hours):

@@ -139,6 +139,14 @@ class TestPoll:
         assert world.counted("received_messages_total", message_type="spot_interrupted") == 1
         assert world.counted("deleted_messages_total") == 1
 
+    def test_a_queue_that_acknowledges_nothing_has_a_count_of_zero(self):
+        """An alert compares it with the messages that were received."""
+        world = Interruptions(messages=[reclaim()])
+        world.poll()
+        name = "karpenter_interruption_deleted_messages_total"
+        assert world.acknowledged == []
+        assert world.metrics.registry.get_sample_value(name, {"provider": "kwok"}) == 0
+
     def test_without_messages_the_next_poll_waits(self):
         world = Interruptions(WEB, NODE)
         assert world.poll() == 5.0

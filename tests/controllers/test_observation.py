@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from karpenter_core.api.conditions import Condition
 from karpenter_core.kube.resources import DEPLOYMENTS, LEASES, NODES
+from karpenter_core.kube.transport import ApiRequest
 from karpenter_core.kube.wire.codecs import NODE_POOLS
+from karpenter_core.provider.contract import NodeClassResolution
+from karpenter_core.provider.markers import hookimpl
+from karpenter_core.sim.virtual_time import run_virtual
+from karpenter_core.testing.harness import ControllerHarness
+from karpenter_provider_kwok.plugin import KwokProvider
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 ALL_STAY = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
@@ -182,3 +191,55 @@ def test_a_node_with_a_protected_pod_is_kept_and_named(tmp_path):
         assert observed(observer, "savings_total") == 0
 
     run_controller(tmp_path, scenario)
+
+
+class ResolvingKwok(KwokProvider):
+    """A provider whose NodeClasses have to be resolved."""
+
+    def __init__(self, *, observes):
+        super().__init__()
+        self.info = replace(self.info, observes=observes)
+        self.resolved = []
+
+    @hookimpl
+    def karpenter_resolve_node_class(self, node_class):
+        self.resolved.append(node_class.name)
+        ready = Condition(type="Ready", status="True", reason="Ready")
+        return NodeClassResolution(conditions=(ready,))
+
+
+@pytest.mark.parametrize("observes", [True, False])
+def test_beside_cluster_autoscaler_node_classes_are_resolved_in_memory(tmp_path, observes):
+    """Nobody writes statuses there; a provider that does not ask the fence itself is not called."""
+    kwok = ResolvingKwok(observes=observes)
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 3)])
+        await scene.cluster.transport().request(
+            ApiRequest(  # by default kwok's have no status that needs a resolution
+                method="PATCH",
+                path=f"/apis/{NODE_CLASS['apiVersion']}/kwoknodeclasses/default/status",
+                body=b'{"status":{"conditions":[]}}',
+                content_type="application/merge-patch+json",
+            )
+        )
+        observer = scene.start("--observe")
+        requests = recorded_requests(observer)
+        await scene.cluster.clock.sleep(200)
+
+        plans = decisions(observer, "provision")
+        if observes:
+            assert kwok.resolved == ["default"]
+            assert sum(launch.pods for launch in plans[0].launches) == 3
+        else:
+            assert kwok.resolved == []
+            assert all(plan.launches == () for plan in plans)
+        assert {method for method, _ in requests} == {"GET"}
+        (pool,) = scene.cluster.list(NODE_POOLS)
+        assert "conditions" not in pool.get("status", {})
+
+    async def run() -> None:
+        async with ControllerHarness(lambda: {"kwok": kwok}, folder=tmp_path) as harness:
+            await scenario(harness)
+
+    run_virtual(run())

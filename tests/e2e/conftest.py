@@ -66,7 +66,7 @@ async def real_local_cluster(kubernetes: str) -> AsyncIterator[RealLocalCluster]
 async def release_access(
     real_local_cluster: RealLocalCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> ReleaseAccess:
-    """What pods of the chart have in the real control plane; the release itself has no pods."""
+    """Access of the chart's pods to the real control plane; the release itself has no pods."""
     folder = tmp_path_factory.mktemp("release")
     values = {
         "provider": "kwok",

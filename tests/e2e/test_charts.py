@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import shutil
 import signal
@@ -16,12 +17,14 @@ import yaml
 
 from karpenter_core.kube.resources import (
     DEPLOYMENTS,
+    NAMESPACES,
     NODES,
     POD_DISRUPTION_BUDGETS,
     PODS,
     SERVICES,
     ResourceKind,
 )
+from karpenter_core.testing.cluster import ClusterError
 from karpenter_core.testing.scenarios import (
     CountBounds,
     Expectation,
@@ -48,6 +51,15 @@ NAMESPACE: Final = "karpenter-e2e"
 RELEASE: Final = "karpenter-e2e"
 ACCOUNT: Final = account_of(NAMESPACE, RELEASE)
 RBAC: Final = "rbac.authorization.k8s.io"
+RESTRICTED: Final = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {
+        "name": NAMESPACE,
+        "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
+    },
+}
+"""Refuses pods that do not keep the strictest Pod Security Standard."""
 CLUSTER_ROLES: Final = ResourceKind(RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False)
 OF_THE_RELEASE: Final = (
     DEPLOYMENTS,
@@ -184,6 +196,8 @@ async def installed(
             name=RELEASE,
             namespace=NAMESPACE,
         )
+        with contextlib.suppress(ClusterError):  # there from the test before
+            await world.client.create(NAMESPACES, RESTRICTED)
         for name, zone in SYSTEM_NODES.items():
             await world.client.create(NODES, system_node(name, zone))
         try:
@@ -282,7 +296,7 @@ async def test_a_release_is_upgraded_uninstalled_and_installed_again_without_a_l
 async def test_the_standby_goes_on_and_pools_that_are_deleted_first_take_their_nodes_along(
     installed: Installed, real_local_cluster: RealLocalCluster
 ):
-    """What the documentation says for a release that is to leave nothing behind."""
+    """As documented for a release that is to leave nothing behind."""
     world, release = installed.world, installed.release
     await release.upgrade(installed.values, wait=True)
     await installed.start("a", "b")

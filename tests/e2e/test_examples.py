@@ -1,4 +1,4 @@
-"""What the guides install, on a real API server: all is admitted, and the rights are enough."""
+"""The manifests of the guides, on a real API server: all are admitted, and the rights are enough."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
-async def test_what_the_guides_install_is_admitted_and_lets_the_controller_do_its_work(
+async def test_manifests_of_the_guides_are_admitted_and_lets_the_controller_do_its_work(
     cloud, real_local_cluster: RealLocalCluster, tmp_path
 ):
     """As `karpenter doctor` finds under the service account's own rights."""

@@ -22,6 +22,24 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
         "karpenter_core/scheduling/whatif/what_if_question.py",
         "return places[self._slots[0]].leaving_pods -> pass",
     ): "the pods that leave one node are sorted by class already",
+    **dict.fromkeys(
+        [
+            (
+                "karpenter_core/scheduling/placement/topology_counts.py",
+                f"if (self._counts_on(group, {signature})):",
+            )
+            for signature in ("signature", "nodes.signature.item(column)")
+        ],
+        "a group without a filter counts on every node: looked at first because it is cheaper",
+    ),
+    (
+        "karpenter_core/state/provisioning_input.py",
+        "return () -> pass",
+    ): "without leaving nodes there are no pods on them: budgets need not be read for that",
+    (
+        "karpenter_core/controllers/reconciling/workqueue.py",
+        "if key in self._ready_keys or (earlier is not None and earlier < due):",
+    ): "of two equal times in the heap the second is passed over",
 }
 """By module and the changed lines of the mutant, stripped and joined by spaces.
 

@@ -114,10 +114,16 @@ async def prometheus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
                 Expectation(within=timedelta(seconds=90), nothing_left=True), where="the end"
             )
 
-            async def counts_ends() -> bool:
-                return bool(await server.series("karpenter_nodeclaims_terminated_total"))
+            async def has_rates_of_ends() -> bool:
+                """Return whether what came last was scraped twice, as rates need it."""
+                ends = ("nodeclaims_termination_duration", "nodes_lifetime_duration")
+                rates = [
+                    await server.query(f"rate(karpenter_{name}_seconds_count[30s])")
+                    for name in ends
+                ]
+                return all(rates)
 
-            await wait_until(counts_ends, seconds=30)
+            await wait_until(has_rates_of_ends, seconds=30)
             yield server
 
 

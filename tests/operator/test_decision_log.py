@@ -46,6 +46,7 @@ def test_a_disruption_names_its_nodes_pods_and_prices():
         "event": "disrupting node(s)",
         "log_level": "info",
         "decision": "id-1",
+        "command-id": "id-1",
         "kind": "disrupt",
         "method": "single-node-consolidation",
         "reason": "Underutilized",

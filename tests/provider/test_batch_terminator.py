@@ -190,7 +190,7 @@ def test_an_instance_that_the_cloud_does_not_know_counts_as_started():
     assert stage.calls.terminated == {"i-001", "i-002"}
 
 
-def test_what_is_gone_is_forgotten():
+def test_the_record_of_a_deleted_instance_is_dropped():
     stage = Stage(pause_seconds=60)
     stage.calls.refused = {"i-001"}
     stage.start(names(3))

@@ -182,7 +182,7 @@ def test_a_listing_that_is_older_than_the_instance_changes_nothing():
     assert stage.cloud.calls == []
 
 
-def test_what_was_changed_counts_more_than_the_last_listing():
+def test_a_change_overrides_the_last_listing():
     stage = Stage()
     stage.listed["a"] = "white"
     stage.queue.sync("a", "red")
@@ -234,7 +234,7 @@ def test_a_refused_instance_holds_up_no_other_and_is_tried_again_after_a_minute(
     assert stage.queue.sync("c", "red") == "red"
 
 
-def test_what_is_desired_during_a_change_is_not_forgotten_with_it():
+def test_a_state_desired_during_a_change_outlives_the_change():
     stage = Stage()
 
     def ask_again():

@@ -355,7 +355,7 @@ def test_a_call_succeeds_after_the_wait_and_not_before(bucket, refill, calls, to
         assert rates.take("write", tokens)
 
 
-def test_what_is_left_in_a_bucket_is_told_only_where_calls_are_limited():
+def test_a_bucket_reports_its_remaining_calls_only_where_calls_are_limited():
     rates = CallRates(CloudTime(lambda: NOON))
     assert rates.left("write") is None
 

@@ -25,8 +25,6 @@ CALLED_BY_NAME = re.compile(r"hookimpl|hookspec|command|callback|register|route|
 KEPT = {
     "ignore_aliases",  # PyYAML calls it
     "mark_capacity_type",  # of the kit: clouds tell shortages of each scope
-    "poll_operation",
-    "state_of_answer",
 }
 WORD = re.compile(r"\w+")
 

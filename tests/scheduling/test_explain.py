@@ -196,6 +196,20 @@ def test_a_later_reason_says_what_other_pods_left():
     assert reason.detail.endswith("to pods app=db leaves topology.kubernetes.io/zone zone-a")
 
 
+def test_types_within_the_limits_are_looked_at_for_later_reasons():
+    """The small type is within the limit and sold out; that the large one is beyond is a remark."""
+    types = catalogue(
+        instance_type("small", cpu="4", offerings=(offering("zone-a", available=False),)),
+        instance_type("large", cpu="16"),
+    )
+    reason = why(
+        make_pod("web-0", cpu="1"), catalogue=types, pools=[node_pool(limits={"cpu": "8"})]
+    )
+
+    assert (reason.constraint, reason.closest) == (PoolConstraint.OFFERING, "small")
+    assert "limits of the nodepool rule out other instance types" in reason.detail
+
+
 # -- nodes ----------------------------------------------------------------------------------------
 
 

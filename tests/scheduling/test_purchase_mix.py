@@ -125,7 +125,7 @@ def test_a_spread_over_zones_asks_each_zone_for_an_equal_part():
 
 
 def test_a_spread_over_hosts_too_asks_the_zones_for_equal_parts():
-    """What the pods ask of hosts is in another part of the LP."""
+    """The constraints of hosts are in another part of the LP."""
     both = (spread(HOSTNAME), spread(ZONE))
     made, _shapes, lp = stated(problem(web(9, topology_spread=both), catalogue=TYPES))
     by_zone = lp.demand[1:, made.resources.index("cpu")].tolist()

@@ -18,7 +18,18 @@ from tests.support.controlplane import BinariesMissingError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["CHART", "CRD_CHART", "HelmError", "find_helm", "helm", "only", "render"]
+__all__ = [
+    "CHART",
+    "CRD_CHART",
+    "ROOT",
+    "HelmError",
+    "container_of",
+    "find_helm",
+    "helm",
+    "only",
+    "pod_of",
+    "render",
+]
 
 ROOT: Final = Path(__file__).parents[2]
 CHART: Final = ROOT / "charts" / "karpenter"
@@ -109,3 +120,14 @@ def only(objects: Sequence[Object], kind: str, name: str = "", namespace: str = 
         and namespace in {"", each["metadata"].get("namespace", "")}
     )
     return found
+
+
+def pod_of(objects: Sequence[Object]) -> Object:
+    """Return the template of the Deployment's pods."""
+    return only(objects, "Deployment")["spec"]["template"]
+
+
+def container_of(objects: Sequence[Object]) -> Object:
+    """Return the only container of the Deployment's pods."""
+    (result,) = pod_of(objects)["spec"]["containers"]
+    return result

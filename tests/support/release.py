@@ -35,7 +35,7 @@ _SERVICE_ACCOUNTS: Final = ResourceKind(
 
 
 class ReleaseAccess(NamedTuple):
-    """What a pod of the release has: its identity, variables and arguments."""
+    """Identity, variables and arguments of a pod of the release."""
 
     kubeconfig: Path
     environment: Mapping[str, str]

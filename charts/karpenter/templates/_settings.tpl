@@ -28,7 +28,7 @@
 {{- $settings := .Values.settings }}
 {{- $controller := .Values.controller }}
 {{- $entries := list
-  (dict "name" "PROVIDERS" "value" (include "karpenter.providers" . | fromYamlArray | join ","))
+  (dict "name" "PROVIDERS" "value" (concat (include "karpenter.providers" . | fromYamlArray) .Values.additionalProviders | join ","))
   (dict "name" "SYSTEM_NAMESPACE" "valueFrom" (dict "fieldRef" (dict "fieldPath" "metadata.namespace")))
   (dict "name" "METRICS_PORT" "value" (include "karpenter.scalar" $controller.metrics.port))
   (dict "name" "HEALTH_PROBE_PORT" "value" (include "karpenter.scalar" $controller.healthProbe.port))

@@ -9,7 +9,7 @@
 {{- $variables := list }}
 {{- range $controller.env }}{{ $variables = append $variables .name }}{{ end }}
 {{- $problems := list }}
-{{- if not $providers }}
+{{- if not (or $providers $values.additionalProviders) }}
 {{- $problems = append $problems "provider: must be aws, alibabacloud, azure or kwok, or a list of them, such as --set provider=aws" }}
 {{- end }}
 {{- range $provider := $providers }}
@@ -37,7 +37,9 @@
 {{- $problems = append $problems (printf "settings.%s: read only by the provider %s, and provider is %s" $setting.name (join ", " $setting.providers) (join ", " $providers)) }}
 {{- end }}
 {{- end }}
-{{- if not (or $controller.image.registry $controller.image.repository) }}
+{{- if and $values.additionalProviders (not $controller.image.repository) }}
+{{- $problems = append $problems (printf "controller.image.repository: the image that has the provider %s" (join ", " $values.additionalProviders)) }}
+{{- else if not (or $controller.image.registry $controller.image.repository) }}
 {{- $name := ternary (first $providers) "all" (eq (len $providers) 1) }}
 {{- $problems = append $problems (printf "controller.image.registry: where the image karpenter-core-%s is, such as registry.example.com/team; or controller.image.repository" $name) }}
 {{- end }}

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.controllers.cluster_state import ClusterState
+    from karpenter_core.controllers.observation.unjudged import UnjudgedNodePools
     from karpenter_core.controllers.planner import Planner
     from karpenter_core.controllers.provisioning.provisioner import ProvisioningOptions
     from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
@@ -58,6 +59,7 @@ class ObservationController:
         options: ProvisioningOptions,
         other_nodes: Mapping[str, str | None],
         unevaluated_pools: Callable[[], tuple[str, ...]],
+        unjudged: UnjudgedNodePools,
     ) -> None:
         """`other_nodes` are the labels of nodes of no NodePool that are compared too."""
         self._cluster_state = cluster_state
@@ -66,11 +68,11 @@ class ObservationController:
         self._options = options
         self._other_nodes = other_nodes
         self._unevaluated_pools = unevaluated_pools
+        self._unjudged = unjudged
         self._counted: tuple[float, float] | None = None
         """The monotonic time of the last estimate, and its savings per hour."""
         self._recorded: dict[str, str] = {}
         """The inputs of the last record of each kind."""
-        self._reported = ""
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._loop = PeriodicLoop(self.name, self.step, runtime=runtime)
 
@@ -91,7 +93,7 @@ class ObservationController:
     async def step(self) -> float:
         """Run one pass; return the seconds until the next one."""
         self._cluster_state.tick()
-        snapshot = self._cluster_state.snapshot()
+        snapshot = await self._unjudged.complete(self._cluster_state.snapshot())
         await self._plan_pending(snapshot)
         await self._estimate(snapshot)
         return PERIOD_SECONDS
@@ -125,7 +127,6 @@ class ObservationController:
         )
         if self._is_new("pending", decision.inputs):
             await self._runtime.journal.record(decision)
-            self._log.info("would launch nodes for pending pods", plan=decision.summary)
 
     async def _estimate(self, snapshot: Snapshot) -> None:
         """Compare the cluster with a fresh plan; count, and record if anything has changed."""
@@ -150,9 +151,6 @@ class ObservationController:
         )
         if self._is_new("estimate", f"{decision.inputs} {decision.summary}"):
             await self._runtime.journal.record(decision)
-        if decision.summary != self._reported:
-            self._reported = decision.summary
-            self._log.info("compared the cluster with a fresh plan", result=decision.summary)
 
     async def _fresh_plan(self, snapshot: Snapshot) -> tuple[FreshProblem, SchedulingPlan] | None:
         """Return a plan with a place for each pod; None if there is none after some rounds."""

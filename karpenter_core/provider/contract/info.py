@@ -153,6 +153,9 @@ class ProviderInfo:
     """Objects that it reads besides Nodes and NodeClaims; `karpenter rbac` grants them."""
     creates_nodes: bool = False
     """Whether it creates Nodes (`ProviderContext.nodes`), where no kubelet does; `karpenter rbac` grants it."""
+    observes: bool = False
+    """Whether `karpenter_resolve_node_class` checks `ProviderContext.fence` before each change in the cloud,
+    so that a process with --observe, whose fence never permits one, may call it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

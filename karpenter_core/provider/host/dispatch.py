@@ -72,6 +72,7 @@ class Dispatcher:
         executor: Executor,
         clock: Clock,
         fence: LeaderFence,
+        observing: bool = False,
         registry: CollectorRegistry,
         tracer: Tracer = NO_TRACER,
     ) -> None:
@@ -79,6 +80,7 @@ class Dispatcher:
         self._plugins: Final = plugins
         self._executor: Final = executor
         self._fence: Final = fence
+        self._observing: Final = observing
         self._metrics: Final = ProviderMetrics(registry)
         self._tracer: Final = tracer
         self._calls: Final[dict[str, TimedCalls]] = {}
@@ -214,7 +216,7 @@ class Dispatcher:
             raise CloudProviderError(f'plug-in "{name}" does not implement {hook.name}')
 
         def call() -> object:
-            if hook.fenced:
+            if hook.fenced and not self._is_observed(hook, name):
                 self._fence.check()  # as late as can be: a call may have waited for its thread
             return caller(**arguments)
 
@@ -236,6 +238,13 @@ class Dispatcher:
             return answer
         finally:
             CALLED_PLUGIN.reset(called)
+
+    def _is_observed(self, hook: Hook[Request, Result], name: str) -> bool:
+        """Tell whether an observer may call a fenced hook: its plug-in asks the fence itself."""
+        if not self._observing or not hook.observed:
+            return False
+        provider = self._plugins.providers.get(name)
+        return provider is not None and provider.info.observes
 
     async def run_task(
         self, run: Callable[[], T | Awaitable[T]], *, lane: str, leader_only: bool

@@ -85,8 +85,10 @@ class Providers:
         clock: Clock,
         fence: LeaderFence,
         registry: CollectorRegistry,
+        observing: bool = False,
         tracer: Tracer = NO_TRACER,
     ) -> None:
+        """`observing`: the fence never permits a change, but NodeClasses may be resolved."""
         self._plugins: Final = plugins
         self._dispatcher: Final = Dispatcher(
             plugins,
@@ -94,6 +96,7 @@ class Providers:
             clock=clock,
             fence=fence,
             registry=registry,
+            observing=observing,
             tracer=tracer,
         )
         self._started: Final[list[str]] = []

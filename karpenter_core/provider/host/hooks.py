@@ -162,6 +162,8 @@ class Hook(Generic[Request, Result]):
     """Every provider implements it."""
     fenced: bool = False
     """It may change something in a cloud: it is called only while this process leads."""
+    observed: bool = False
+    """An observer may call it although it is fenced, if its provider declares `ProviderInfo.observes`."""
     open: bool = False
     """It is asked of every plug-in at once, so pluggy gives a list of answers."""
     any_plugin: bool = False
@@ -284,7 +286,10 @@ CLASSIFY_LABELS: Final[Hook[NoArguments, LabelClasses]] = Hook(
     name="karpenter_classify_labels", answer=SingleAnswer(LabelClasses)
 )
 RESOLVE_NODE_CLASS: Final[Hook[NodeClassArguments, NodeClassResolution]] = Hook(
-    name="karpenter_resolve_node_class", answer=SingleAnswer(NodeClassResolution), fenced=True
+    name="karpenter_resolve_node_class",
+    answer=SingleAnswer(NodeClassResolution),
+    fenced=True,
+    observed=True,
 )
 HASH_NODE_CLASS: Final[Hook[NodeClassArguments, NodeClassHash]] = Hook(
     name="karpenter_hash_node_class", answer=SingleAnswer(NodeClassHash)

@@ -53,6 +53,7 @@ class AlibabaCloudProvider(CloudPlugin[ECSNodeClass, "StartedProvider"]):
         node_classes=(ECSNodeClass,),
         batch_limits=_BATCHES,
         repair_policies=repair_policies(_REPAIRED),
+        observes=True,
     )
     title = "Alibaba Cloud"
     settings = SETTINGS

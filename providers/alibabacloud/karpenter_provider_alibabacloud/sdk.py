@@ -164,8 +164,7 @@ def _pages(
 ) -> Iterator[ApiAnswer]:
     if "PageSize" in parameters:
         size = parameters["PageSize"]
-        if not isinstance(size, int):
-            raise TypeError(f"PageSize must be a whole number, not {size!r}")
+        assert isinstance(size, int)  # noqa: S101 - for the type checker
         return numbered_pages(
             lambda number: call({**parameters, "PageNumber": number}),
             lambda page: _items(page, items),

@@ -240,6 +240,26 @@ def task_of(plugin, name):
     return next(task.run for task in plugin.karpenter_declare_tasks() if task.name == name)
 
 
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("instance-types", "region"),
+        ("stock", "stock"),
+        ("prices", "price_reader"),
+        ("system-disks", "system_disks"),
+    ],
+)
+def test_a_task_renews_the_answers_that_it_is_named_after(context, plugin, monkeypatch, name, part):
+    plugin.karpenter_start(context)
+    renewed = []
+    reader = type(getattr(plugin.running.parts.catalogue, part))
+    monkeypatch.setattr(reader, "refresh", lambda *_, **__: renewed.append(part))
+
+    task_of(plugin, name)()
+
+    assert renewed == [part]
+
+
 class TestOnePartTellsAnother:
     """Facts that one hook learns are used by the others."""
 

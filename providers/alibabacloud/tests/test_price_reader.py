@@ -374,3 +374,20 @@ def test_advice_is_by_type_and_zone():
         OTHER: {A: SpotAdvice(20.0, None)},
         "ecs.odd": {A: SpotAdvice(30.0, 7.5)},
     }
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+def test_the_latest_prices_of_a_history_count_in_whatever_order_they_come(newest_first: bool):
+    rows = [
+        {
+            "ZoneId": A,
+            "Timestamp": f"2026-01-01T0{hour}:00:00Z",
+            "SpotPrice": spot,
+            "OriginPrice": origin,
+        }
+        for hour, spot, origin in ((1, 0.3, 1.0), (2, 0.2, 1.5), (3, 0.4, 1.2))
+    ]
+
+    history = read_spot_history(rows[::-1] if newest_first else rows)
+
+    assert (history.by_zone, history.on_demand) == ({A: 0.4}, 1.2)

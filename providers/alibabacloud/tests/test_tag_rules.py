@@ -75,7 +75,7 @@ def test_an_entry_is_short_and_never_begins_as_ecs_refuses_it(name, written):
     "entry",
     ["-7xk2p", "-7xk2p:", "-7xk2p:short", f"-7xk2p:{'*' * 22}", f"-7xk2p:{'A' * 23}"],
 )
-def test_what_is_no_entry_is_left_out(entry):
+def test_an_invalid_entry_is_left_out(entry):
     tags = CLAIM_TAGS.tags_for(
         [ClaimRef(name="web-1", uid=UID), ClaimRef(name="web-2", uid=OTHER_UID)],
         node_pool="web",

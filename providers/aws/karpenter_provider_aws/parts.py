@@ -121,6 +121,7 @@ class DiscoveryParts:
             clock,
             cluster=cluster,
             new_id=lambda: str(uuid4()),
+            fence=context.fence,
             isolated=settings.isolated_vpc,
         )
 

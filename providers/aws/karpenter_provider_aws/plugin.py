@@ -55,6 +55,7 @@ class AwsProvider(CloudPlugin[EC2NodeClass, "StartedProvider"]):
         node_classes=(EC2NodeClass,),
         batch_limits=_BATCHES,
         repair_policies=repair_policies(_REPAIRED),
+        observes=True,
     )
     title = "AWS"
     settings = SETTINGS

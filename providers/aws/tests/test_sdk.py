@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import boto3.session
 import pytest
 
 from karpenter_core.errors import SettingsError
@@ -58,6 +59,23 @@ def test_the_region_is_read_from_the_variable_that_other_sdks_read(monkeypatch):
 
     assert CloudClients().region == "eu-west-3"
     assert CloudClients(region="eu-west-1").region == "eu-west-1"
+
+
+def test_credentials_are_asked_for_in_the_configured_region(monkeypatch):
+    """A role of a service account is assumed at STS of the session's region."""
+    monkeypatch.setenv("AWS_REGION", "eu-west-3")
+    made = []
+    session = boto3.session.Session
+
+    def noted(**options):
+        made.append(options["region_name"])
+        return session(**options)
+
+    monkeypatch.setattr(boto3.session, "Session", noted)
+    for clients in (CloudClients(region="eu-west-1"), CloudClients()):
+        assert clients.ec2.meta.region_name == clients.region
+
+    assert made == ["eu-west-1", "eu-west-3"]
 
 
 def test_without_a_region_it_says_what_to_set(monkeypatch, tmp_path):

@@ -63,6 +63,7 @@ class AzureProvider(CloudPlugin[AKSNodeClass, "StartedProvider"]):
         node_classes=(AKSNodeClass,),
         batch_limits=_BATCHES,
         repair_policies=repair_policies(_REPAIRED),
+        observes=True,
         reads=(
             *LOCAL_DNS_READS,
             window_read(os.environ.get(NAMESPACE_VARIABLE) or _USUAL_NAMESPACE),

@@ -228,10 +228,9 @@ def test_a_token_service_that_does_not_answer_is_no_refusal(cloud):
         azure_subscription_id=cloud.world.subscription_id,
     )
     client = ArmClient(settings, read_seconds=0.2, sleep=lambda _seconds: None)
-    path = f"{cloud.world.subscription_path}/locations"
 
     def get():
-        return client.get(path, api_version="2022-12-01", action="locations:list")
+        return client.get(cloud.world.subnet_id, api_version="2024-05-01", action="subnets:get")
 
     with cloud.cut_off("tokens:post"), pytest.raises(UncertainCallError, match="no token"):
         get()
@@ -242,5 +241,5 @@ def test_a_token_service_that_does_not_answer_is_no_refusal(cloud):
         pytest.raises(AuthError, match="no token"),
     ):
         get()
-    assert get()["value"]
+    assert get()["id"] == cloud.world.subnet_id
     client.close()

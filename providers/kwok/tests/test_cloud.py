@@ -47,7 +47,7 @@ def ref(request):
 # -- store
 
 
-def test_who_reads_the_store_keeps_nobody_from_writing(tmp_path, monkeypatch):
+def test_a_reader_of_the_store_keeps_nobody_from_writing(tmp_path, monkeypatch):
     """`karpenter kwok` and the tests look while the controller launches."""
     monkeypatch.setattr(instance_store, "_BUSY_SECONDS", 0.0)
     path = str(tmp_path / "kwok.sqlite3")

@@ -11,6 +11,7 @@ from karpenter_core.controllers.metrics.declarations import NAMESPACE
 from karpenter_core.controllers.metrics.process_metrics import Metrics, metrics_table
 from karpenter_core.controllers.object_writer import ObjectWriter
 from karpenter_core.kube.resources import DEPLOYMENTS
+from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate
 from karpenter_core.scheduling.offerings import offering_price
 from karpenter_provider_kwok.catalogue import load_catalogue
@@ -239,5 +240,30 @@ def test_pool_cost_is_the_sum_of_its_nodes(tmp_path):
         grown = sum(price(claim) for claim in scene.claims())
         assert running.metric(line) == pytest.approx(grown)
         assert grown > expected > 0
+
+    run_controller(tmp_path, scenario)
+
+
+def test_budgets_of_a_deleted_pool_have_no_series(tmp_path):
+    """An alert about a pool that is gone would never end."""
+    budget = f'{NAMESPACE}_nodepools_allowed_disruptions{{nodepool="general"'
+    in_use = f'{NAMESPACE}_nodepools_nodes_consuming_budgets{{nodepool="general"'
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 1)])
+        running = scene.start("--disable-leader-election")
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        await scene.cluster.clock.sleep(30)
+        before = generate_latest(running.process.metrics.registry).decode()
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        scene.cluster.delete(NODE_POOLS, "general")
+        await scene.settle(lambda: not scene.nodes(), seconds=120)
+        await scene.cluster.clock.sleep(30)
+        after = generate_latest(running.process.metrics.registry).decode()
+
+        assert budget in before
+        assert in_use in before
+        assert budget not in after
+        assert in_use not in after
 
     run_controller(tmp_path, scenario)

@@ -14,7 +14,7 @@ from karpenter_core.controllers.reconciling.reconciler import (
     ReconcileResult,
 )
 from karpenter_core.controllers.reconciling.workqueue import ExponentialBackoff, WorkQueue
-from karpenter_core.errors import ConflictError, KarpenterError, NotFoundError
+from karpenter_core.errors import ConflictError, FencedError, KarpenterError, NotFoundError
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_core.testing.harness import SequentialIds
 
@@ -281,3 +281,28 @@ def test_workers_grow_with_the_cpu_requests(milli, workers):
         assert workers == base.workers(10, 1000)
 
     run_virtual(scenario())
+
+
+@pytest.mark.parametrize("error", [KarpenterError("not yet"), FencedError("not the leader")])
+def test_a_failing_loop_waits_ever_longer_until_it_succeeds(error):
+    """A success, as the fourth here, makes the waits short again."""
+    seen = []
+
+    async def scenario():
+        clock = LoopClock()
+
+        async def step():
+            seen.append(round(clock.monotonic(), 3))
+            if len(seen) in {1, 2, 3, 5}:
+                raise error
+            return 10.0
+
+        loop = PeriodicLoop(
+            "test", step, runtime=runtime(), backoff=ExponentialBackoff(base_seconds=1.0)
+        )
+        task = asyncio.create_task(loop.run())
+        await clock.sleep(30)
+        task.cancel()
+
+    run_virtual(scenario())
+    assert seen[:6] == [0.0, 1.0, 3.0, 7.0, 17.0, 18.0]

@@ -12,7 +12,9 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.contract import LaunchedInstance, LaunchRequest
 from karpenter_core.provider.kit.node_class.findings import DryRunVerdict
+from karpenter_core.provider.kit.node_class.parts import RETRY_SOON, RETRY_USUAL
 from karpenter_provider_alibabacloud.codes import ApiError
+from karpenter_provider_alibabacloud.node_class.conditions import ALIBABA_CLOUD_ERRORS
 from karpenter_provider_alibabacloud.node_class.dry_runs import dry_run_outcome
 from providers.alibabacloud.tests.discovery.worlds import node_class_of
 from providers.alibabacloud.tests.node_class.conftest import said
@@ -217,6 +219,19 @@ def test_an_account_that_cannot_pay_is_said_of_the_node_class(launches):
     outcome.__cause__ = refused
 
     assert launches(outcome)[:2] == ("False", "AccountArrearage")
+
+
+@pytest.mark.parametrize(
+    ("code", "again"),
+    [("Account.Arrearage", RETRY_USUAL), ("Forbidden.RAM", RETRY_SOON), ("Throttling", RETRY_SOON)],
+)
+def test_an_account_that_cannot_pay_is_not_asked_again_soon(code, again):
+    """Somebody has to pay first; a right is granted within minutes."""
+    error = LaunchFailedError("refused")
+    error.__cause__ = ApiError(code, "no", "R", 403, action=f"ecs:{GROUP}")
+
+    assert ALIBABA_CLOUD_ERRORS.retry_refused_after(error) == again
+    assert RETRY_SOON < RETRY_USUAL
 
 
 @pytest.mark.parametrize("end", ["a launch", "the end"])

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from types_boto3_iam.type_defs import InstanceProfileTypeDef
 
     from karpenter_core.clock import Clock
+    from karpenter_core.provider.contract import LeaderFence
     from karpenter_provider_aws.api.nodeclass import EC2NodeClass
     from karpenter_provider_aws.sdk import CloudClients
 
@@ -58,13 +59,15 @@ class InstanceProfiles:
         *,
         cluster: str,
         new_id: Callable[[], str],
+        fence: LeaderFence,
         isolated: bool = False,
     ) -> None:
-        """`isolated`: IAM is out of reach, so nothing is removed."""
+        """`fence` is asked before a profile is made. `isolated`: IAM is out of reach, so nothing is removed."""
         self._clients: Final = clients
         self._clock: Final = clock
         self._cluster: Final = cluster
         self._new_id: Final = new_id
+        self._fence: Final = fence
         self._isolated: Final = isolated
         self._read: Final[TtlCache[str, InstanceProfile]] = TtlCache(clock, READ_TTL)
         self._protected: Final[TtlCache[str, str]] = TtlCache(clock, PROTECTED_TTL)
@@ -185,6 +188,7 @@ class InstanceProfiles:
         missing = self._missing_roles.get(role)
         if missing is not None:
             raise CloudProviderError(str(missing)) from missing.__cause__
+        self._fence.check()
         region = self._clients.region
         name = profile_name(
             cluster=self._cluster, region=region, node_class=node_class.name, unique=self._new_id()

@@ -7,7 +7,9 @@ from itertools import count
 import pytest
 
 from karpenter_core.api.base import ObjectMeta
-from karpenter_core.errors import AuthError, CloudProviderError
+from karpenter_core.errors import AuthError, CloudProviderError, FencedError
+from karpenter_core.kube.fence import ObserverFence
+from karpenter_core.provider.contract import UnfencedProcess
 from karpenter_provider_aws.api.nodeclass import (
     EC2NodeClass,
     EC2NodeClassSpec,
@@ -47,6 +49,7 @@ def make_profiles(clients, clock, iam):
     ids = count()
 
     def make(cluster="blue", **options):
+        options = {"fence": UnfencedProcess(), **options}
         return InstanceProfiles(
             clients, clock, cluster=cluster, new_id=lambda: f"id-{next(ids)}", **options
         )
@@ -335,3 +338,11 @@ def test_a_missing_permission_names_the_call(profiles, iam):
     ):
         profiles.ensure(node_class(profile="blue_1"))
     assert caught.value.action == "iam:GetInstanceProfile"
+
+
+def test_a_process_that_only_observes_makes_no_profile(make_profiles, iam):
+    """It may resolve NodeClasses, so the fence is asked before the change."""
+    with pytest.raises(FencedError):
+        make_profiles(fence=ObserverFence()).ensure(node_class())
+
+    assert iam.list_instance_profiles()["InstanceProfiles"] == []

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.controllers.nodeclass.controller import resolved_status
+from karpenter_core.provider.contract import UnfencedProcess
 from karpenter_core.provider.kit.node_class.finalization import NodeClassFinalizer
 from karpenter_core.testing.builders import instance_type, offering
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass, EC2NodeClassSpec
@@ -111,6 +112,7 @@ class Parts:
             clock,
             cluster=cluster,
             new_id=lambda: f"{id(self)}-{next(ids)}",
+            fence=UnfencedProcess(),
             isolated=read.isolated_vpc,
         )
         groups = PlacementGroupReader(clients, clock)

@@ -70,7 +70,7 @@ class VmListing:
 
 _CALLS_AT_ONCE: Final = 8
 _PAUSE: Final = timedelta(seconds=5)
-"""How long a virtual machine whose deletion was started or refused is left alone."""
+"""Pause after a deletion of a virtual machine that was started or refused."""
 _LOCK_CODES: Final = frozenset({"scopelocked", "cannotdeleteresource"})
 """Codes for a lock that a user has put on the virtual machine or its group."""
 

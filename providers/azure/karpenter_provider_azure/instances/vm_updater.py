@@ -58,7 +58,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VmState:
-    """What can be changed of a virtual machine."""
+    """State of a virtual machine that can be changed."""
 
     tags: Mapping[str, str]
     identities: frozenset[str]

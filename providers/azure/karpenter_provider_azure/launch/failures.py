@@ -134,7 +134,7 @@ class _Zones(Enum):
 
 
 class _Extent(NamedTuple):
-    """What a failure makes unavailable of a size, by default for the capacity type of the attempt."""
+    """Offerings of a size that a failure makes unavailable, by default for the capacity type of the attempt."""
 
     zones: _Zones
     of_both: bool = False

@@ -24,7 +24,7 @@ def test_limits_of_subscription_provider_and_graph_are_read():
     }
 
 
-def test_what_cannot_be_read_is_left_out():
+def test_an_unreadable_header_is_left_out():
     headers = {
         "x-ms-ratelimit-remaining-subscription-reads": "many",
         "x-ms-ratelimit-remaining-resource": ";,;5,a;,b;-1",

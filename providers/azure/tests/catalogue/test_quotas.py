@@ -120,7 +120,7 @@ def test_a_repeated_launch_counts_once(quotas: RegionQuotas, usages: Usages) -> 
     assert quotas.view().remaining(FAMILY) == 0
 
 
-def test_what_has_no_room_is_not_reserved(quotas: RegionQuotas, usages: Usages) -> None:
+def test_a_launch_beyond_the_quota_is_not_reserved(quotas: RegionQuotas, usages: Usages) -> None:
     assert quotas.reserve("claim-1", D4, "on-demand") == FAMILY.lower()
     assert quotas.view().remaining(FAMILY) == 2
     usages.items = [usage(FAMILY, limit=20, used=8)]

@@ -97,7 +97,7 @@ def test_an_interface_becomes_a_leftover_when_its_claim_goes(world, run):
         ("jump-host", TAGS),
     ],
 )
-def test_what_is_not_this_clusters_stays(world, run, name, tags):
+def test_resources_outside_of_this_cluster_stay(world, run, name, tags):
     world.add_interface(name, tags)
     world.add_disk(name, tags)
     run(3)

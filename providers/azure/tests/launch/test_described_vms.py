@@ -78,6 +78,6 @@ def test_a_virtual_machine_without_a_size_has_an_empty_one():
 
 
 @pytest.mark.parametrize("broken", [{"id": "/subscriptions/sub"}, {"id": ""}])
-def test_what_cannot_be_read_is_refused(broken):
+def test_an_unreadable_answer_is_refused(broken):
     with pytest.raises(CloudProviderError):
         read_vm(vm(**broken))

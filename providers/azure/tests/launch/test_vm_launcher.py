@@ -250,7 +250,7 @@ def test_a_claim_for_which_nothing_is_left_names_all_that_is_exhausted():
     assert made.arm.vms == {}
 
 
-def test_what_one_launch_found_full_the_next_one_does_not_ask_for():
+def test_a_launch_skips_offerings_that_the_launch_before_reported_as_full():
     made = LaunchWorld()
     made.arm.refuse = lambda _body: refusal("AllocationFailed")
     with pytest.raises(InsufficientCapacityError):

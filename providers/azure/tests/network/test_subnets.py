@@ -85,7 +85,7 @@ def test_the_security_group_is_needed_outside_the_managed_subnet(subnet, is_need
     assert cluster().needs_security_group(subnet) is is_needed
 
 
-def test_what_is_no_subnet_has_no_security_group():
+def test_an_id_of_another_kind_has_no_security_group():
     with pytest.raises(ValueError, match="is no resource id"):
         cluster().needs_security_group("nodes")
 

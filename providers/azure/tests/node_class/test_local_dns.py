@@ -95,7 +95,7 @@ def test_no_version_of_kubernetes_enables_it_by_default():
     assert found.status.local_dns_state == "Disabled"
 
 
-def test_what_was_enabled_stays_until_the_mode_changes():  # case 71
+def test_local_dns_stays_enabled_until_the_mode_changes():  # case 71
     process = process_of()
     found = state(process, localDNS=PREFERRED)
     assert found.status.local_dns_state == "Enabled"

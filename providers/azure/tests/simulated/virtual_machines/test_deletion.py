@@ -65,7 +65,7 @@ def test_a_second_deletion_waits_for_the_first(azure, cloud):
     assert azure.poll(second)["status"] == "Succeeded"
 
 
-def test_what_is_to_be_detached_survives(azure, cloud):
+def test_resources_with_the_detach_option_survive(azure, cloud):
     interface_id, body = azure.interface_path("aks-a"), azure.body("aks-a")
     (interface,) = body["properties"]["networkProfile"]["networkInterfaceConfigurations"]
     interface["properties"]["deleteOption"] = "Detach"

@@ -1,0 +1,57 @@
+"""The chart of the CRDs."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+
+from tests.support.helm import (
+    CRD_CHART,
+    ROOT,
+    HelmError,
+    helm,
+    render,
+)
+
+
+def test_lint_finds_nothing_in_the_chart_of_the_crds():
+    helm("lint", "--strict", CRD_CHART)
+
+
+@pytest.mark.parametrize(
+    ("provider", "kinds"),
+    [
+        ("aws", {"EC2NodeClass"}),
+        (["aws", "kwok"], {"EC2NodeClass", "KWOKNodeClass"}),
+        ([], set()),
+    ],
+)
+def test_the_crds_are_those_of_the_chosen_providers(provider, kinds):
+    objects = render({"provider": provider}, chart=CRD_CHART)
+
+    assert {each["spec"]["names"]["kind"] for each in objects} == {"NodePool", "NodeClaim"} | kinds
+
+
+def test_the_crds_are_those_of_the_project():
+    rendered = {each["metadata"]["name"]: each["spec"] for each in render(chart=CRD_CHART)}
+    files = [yaml.safe_load(path.read_text()) for path in (ROOT / "crds").glob("*.yaml")]
+
+    assert rendered == {each["metadata"]["name"]: each["spec"] for each in files}
+
+
+def test_the_crds_stay_when_the_release_goes_unless_told_otherwise():
+    kept = render({"additionalAnnotations": {"a": "b"}}, chart=CRD_CHART)
+    gone = render({"keep": False}, chart=CRD_CHART)
+
+    assert all(
+        each["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep", "a": "b"}
+        for each in kept
+    )
+    assert not any(each["metadata"].get("annotations") for each in gone)
+
+
+def test_the_chart_of_the_crds_refuses_what_it_does_not_know():
+    with pytest.raises(HelmError, match=re.escape("at '/provider': value must be one of")):
+        render({"provider": "gcp"}, chart=CRD_CHART)
