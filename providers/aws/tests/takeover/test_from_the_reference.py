@@ -269,7 +269,7 @@ def test_a_launch_that_was_under_way_is_not_bought_twice(play):
         state.aws.time.advance(2)
         bought = {state.launch(), state.launch()}
 
-        await take_over(state, seconds=900)
+        await take_over(state, seconds=600)  # nodes that never register end after 15 minutes
 
         used = {
             o["metadata"]["name"]: o["status"]["providerID"] for o in state.objects("NodeClaim")
