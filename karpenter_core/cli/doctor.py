@@ -52,9 +52,18 @@ def _doctor(
             "--offline", help="Check only plug-ins and their clouds, without the cluster."
         ),
     ] = False,
+    take_over: Annotated[
+        bool,
+        typer.Option(
+            "--take-over",
+            help="Also tell what this controller would change in a cluster that another Karpenter runs.",
+        ),
+    ] = False,
 ) -> None:
     """Check plug-ins, clouds, CRDs and permissions (other options: those of `karpenter run`)."""
-    results = asyncio.run(_run_checks(context.args, offline=offline))
+    if take_over and offline:
+        raise typer.BadParameter("--take-over reads the cluster: omit --offline")
+    results = asyncio.run(_run_checks(context.args, offline=offline, take_over=take_over))
     if output is OutputFormat.JSON:
         print(json.dumps([_as_json(checked) for checked in results], indent=2))
     else:
@@ -63,7 +72,9 @@ def _doctor(
         raise typer.Exit(1)
 
 
-async def _run_checks(arguments: Sequence[str], *, offline: bool) -> list[_CheckResult]:
+async def _run_checks(
+    arguments: Sequence[str], *, offline: bool, take_over: bool
+) -> list[_CheckResult]:
     from karpenter_core.errors import KarpenterError
     from karpenter_core.operator.settings_loader import load_settings, selected_plugins
     from karpenter_core.provider.host.manager import load_plugins
@@ -82,6 +93,11 @@ async def _run_checks(arguments: Sequence[str], *, offline: bool) -> list[_Check
 
         results.append(_CheckResult("controller", await check_process(settings)))
         results += await _cluster(plugins, settings)
+    if take_over:
+        from karpenter_core.cli.doctor_take_over import check_take_over
+
+        found = await check_take_over(plugins, settings, os.environ)
+        results += [_CheckResult("take-over", finding) for finding in found]
     return results
 
 

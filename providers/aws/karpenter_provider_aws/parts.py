@@ -45,6 +45,7 @@ from karpenter_provider_aws.interruption.sources import InterruptionSources
 from karpenter_provider_aws.kubelet.expressions import evaluate
 from karpenter_provider_aws.launch.fleet_calls import Availability, FleetCallBuilder
 from karpenter_provider_aws.launch.fleet_cloud import EC2_TRAITS, FleetCloud
+from karpenter_provider_aws.launch.foreign_launches import ForeignLaunches
 from karpenter_provider_aws.launch.templates import ClusterLaunchTemplates
 from karpenter_provider_aws.node_class.dry_runs import LaunchDryRuns
 from karpenter_provider_aws.node_class.resolution import NodeClassDiscovery, NodeClassResolver
@@ -230,25 +231,33 @@ class LaunchParts:
             reservation_counts=discovery.reservations.reservation_counts,
             unavailable_offerings=catalogue.unavailable_offerings,
         )
+        cloud = FleetCloud(
+            clients,
+            clock,
+            calls=FleetCallBuilder(clock, cluster=cluster, availability=availability),
+            reader=self.reader,
+            templates=templates,
+            availability=availability,
+            types=catalogue.types,
+            prices=catalogue.prices,
+            details=discovery.cluster.details,
+            shifts=services.shifts.zones,
+            count_failure=services.metrics.count_launch_failure,
+            observe_batch=services.metrics.observe_batch,
+        )
         self.launcher: Final = ClaimLauncher(
             clock,
-            FleetCloud(
-                clients,
-                clock,
-                calls=FleetCallBuilder(clock, cluster=cluster, availability=availability),
-                reader=self.reader,
-                templates=templates,
-                availability=availability,
-                types=catalogue.types,
-                prices=catalogue.prices,
-                details=discovery.cluster.details,
-                shifts=services.shifts.zones,
-                count_failure=services.metrics.count_launch_failure,
-                observe_batch=services.metrics.observe_batch,
-            ),
+            cloud,
             claims=TaggedClaims(CLAIM_TAGS, self.owners),
             recent=self.recent,
             traits=EC2_TRAITS,
+        )
+        self.foreign: Final = ForeignLaunches(
+            clock,
+            launch=self.launcher.launch,
+            outcome_of=cloud.outcome_of_existing,
+            reader=self.reader,
+            owners=self.owners,
         )
 
 
@@ -352,7 +361,7 @@ class ProviderParts:
             list_instance_types=lambda _, node_class: self.catalogue.types.instance_types(
                 node_class
             ),
-            launch_instances=self.launch.launcher.launch,
+            launch_instances=self.launch.foreign.launch,
             fetch_instances=self.operations.instances.fetch,
             list_instances=self.operations.instances.list,
             sync_instance=self._sync,

@@ -1,0 +1,197 @@
+"""Reads what `karpenter doctor --take-over` compares: the cluster, and instances through the providers.
+
+Only GET requests are sent, and the providers' fence refuses every change.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.labels import ALIASES, WELL_KNOWN
+from karpenter_core.cli.catalogues import CatalogueSource, max_instance_types, open_providers
+from karpenter_core.cli.cluster_input import LocatedObject, build_cluster
+from karpenter_core.cli.cluster_listing import CLUSTER, connected, list_cluster
+from karpenter_core.cli.object_reader import ObjectReader
+from karpenter_core.cli.take_over import (
+    LeaseHolder,
+    drift_findings,
+    finalizer_findings,
+    instance_findings,
+    launch_findings,
+    lease_findings,
+    predict_local_drift,
+)
+from karpenter_core.errors import ApiError, CloudProviderError, KarpenterError, NotFoundError
+from karpenter_core.kube.resources import LEASES
+from karpenter_core.lifecycle.nodeclaim.drift import DriftRules
+from karpenter_core.operator.clock import SystemClock
+from karpenter_core.operator.launcher import own_namespace
+from karpenter_core.operator.wiring import solve_options
+from karpenter_core.provider.contract import Finding, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from karpenter_core.api.json_objects import JsonObject
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.cli.cluster_input import ClusterInput
+    from karpenter_core.cli.take_over import PredictedDrift
+    from karpenter_core.kube.api import ClusterApis
+    from karpenter_core.operator.settings import Settings
+    from karpenter_core.provider.contract import DriftOutcome, NodeClassHash
+    from karpenter_core.provider.host.facade import Providers
+    from karpenter_core.provider.host.manager import Plugins
+    from karpenter_core.state.snapshot import Snapshot
+
+__all__ = ["check_take_over"]
+
+_AGAIN: Final = "correct the cause in the message, and check again"
+_LEASE_SECONDS: Final = 15
+
+
+async def check_take_over(
+    plugins: Plugins, settings: Settings, environment: Mapping[str, str]
+) -> list[Finding]:
+    """Return what this controller would change in the cluster of these settings."""
+    opening = open_providers(plugins, settings=settings, instance_types_file=None)
+    try:
+        async with opening as providers:
+            groups = frozenset(group for group, _ in providers.node_class_models())
+            async with connected(settings, SystemClock(), node_class_groups=groups) as apis:
+                cluster = await _read_cluster(providers, settings, apis)
+                findings = _reading_findings(cluster)
+                findings += await _drift(providers, cluster)
+                findings += await _instances(providers, cluster)
+                findings += launch_findings(cluster.snapshot)
+                findings += finalizer_findings(cluster.snapshot)
+            findings += await _leader(settings, own_namespace(environment))
+    except KarpenterError as error:
+        return [Finding(severity=Severity.ERROR, message=str(error), remedy=_AGAIN)]
+    snapshot = cluster.snapshot
+    compared = sum(snapshot.manages(it.spec.node_class_ref) for it in snapshot.node_claims.values())
+    if any(finding.severity is Severity.ERROR for finding in findings):
+        return findings
+    kept = f"{compared} NodeClaims are taken over: none would be replaced or collected"
+    return [*findings, Finding(severity=Severity.OK, message=kept)]
+
+
+async def _read_cluster(
+    providers: Providers, settings: Settings, apis: ClusterApis
+) -> ClusterInput:
+    labels = providers.label_classes()
+    reader = ObjectReader(providers.node_class_models(), labels, with_selectors=False)
+    listing = await list_cluster(apis, reader.codecs)
+    return await build_cluster(
+        [LocatedObject(CLUSTER, found) for found in listing.objects],
+        CatalogueSource(providers, with_file=False),
+        now=SystemClock().now(),
+        options=solve_options(settings, max_instance_types=max_instance_types(providers)),
+        labels=labels,
+        is_lenient=True,
+        notes=listing.notes,
+    )
+
+
+def _reading_findings(cluster: ClusterInput) -> list[Finding]:
+    """Return what could not be read, and so not be compared."""
+    return [
+        Finding(severity=Severity.WARNING, message=note, remedy=_AGAIN)
+        for note in cluster.notes
+        if note.startswith(("left out: ", "the cluster does not know"))
+    ]
+
+
+async def _drift(providers: Providers, cluster: ClusterInput) -> list[Finding]:
+    snapshot = cluster.snapshot
+    hashes: dict[tuple[str, str, str], NodeClassHash | None] = {}
+    findings: list[Finding] = []
+    for key, node_class in snapshot.node_classes.items():
+        try:
+            hashes[key] = await providers.hash_node_class(node_class)
+        except CloudProviderError as error:
+            message = f'{key[1]} "{key[2]}" cannot be hashed: {error}'
+            findings.append(Finding(severity=Severity.WARNING, message=message, remedy=_AGAIN))
+    labels = providers.label_classes()
+    rules = DriftRules(
+        well_known=WELL_KNOWN | labels.well_known, aliases={**ALIASES, **labels.aliases}
+    )
+    predicted = predict_local_drift(snapshot, hashes, now=cluster.now, rules=rules)
+    outcomes = await _provider_drift(providers, snapshot, predicted)
+    return findings + drift_findings(predicted, outcomes)
+
+
+async def _provider_drift(
+    providers: Providers, snapshot: Snapshot, predicted: tuple[PredictedDrift, ...]
+) -> dict[str, DriftOutcome]:
+    """Ask the providers about the claims that nothing in the cluster decides."""
+    undecided: dict[tuple[str, str, str], list[NodeClaim]] = {}
+    for each in predicted:
+        if not each.local.is_decided:
+            ref = each.claim.spec.node_class_ref
+            undecided.setdefault((ref.group, ref.kind, ref.name), []).append(each.claim)
+    outcomes: dict[str, DriftOutcome] = {}
+    for key, claims in undecided.items():
+        node_class = snapshot.node_classes.get(key)
+        if node_class is not None:
+            detected = await providers.detect_drift(claims, node_class)
+            outcomes |= {claim.name: it for claim, it in zip(claims, detected, strict=True)}
+    return outcomes
+
+
+async def _instances(providers: Providers, cluster: ClusterInput) -> list[Finding]:
+    findings: list[Finding] = []
+    for name, info in providers.infos().items():
+        kinds = frozenset(
+            (model.resource.group, model.resource.kind) for model in info.node_classes
+        )
+        try:
+            listing = await providers.list_instances(name)
+        except CloudProviderError as error:
+            message = f"instances of {name} cannot be listed: {error}"
+            findings.append(Finding(severity=Severity.ERROR, message=message, remedy=_AGAIN))
+            continue
+        findings += instance_findings(cluster.snapshot, name, listing, kinds=kinds, now=cluster.now)
+    return findings
+
+
+async def _leader(settings: Settings, namespace: str) -> list[Finding]:
+    """Return who holds the Lease that this controller would wait for."""
+    if settings.disable_leader_election:
+        return []
+    within, name = settings.leader_election_namespace or namespace, settings.leader_election_name
+    if settings.leader_election_kubeconfig:
+        settings = replace(
+            settings,
+            kubeconfig=settings.leader_election_kubeconfig,
+            context="",
+            workload_kubeconfig="",
+        )
+    clock = SystemClock()
+    async with connected(settings, clock, node_class_groups=frozenset()) as apis:
+        try:
+            answer = json.loads(await apis.objects.get(LEASES, name, namespace=within))
+        except NotFoundError:
+            return []
+        except ApiError as error:
+            message = f"the Lease {within}/{name} cannot be read: {error}"
+            return [Finding(severity=Severity.WARNING, message=message, remedy=_AGAIN)]
+    return lease_findings(_holder(answer, within, name), now=clock.now())
+
+
+def _holder(lease: JsonObject, namespace: str, name: str) -> LeaseHolder:
+    spec: JsonObject = lease.get("spec") or {}
+    return LeaseHolder(
+        namespace=namespace,
+        name=name,
+        identity=spec.get("holderIdentity") or "",
+        acquired=_instant(spec.get("acquireTime")),
+        renewed=_instant(spec.get("renewTime")),
+        duration=timedelta(seconds=spec.get("leaseDurationSeconds") or _LEASE_SECONDS),
+    )
+
+
+def _instant(text: str | None) -> datetime | None:
+    return None if not text else datetime.fromisoformat(text).astimezone(UTC)
