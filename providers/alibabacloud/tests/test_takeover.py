@@ -118,7 +118,7 @@ def conditions(found: dict[str, Any]) -> dict[str, str]:
     return {c["type"]: c["status"] for c in found["status"]["conditions"]}
 
 
-def test_what_the_reference_reads_is_there(cloud_stage, tmp_path):
+def test_everything_that_the_reference_reads_is_there(cloud_stage, tmp_path):
     """Tags by which it lists instances, and what it compares for drift."""
     cloud_stage.cloud.reset()
 

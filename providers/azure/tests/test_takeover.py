@@ -106,7 +106,7 @@ def test_a_node_of_the_reference_stays_as_it_is(cloud_stage, tmp_path):
     cloud_stage.play(tmp_path, scenario)
 
 
-def test_what_the_reference_reads_is_there(cloud_stage, tmp_path):
+def test_everything_that_the_reference_reads_is_there(cloud_stage, tmp_path):
     """Names and tags by which it finds machines and interfaces, and what it compares for drift."""
     cloud_stage.cloud.reset()
     cloud = cloud_stage.cloud

@@ -1,4 +1,4 @@
-"""What this controller leaves is what Karpenter's own controller for AWS reads."""
+"""A node of this controller has everything that Karpenter's own controller for AWS reads."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ READ_BY_THE_REFERENCE = [
 
 @pytest.fixture(scope="module")
 def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """What a node in service leaves."""
+    """State that a node in service leaves."""
     with few_types() as aws, simulated_environment(aws):
         yield served(aws, tmp_path_factory.mktemp("left"))
 
@@ -175,7 +175,7 @@ def values(found: Any, place: str) -> dict[str, str]:
     READ_BY_THE_REFERENCE,
     ids=lambda it: str(it) if len(str(it)) < 60 else "",
 )
-def test_what_the_reference_reads_is_there(left, kind, place, key, pattern):
+def test_everything_that_the_reference_reads_is_there(left, kind, place, key, pattern):
     there = values(left[kind], place)
 
     assert key in there
