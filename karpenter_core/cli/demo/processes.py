@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DemoFailedError", "controller", "embedded_cluster", "log_tail"]
 
-_START_SECONDS: Final = 30.0
+_START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 15.0
 _POLL_SECONDS: Final = 0.1
 _LOG_LINES: Final = 5
