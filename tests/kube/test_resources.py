@@ -25,6 +25,8 @@ PLACES = {
     "Service": "/api/v1/namespaces/shop/services/web",
     "StatefulSet": "/apis/apps/v1/namespaces/shop/statefulsets/web",
     "StorageClass": "/apis/storage.k8s.io/v1/storageclasses/web",
+    "SubjectAccessReview": "/apis/authorization.k8s.io/v1/subjectaccessreviews/web",
+    "TokenReview": "/apis/authentication.k8s.io/v1/tokenreviews/web",
     "VolumeAttachment": "/apis/storage.k8s.io/v1/volumeattachments/web",
 }
 KINDS = {kind.kind: kind for kind in vars(resources).values() if isinstance(kind, ResourceKind)}
