@@ -26,7 +26,6 @@ from karpenter_core.scheduling.resources import subtract
 from karpenter_core.state.default_spread import DefaultSpread
 from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_volumes import PodVolumeReader
-from karpenter_core.state.provisioning_input import build_provisioning_input
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -117,6 +116,7 @@ class SavingsEstimate:
 
 def build_fresh_problem(
     snapshot: Snapshot,
+    problem: SchedulingProblem,
     *,
     now: datetime,
     problem_settings: ProblemSettings,
@@ -129,9 +129,9 @@ def build_fresh_problem(
     `other_nodes` are these labels, each with its value, or with None for any; without labels no other
     node is considered.
     A node stays if its price is not known, if one of its pods may not be moved, or if it is among
-    `keep`, to which the caller adds nodes whose pods found no place.
+    `keep`, to which the caller adds nodes whose pods found no place. `problem` is that of a
+    provisioning pass over the snapshot.
     """
-    problem = build_provisioning_input(snapshot, now=now, problem_settings=problem_settings).problem
     volumes = PodVolumeReader(
         snapshot,
         aliases=problem_settings.aliases,

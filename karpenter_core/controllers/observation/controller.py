@@ -24,6 +24,7 @@ from karpenter_core.state.provisioning_input import build_provisioning_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import datetime
 
     from structlog.typing import FilteringBoundLogger
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.provisioning.provisioner import ProvisioningOptions
     from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.disruption.savings_estimate import FreshProblem
-    from karpenter_core.scheduling.problem import SchedulingPlan
+    from karpenter_core.scheduling.problem import SchedulingPlan, SchedulingProblem
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["ObservationController"]
@@ -94,12 +95,6 @@ class ObservationController:
         """Run one pass; return the seconds until the next one."""
         self._cluster_state.tick()
         snapshot = await self._unjudged.complete(self._cluster_state.snapshot())
-        await self._plan_pending(snapshot)
-        await self._estimate(snapshot)
-        return PERIOD_SECONDS
-
-    async def _plan_pending(self, snapshot: Snapshot) -> None:
-        """Plan the pods that wait, and record the plan."""
         now = self._runtime.clock.now()
         provisioning_input = await self._planner.compute(
             partial(
@@ -109,7 +104,12 @@ class ObservationController:
                 problem_settings=self._options.problem_settings,
             )
         )
-        problem = provisioning_input.problem
+        await self._plan_pending(provisioning_input.problem, now)
+        await self._estimate(snapshot, provisioning_input.problem, now)
+        return PERIOD_SECONDS
+
+    async def _plan_pending(self, problem: SchedulingProblem, now: datetime) -> None:
+        """Plan the pods that wait, and record the plan."""
         if not problem.pods:
             self._recorded.pop("pending", None)
             return
@@ -128,10 +128,11 @@ class ObservationController:
         if self._is_new("pending", decision.inputs):
             await self._runtime.journal.record(decision)
 
-    async def _estimate(self, snapshot: Snapshot) -> None:
+    async def _estimate(
+        self, snapshot: Snapshot, problem: SchedulingProblem, now: datetime
+    ) -> None:
         """Compare the cluster with a fresh plan; count, and record if anything has changed."""
-        now = self._runtime.clock.now()
-        found = await self._fresh_plan(snapshot)
+        found = await self._fresh_plan(snapshot, problem, now)
         if found is None:
             self._log.warning("the cluster cannot be compared: pods found no place in any round")
             return
@@ -152,7 +153,9 @@ class ObservationController:
         if self._is_new("estimate", f"{decision.inputs} {decision.summary}"):
             await self._runtime.journal.record(decision)
 
-    async def _fresh_plan(self, snapshot: Snapshot) -> tuple[FreshProblem, SchedulingPlan] | None:
+    async def _fresh_plan(
+        self, snapshot: Snapshot, problem: SchedulingProblem, now: datetime
+    ) -> tuple[FreshProblem, SchedulingPlan] | None:
         """Return a plan with a place for each pod; None if there is none after some rounds."""
         keep: frozenset[str] = frozenset()
         for _ in range(MAX_ROUNDS):
@@ -160,7 +163,8 @@ class ObservationController:
                 partial(
                     build_fresh_problem,
                     snapshot,
-                    now=self._runtime.clock.now(),
+                    problem,
+                    now=now,
                     problem_settings=self._options.problem_settings,
                     options=self._options.solve,
                     other_nodes=self._other_nodes,

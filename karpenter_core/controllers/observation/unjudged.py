@@ -96,7 +96,7 @@ class UnjudgedNodePools:
         except KarpenterError as error:
             self._warn(node_class, str(error))
             return None
-        self._problems.pop(node_class.name, None)
+        self._problems.pop(f"nodeclass/{node_class.name}", None)
         resolution = _Resolution(
             version=version,
             until=monotonic + RESOLVE_PERIOD.total_seconds(),
@@ -117,8 +117,7 @@ class UnjudgedNodePools:
 
     def _warn(self, node_class: NodeClass, problem: str) -> None:
         """Log why a NodeClass cannot be resolved, when that changes."""
-        if self._problems.get(node_class.name) != problem:
-            self._problems[node_class.name] = problem
+        if self._is_new(f"nodeclass/{node_class.name}", problem):
             self._log.warning(
                 "nodeclass cannot be observed", NodeClass=node_class.name, problem=problem
             )
@@ -128,7 +127,11 @@ class UnjudgedNodePools:
         ready = find_condition(pool.status.conditions, READY)
         is_ready = is_true(pool.status.conditions, READY)
         problem = "" if is_ready or ready is None else f"{ready.reason}: {ready.message}"
-        key = f"nodepool/{pool.name}"
-        if problem and self._problems.get(key) != problem:
+        if self._is_new(f"nodepool/{pool.name}", problem):
             self._log.warning("nodepool is not ready", NodePool=pool.name, problem=problem)
-        self._problems[key] = problem
+
+    def _is_new(self, about: str, problem: str) -> bool:
+        """Note the problem of an object, empty for none; tell whether it has to be logged."""
+        changed = self._problems.get(about, "") != problem
+        self._problems[about] = problem
+        return changed and bool(problem)
