@@ -18,7 +18,7 @@ from karpenter_core.errors import (
     TooManyRequestsError,
 )
 from karpenter_core.kube.resources import LEASES, PODS, ResourceKind
-from karpenter_core.kube.transport import ApiRequest, ApiResponse, Transport
+from karpenter_core.kube.transport import NO_ANSWER, ApiRequest, ApiResponse, Transport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -276,6 +276,11 @@ class KubeApi:
         self._observe(verb, target, self._clock.monotonic() - started)
         if response.status >= _BAD_REQUEST:
             raise error_of(response, f"{verb} {target}")
+        if (
+            response.body.lstrip()[:1] != b"{"
+        ):  # a proxy's page; whether anything was done is not known
+            text = f"{verb} {target}: the answer is no object of the API: {response.body[:100]!r}"
+            raise ApiError(text, status=0, reason=NO_ANSWER)
         return response.body
 
     def _note_date(self, response: ApiResponse, sent: float) -> None:

@@ -22,6 +22,7 @@ from karpenter_core.errors import ApiError, ConflictError, FencedError, NotFound
 from karpenter_core.kube.fence import LeaseFence
 from karpenter_core.kube.pacing import time_limit
 from karpenter_core.kube.resources import LEASES
+from karpenter_core.kube.transport import NO_ANSWER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -227,7 +228,7 @@ class LeaseElector:
         except NotFoundError:
             self._lease = None
             return
-        lease = _decoder.decode(body)
+        lease = _read(body)
         if self._lease is None or lease.metadata != self._lease.metadata:
             self._observed_at = self._clock.monotonic()
         self._lease = lease
@@ -259,7 +260,7 @@ class LeaseElector:
                 namespace=self._namespace,
                 resource_version=self._lease.metadata.resource_version,
             )
-        self._lease = _decoder.decode(body)
+        self._lease = _read(body)
         self._observed_at = self._clock.monotonic()
 
     def _spec(self, *, held: bool) -> dict[str, object]:
@@ -275,6 +276,13 @@ class LeaseElector:
             before = self._lease.spec.lease_transitions if self._lease else -1
             spec |= {"acquireTime": now, "leaseTransitions": before + 1}
         return spec
+
+
+def _read(body: bytes) -> _Lease:
+    try:
+        return _decoder.decode(body)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ApiError(f"the answer is no lease: {error}", status=0, reason=NO_ANSWER) from error
 
 
 def default_identity() -> str:

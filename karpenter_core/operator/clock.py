@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 import uuid
 from datetime import UTC, datetime
@@ -22,12 +23,22 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Return seconds that never run backwards."""
-        return time.monotonic()
+        """Return seconds that never run backwards, and go on while the machine sleeps.
+
+        Where the host was suspended, `time.monotonic` has stood still: a leader that wakes up would take
+        its lease for valid.
+        """
+        return _elapsed_seconds()
 
     async def sleep(self, seconds: float) -> None:
         """Wait for so many seconds."""
         await asyncio.sleep(seconds)
+
+
+def _elapsed_seconds() -> float:
+    if sys.platform == "linux":
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
 
 
 def random_id() -> str:

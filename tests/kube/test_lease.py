@@ -11,6 +11,7 @@ from karpenter_core.kube import resources
 from karpenter_core.kube.api import KubeApi
 from karpenter_core.kube.fence import AlwaysLeaderFence, LeaseFence
 from karpenter_core.kube.lease import ElectionTimes, LeaseElector, default_identity
+from karpenter_core.kube.transport import ApiResponse
 from karpenter_core.sim.apiserver import ApiServer
 from karpenter_core.sim.direct import DirectTransport
 from karpenter_core.sim.faults import RequestFault, matching
@@ -387,3 +388,60 @@ def test_every_process_has_an_identity_of_its_own():
     first, second = default_identity(), default_identity()
     assert first != second
     assert first.partition("_")[0] == second.partition("_")[0] != ""
+
+
+ODD_ANSWERS = [
+    b"<html>sign in</html>",
+    b"",
+    b"[]",
+    b"{}",
+    b'{"metadata":{"resourceVersion":7}}',
+    b'{"metadata":{"resourceVersion":"7"},"spec":{"leaseDurationSeconds":"soon"}}',
+]
+
+
+@pytest.mark.parametrize("body", ODD_ANSWERS)
+def test_an_answer_that_is_no_lease_counts_as_none(body):
+    """A proxy's page must end neither a leader in its time nor a standby."""
+
+    async def scenario():
+        candidates = LeaseCandidates()
+        frontends = ServerFrontend(candidates.server), ServerFrontend(candidates.server)
+        odd = [OddAnswers(DirectTransport(frontend), body) for frontend in frontends]
+        first = candidates.candidate("first", transport=odd[0])
+        second = candidates.candidate("second", transport=odd[1])
+        tasks = [candidates.lead(first, "first")]
+        await asyncio.sleep(3)
+        tasks.append(candidates.lead(second, "second"))
+        await asyncio.sleep(3)
+        odd[0].is_odd = odd[1].is_odd = True
+        await asyncio.sleep(4)
+        odd[0].is_odd = False
+        await asyncio.sleep(60)
+        assert not any(task.done() for task in tasks)
+        odd[1].is_odd = False
+        await asyncio.sleep(60)
+        assert candidates.history == [("first", "leads", 0)]
+        await end(tasks[0])
+        await asyncio.sleep(30)
+        assert [who for who, what, _ in candidates.history if what == "leads"] == [
+            "first",
+            "second",
+        ]
+        await end(tasks[1])
+
+    run_virtual(scenario())
+
+
+class OddAnswers:
+    """A connection on which a proxy may answer in the API server's place."""
+
+    def __init__(self, transport, body):
+        self._transport = transport
+        self._body = body
+        self.is_odd = False
+
+    async def request(self, request):
+        if self.is_odd:
+            return ApiResponse(status=200, body=self._body)
+        return await self._transport.request(request)
