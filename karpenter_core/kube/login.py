@@ -16,7 +16,7 @@ import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, final
 
 import structlog
 import yaml
@@ -55,17 +55,55 @@ class _Loader(Protocol):
     async def load_and_set(self, client_configuration: Configuration) -> None: ...
 
 
+@final
+class _TokenFile:
+    """The token of a service account, which the kubelet replaces before it expires.
+
+    The client's own hook goes by the wall clock: set back by an hour, it would send the old token for an
+    hour, which lives no longer than that.
+    """
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path: Final = path
+        self._clock: Final = clock
+        self._read_at: float | None = None
+
+    def refresh(self, configuration: Configuration) -> None:
+        """Set the token, read again if that is due.
+
+        Raises:
+            OSError, ValueError: the file cannot be read or is empty, as in the middle of a replacement.
+        """
+        now = self._clock.monotonic()
+        if self._read_at is not None and now - self._read_at < _RENEW_SECONDS:
+            return
+        if not (token := self._path.read_text().strip()):
+            raise ValueError(f"the token file {self._path} is empty")
+        configuration.api_key["BearerToken"] = f"bearer {token}"
+        self._read_at = now
+
+    def expire(self) -> bool:
+        """Have the next request read the file; False if it was read a moment ago."""
+        now = self._clock.monotonic()
+        if self._read_at is not None and now - self._read_at < _RENEW_AFTER_REFUSAL_SECONDS:
+            return False
+        self._read_at = None
+        return True
+
+
 @dataclass(slots=True)
 class Login:
     """A cluster's address and our credentials there.
 
-    `loader` is None in a cluster, where the client's own hook re-reads the token file.
+    `loader` is None in a cluster, where `token_file` is read again.
     """
 
     configuration: Configuration
     clock: Clock
     loader: _Loader | None = None
     in_cluster: bool = False
+    token_file: _TokenFile | None = None
+    """The service account's token; None outside a cluster."""
     plugin: ExecPlugin | None = None
     """The command that gives our credentials; None when there is none."""
     renews_by_command: bool = False
@@ -102,6 +140,8 @@ class Login:
 
     async def renew(self) -> bool:
         """Get new credentials after a refusal; False if that was tried a moment ago."""
+        if self.token_file is not None:
+            return self.token_file.expire()
         age = self.clock.monotonic() - self._checked_at
         if self.loader is None or age < _RENEW_AFTER_REFUSAL_SECONDS:
             return False
@@ -182,7 +222,10 @@ def _from_service_account(clock: Clock) -> Login:
         cast("Any", config).load_incluster_config(client_configuration=configuration)
     except (config.ConfigException, OSError) as error:
         raise SettingsError(f"the pod's service account cannot be used: {error}") from error
-    return Login(configuration, clock, in_cluster=True)
+    token_file = _TokenFile(Path(config.incluster_config.SERVICE_TOKEN_FILENAME), clock)
+    token_file.refresh(configuration)
+    configuration.refresh_api_key_hook = token_file.refresh
+    return Login(configuration, clock, in_cluster=True, token_file=token_file)
 
 
 async def _from_kubeconfig(paths: str, context: str | None, clock: Clock) -> Login:

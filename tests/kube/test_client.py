@@ -323,16 +323,36 @@ async def test_a_pod_uses_its_service_account(tmp_path, monkeypatch):
     monkeypatch.setattr(login, "_TOKEN_FILE", token)
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(ca))
-    result = await login.find_login(kubeconfig=None, context=None, clock=SystemClock())
+    clock = SteppedClock()
+    result = await login.find_login(kubeconfig=None, context=None, clock=clock)
     assert result.in_cluster
     assert result.configuration.host == "https://127.0.0.1:1"
     assert await result.authorization() == "bearer first"
     token.write_text("second")
-    monkeypatch.setattr(incluster_config.datetime, "datetime", _TwoMinutesLater)
+    clock.elapsed += 59
+    assert await result.authorization() == "bearer first"
+    clock.wall -= timedelta(hours=3)  # set back meanwhile
+    clock.elapsed += 1
     assert await result.authorization() == "bearer second"
+    token.write_text("third")
+    clock.elapsed += 10
+    assert await result.renew(), "the API server has refused the token"
+    assert await result.authorization() == "bearer third"
+    assert not await result.renew(), "it was read a moment ago"
 
 
-class _TwoMinutesLater(datetime):
-    @classmethod
-    def now(cls, tz=None):
-        return datetime.now(tz) + timedelta(minutes=2)
+class SteppedClock:
+    """A clock that goes on when it is told to."""
+
+    def __init__(self):
+        self.elapsed = 1000.0
+        self.wall = datetime(2026, 3, 1, tzinfo=UTC)
+
+    def now(self):
+        return self.wall
+
+    def monotonic(self):
+        return self.elapsed
+
+    async def sleep(self, seconds):
+        self.elapsed += seconds

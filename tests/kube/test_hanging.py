@@ -216,8 +216,6 @@ async def test_a_plugin_that_gives_nothing_usable_is_an_error_that_says_why(
 
 async def test_a_token_file_that_is_being_replaced_does_not_stop_requests(tmp_path, monkeypatch):
     """The pod's service account: the old token is used on, with one warning."""
-    from datetime import timedelta
-
     from kubernetes.aio.config import incluster_config
 
     token, ca = tmp_path / "token", tmp_path / "ca.crt"
@@ -229,8 +227,7 @@ async def test_a_token_file_that_is_being_replaced_does_not_stop_requests(tmp_pa
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(ca))
     result = await login.find_login(kubeconfig=None, context=None, clock=HeldClock())
-    loader = result.configuration.refresh_api_key_hook.__closure__[0].cell_contents
-    loader.token_expires_at -= timedelta(minutes=2)
+    result.token_file._read_at = None
     token.write_text("")
     with capture_logs() as lines:
         assert await result.authorization() == "bearer first"
