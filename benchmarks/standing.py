@@ -61,9 +61,9 @@ CPU_MILLI: Final = 750
 """Mean of the pods' requests: about twenty pods fill an instance of 16 CPUs."""
 MACHINE_CPU: Final = 16
 PARTS: Final = (0.25, 0.5, 0.75, 1.0, 1.0, 1.25, 1.5, 1.75)
-TEMPLATE_REPLICAS: Final = 40
+TEMPLATE_REPLICAS: Final = 120
 """Of each Deployment in the template; a multiple of the zones, so that copies are spread evenly."""
-FULL_SHARE: Final = 0.98
+FULL_SHARE: Final = 0.96
 """Instances with more room than this are not copied: no consolidation is possible anywhere."""
 WAIT_SECONDS: Final = 1.0
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -134,7 +134,10 @@ def build_template(disruption: Json) -> Template:
 
 async def _build(folder: Path, disruption: Json) -> Template:
     harness = ControllerHarness(
-        lambda: {"kwok": KwokProvider()}, folder=folder, arguments=("--disable-leader-election",)
+        lambda: {"kwok": KwokProvider()},
+        folder=folder,
+        arguments=("--disable-leader-election",),
+        preference="most-allocated",
     )
     async with harness:
         harness.start()
@@ -382,7 +385,8 @@ async def _serve(options: argparse.Namespace) -> None:
     loop.add_signal_handler(signal.SIGUSR1, changing.set)
     http = HttpServer(ServerFrontend(cluster.server))
     write_kubeconfig(options.kubeconfig, await http.start(options.port))
-    print(f"ready {http.url} nodes={cluster.nodes} pods={cluster.pods}", flush=True)
+    kinds = len(template.machines)
+    print(f"ready {http.url} kinds={kinds} nodes={cluster.nodes} pods={cluster.pods}", flush=True)
 
     async def churn() -> None:
         await changing.wait()
