@@ -17,6 +17,7 @@ from karpenter_core.scheduling.resources import element_max
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.scheduling.instance_types import InstanceType
@@ -32,7 +33,7 @@ def plan_static_claim(
     pool: NodePool,
     *,
     aliases: Mapping[str, str],
-    well_known: frozenset[str],
+    well_known: AbstractSet[str],
     solve: SolveOptions,
 ) -> PlannedNodeClaim | None:
     """Return the claim that every node of a static pool gets; None if nothing can be launched now.
@@ -72,7 +73,7 @@ def plan_static_claim(
 def _cheapest(
     types: list[InstanceType],
     requirements: Requirements,
-    well_known: frozenset[str],
+    well_known: AbstractSet[str],
     solve: SolveOptions,
 ) -> CheapestOffering | None:
     """Return the cheapest available offering, in the reporting currency.

@@ -90,6 +90,7 @@ class StaticProvisioningController:
             pool is None
             or not is_managed_static(pool, snapshot)
             or not is_true(pool.status.conditions, READY)
+            or name not in snapshot.catalogues  # its instance types are being listed
         ):
             return DONE
         claims = static_pool_claims(snapshot, name)

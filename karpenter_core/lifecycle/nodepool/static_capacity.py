@@ -19,6 +19,7 @@ from karpenter_core.state.static_pools import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
     from datetime import datetime
 
     from karpenter_core.api.nodepool import NodePool
@@ -66,7 +67,7 @@ def replicas_problem(
     *,
     static_capacity: bool,
     aliases: Mapping[str, str],
-    well_known: frozenset[str],
+    well_known: AbstractSet[str],
     solve: SolveOptions,
 ) -> ReplicasProblem | None:
     """Return why a pool's replicas are ignored or not launched now; None if neither is so.
