@@ -37,6 +37,7 @@ __all__ = [
     "PersistentVolumeView",
     "PodDisruptionBudgetView",
     "PodShape",
+    "PodTemplateView",
     "PodView",
     "PreferredNodeTerm",
     "Resources",
@@ -481,7 +482,10 @@ class ServiceView(Record, frozen=True, kw_only=True, eq=False):
 
 
 class WorkloadView(Record, frozen=True, kw_only=True, eq=False):
-    """A ReplicaSet, StatefulSet or ReplicationController (`kind`) with its pod selector."""
+    """A workload (`kind`) with its pod selector, and what buffers read of it.
+
+    Deployments, and replicas and templates of all kinds, are read for CapacityBuffers only.
+    """
 
     kind: str
     uid: str
@@ -489,6 +493,20 @@ class WorkloadView(Record, frozen=True, kw_only=True, eq=False):
     name: str
     resource_version: int = 0
     selector: LabelSelector | None = None
+    replicas: int | None = None
+    """Wanted number of pods; None means one."""
+    template: PodShape | None = None
+
+
+class PodTemplateView(Record, frozen=True, kw_only=True, eq=False):
+    """One PodTemplate: the shape of its pods."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int = 0
+    generation: int = 0
+    template: PodShape
 
 
 class NamespaceView(Record, frozen=True, kw_only=True, eq=False):

@@ -79,6 +79,8 @@ _TABLES: Final[Mapping[ObjectKind, str]] = {
     ObjectKind.NAMESPACE: "namespaces",
     ObjectKind.SERVICE: "services",
     ObjectKind.WORKLOAD: "workloads",
+    ObjectKind.POD_TEMPLATE: "pod_templates",
+    ObjectKind.CAPACITY_BUFFER: "capacity_buffers",
 }
 """Names of the Snapshot's tables, by kind."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.api.nodepool import NodePool
@@ -21,6 +22,7 @@ from karpenter_core.api.records import (
     PersistentVolumeClaimView,
     PersistentVolumeView,
     PodDisruptionBudgetView,
+    PodTemplateView,
     PodView,
     ServiceView,
     StorageClassView,
@@ -76,6 +78,8 @@ StateObject: TypeAlias = (
     | NamespaceView
     | ServiceView
     | WorkloadView
+    | PodTemplateView
+    | CapacityBuffer
 )
 
 
