@@ -16,7 +16,7 @@ CONSOLIDATING = {
 }
 SMALL_NODES = [
     {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
-    {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["c-2x-amd64-linux"]},
+    {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["2"]},
 ]
 
 
@@ -47,7 +47,7 @@ def pod_template(name="chunk", *, cpu="1"):
 
 
 def stored(scene, name="headroom"):
-    return scene.workload.find(CAPACITY_BUFFERS, name, "default")
+    return scene.workload.find(CAPACITY_BUFFERS, name, namespace="default")
 
 
 def condition(scene, kind, name="headroom"):
@@ -99,7 +99,7 @@ def test_room_for_the_pods_of_a_buffer_is_made_and_kept(tmp_path):
         assert sorted(ready_nodes(scene)) == before
         assert not scene.events("Nominated")
         assert not scene.events("FailedScheduling")
-        scene.cluster.delete(CAPACITY_BUFFERS, "headroom", "default")
+        scene.cluster.delete(CAPACITY_BUFFERS, "headroom", namespace="default")
         await scene.settle(lambda: not scene.claims(), seconds=300)
 
     run_controller(tmp_path, scenario)
@@ -187,7 +187,7 @@ def test_a_buffer_follows_its_pod_template(tmp_path):
         await with_room(scene)
         scene.cluster.apply([pod_template(cpu="500m")])
         await scene.settle(lambda: stored(scene)["status"]["podTemplateGeneration"] == 2)
-        scene.cluster.delete(POD_TEMPLATES, "chunk", "default")
+        scene.cluster.delete(POD_TEMPLATES, "chunk", namespace="default")
         await scene.settle(
             lambda: condition(scene, "ReadyForProvisioning") == ("False", "PodTemplateNotFound")
         )

@@ -8,6 +8,7 @@ Provisioning.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.controllers.capacity_buffer.burst_observer import BurstObserver
@@ -31,7 +32,7 @@ from karpenter_core.state.object_kinds import ObjectKind, workload_key
 
 if TYPE_CHECKING:
     from karpenter_core.api.capacity_buffer import CapacityBuffer
-    from karpenter_core.api.records import PodView, VirtualSource
+    from karpenter_core.api.records import PodShape, VirtualSource
     from karpenter_core.controllers.object_writer import ObjectWriter
     from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.state.capacity_buffers import ResolvedBuffer
@@ -39,6 +40,15 @@ if TYPE_CHECKING:
 __all__ = ["CapacityBufferController"]
 
 _PLACES: Final = ("existing", "new", "none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Declared:
+    """The pods that were declared for a buffer; `shape` is the template's, None for none."""
+
+    source: VirtualSource
+    shape: PodShape | None
+    replicas: int
 
 
 @final
@@ -49,7 +59,7 @@ class CapacityBufferController:
         self._writer = writer
         self._cluster_state = writer.cluster_state
         self._runtime = runtime
-        self._sources: dict[str, VirtualSource] = {}
+        self._declared: dict[str, _Declared] = {}
         self._bursts = BurstObserver(writer=writer, runtime=runtime)
         self._reconciler: Reconciler[str] = Reconciler(
             self.name, self.reconcile, runtime=runtime, log_field="CapacityBuffer"
@@ -87,6 +97,7 @@ class CapacityBufferController:
         snapshot = self._cluster_state.snapshot()
         resolution = resolve_buffer(buffer, snapshot, burst_replicas=sizing.replicas)
         self._declare(buffer, resolution)
+        self._show_placement(buffer)
         now = self._runtime.clock.now()
         updated = with_resolution(buffer, resolution, now=now, note=sizing.note)
         source = buffer_source(buffer)
@@ -107,21 +118,26 @@ class CapacityBufferController:
         return ReconcileResult(requeue_after=sizing.again_after)
 
     def _declare(self, buffer: CapacityBuffer, resolution: ResolvedBuffer | BufferFailure) -> None:
+        """Declare the buffer's pods, unless they are the same as before."""
         source = buffer_source(buffer)
-        if self._sources.get(buffer.key, source) != source:  # created anew under the same name
-            self._withdraw(buffer.key)
-        self._sources[buffer.key] = source
-        pods: tuple[PodView, ...] = ()
+        shape, replicas = None, 0
         if not isinstance(resolution, BufferFailure):
-            pods = buffer_pods(buffer, resolution.shape, resolution.replicas)
+            shape, replicas = resolution.shape, resolution.replicas
+        old = self._declared.get(buffer.key)
+        if old is not None and old.source != source:  # created anew under the same name
+            self._withdraw(buffer.key)
+        elif old is not None and old.shape is shape and old.replicas == replicas:
+            return
+        self._declared[buffer.key] = _Declared(source=source, shape=shape, replicas=replicas)
+        pods = () if shape is None else buffer_pods(buffer, shape, replicas)
         self._cluster_state.fold(VirtualPodsDeclared(source=source, pods=pods))
-        self._show_placement(buffer)
 
     def _withdraw(self, key: str) -> None:
         self._bursts.forget(key)
-        source = self._sources.pop(key, None)
-        if source is None:
+        declared = self._declared.pop(key, None)
+        if declared is None:
             return
+        source = declared.source
         self._cluster_state.fold(VirtualPodsDeclared(source=source, pods=None))
         for place in _PLACES:
             self._runtime.metrics.capacity_buffer_pods.remove(source.namespace, source.name, place)
