@@ -36,6 +36,7 @@ __all__ = [
     "PersistentVolumeView",
     "PodDisruptionBudgetView",
     "PodShape",
+    "PodTemplateView",
     "PodView",
     "PreferredNodeTerm",
     "Resources",
@@ -349,6 +350,16 @@ class NodeView(Record, frozen=True, kw_only=True, eq=False):
 
 class DaemonSetView(Record, frozen=True, kw_only=True, eq=False):
     """One DaemonSet: the shape of the pods it would put on a node."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int = 0
+    template: PodShape
+
+
+class PodTemplateView(Record, frozen=True, kw_only=True, eq=False):
+    """A PodTemplate, as the shape of the pods that are made from it."""
 
     uid: str
     namespace: str

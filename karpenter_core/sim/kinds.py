@@ -336,6 +336,7 @@ BUILT_IN: Final = (
         short_names=("ns",), prepare=_prepare_namespace,
     ),
     ServedKind(kind=kinds.EVENTS, fields=_METADATA_FIELDS | _EVENT_FIELDS, short_names=("ev",)),
+    ServedKind(kind=kinds.POD_TEMPLATES, generation=True, prepare=_prepare_workload),
     ServedKind(kind=_CONFIG_MAPS, short_names=("cm",)),
     ServedKind(kind=_SECRETS),
     ServedKind(kind=kinds.SERVICES, status=True, short_names=("svc",)),

@@ -76,6 +76,8 @@ _TABLES: Final[Mapping[ObjectKind, str]] = {
     ObjectKind.NAMESPACE: "namespaces",
     ObjectKind.SERVICE: "services",
     ObjectKind.WORKLOAD: "workloads",
+    ObjectKind.POD_TEMPLATE: "pod_templates",
+    ObjectKind.PROVISIONING_REQUEST: "provisioning_requests",
 }
 """Names of the Snapshot's tables, by kind."""
 

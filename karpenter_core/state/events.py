@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.api.nodepool import NodePool
+from karpenter_core.api.provisioning_request import ProvisioningRequest
 from karpenter_core.api.records import (
     CSINodeView,
     DaemonSetView,
@@ -21,6 +22,7 @@ from karpenter_core.api.records import (
     PersistentVolumeClaimView,
     PersistentVolumeView,
     PodDisruptionBudgetView,
+    PodTemplateView,
     PodView,
     ServiceView,
     StorageClassView,
@@ -70,6 +72,8 @@ StateObject: TypeAlias = (
     | CSINodeView
     | VolumeAttachmentView
     | NamespaceView
+    | PodTemplateView
+    | ProvisioningRequest
     | ServiceView
     | WorkloadView
 )

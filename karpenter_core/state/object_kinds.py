@@ -9,6 +9,7 @@ from karpenter_core.api.base import KubernetesObject
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.api.nodepool import NodePool
+from karpenter_core.api.provisioning_request import ProvisioningRequest
 from karpenter_core.api.records import (
     CSINodeView,
     DaemonSetView,
@@ -17,6 +18,7 @@ from karpenter_core.api.records import (
     PersistentVolumeClaimView,
     PersistentVolumeView,
     PodDisruptionBudgetView,
+    PodTemplateView,
     PodView,
     ServiceView,
     StorageClassView,
@@ -51,6 +53,8 @@ class ObjectKind(StrEnum):
     SERVICE = "Service"
     WORKLOAD = "Workload"
     """A ReplicaSet, StatefulSet or ReplicationController."""
+    POD_TEMPLATE = "PodTemplate"
+    PROVISIONING_REQUEST = "ProvisioningRequest"
     NODE_PODS = "NodePods"
     """The pods of a node, by the node's name."""
     POD_EVENT = "PodEvent"
@@ -79,6 +83,8 @@ _KINDS: Final[Mapping[type, ObjectKind]] = {
     NamespaceView: ObjectKind.NAMESPACE,
     ServiceView: ObjectKind.SERVICE,
     WorkloadView: ObjectKind.WORKLOAD,
+    PodTemplateView: ObjectKind.POD_TEMPLATE,
+    ProvisioningRequest: ObjectKind.PROVISIONING_REQUEST,
 }
 
 
@@ -94,9 +100,11 @@ def object_key(obj: StateObject) -> str | tuple[str, str, str]:
             return obj.uid
         case (
             DaemonSetView() | PodDisruptionBudgetView() | PersistentVolumeClaimView()
-            | ServiceView()
+            | ServiceView() | PodTemplateView()
         ):  # fmt: skip
             return f"{obj.namespace}/{obj.name}"
+        case ProvisioningRequest():
+            return obj.key
         case WorkloadView():
             return workload_key(obj.kind, obj.namespace, obj.name)
         case NodeClass():

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim, NodeClassRef
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.api.provisioning_request import ProvisioningRequest
     from karpenter_core.api.records import (
         CSINodeView,
         DaemonSetView,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         PersistentVolumeClaimView,
         PersistentVolumeView,
         PodDisruptionBudgetView,
+        PodTemplateView,
         PodView,
         Resources,
         ServiceView,
@@ -120,6 +122,14 @@ class Snapshot:
     """By `namespace/name`; empty unless pods get a default topology spread, like the next one."""
     workloads: Mapping[str, WorkloadView] = field(default_factory=dict[str, "WorkloadView"])
     """By `kind/namespace/name`: the controllers of pods."""
+    pod_templates: Mapping[str, PodTemplateView] = field(
+        default_factory=dict[str, "PodTemplateView"],
+    )
+    """By `namespace/name`; empty unless ProvisioningRequests are served, like the next one."""
+    provisioning_requests: Mapping[str, ProvisioningRequest] = field(
+        default_factory=dict[str, "ProvisioningRequest"],
+    )
+    """By `namespace/name`."""
     set_aside: tuple[FailedJudgement, ...] = ()
     """Nodes that are not in `state_nodes`, since joining Node and NodeClaim failed."""
     outlined_state_nodes: tuple[StateNode, ...] = ()

@@ -16,13 +16,14 @@ from pydantic import ValidationError
 from karpenter_core.api.base import KubernetesObject
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodepool import NodePool
+from karpenter_core.api.provisioning_request import ProvisioningRequest
 from karpenter_core.errors import ApiError, BadInputError, GoneError
 from karpenter_core.kube import resources
 from karpenter_core.kube.garbage_collector import gc_paused
 from karpenter_core.kube.resources import ResourceKind, custom_kind
 from karpenter_core.kube.wire import raw
 from karpenter_core.kube.wire.nodes import namespace_view, node_view, pod_disruption_budget_view
-from karpenter_core.kube.wire.pods import daemon_set_view, pod_view
+from karpenter_core.kube.wire.pods import daemon_set_view, pod_template_view, pod_view
 from karpenter_core.kube.wire.shapes import PodShapes
 from karpenter_core.kube.wire.storage import (
     csi_node_view,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NODE_CLAIMS",
     "NODE_POOLS",
+    "PROVISIONING_REQUESTS",
     "Codec",
     "Codecs",
     "EventType",
@@ -58,6 +60,7 @@ __all__ = [
 
 NODE_POOLS: Final = custom_kind(NodePool.resource)
 NODE_CLAIMS: Final = custom_kind(NodeClaim.resource)
+PROVISIONING_REQUESTS: Final = custom_kind(ProvisioningRequest.resource)
 
 EventType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
 
@@ -286,18 +289,25 @@ class Codecs:
     """The codecs of every kind that is read, and the shapes that their pods share.
 
     What selects pods (Services, ReplicaSets …) is read only `with_selectors`: clusters have many of
-    them, and nothing but default topology spread looks at them.
+    them, and nothing but default topology spread looks at them. ProvisioningRequests and the
+    PodTemplates that they name are read only `with_requests`.
     """
 
     __slots__ = ("_codecs", "shapes")
 
     def __init__(
-        self, node_classes: Iterable[type[NodeClass]] = (), *, with_selectors: bool = False
+        self,
+        node_classes: Iterable[type[NodeClass]] = (),
+        *,
+        with_selectors: bool = False,
+        with_requests: bool = False,
     ) -> None:
         self.shapes: Final = PodShapes()
         codecs = [*_view_codecs(self.shapes), *map(_model_codec, (NodePool, NodeClaim))]
         if with_selectors:
             codecs += _selector_codecs()
+        if with_requests:
+            codecs += _request_codecs(self.shapes)
         codecs += map(_model_codec, node_classes)
         self._codecs: Final = {(codec.kind.group, codec.kind.kind): codec for codec in codecs}
 
@@ -373,7 +383,15 @@ def _selector_codecs() -> list[Codec]:
     return [Codec(kind, fast.read, fast) for kind, fast in fasts]
 
 
-def _model_codec(model: type[NodePool | NodeClaim | NodeClass]) -> Codec:
+def _request_codecs(shapes: PodShapes) -> list[Codec]:
+    templates = _TypedDecoders(raw.RawStoredPodTemplate, partial(pod_template_view, shapes=shapes))
+    return [
+        Codec(resources.POD_TEMPLATES, templates.read, templates),
+        _model_codec(ProvisioningRequest),
+    ]
+
+
+def _model_codec(model: type[NodePool | NodeClaim | NodeClass | ProvisioningRequest]) -> Codec:
     def read(body: bytes | msgspec.Raw) -> StateObject:
         return model.model_validate_json(bytes(body))
 

@@ -251,6 +251,13 @@ class RawPodTemplate(_Raw):
     metadata: RawMeta | None = None
 
 
+class RawStoredPodTemplate(_Raw):
+    """The kind PodTemplate: a template that is an object of its own."""
+
+    metadata: RawMeta
+    template: RawPodTemplate
+
+
 class RawDaemonSetSpec(_Raw):
     template: RawPodTemplate
 
