@@ -64,6 +64,10 @@ class ObjectKind(StrEnum):
     """
     CATALOGUE = "Catalogue"
     """The catalogue of a pool, by the pool's name."""
+    VIRTUAL_PODS = "VirtualPods"
+    """The virtual pods of an object, by `kind/namespace/name`."""
+    VIRTUAL_PLACEMENT = "VirtualPlacement"
+    """The places that a pass found for the virtual pods of an object; named likewise."""
     SYNCED = "Synced"
     """Every informer has listed once."""
 

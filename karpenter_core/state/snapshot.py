@@ -32,10 +32,12 @@ if TYPE_CHECKING:
         ServiceView,
         StorageClassView,
         Taint,
+        VirtualSource,
         VolumeAttachmentView,
         WorkloadView,
     )
     from karpenter_core.scheduling.problem import Catalogue
+    from karpenter_core.scheduling.virtual_pods import VirtualPlacement
     from karpenter_core.state.ledger_view import LedgerView
 
 __all__ = ["Snapshot", "StateNode"]
@@ -148,6 +150,17 @@ class Snapshot:
     claims_by_provider_id: Mapping[str, tuple[str, ...]] = field(
         default_factory=dict[str, tuple[str, ...]],
     )
+    virtual_pods: Mapping[VirtualSource, tuple[PodView, ...]] = field(
+        default_factory=dict["VirtualSource", "tuple[PodView, ...]"],
+    )
+    """Pods that exist in scheduling problems and what-ifs only, by the object that asks for them."""
+    virtual_placements: Mapping[VirtualSource, VirtualPlacement] = field(
+        default_factory=dict["VirtualSource", "VirtualPlacement"],
+    )
+    """Where a pass put the virtual pods of each source; absent until one has decided."""
+    virtual_pod_counts: Mapping[str, int] | None = None
+    """Virtual pods that the last pass put on existing capacity, by the name of the NodeClaim, or of
+    a Node without one; None before the first pass."""
     managed_kinds: frozenset[tuple[str, str]] = frozenset()
     """Group and kind of every NodeClass that some loaded provider serves."""
 
@@ -173,6 +186,11 @@ class Snapshot:
     def state_node(self, name: str) -> StateNode | None:
         """Return the state node with a claim or, failing that, a node of this name."""
         return self.state_nodes_by_claim.get(name) or self.state_nodes_by_node.get(name)
+
+    @property
+    def has_virtual_pods(self) -> bool:
+        """Whether any object asks for virtual pods."""
+        return any(self.virtual_pods.values())
 
     def manages(self, ref: NodeClassRef) -> bool:
         """Tell whether some loaded provider serves this kind of NodeClass."""
