@@ -49,7 +49,7 @@ class Informers:
         times: ContactTimes | None = None,
         optional: Iterable[ResourceKind] = (),
     ) -> None:
-        """`optional` kinds need not be served: nothing waits for one that is not."""
+        """Nothing waits for kinds that are `optional` and not served."""
         self._apis: Final = apis
         self._clock: Final = clock
         self._optional: Final = frozenset(optional)

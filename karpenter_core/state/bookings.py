@@ -17,7 +17,7 @@ from karpenter_core.api.provisioning_request import (
     GANG_UID,
     consumed_request,
 )
-from karpenter_core.api.records import PodView
+from karpenter_core.api.records import PodView, VirtualSource
 from karpenter_core.state.gang_places import (
     claim_places,
     claims_by_request,
@@ -130,9 +130,7 @@ def booked_nodes(snapshot: Snapshot) -> dict[StateNode, str]:
             state_node = snapshot.state_node(name)
             if state_node is not None:
                 kept[state_node] = booking.request.key
-    for state_node, key in launching_nodes(snapshot).items():
-        kept[state_node] = key
-    return kept
+    return {**kept, **launching_nodes(snapshot)}
 
 
 def launching_nodes(snapshot: Snapshot) -> dict[StateNode, str]:
@@ -231,9 +229,21 @@ def _is_there(snapshot: Snapshot, name: str) -> bool:
 
 
 def _shape(snapshot: Snapshot, request: ProvisioningRequest, index: int) -> PodShape | None:
+    import msgspec
+
+    namespace = request.metadata.namespace or ""
     name = request.spec.pod_sets[index].pod_template_ref.name
-    template = snapshot.pod_templates.get(f"{request.metadata.namespace or ''}/{name}")
-    return None if template is None else template.template
+    template = snapshot.pod_templates.get(f"{namespace}/{name}")
+    if template is None:
+        return None
+    source = VirtualSource(
+        api_version=request.resource.api_version,
+        kind=request.resource.kind,
+        namespace=namespace,
+        name=request.name,
+        uid=request.uid,
+    )
+    return msgspec.structs.replace(template.template, virtual_source=source)
 
 
 def _pod(request: ProvisioningRequest, shape: PodShape, index: int, number: int) -> PodView:

@@ -25,11 +25,11 @@ __all__ = [
     "Places",
     "claims_by_request",
     "format_pods",
-    "parse_pods",
     "parse_places",
+    "parse_pods",
+    "places_details",
     "pod_counts",
     "pod_set_of",
-    "places_details",
     "virtual_uid",
 ]
 
