@@ -63,7 +63,9 @@ def consumer(name, job="job", *, cpu="1", annotation=CONSUMED_REQUEST, **spec):
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "default", "annotations": {annotation: job}},
         "spec": {
-            "containers": [{"name": "work", "image": "busybox", "resources": {"requests": requests}}],
+            "containers": [
+                {"name": "work", "image": "busybox", "resources": {"requests": requests}}
+            ],
             **spec,
         },
     }
