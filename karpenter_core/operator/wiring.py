@@ -115,7 +115,9 @@ def build_controllers(dependencies: ControllerDependencies) -> tuple[Controller,
             unevaluated_pools=catalogue.unlisted_pools,
             planning_turn=planning_turn,
         ),
-        *_request_controllers(dependencies, writer, creator, options, planning_turn),
+        *_request_controllers(
+            dependencies, writer, creator, options, planning_turn, catalogue.unlisted_pools
+        ),
         _claim_lifecycle_controller(dependencies, writer),
         *_node_termination_controllers(dependencies, writer),
         *_claim_upkeep_controllers(dependencies, writer),
@@ -137,6 +139,7 @@ def _request_controllers(
     creator: ClaimCreator,
     options: ProvisioningOptions,
     planning_turn: asyncio.Lock,
+    unevaluated_pools: Callable[[], tuple[str, ...]],
 ) -> tuple[Controller, ...]:
     """Return the controller of ProvisioningRequests, if they are to be served."""
     if not dependencies.settings.provisioning_requests:
@@ -149,6 +152,7 @@ def _request_controllers(
             runtime=dependencies.runtime,
             options=options,
             planning_turn=planning_turn,
+            unevaluated_pools=unevaluated_pools,
             is_served=partial(dependencies.informers.is_served, PROVISIONING_REQUESTS),
         ),
     )

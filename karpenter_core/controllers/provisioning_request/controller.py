@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, cast, final
 
 import structlog
 
+from karpenter_core.api.conditions import READY, is_unknown
 from karpenter_core.api.provisioning_request import ATOMIC_SCALE_UP, GANG_ATTEMPT
 from karpenter_core.controllers.cluster_state import ChangeQueue
 from karpenter_core.controllers.provisioning.new_claims import DecisionRef
@@ -66,6 +67,8 @@ BATCH: Final = 10
 """Requests for which one pass looks for capacity (upstream default)."""
 IDLE_SECONDS: Final = 3600.0
 BEHIND_SECONDS: Final = 1.0
+POOLS_SECONDS: Final = 5.0
+"""The longest time that a pass waits for NodePools that were just created, or for a start."""
 REASON: Final = "provisioning_request"
 """The reason for which NodeClaims are created, in metrics and `karpenter.sh/created-for`."""
 
@@ -84,6 +87,7 @@ class ProvisioningRequestController:
         options: ProvisioningOptions,
         planning_turn: asyncio.Lock,
         is_served: Callable[[], bool],
+        unevaluated_pools: Callable[[], tuple[str, ...]],
     ) -> None:
         """`planning_turn` is held while room is looked for; the provisioner holds it too.
 
@@ -97,6 +101,7 @@ class ProvisioningRequestController:
         self._options = options
         self._planning_turn = planning_turn
         self._is_served = is_served
+        self._unevaluated_pools = unevaluated_pools
         self._change_queue = ChangeQueue(
             writer.cluster_state,
             ObjectKind.PROVISIONING_REQUEST,
@@ -158,6 +163,8 @@ class ProvisioningRequestController:
                 due.append(stored)
             elif step.wake_at is not None:
                 wakes.append(step.wake_at)
+        if due:
+            await self._cluster_state.wait_until(self._are_pools_judged, seconds=POOLS_SECONDS)
         for request in due[:BATCH]:
             await self._provide(request)
         self._count(self._cluster_state.snapshot())
@@ -167,6 +174,12 @@ class ProvisioningRequestController:
             return 0.0  # the outcome of each is the next step
         now = self._runtime.clock.now()
         return max(0.0, min(((at - now).total_seconds() for at in wakes), default=IDLE_SECONDS))
+
+    def _are_pools_judged(self, snapshot: Snapshot) -> bool:
+        """Tell whether it is known of every NodePool what it can launch, so that no plan lacks one."""
+        return not self._unevaluated_pools() and not any(
+            is_unknown(pool.status.conditions, READY) for pool in snapshot.node_pools.values()
+        )
 
     async def _take(
         self, request: ProvisioningRequest, step: RequestStep
