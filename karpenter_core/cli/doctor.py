@@ -154,6 +154,7 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
         check_permissions,
         needed_permissions,
     )
+    from karpenter_core.cli.doctor_requests import check_requests
     from karpenter_core.errors import KarpenterError
     from karpenter_core.kube.api import ClusterApis, KubeApi
     from karpenter_core.kube.client import connect
@@ -165,7 +166,11 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
     clock = SystemClock()
     models = {name: found.info.node_classes for name, found in plugins.providers.items()}
     every_model = [model for found in models.values() for model in found]
-    codecs = Codecs(every_model, with_selectors=bool(settings.scheduler_config))
+    codecs = Codecs(
+        every_model,
+        with_selectors=bool(settings.scheduler_config),
+        with_requests=settings.provisioning_requests,
+    )
     namespace = settings.leader_election_namespace or own_namespace(os.environ)
     needed = needed_permissions(
         codecs.kinds,
@@ -191,6 +196,8 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
         gate = settings.feature_gates.static_capacity
         object_findings = await check_objects(apis, every_model, static_capacity=gate)
         found += [_CheckResult("objects", f) for f in object_findings]
+        request_findings = await check_requests(apis, are_served=settings.provisioning_requests)
+        found += [_CheckResult("objects", f) for f in request_findings]
         of_lease = tuple(one for one in needed if one.kind == LEASES)
         if settings.leader_election_kubeconfig and of_lease:
             needed = tuple(one for one in needed if one.kind != LEASES)
