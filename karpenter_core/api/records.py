@@ -399,16 +399,6 @@ class DaemonSetView(Record, frozen=True, kw_only=True, eq=False):
     template: PodShape
 
 
-class PodTemplateView(Record, frozen=True, kw_only=True, eq=False):
-    """A PodTemplate, as the shape of the pods that are made from it."""
-
-    uid: str
-    namespace: str
-    name: str
-    resource_version: int = 0
-    template: PodShape
-
-
 class PodDisruptionBudgetView(Record, frozen=True, kw_only=True, eq=False):
     """One PodDisruptionBudget; the two amounts stay as written (`1`, `50%`)."""
 
@@ -492,7 +482,10 @@ class ServiceView(Record, frozen=True, kw_only=True, eq=False):
 
 
 class WorkloadView(Record, frozen=True, kw_only=True, eq=False):
-    """A ReplicaSet, StatefulSet or ReplicationController (`kind`) with its pod selector."""
+    """A workload (`kind`) with its pod selector, and what buffers read of it.
+
+    Deployments, and replicas and templates of all kinds, are read for CapacityBuffers only.
+    """
 
     kind: str
     uid: str
@@ -500,6 +493,20 @@ class WorkloadView(Record, frozen=True, kw_only=True, eq=False):
     name: str
     resource_version: int = 0
     selector: LabelSelector | None = None
+    replicas: int | None = None
+    """Wanted number of pods; None means one."""
+    template: PodShape | None = None
+
+
+class PodTemplateView(Record, frozen=True, kw_only=True, eq=False):
+    """One PodTemplate: the shape of its pods."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int = 0
+    generation: int = 0
+    template: PodShape
 
 
 class NamespaceView(Record, frozen=True, kw_only=True, eq=False):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.api.nodepool import NodePool
@@ -76,10 +77,11 @@ StateObject: TypeAlias = (
     | CSINodeView
     | VolumeAttachmentView
     | NamespaceView
-    | PodTemplateView
     | ProvisioningRequest
     | ServiceView
     | WorkloadView
+    | PodTemplateView
+    | CapacityBuffer
 )
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.base import KubernetesObject
+from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.api.nodepool import NodePool
@@ -52,8 +53,9 @@ class ObjectKind(StrEnum):
     NAMESPACE = "Namespace"
     SERVICE = "Service"
     WORKLOAD = "Workload"
-    """A ReplicaSet, StatefulSet or ReplicationController."""
+    """A Deployment, ReplicaSet, StatefulSet or ReplicationController."""
     POD_TEMPLATE = "PodTemplate"
+    CAPACITY_BUFFER = "CapacityBuffer"
     PROVISIONING_REQUEST = "ProvisioningRequest"
     NODE_PODS = "NodePods"
     """The pods of a node, by the node's name."""
@@ -89,6 +91,7 @@ _KINDS: Final[Mapping[type, ObjectKind]] = {
     WorkloadView: ObjectKind.WORKLOAD,
     PodTemplateView: ObjectKind.POD_TEMPLATE,
     ProvisioningRequest: ObjectKind.PROVISIONING_REQUEST,
+    CapacityBuffer: ObjectKind.CAPACITY_BUFFER,
 }
 
 
@@ -104,7 +107,7 @@ def object_key(obj: StateObject) -> str | tuple[str, str, str]:
             return obj.uid
         case (
             DaemonSetView() | PodDisruptionBudgetView() | PersistentVolumeClaimView()
-            | ServiceView() | PodTemplateView()
+            | ServiceView() | PodTemplateView() | CapacityBuffer()
         ):  # fmt: skip
             return f"{obj.namespace}/{obj.name}"
         case ProvisioningRequest():

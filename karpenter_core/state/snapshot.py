@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from karpenter_core.api.capacity_buffer import CapacityBuffer
     from karpenter_core.api.judgements import FailedJudgement
     from karpenter_core.api.nodeclaim import NodeClaim, NodeClassRef
     from karpenter_core.api.nodeclass import NodeClass
@@ -121,15 +122,20 @@ class Snapshot:
     )
     namespaces: Mapping[str, NamespaceView] = field(default_factory=dict[str, "NamespaceView"])
     services: Mapping[str, ServiceView] = field(default_factory=dict[str, "ServiceView"])
-    """By `namespace/name`; empty unless pods get a default topology spread, like the next one."""
+    """By `namespace/name`; empty unless pods get a default topology spread."""
     workloads: Mapping[str, WorkloadView] = field(default_factory=dict[str, "WorkloadView"])
-    """By `kind/namespace/name`: the controllers of pods."""
+    """By `kind/namespace/name`: the controllers of pods; empty unless there is a default topology
+    spread or there are CapacityBuffers."""
+    capacity_buffers: Mapping[str, CapacityBuffer] = field(
+        default_factory=dict[str, "CapacityBuffer"]
+    )
+    """By `namespace/name`; empty without the feature gate."""
+    provisioning_requests: Mapping[str, ProvisioningRequest] = field(
+        default_factory=dict[str, "ProvisioningRequest"]
+    )
+    """By `namespace/name`; empty unless they are served."""
     pod_templates: Mapping[str, PodTemplateView] = field(
         default_factory=dict[str, "PodTemplateView"],
-    )
-    """By `namespace/name`; empty unless ProvisioningRequests are served, like the next one."""
-    provisioning_requests: Mapping[str, ProvisioningRequest] = field(
-        default_factory=dict[str, "ProvisioningRequest"],
     )
     """By `namespace/name`."""
     set_aside: tuple[FailedJudgement, ...] = ()

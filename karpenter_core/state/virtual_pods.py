@@ -52,14 +52,10 @@ class VirtualPodTable:
 
     def declare(self, source: VirtualSource, pods: tuple[PodView, ...] | None) -> bool:
         """Replace or withdraw (None) the pods of a source; tell whether that changed anything."""
-        declared = self._pods.get(source)
-        if pods is None:
-            self._placements.drop(source)
-            return self._pods.drop(source) is not None
-        if declared is not None and _are_alike(declared, pods):
-            return False
-        self._pods.put(source, pods)
         self._placements.drop(source)
+        if pods is None:
+            return self._pods.drop(source) is not None
+        self._pods.put(source, pods)
         return True
 
     def place(self, event: VirtualPodsPlaced) -> tuple[bool, tuple[VirtualSource, ...]]:
@@ -74,14 +70,6 @@ class VirtualPodTable:
                 self._placements.put(source, placement)
                 moved.append(source)
         return bool(moved) or self._counts != old, tuple(moved)
-
-
-def _are_alike(old: tuple[PodView, ...], new: tuple[PodView, ...]) -> bool:
-    """Tell whether pods have the same UIDs and shapes."""
-    return len(old) == len(new) and all(
-        one.uid == other.uid and (one.shape is other.shape)
-        for one, other in zip(old, new, strict=True)
-    )
 
 
 def virtual_count_key(state_node: StateNode) -> str:

@@ -242,18 +242,19 @@ async def test_kueue_starts_a_job_when_all_of_its_nodes_are_ready(
             patch = {"spec": {"limits": {"cpu": "8"}}}
             await world.client.patch(NODE_POOLS, "general", patch)
             await wait_until(is_done, seconds=150)
-            (request,) = await requests()
-            key = f"default/{request['metadata']['name']}"
+            # Kueue deletes the request of a job that is done.
+            (request,) = (each.object for each in world.mirror.ever(PROVISIONING_REQUESTS))
+            name = request["metadata"]["name"]
             assert conditions(request)["Accepted"] == ("True", "Accepted")
             assert conditions(request)["Provisioned"] == ("True", "CapacityIsProvisioned")
             pods = await world.client.list(PODS)
-            name = request["metadata"]["name"]
             assert {each["metadata"]["annotations"][CONSUMED_REQUEST] for each in pods} == {name}
-            claims = await world.client.list(NODE_CLAIMS)
-            assert len(world.mirror.ever(NODE_CLAIMS)) == 2, "the job got its gang and no more"
+            claims = [each.object for each in world.mirror.ever(NODE_CLAIMS)]
+            assert len(claims) == 2, "the job got its gang and no more"
             for claim in claims:
-                assert claim["metadata"]["annotations"][GANG_REQUEST] == key
-                assert GANG_ATTEMPT not in claim["metadata"]["annotations"]
+                annotations = claim["metadata"]["annotations"]
+                assert annotations[GANG_REQUEST] == f"default/{name}"
+                assert GANG_ATTEMPT not in annotations
         except BaseException:
             for kind in KINDS:
                 for found in await world.client.list(kind):

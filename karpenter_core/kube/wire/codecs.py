@@ -14,6 +14,7 @@ import msgspec
 from pydantic import ValidationError
 
 from karpenter_core.api.base import KubernetesObject
+from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.provisioning_request import ProvisioningRequest
@@ -23,7 +24,7 @@ from karpenter_core.kube.garbage_collector import gc_paused
 from karpenter_core.kube.resources import ResourceKind, custom_kind
 from karpenter_core.kube.wire import raw
 from karpenter_core.kube.wire.nodes import namespace_view, node_view, pod_disruption_budget_view
-from karpenter_core.kube.wire.pods import daemon_set_view, pod_template_view, pod_view
+from karpenter_core.kube.wire.pods import daemon_set_view, pod_view
 from karpenter_core.kube.wire.shapes import PodShapes
 from karpenter_core.kube.wire.storage import (
     csi_node_view,
@@ -33,8 +34,10 @@ from karpenter_core.kube.wire.storage import (
     volume_attachment_view,
 )
 from karpenter_core.kube.wire.workloads import (
+    pod_template_view,
     replication_controller_view,
     service_view,
+    templated_workload_view,
     workload_view,
 )
 
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from karpenter_core.state.events import StateObject
 
 __all__ = [
+    "CAPACITY_BUFFERS",
     "NODE_CLAIMS",
     "NODE_POOLS",
     "PROVISIONING_REQUESTS",
@@ -59,6 +63,7 @@ __all__ = [
 ]
 
 NODE_POOLS: Final = custom_kind(NodePool.resource)
+CAPACITY_BUFFERS: Final = custom_kind(CapacityBuffer.resource)
 NODE_CLAIMS: Final = custom_kind(NodeClaim.resource)
 PROVISIONING_REQUESTS: Final = custom_kind(ProvisioningRequest.resource)
 
@@ -298,8 +303,9 @@ class Codecs:
     """The codecs of every kind that is read, and the shapes that their pods share.
 
     What selects pods (Services, ReplicaSets …) is read only `with_selectors`: clusters have many of
-    them, and nothing but default topology spread looks at them. ProvisioningRequests and the
-    PodTemplates that they name are read only `with_requests`.
+    them, and nothing but default topology spread looks at them. CapacityBuffers and the templates
+    that they may refer to are read only `with_buffers`, ProvisioningRequests and the PodTemplates
+    that they name only `with_requests`.
     """
 
     __slots__ = ("_codecs", "shapes")
@@ -310,13 +316,18 @@ class Codecs:
         *,
         with_selectors: bool = False,
         with_requests: bool = False,
+        with_buffers: bool = False,
     ) -> None:
         self.shapes: Final = PodShapes()
         codecs = [*_view_codecs(self.shapes), *map(_model_codec, (NodePool, NodeClaim))]
         if with_selectors:
-            codecs += _selector_codecs()
+            codecs += _selector_codecs(with_workloads=not with_buffers)
+        if with_buffers:
+            codecs += [_model_codec(CapacityBuffer), *_template_codecs(self.shapes)]
         if with_requests:
-            codecs += _request_codecs(self.shapes)
+            codecs.append(_model_codec(ProvisioningRequest))
+        if with_requests and not with_buffers:
+            codecs.append(_pod_template_codec(self.shapes))
         codecs += map(_model_codec, node_classes)
         self._codecs: Final = {(codec.kind.group, codec.kind.kind): codec for codec in codecs}
 
@@ -377,7 +388,30 @@ def _view_codecs(shapes: PodShapes) -> list[Codec]:
     return [Codec(kind, fast.read, fast) for kind, fast in fasts]
 
 
-def _selector_codecs() -> list[Codec]:
+def _template_codecs(shapes: PodShapes) -> list[Codec]:
+    """Return the codecs of all that a CapacityBuffer may refer to."""
+    fasts: list[tuple[ResourceKind, _TypedDecoders[Any]]] = [
+        (
+            kind,
+            _TypedDecoders(
+                raw.RawTemplatedWorkload,
+                partial(templated_workload_view, kind=kind.kind, shapes=shapes),
+            ),
+        )
+        for kind in (resources.DEPLOYMENTS, resources.REPLICA_SETS, resources.STATEFUL_SETS)
+    ]
+    return [
+        _pod_template_codec(shapes),
+        *(Codec(kind, fast.read, fast) for kind, fast in fasts),
+    ]
+
+
+def _pod_template_codec(shapes: PodShapes) -> Codec:
+    fast = _TypedDecoders(raw.RawPodTemplateObject, partial(pod_template_view, shapes=shapes))
+    return Codec(resources.POD_TEMPLATES, fast.read, fast)
+
+
+def _selector_codecs(*, with_workloads: bool) -> list[Codec]:
     fasts: list[tuple[ResourceKind, _TypedDecoders[Any]]] = [
         (resources.SERVICES, _TypedDecoders(raw.RawService, service_view)),
         (
@@ -387,20 +421,16 @@ def _selector_codecs() -> list[Codec]:
         *(
             (kind, _TypedDecoders(raw.RawWorkload, partial(workload_view, kind=kind.kind)))
             for kind in (resources.REPLICA_SETS, resources.STATEFUL_SETS)
+            if with_workloads
         ),
     ]
     return [Codec(kind, fast.read, fast) for kind, fast in fasts]
 
 
-def _request_codecs(shapes: PodShapes) -> list[Codec]:
-    templates = _TypedDecoders(raw.RawStoredPodTemplate, partial(pod_template_view, shapes=shapes))
-    return [
-        Codec(resources.POD_TEMPLATES, templates.read, templates),
-        _model_codec(ProvisioningRequest),
-    ]
+_Model: TypeAlias = "NodePool | NodeClaim | NodeClass | CapacityBuffer | ProvisioningRequest"
 
 
-def _model_codec(model: type[NodePool | NodeClaim | NodeClass | ProvisioningRequest]) -> Codec:
+def _model_codec(model: type[_Model]) -> Codec:
     def read(body: bytes | msgspec.Raw) -> StateObject:
         found = model.model_validate_json(bytes(body))
         if not _is_version(found.metadata.resource_version):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sys import intern
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.records import DaemonSetView, PodTemplateView, PodView
+from karpenter_core.api.records import DaemonSetView, PodView
 from karpenter_core.kube.wire.raw import RawMeta, RawPodStatus
 from karpenter_core.kube.wire.requests import resized_containers
 from karpenter_core.kube.wire.shapes import (
@@ -18,14 +18,9 @@ from karpenter_core.kube.wire.shapes import (
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from karpenter_core.kube.wire.raw import (
-        RawCondition,
-        RawDaemonSet,
-        RawPod,
-        RawStoredPodTemplate,
-    )
+    from karpenter_core.kube.wire.raw import RawCondition, RawDaemonSet, RawPod
 
-__all__ = ["daemon_set_view", "pod_template_view", "pod_view"]
+__all__ = ["daemon_set_view", "pod_view"]
 
 _NO_STATUS: Final = RawPodStatus()
 _KNOWN: Final = {"True": True, "False": False}
@@ -89,30 +84,6 @@ def daemon_set_view(raw: RawDaemonSet, shapes: PodShapes) -> DaemonSetView:
         )
     )
     return DaemonSetView(
-        uid=meta.uid,
-        namespace=meta.namespace,
-        name=meta.name,
-        resource_version=int(meta.resource_version or 0),
-        template=shape,
-    )
-
-
-def pod_template_view(raw: RawStoredPodTemplate, shapes: PodShapes) -> PodTemplateView:
-    """Read a PodTemplate as the shape of its pods, which have no owner yet."""
-    meta, template = raw.metadata, raw.template
-    pod_meta = template.metadata or RawMeta()
-    template.spec.node_name = ""
-    shape = shapes.intern(
-        PodShapeParts(
-            namespace=meta.namespace,
-            labels=pod_meta.labels,
-            annotations=read_annotations(pod_meta.annotations),
-            owner_api_version="",
-            owner_kind="",
-            spec=template.spec,
-        )
-    )
-    return PodTemplateView(
         uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
