@@ -49,7 +49,7 @@ def virtual_uid(request: ProvisioningRequest, pod_set: int, number: int) -> str:
 
 def pod_set_of(pod: PodView) -> int:
     """Return the index of the pod set of such a pod."""
-    return int(pod.uid.split("/")[2])
+    return int(pod.uid.rsplit("/", 2)[1])
 
 
 def pod_counts(pods: Iterable[PodView]) -> dict[int, int]:

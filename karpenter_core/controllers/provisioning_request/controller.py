@@ -67,6 +67,8 @@ BATCH: Final = 10
 """Requests for which one pass looks for capacity (upstream default)."""
 IDLE_SECONDS: Final = 3600.0
 BEHIND_SECONDS: Final = 1.0
+COLLECT_SECONDS: Final = 0.1
+"""Time for which changes are collected: a gang of a thousand nodes changes thousands of times."""
 POOLS_SECONDS: Final = 5.0
 """The longest time that a pass waits for NodePools that were just created, or for a start."""
 REASON: Final = "provisioning_request"
@@ -107,6 +109,7 @@ class ProvisioningRequestController:
             ObjectKind.PROVISIONING_REQUEST,
             ObjectKind.POD_TEMPLATE,
             ObjectKind.NODE_CLAIM,
+            ObjectKind.NODE,
         )
         self._passes = PeriodicLoop(self.name, self._run_pass, runtime=runtime)
         self._is_behind = False
@@ -132,10 +135,11 @@ class ProvisioningRequestController:
             snapshot = self._cluster_state.snapshot()
             if (
                 snapshot.provisioning_requests
-                or changes.keys() - {ObjectKind.NODE_CLAIM}
+                or changes.keys() & {ObjectKind.PROVISIONING_REQUEST, ObjectKind.POD_TEMPLATE}
                 or any(map(_is_of_attempt, snapshot.node_claims.values()))
             ):
                 self._passes.wake()
+            await self._runtime.clock.sleep(COLLECT_SECONDS)
 
     async def _run_pass(self) -> float:
         """Take the next step of every request; return the seconds until the next one is known."""
