@@ -30,13 +30,14 @@ def requests_document(cluster: ClusterInput) -> list[JsonObject]:
 
     A request that waits is planned for by itself, as if no other one waited.
     """
-    booked = {booking.request.uid: booking for booking in bookings(cluster.snapshot)}
+    booked = {
+        booking.request.uid: {name: len(pods) for name, pods in booking.pods.items()}
+        for booking in bookings(cluster.snapshot)
+    }
     documents: list[JsonObject] = []
     for key, request in sorted(cluster.snapshot.provisioning_requests.items()):
         if not is_ours(request):
             continue
-        booking = booked.get(request.uid)
-        waiting = {} if booking is None else booking.pods
         state = request_state(request)
         documents.append(
             {
@@ -45,7 +46,7 @@ def requests_document(cluster: ClusterInput) -> list[JsonObject]:
                 "state": state,
                 "pods": request.pod_count,
                 "message": _last_message(request),
-                "booked": {name: len(pods) for name, pods in waiting.items()},
+                "booked": booked.get(request.uid, {}),
                 "plan": _plan(cluster, request) if state in _WAITING else None,
             }
         )
