@@ -42,8 +42,8 @@ class KillAtEveryWrite:
 
 
 async def launched_at_the_second_attempt(scene):
-    """One instance is out of stock at first; then the gang is launched, used and gone."""
-    scene.break_cloud({"fault": "stock-out", "count": 1})
+    """One of two instances fails at first; then the gang is launched, used and gone."""
+    scene.break_cloud({"fault": "late-failure", "delay": "5s", "count": 1})
     scene.prepare(request())
     await scene.until(lambda: scene.is_true("Provisioned"), seconds=3600)
     assert len(scene.instances()) == SIZE

@@ -90,6 +90,29 @@ def test_a_stock_out_of_one_instance_takes_the_others_away_again(tmp_path):
     run_gangs(tmp_path, story)
 
 
+def test_an_instance_that_fails_late_takes_the_others_away_again(tmp_path):
+    """The other instance runs by then, and is ended before the next attempt."""
+
+    async def story(scene):
+        most = []
+        scene.break_cloud({"fault": "late-failure", "delay": "5s", "count": 1})
+        scene.prepare(request())
+        scene.cluster.server.registry.store.listen(
+            NODE_CLAIMS, lambda _change: most.append(len(scene.harness.claims()))
+        )
+        scene.harness.start()
+        await scene.until(lambda: len(scene.nodes()) == 1)
+        await scene.until(lambda: "retry-after" in details(scene))
+        assert "NodeClaim general-" in scene.condition("Provisioned")["message"]
+        await scene.until(lambda: not scene.nodes(), seconds=55)
+        await scene.until(lambda: scene.is_true("Provisioned"))
+        assert len(scene.launches()) == 4
+        assert set(scene.launches().values()) == {1}
+        assert max(most) == 2, "no node is bought for the next attempt while one is left"
+
+    run_gangs(tmp_path, story)
+
+
 def test_a_gang_whose_nodes_are_never_ready_fails_at_its_deadline_and_leaves_nothing(tmp_path):
     async def story(scene):
         scene.break_cloud({"fault": "unready-node", "count": 1})
