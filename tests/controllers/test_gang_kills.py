@@ -11,13 +11,16 @@ import asyncio
 import pytest
 
 from karpenter_core.kube.resources import PODS
-from karpenter_core.kube.wire.codecs import NODE_CLAIMS, PROVISIONING_REQUESTS
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS, PROVISIONING_REQUESTS
 from tests.controllers.gangs import consumer, request, run_gangs
 from tests.controllers.write_failures import WAYS, EveryWriteFailure, WriteRecord, write_of
 from tests.support.forked_runs import ForkedRuns
 
 DOWN_SECONDS = 2.0
 """Pause between a kill and the next process."""
+NEVER = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
+"""Consolidation must not clean up what a gang has left."""
+AT_ONCE = {**NEVER, "consolidateAfter": "0s"}
 SIZE = 2
 """Nodes of the gang of a run."""
 
@@ -44,12 +47,13 @@ class KillAtEveryWrite:
 async def launched_at_the_second_attempt(scene):
     """One of two instances fails at first; then the gang is launched, used and gone."""
     scene.break_cloud({"fault": "late-failure", "delay": "5s", "count": 1})
-    scene.prepare(request())
+    scene.prepare(request(), disruption=NEVER)
     await scene.until(lambda: scene.is_true("Provisioned"), seconds=3600)
     assert len(scene.instances()) == SIZE
     scene.cluster.apply([consumer(f"worker-{n}") for n in range(6)])
     await scene.until(lambda: len(scene.bound()) == 6, seconds=60)
     await scene.until(lambda: scene.is_true("BookingExpired"))
+    scene.cluster.patch(NODE_POOLS, "general", {"spec": {"disruption": AT_ONCE}})
     for pod in scene.bound():
         scene.cluster.delete(PODS, pod["metadata"]["name"], namespace="default")
     await scene.until(scene.is_empty)
@@ -58,7 +62,7 @@ async def launched_at_the_second_attempt(scene):
 async def given_up(scene):
     """One node is never ready, so that nothing of the gang may stay."""
     scene.break_cloud({"fault": "unready-node", "count": 100})
-    scene.prepare(request("job", ValidUntilSeconds="120"))
+    scene.prepare(request("job", ValidUntilSeconds="120"), disruption=NEVER)
     await scene.until(lambda: scene.is_true("Failed"))
     assert not scene.is_true("Provisioned")
     await scene.until(scene.is_empty)
@@ -67,7 +71,7 @@ async def given_up(scene):
 async def withdrawn(scene):
     """The request is deleted while its nodes start."""
     scene.break_cloud({"fault": "unready-node", "count": 100})
-    scene.prepare(request())
+    scene.prepare(request(), disruption=NEVER)
     await scene.until(lambda: len(scene.nodes()) == SIZE, seconds=1800)
     scene.cluster.delete(PROVISIONING_REQUESTS, "job", namespace="default")
     await scene.until(scene.is_empty)

@@ -23,6 +23,8 @@ from tests.controllers.gangs import (
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 CHECK = CHECK_CAPACITY
+NEVER = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
+"""Consolidation must not clean up what a gang has left."""
 
 
 def test_a_gang_is_launched_booked_and_used(tmp_path):
@@ -77,7 +79,7 @@ def test_a_stock_out_of_one_instance_takes_the_others_away_again(tmp_path):
 
     async def story(scene):
         scene.break_cloud({"fault": "stock-out", "count": 1})
-        scene.prepare(request())
+        scene.prepare(request(), disruption=NEVER)
         scene.harness.start()
         await scene.until(lambda: attempts(scene) >= 1 and "retry-after" in details(scene))
         assert scene.condition("Provisioned")["reason"] == "CapacityIsNotFound"
@@ -96,7 +98,7 @@ def test_an_instance_that_fails_late_takes_the_others_away_again(tmp_path):
     async def story(scene):
         most = []
         scene.break_cloud({"fault": "late-failure", "delay": "5s", "count": 1})
-        scene.prepare(request())
+        scene.prepare(request(), disruption=NEVER)
         scene.cluster.server.registry.store.listen(
             NODE_CLAIMS, lambda _change: most.append(len(scene.harness.claims()))
         )
@@ -116,7 +118,7 @@ def test_an_instance_that_fails_late_takes_the_others_away_again(tmp_path):
 def test_a_gang_whose_nodes_are_never_ready_fails_at_its_deadline_and_leaves_nothing(tmp_path):
     async def story(scene):
         scene.break_cloud({"fault": "unready-node", "count": 1})
-        scene.prepare(request("job", ValidUntilSeconds="200"))
+        scene.prepare(request("job", ValidUntilSeconds="200"), disruption=NEVER)
         scene.harness.start()
         await scene.until(lambda: len(scene.nodes()) == 2)
         await scene.passes(150)
@@ -133,7 +135,7 @@ def test_a_gang_whose_nodes_are_never_ready_fails_at_its_deadline_and_leaves_not
 
 def test_a_request_that_is_deleted_while_it_launches_leaves_nothing(tmp_path):
     async def story(scene):
-        scene.prepare(request())
+        scene.prepare(request(), disruption=NEVER)
         scene.harness.start()
         await scene.until(lambda: len(scene.harness.claims()) == 2)
         scene.cluster.delete(PROVISIONING_REQUESTS, "job", namespace="default")
@@ -146,8 +148,7 @@ def test_nodes_of_a_deleted_request_that_was_provisioned_are_nodes_like_others(t
     """The pool keeps empty nodes, so nothing may delete them."""
 
     async def story(scene):
-        policy = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
-        scene.prepare(request(), disruption=policy)
+        scene.prepare(request(), disruption=NEVER)
         scene.harness.start()
         await scene.until(lambda: scene.is_true("Provisioned"))
         await scene.passes(5)
