@@ -59,6 +59,7 @@ async def build_cluster(
     options: SolveOptions,
     labels: LabelClasses,
     default_spread: tuple[TopologySpread, ...] = (),
+    serves_requests: bool = False,
     is_lenient: bool = False,
     notes: Sequence[str] = (),
 ) -> ClusterInput:
@@ -100,6 +101,7 @@ async def build_cluster(
             topology_keys=labels.unsupported_topology_keys,
             provisioners=labels.unsupported_provisioners,
         ),
+        serves_requests=serves_requests,
     )
     return ClusterInput(
         input=build_provisioning_input(snapshot, now=now, problem_settings=problem_settings),

@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -39,6 +39,8 @@ __all__ = [
     "PackingMode",
     "help_of",
 ]
+
+_PROVISIONING_REQUEST: Final = ("autoscaling.x-k8s.io", "ProvisioningRequest")
 
 Files = Annotated[
     list[Path] | None,
@@ -152,8 +154,14 @@ class ClusterSource:
         )
         async with opening as providers:
             labels = providers.label_classes()
+            with_requests = any(
+                (entry.group, entry.kind) == _PROVISIONING_REQUEST for entry in manifests.entries
+            )
             reader = ObjectReader(
-                providers.node_class_models(), labels, with_selectors=bool(spread)
+                providers.node_class_models(),
+                labels,
+                with_selectors=bool(spread),
+                with_requests=with_requests,
             )
             objects = reader.read_all(manifests.entries)
             return await build_cluster(
@@ -163,6 +171,7 @@ class ClusterSource:
                 options=self._options(Settings(), max_instance_types(providers)),
                 labels=labels,
                 default_spread=spread,
+                serves_requests=with_requests,
                 notes=(*manifests.notes, *reader.notes()),
             )
 
@@ -193,7 +202,12 @@ class ClusterSource:
         )
         async with opening as providers:
             labels, models = providers.label_classes(), providers.node_class_models()
-            reader = ObjectReader(models, labels, with_selectors=bool(spread))
+            reader = ObjectReader(
+                models,
+                labels,
+                with_selectors=bool(spread),
+                with_requests=settings.provisioning_requests,
+            )
             additions = reader.read_all(manifests.entries)
             groups = frozenset(group for group, _ in models)
             async with connected(settings, clock, node_class_groups=groups) as apis:
@@ -207,6 +221,7 @@ class ClusterSource:
                     options=self._options(settings, max_instance_types(providers)),
                     labels=labels,
                     default_spread=spread,
+                    serves_requests=settings.provisioning_requests,
                     is_lenient=True,
                     notes=(*listing.notes, *notes),
                 )

@@ -154,6 +154,7 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
         check_permissions,
         needed_permissions,
     )
+    from karpenter_core.cli.doctor_requests import check_requests
     from karpenter_core.errors import KarpenterError
     from karpenter_core.kube.api import ClusterApis, KubeApi
     from karpenter_core.kube.client import connect
@@ -168,6 +169,7 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
     codecs = Codecs(
         every_model,
         with_selectors=bool(settings.scheduler_config),
+        with_requests=settings.provisioning_requests,
         with_buffers=settings.feature_gates.capacity_buffer,
     )
     namespace = settings.leader_election_namespace or own_namespace(os.environ)
@@ -200,6 +202,8 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
             _CheckResult("objects", f)
             for f in await check_objects(apis, every_model, static_capacity=gates.static_capacity)
         ]
+        request_findings = await check_requests(apis, are_served=settings.provisioning_requests)
+        found += [_CheckResult("objects", f) for f in request_findings]
         of_lease = tuple(one for one in needed if one.kind == LEASES)
         if settings.leader_election_kubeconfig and of_lease:
             needed = tuple(one for one in needed if one.kind != LEASES)

@@ -27,7 +27,12 @@ from karpenter_core.kube.resources import (
     ResourceKind,
     custom_kind,
 )
-from karpenter_core.kube.wire.codecs import CAPACITY_BUFFERS, NODE_CLAIMS, NODE_POOLS
+from karpenter_core.kube.wire.codecs import (
+    CAPACITY_BUFFERS,
+    NODE_CLAIMS,
+    NODE_POOLS,
+    PROVISIONING_REQUESTS,
+)
 from karpenter_core.lifecycle.nodepool.exchange_rates import PRICES_COMPARABLE
 from karpenter_core.lifecycle.nodepool.instance_types_listed import INSTANCE_TYPES_LISTED
 from karpenter_core.lifecycle.nodepool.static_capacity import REPLICAS_HELD_BACK
@@ -117,6 +122,8 @@ def needed_permissions(
     needed = [Permission(verb, kind) for kind in kinds for verb in _READ]
     if not observe:
         needed += _writes(kinds, node_classes, creates_nodes=creates_nodes)
+        if PROVISIONING_REQUESTS in kinds:
+            needed.append(Permission("patch", PROVISIONING_REQUESTS, "status"))
         if lease_namespace is not None:
             needed.append(Permission("create", LEASES, namespace=lease_namespace))
             needed += [

@@ -123,6 +123,8 @@ def constraint_of_ignored(cluster: ClusterInput, ignored: IgnoredPod) -> PoolCon
 
 def _unschedulable(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, object]:
     """Return the reasons of pods that stay pending, planned or not."""
+    from karpenter_core.api.provisioning_request import consumed_request
+
     pools = sorted(pool.name for pool in cluster.input.problem.pools)
     pending: dict[str, object] = {}
     for pod in cluster.input.problem.pods:
@@ -134,7 +136,9 @@ def _unschedulable(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, obj
         reason = {"constraint": constraint, "detail": ignored.reason, "closest": ""}
         pending[ignored.pod.key] = {
             "message": ignored.reason,
-            "pools": {name: dict(reason) for name in pools},
+            "pools": {}
+            if consumed_request(ignored.pod.shape.annotations)
+            else {name: dict(reason) for name in pools},
         }
     settled = {pod.uid for pod in cluster.input.problem.pods}
     settled.update(pod.uid for pods in cluster.input.placed_pods.values() for pod in pods)

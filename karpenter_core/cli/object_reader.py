@@ -58,16 +58,23 @@ class ObjectReader:
         labels: LabelClasses,
         *,
         with_selectors: bool = False,
+        with_requests: bool = False,
     ) -> None:
-        """`with_selectors` also reads Services and pod controllers, for the default spread."""
+        """`with_selectors` also reads Services and pod controllers, for the default spread.
+
+        `with_requests` also reads ProvisioningRequests and PodTemplates.
+        """
         from karpenter_core.api.crd import core_models
+        from karpenter_core.api.provisioning_request import ProvisioningRequest
         from karpenter_core.kube.wire.codecs import Codecs
 
-        self.codecs: Final[Codecs] = Codecs(models.values(), with_selectors=with_selectors)
+        self.codecs: Final[Codecs] = Codecs(
+            models.values(), with_selectors=with_selectors, with_requests=with_requests
+        )
         self._labels: Final = labels
         self._models: Final = {
             (model.resource.group, model.resource.kind): model
-            for model in (*core_models(), *models.values())
+            for model in (*core_models(), ProvisioningRequest, *models.values())
         }
         self._validators: Final = dict[tuple[str, str], "SchemaValidator"]()
         self._skipped: Final = dict[str, int]()

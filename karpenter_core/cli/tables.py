@@ -75,8 +75,17 @@ def print_plan(document: JsonMapping, before: JsonMapping | None = None) -> None
     _say(console, _summary(document))
     for entry in document.get("staticNodePools", ()):
         _say(console, _static_pool_line(entry))
+    _print_requests(console, document.get("provisioningRequests", ()))
     if before is not None:
         _say(console, f"without the files: {_summary(before)}")
+
+
+def _print_requests(console: Console, entries: Sequence[JsonMapping]) -> None:
+    if entries:
+        from karpenter_core.cli.provisioning_requests import request_line
+
+        for entry in entries:
+            _say(console, request_line(entry))
 
 
 def _static_pool_line(entry: JsonMapping) -> str:

@@ -35,7 +35,13 @@ from karpenter_core.kube.metrics import KubeMetrics
 from karpenter_core.kube.rate_limits import AsyncTokenBucket
 from karpenter_core.kube.resources import custom_kind
 from karpenter_core.kube.server_clock import ServerClock
-from karpenter_core.kube.wire.codecs import CAPACITY_BUFFERS, NODE_CLAIMS, NODE_POOLS, Codecs
+from karpenter_core.kube.wire.codecs import (
+    CAPACITY_BUFFERS,
+    NODE_CLAIMS,
+    NODE_POOLS,
+    PROVISIONING_REQUESTS,
+    Codecs,
+)
 from karpenter_core.kube.writer import KubeWriter, ProviderNodeWriter
 from karpenter_core.operator.crd_wait import CrdWaiter
 from karpenter_core.operator.decision_log import log_decision
@@ -122,6 +128,7 @@ class Process:
         codecs = Codecs(
             models.values(),
             with_selectors=bool(settings.scheduler_config),
+            with_requests=settings.provisioning_requests,
             with_buffers=settings.feature_gates.capacity_buffer,
         )
         self.informers: Final = self._make_informers(codecs)
@@ -189,6 +196,7 @@ class Process:
             on_invalid=self._log_invalid,
             jitter=self.platform.jitter,
             times=self.platform.contact,
+            optional=(PROVISIONING_REQUESTS,),
         )
 
     def _make_writer(self, codecs: Codecs) -> KubeWriter:

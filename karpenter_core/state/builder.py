@@ -80,6 +80,7 @@ _TABLES: Final[Mapping[ObjectKind, str]] = {
     ObjectKind.SERVICE: "services",
     ObjectKind.WORKLOAD: "workloads",
     ObjectKind.POD_TEMPLATE: "pod_templates",
+    ObjectKind.PROVISIONING_REQUEST: "provisioning_requests",
     ObjectKind.CAPACITY_BUFFER: "capacity_buffers",
 }
 """Names of the Snapshot's tables, by kind."""

@@ -14,6 +14,7 @@ from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.api.nodepool import NodePool
+from karpenter_core.api.provisioning_request import ProvisioningRequest
 from karpenter_core.api.records import (
     CSINodeView,
     DaemonSetView,
@@ -76,6 +77,7 @@ StateObject: TypeAlias = (
     | CSINodeView
     | VolumeAttachmentView
     | NamespaceView
+    | ProvisioningRequest
     | ServiceView
     | WorkloadView
     | PodTemplateView

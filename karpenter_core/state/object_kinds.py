@@ -10,6 +10,7 @@ from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.api.nodepool import NodePool
+from karpenter_core.api.provisioning_request import ProvisioningRequest
 from karpenter_core.api.records import (
     CSINodeView,
     DaemonSetView,
@@ -55,6 +56,7 @@ class ObjectKind(StrEnum):
     """A Deployment, ReplicaSet, StatefulSet or ReplicationController."""
     POD_TEMPLATE = "PodTemplate"
     CAPACITY_BUFFER = "CapacityBuffer"
+    PROVISIONING_REQUEST = "ProvisioningRequest"
     NODE_PODS = "NodePods"
     """The pods of a node, by the node's name."""
     POD_EVENT = "PodEvent"
@@ -88,6 +90,7 @@ _KINDS: Final[Mapping[type, ObjectKind]] = {
     ServiceView: ObjectKind.SERVICE,
     WorkloadView: ObjectKind.WORKLOAD,
     PodTemplateView: ObjectKind.POD_TEMPLATE,
+    ProvisioningRequest: ObjectKind.PROVISIONING_REQUEST,
     CapacityBuffer: ObjectKind.CAPACITY_BUFFER,
 }
 
@@ -107,6 +110,8 @@ def object_key(obj: StateObject) -> str | tuple[str, str, str]:
             | ServiceView() | PodTemplateView() | CapacityBuffer()
         ):  # fmt: skip
             return f"{obj.namespace}/{obj.name}"
+        case ProvisioningRequest():
+            return obj.key
         case WorkloadView():
             return workload_key(obj.kind, obj.namespace, obj.name)
         case NodeClass():

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim, NodeClassRef
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.api.provisioning_request import ProvisioningRequest
     from karpenter_core.api.records import (
         CSINodeView,
         DaemonSetView,
@@ -128,9 +129,13 @@ class Snapshot:
     capacity_buffers: Mapping[str, CapacityBuffer] = field(
         default_factory=dict[str, "CapacityBuffer"]
     )
-    """By `namespace/name`; empty without the feature gate, like the next one."""
+    """By `namespace/name`; empty without the feature gate."""
+    provisioning_requests: Mapping[str, ProvisioningRequest] = field(
+        default_factory=dict[str, "ProvisioningRequest"]
+    )
+    """By `namespace/name`; empty unless they are served."""
     pod_templates: Mapping[str, PodTemplateView] = field(
-        default_factory=dict[str, "PodTemplateView"]
+        default_factory=dict[str, "PodTemplateView"],
     )
     """By `namespace/name`."""
     set_aside: tuple[FailedJudgement, ...] = ()

@@ -92,14 +92,25 @@ class ClaimCreator:
         self._log: FilteringBoundLogger = structlog.get_logger("provisioner")
 
     async def create(
-        self, planned: Sequence[PlannedNodeClaim], *, decision_ref: DecisionRef, reason: str
+        self,
+        planned: Sequence[PlannedNodeClaim],
+        *,
+        decision_ref: DecisionRef,
+        reason: str,
+        annotations: Sequence[Mapping[str, str]] = (),
     ) -> CreatedClaims:
         """Create the claims that the limits allow, a few at a time.
+
+        With `annotations`, one mapping for each claim, the claims belong together: if the limits
+        refuse one of them, none is created.
 
         Serialising all claims of a plan for ten thousand pods before the first is sent would block the
         event loop for seconds, and the lease would be lost meanwhile.
         """
         refused = self._refusals(planned, counted=True)
+        if annotations and refused:
+            why = next(iter(refused.values()))
+            refused = {number: refused.get(number, why) for number in range(len(planned))}
         under_way = {n: item.pool for n, item in enumerate(planned) if n not in refused}
         self._in_flight.update(under_way.values())
         slots = self._take_slots(under_way)
@@ -111,7 +122,11 @@ class ClaimCreator:
             async with turns:
                 try:
                     return await self._create_one(
-                        item, decision_ref=decision_ref, reason=reason, slot=slots.get(number, "")
+                        item,
+                        decision_ref=decision_ref,
+                        reason=reason,
+                        annotations=annotations[number] if annotations else {},
+                        slot=slots.get(number, ""),
                     )
                 finally:
                     self._count_created(under_way, number)
@@ -217,7 +232,13 @@ class ClaimCreator:
         return refused
 
     async def _create_one(
-        self, planned: PlannedNodeClaim, *, decision_ref: DecisionRef, reason: str, slot: str
+        self,
+        planned: PlannedNodeClaim,
+        *,
+        decision_ref: DecisionRef,
+        reason: str,
+        annotations: Mapping[str, str],
+        slot: str,
     ) -> str | None:
         """Create one claim; `slot` is the slot of a static pool's claim, else empty."""
         pool = self._cluster_state.snapshot().node_pools.get(planned.pool)
@@ -230,6 +251,7 @@ class ClaimCreator:
             unique=slot or self._runtime.new_id(),
             decision_ref=decision_ref,
             reason=reason,
+            annotations=annotations,
         )
         try:
             await self._send(claim)

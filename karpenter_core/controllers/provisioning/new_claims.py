@@ -13,7 +13,7 @@ from karpenter_core.lifecycle.nodeclaim.node_claim_builder import build_node_cla
 from karpenter_core.lifecycle.nodepool.hashing import HASH_VERSION, node_pool_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Container, Iterator, Mapping
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodepool import NodePool
@@ -80,8 +80,12 @@ def new_claim(
     unique: str,
     decision_ref: DecisionRef,
     reason: str = "provisioned",
+    annotations: Mapping[str, str] | None = None,
 ) -> NodeClaim:
-    """Return the complete claim to create, so that it needs no patch before its launch."""
+    """Return the complete claim to create, so that it needs no patch before its launch.
+
+    `annotations` are added to those that every claim has.
+    """
     claim = build_node_claim(
         planned,
         pool,
@@ -89,13 +93,14 @@ def new_claim(
         node_pool_hash=node_pool_hash(pool),
         node_pool_hash_version=HASH_VERSION,
     )
-    annotations = {
+    all_annotations = {
         **claim.metadata.annotations,
+        **(annotations or {}),
         DECISION: decision_ref.id,
         CAUSE: decision_ref.cause,
         CREATED_FOR: reason,
     }
-    return with_metadata(claim, annotations=annotations)
+    return with_metadata(claim, annotations=all_annotations)
 
 
 def manifest_of(claim: NodeClaim) -> dict[str, object]:
