@@ -34,6 +34,7 @@ from karpenter_core.lifecycle.nodepool.validation import (
     validate_node_pool,
     with_validation,
 )
+from karpenter_core.state.node_pool_usage import PoolStatusSums
 from karpenter_core.state.object_kinds import ObjectKind
 from karpenter_core.state.static_pools import is_static
 
@@ -81,6 +82,7 @@ class NodePoolController:
         self._static_capacity = static_capacity
         self._rated = frozenset({solve.currency, *solve.exchange_rates})
         self._counted: dict[str, float] = {}
+        self._sums = PoolStatusSums()
         self._warned: dict[str, tuple[str, ...]] = {}
         self._failing = ""
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
@@ -173,7 +175,7 @@ class NodePoolController:
         updated = with_failing_passes(updated, self._runtime.passes.failing, now=now)
         self._warn(pool)
         settled = updated is pool
-        updated = with_usage(updated, snapshot)
+        updated = with_usage(updated, snapshot, self._sums)
         left = self._schedule_count(pool.name)
         if settled and updated is not pool and left > 0:
             return ReconcileResult(requeue_after=left)
