@@ -232,7 +232,8 @@ def test_a_node_limit_holds_and_the_pool_says_so(tmp_path):
         held = condition(scene.pool("general"), "ReplicasHeldBack")
         assert (held["status"], held["reason"]) == ("True", "NodeLimitReached")
         assert held["message"].startswith("1 of 3 replica(s) are missing: limits.nodes is 2")
-        assert [event["type"] for event in scene.events("NodeLimitReached")] == ["Warning"]
+        (event,) = scene.events("ReplicasHeldBack")
+        assert (event["type"], event["involvedObject"]["name"]) == ("Warning", "general")
 
         scene.cluster.patch(NODE_POOLS, "general", {"spec": {"limits": {"nodes": 3}}})
         await scene.settle(lambda: all_ready(scene, 3))
@@ -593,7 +594,7 @@ def test_with_the_gate_off_a_static_pool_says_that_its_replicas_are_ignored(tmp_
 
         reported = condition(scene.pool("general"), "ReplicasIgnored")
         assert (reported["status"], reported["reason"]) == ("True", "StaticCapacityDisabled")
-        (event,) = scene.events("StaticCapacityDisabled")
+        (event,) = scene.events("ReplicasIgnored")
         assert (event["type"], event["involvedObject"]["name"]) == ("Warning", "general")
         assert event["message"] == reported["message"]
         assert not scene.claims()
@@ -608,6 +609,6 @@ def test_a_dynamic_pool_says_nothing_of_replicas(tmp_path):
         await scene.settle(lambda: condition(scene.pool("general"), "Ready"), seconds=60)
 
         assert condition(scene.pool("general"), "ReplicasIgnored") is None
-        assert not scene.events("StaticCapacityDisabled")
+        assert not scene.events("ReplicasIgnored")
 
     run_controller(tmp_path, scenario)

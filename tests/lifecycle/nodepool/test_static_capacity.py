@@ -48,7 +48,7 @@ def test_with_the_gate_off_replicas_are_ignored(replicas):
     (notice,) = replicas_notices(reported_pool)
     assert (notice.type, notice.reason, notice.message) == (
         "Warning",
-        condition.reason,
+        "ReplicasIgnored",
         condition.message,
     )
     later = NOW + timedelta(hours=1)
