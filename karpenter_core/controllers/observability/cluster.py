@@ -137,7 +137,9 @@ class ClusterMetricsController:
             for name, pool in snapshot.node_pools.items()
             if is_managed_static(pool, snapshot)
         }
-        claims = static_claims_by_pool(snapshot, frozenset(pools)) if pools else {}
+        if not pools:
+            return
+        claims = static_claims_by_pool(snapshot, frozenset(pools))
         for name, pool in pools.items():
             of_pool = claims.get(name, StaticPoolClaims())
             counts = {

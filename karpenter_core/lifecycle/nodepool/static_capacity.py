@@ -73,7 +73,7 @@ def replicas_problem(
 ) -> ReplicasProblem | None:
     """Return why a pool's replicas are ignored or not launched now; None if neither is so.
 
-    `static_capacity` is the feature gate.
+    Until its instance types have been listed nothing is known. `static_capacity` is the feature gate.
     """
     if pool.spec.replicas is None:
         return None
@@ -81,7 +81,7 @@ def replicas_problem(
         return _GATE_OFF
     claims = static_pool_claims(snapshot, pool.name)
     missing = missing_replicas(pool, claims)
-    if not missing:
+    if not missing or pool.name not in snapshot.catalogues:
         return None
     lack = f"{missing} of {pool.spec.replicas} replica(s) are missing"
     if free_nodes(pool, claims) == 0:
