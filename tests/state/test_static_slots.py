@@ -18,14 +18,8 @@ from karpenter_core.testing.state_builders import node_claim, synced_state
 from tests.properties import with_examples
 
 PROCESSES = 3
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(("list", "decide", "arrive", "restart", "delete", "remove", "scale")),
-        st.integers(0, PROCESSES - 1),
-        st.integers(0, 9),
-    ),
-    max_size=60,
-)
+PASSES = 60
+CHANCES = {"list": 3, "decide": 4, "arrive": 8, "restart": 1, "delete": 1, "remove": 1, "scale": 1}
 
 
 class Process:
@@ -91,11 +85,11 @@ class Cluster:
         self.replicas = number
 
 
-@with_examples(1000)
-@given(st.integers(0, 5), STEPS)
-def test_processes_with_old_views_stay_within_the_limit(limit, steps):
+@with_examples(400)
+@given(st.integers(0, 5), st.randoms(use_true_random=False))
+def test_processes_with_old_views_stay_within_the_limit(limit, random):
     """After every step, with restarts and with requests that arrive late."""
     cluster = Cluster(limit)
-    for step, process, number in steps:
-        getattr(cluster, step)(cluster.processes[process], number)
+    for step in random.choices([*CHANCES], [*CHANCES.values()], k=PASSES):
+        getattr(cluster, step)(random.choice(cluster.processes), random.randrange(10))
         assert len(cluster.claims) <= limit
