@@ -437,6 +437,7 @@ def _observability_controllers(
             detailed=not settings.disable_cluster_state_observability,
             solve=solve,
             unevaluated_pools=catalogue.unlisted_pools,
+            static_capacity=settings.feature_gates.static_capacity,
         ),
     )
 

@@ -285,6 +285,12 @@ class Metrics:
             "Resources that NodePools use, by which their limits are checked.",
             by_resource,
         )
+        self.nodepools_replicas = self._declare.gauge(
+            "nodepools_replicas",
+            "NodeClaims of static NodePools by state, and the desired number (feature gate "
+            "StaticCapacity).",
+            ("nodepool", "state"),
+        )
         by_reason = ("nodepool", "reason")
         self.nodepools_allowed_disruptions = self._declare.gauge(
             "nodepools_allowed_disruptions",

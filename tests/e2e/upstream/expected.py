@@ -10,6 +10,7 @@ _DRIFT = "Drift Budgets should "
 _REPAIR = "Integration Validation Repair Policy "
 _END = "Termination "
 _POOL = "Integration Validation NodePool should "
+_STATIC = "StaticCapacity "
 
 EXPECTED = {
     "regression": (
@@ -72,6 +73,18 @@ EXPECTED = {
         "Performance Provisioning should do simple provisioning and simple drift",
         "Performance Provisioning should do complex provisioning",
         "Performance Provisioning should do complex provisioning and complex drift",
+        f"{_STATIC}Provisioning should create static NodeClaims to meet desired replicas",
+        f"{_STATIC}Provisioning should create static NodeClaim propagating all the NodePool spec details",
+        f"{_STATIC}Provisioning should respect node limits when provisioning",
+        f"{_STATIC}Deprovisioning should scale down to zero",
+        f"{_STATIC}Deprovisioning should terminate empty nodes first, then nodes with least cost, then respect do-not-disrupt",
+        f"{_STATIC}Deprovisioning should handle graceful pod eviction during scale down",
+        f"{_STATIC}Drift should replace drifted nodes",
+        f"{_STATIC}Drift should handle drift with node limits when budget allows",
+        f"{_STATIC}Drift should handle drift with node limits when budget restricts",
+        f"{_STATIC}Dynamic NodeClaim Interaction should provision dynamic nodeclaims when static nodeclaims cant satisfy pod constraints",
+        f"{_STATIC}Edge Cases should not go over limit during concurrent changes/executions",
+        f"{_STATIC}Edge Cases should handle NodePool deletion gracefully",
         f"{_END}Emptiness Budgets should not allow emptiness if the budget is fully blocking",
         f"{_END}Emptiness Budgets should not allow emptiness if the budget is fully blocking during a scheduled time",
         f"{_END}Emptiness should terminate an empty node",
@@ -84,7 +97,6 @@ EXPECTED = {
 }
 
 NOT_YET = {
-    "StaticCapacity ": "pools with replicas are not provisioned",
     "CapacityBuffer ": "there are no capacity buffers",
 }
 """By what names begin with."""
