@@ -137,7 +137,7 @@ class ClusterSource:
         )
         from karpenter_core.cli.cluster_input import build_cluster
         from karpenter_core.cli.manifests import read_files
-        from karpenter_core.cli.object_reader import ObjectReader, latest_creation
+        from karpenter_core.cli.object_reader import ObjectReader, has_buffers, latest_creation
         from karpenter_core.operator.settings import Settings
         from karpenter_core.provider.host.manager import load_plugins
 
@@ -151,7 +151,10 @@ class ClusterSource:
         async with opening as providers:
             labels = providers.label_classes()
             reader = ObjectReader(
-                providers.node_class_models(), labels, with_selectors=bool(spread)
+                providers.node_class_models(),
+                labels,
+                with_selectors=bool(spread),
+                with_buffers=has_buffers(manifests.entries),
             )
             objects = reader.read_all(manifests.entries)
             return await build_cluster(
@@ -191,7 +194,12 @@ class ClusterSource:
         )
         async with opening as providers:
             labels, models = providers.label_classes(), providers.node_class_models()
-            reader = ObjectReader(models, labels, with_selectors=bool(spread))
+            reader = ObjectReader(
+                models,
+                labels,
+                with_selectors=bool(spread),
+                with_buffers=settings.feature_gates.capacity_buffer,
+            )
             additions = reader.read_all(manifests.entries)
             groups = frozenset(group for group, _ in models)
             async with connected(settings, clock, node_class_groups=groups) as apis:

@@ -48,6 +48,13 @@ def latest_creation(entries: Iterable[ManifestEntry]) -> datetime:
     return max(stamps, default=datetime.fromtimestamp(0, tz=UTC))
 
 
+def has_buffers(entries: Iterable[ManifestEntry]) -> bool:
+    """Tell whether there is a CapacityBuffer among the objects."""
+    return any(
+        (entry.group, entry.kind) == ("autoscaling.x-k8s.io", "CapacityBuffer") for entry in entries
+    )
+
+
 @final
 class ObjectReader:
     """Validates and decodes objects, and refuses duplicate names."""
@@ -58,12 +65,18 @@ class ObjectReader:
         labels: LabelClasses,
         *,
         with_selectors: bool = False,
+        with_buffers: bool = False,
     ) -> None:
-        """`with_selectors` also reads Services and pod controllers, for the default spread."""
+        """`with_selectors` also reads Services and pod controllers, for the default spread.
+
+        `with_buffers` also reads CapacityBuffers and the templates that they may refer to.
+        """
         from karpenter_core.api.crd import core_models
         from karpenter_core.kube.wire.codecs import Codecs
 
-        self.codecs: Final[Codecs] = Codecs(models.values(), with_selectors=with_selectors)
+        self.codecs: Final[Codecs] = Codecs(
+            models.values(), with_selectors=with_selectors, with_buffers=with_buffers
+        )
         self._labels: Final = labels
         self._models: Final = {
             (model.resource.group, model.resource.kind): model
@@ -118,7 +131,12 @@ class ObjectReader:
 
     def _read(self, entry: ManifestEntry) -> StateObject:
         from karpenter_core.api.nodepool import NodePool
-        from karpenter_core.api.records import DaemonSetView, PodView
+        from karpenter_core.api.records import (
+            DaemonSetView,
+            PodTemplateView,
+            PodView,
+            WorkloadView,
+        )
         from karpenter_core.kube.objects import view_from_manifest
 
         try:
@@ -133,8 +151,12 @@ class ObjectReader:
             raise BadInputError(f"{entry.where}: {_as_written(text, entry)}") from error
         if isinstance(view, PodView):
             self._check_shape(view.shape, entry, "")
-        elif isinstance(view, DaemonSetView):
+        elif isinstance(view, DaemonSetView) or (
+            isinstance(view, WorkloadView) and view.template is not None
+        ):
             self._check_shape(view.template, entry, "spec.template.")
+        elif isinstance(view, PodTemplateView):
+            self._check_shape(view.template, entry, "template.")
         return self._ready(view) if isinstance(view, NodePool) else view
 
     def _check_shape(self, shape: PodShape, entry: ManifestEntry, path: str) -> None:

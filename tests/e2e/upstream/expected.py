@@ -85,6 +85,5 @@ EXPECTED = {
 
 NOT_YET = {
     "StaticCapacity ": "pools with replicas are not provisioned",
-    "CapacityBuffer ": "there are no capacity buffers",
 }
 """By what names begin with."""
