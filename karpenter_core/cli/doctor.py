@@ -191,13 +191,15 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
             transports.append(await connect(kubeconfig=settings.workload_kubeconfig, clock=clock))
         groups = frozenset(model.resource.group for model in every_model)
         apis = ClusterApis(*(KubeApi(t, clock=clock) for t in transports), node_class_groups=groups)
+        gates = settings.feature_gates
         found = [
             _CheckResult("CRDs", f)
-            for f in await check_definitions(
-                apis, models, with_buffers=settings.feature_gates.capacity_buffer
-            )
+            for f in await check_definitions(apis, models, with_buffers=gates.capacity_buffer)
         ]
-        found += [_CheckResult("objects", f) for f in await check_objects(apis, every_model)]
+        found += [
+            _CheckResult("objects", f)
+            for f in await check_objects(apis, every_model, static_capacity=gates.static_capacity)
+        ]
         of_lease = tuple(one for one in needed if one.kind == LEASES)
         if settings.leader_election_kubeconfig and of_lease:
             needed = tuple(one for one in needed if one.kind != LEASES)
