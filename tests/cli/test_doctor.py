@@ -360,7 +360,7 @@ def test_settings_that_are_not_in_effect_are_warnings():
     result = doctor(
         "--offline",
         "--output=json",
-        "--feature-gates=CapacityBuffer=true,Nonsense=true",
+        "--feature-gates=NodeOverlay=true,Nonsense=true",
         KUBE_CLIENT_QPS="many",
     )
     results = [each for each in json.loads(result.output) if each["about"] == "settings"]
@@ -371,7 +371,7 @@ def test_settings_that_are_not_in_effect_are_warnings():
         "--feature-gates",
         "--feature-gates",
     ]
-    assert "CapacityBuffer is not implemented yet" in results[1]["message"]
+    assert "NodeOverlay is not implemented yet" in results[1]["message"]
     assert 'there is no gate "Nonsense"' in results[2]["message"]
 
 
