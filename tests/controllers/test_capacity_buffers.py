@@ -104,6 +104,8 @@ def test_room_for_the_pods_of_a_buffer_is_made_and_kept(tmp_path):
         await scene.cluster.clock.sleep(300)
 
         assert sorted(ready_nodes(scene)) == before
+        (told,) = scene.events("Provisioning")[-1:]
+        assert "False -> True, Reason: FitsExistingCapacity" in told["message"]
         assert not scene.events("Nominated")
         assert not scene.events("FailedScheduling")
         scene.cluster.delete(CAPACITY_BUFFERS, "headroom", namespace="default")
