@@ -149,12 +149,11 @@ class ObjectReader:
         except (UnicodeEncodeError, OverflowError) as error:
             text = f"{entry.title}: {value_error(entry.manifest)}"
             raise BadInputError(f"{entry.where}: {_as_written(text, entry)}") from error
+        template = view.template if isinstance(view, DaemonSetView | WorkloadView) else None
         if isinstance(view, PodView):
             self._check_shape(view.shape, entry, "")
-        elif isinstance(view, DaemonSetView) or (
-            isinstance(view, WorkloadView) and view.template is not None
-        ):
-            self._check_shape(view.template, entry, "spec.template.")
+        elif template is not None:
+            self._check_shape(template, entry, "spec.template.")
         elif isinstance(view, PodTemplateView):
             self._check_shape(view.template, entry, "template.")
         return self._ready(view) if isinstance(view, NodePool) else view
