@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from karpenter_core.api.capacity_buffer import CapacityBuffer
+from karpenter_core.api.crd import render_crd
 from karpenter_core.kube.resources import DEPLOYMENTS, POD_TEMPLATES
 from karpenter_core.kube.wire.codecs import CAPACITY_BUFFERS, NODE_POOLS
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
@@ -271,6 +273,19 @@ def test_a_size_that_cannot_be_automatic_is_reported(tmp_path, annotations, limi
         assert event["involvedObject"]["kind"] == "CapacityBuffer"
 
     run_controller(tmp_path, scenario)
+
+
+def test_buffers_are_in_the_cluster_of_the_pods(tmp_path):
+    """Where NodeClaims are in another one."""
+
+    async def scenario(scene):
+        scene.workload.apply([render_crd(CapacityBuffer)])
+        scene.workload.apply([pod_template(), buffer()])
+        await started(scene)
+        await scene.settle(lambda: is_provided(scene) and len(ready_nodes(scene)) >= 2)
+        assert len(scene.claims()) == 2
+
+    run_controller(tmp_path, scenario, split=True)
 
 
 @pytest.mark.parametrize("gate", ["false", ""])
