@@ -75,6 +75,7 @@ async def build_cluster(
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.cli.plan_notes import plan_notes, unusable_pools
+    from karpenter_core.lifecycle.capacity_buffer.declaration import buffer_declarations
     from karpenter_core.state.builder import StateBuilder
     from karpenter_core.state.events import CataloguePublished, InformersSynced, ObjectObserved
     from karpenter_core.state.pod_volumes import UnsupportedVolumes
@@ -91,6 +92,9 @@ async def build_cluster(
     for pool, catalogue in sorted(catalogues.items()):
         builder.apply_event(CataloguePublished(pool, catalogue))
     builder.apply_event(InformersSynced())
+    declarations, buffer_problems = buffer_declarations(builder.snapshot())
+    for declaration in declarations:
+        builder.apply_event(declaration)
     snapshot = builder.snapshot()
     problem_settings = ProblemSettings(
         well_known=labels.well_known,
@@ -110,5 +114,9 @@ async def build_cluster(
         now=now,
         problem_settings=problem_settings,
         unusable_pools=unusable_pools(snapshot, problems),
-        notes=(*notes, *plan_notes(snapshot)),
+        notes=(
+            *notes,
+            *plan_notes(snapshot),
+            *(f'buffer "{key}" has no room: {why}' for key, why in buffer_problems.items()),
+        ),
     )

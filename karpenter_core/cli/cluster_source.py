@@ -141,7 +141,7 @@ class ClusterSource:
         )
         from karpenter_core.cli.cluster_input import build_cluster
         from karpenter_core.cli.manifests import read_files
-        from karpenter_core.cli.object_reader import ObjectReader, latest_creation
+        from karpenter_core.cli.object_reader import ObjectReader, has_buffers, latest_creation
         from karpenter_core.operator.settings import Settings
         from karpenter_core.provider.host.manager import load_plugins
 
@@ -162,6 +162,7 @@ class ClusterSource:
                 labels,
                 with_selectors=bool(spread),
                 with_requests=with_requests,
+                with_buffers=has_buffers(manifests.entries),
             )
             objects = reader.read_all(manifests.entries)
             return await build_cluster(
@@ -207,6 +208,7 @@ class ClusterSource:
                 labels,
                 with_selectors=bool(spread),
                 with_requests=settings.provisioning_requests,
+                with_buffers=settings.feature_gates.capacity_buffer,
             )
             additions = reader.read_all(manifests.entries)
             groups = frozenset(group for group, _ in models)

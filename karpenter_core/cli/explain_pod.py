@@ -194,7 +194,9 @@ def _launch(claim: PlannedNodeClaim, pod: PodView) -> JsonObject:
         "nodePool": claim.pool,
         "instanceTypes": list(claim.instance_types),
         "cheapest": offering(claim.cheapest),
-        "pods": [other.key for other in claim.pods if other.uid != pod.uid],
+        "pods": [
+            other.key for other in claim.pods if other.uid != pod.uid and not other.is_virtual
+        ],
     }
 
 

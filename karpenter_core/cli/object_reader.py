@@ -48,6 +48,13 @@ def latest_creation(entries: Iterable[ManifestEntry]) -> datetime:
     return max(stamps, default=datetime.fromtimestamp(0, tz=UTC))
 
 
+def has_buffers(entries: Iterable[ManifestEntry]) -> bool:
+    """Tell whether there is a CapacityBuffer among the objects."""
+    return any(
+        (entry.group, entry.kind) == ("autoscaling.x-k8s.io", "CapacityBuffer") for entry in entries
+    )
+
+
 @final
 class ObjectReader:
     """Validates and decodes objects, and refuses duplicate names."""
@@ -59,17 +66,22 @@ class ObjectReader:
         *,
         with_selectors: bool = False,
         with_requests: bool = False,
+        with_buffers: bool = False,
     ) -> None:
         """`with_selectors` also reads Services and pod controllers, for the default spread.
 
-        `with_requests` also reads ProvisioningRequests and PodTemplates.
+        `with_requests` also reads ProvisioningRequests and PodTemplates, `with_buffers` CapacityBuffers
+        and the templates that they may refer to.
         """
         from karpenter_core.api.crd import core_models
         from karpenter_core.api.provisioning_request import ProvisioningRequest
         from karpenter_core.kube.wire.codecs import Codecs
 
         self.codecs: Final[Codecs] = Codecs(
-            models.values(), with_selectors=with_selectors, with_requests=with_requests
+            models.values(),
+            with_selectors=with_selectors,
+            with_requests=with_requests,
+            with_buffers=with_buffers,
         )
         self._labels: Final = labels
         self._models: Final = {
@@ -125,7 +137,12 @@ class ObjectReader:
 
     def _read(self, entry: ManifestEntry) -> StateObject:
         from karpenter_core.api.nodepool import NodePool
-        from karpenter_core.api.records import DaemonSetView, PodView
+        from karpenter_core.api.records import (
+            DaemonSetView,
+            PodTemplateView,
+            PodView,
+            WorkloadView,
+        )
         from karpenter_core.kube.objects import view_from_manifest
 
         try:
@@ -138,10 +155,13 @@ class ObjectReader:
         except (UnicodeEncodeError, OverflowError) as error:
             text = f"{entry.title}: {value_error(entry.manifest)}"
             raise BadInputError(f"{entry.where}: {_as_written(text, entry)}") from error
+        template = view.template if isinstance(view, DaemonSetView | WorkloadView) else None
         if isinstance(view, PodView):
             self._check_shape(view.shape, entry, "")
-        elif isinstance(view, DaemonSetView):
-            self._check_shape(view.template, entry, "spec.template.")
+        elif template is not None:
+            self._check_shape(template, entry, "spec.template.")
+        elif isinstance(view, PodTemplateView):
+            self._check_shape(view.template, entry, "template.")
         return self._ready(view) if isinstance(view, NodePool) else view
 
     def _check_shape(self, shape: PodShape, entry: ManifestEntry, path: str) -> None:

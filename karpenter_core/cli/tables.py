@@ -37,6 +37,8 @@ STATES: Final = {
     "unschedulable": "stays pending",
 }
 """Texts for the states of a pod."""
+_SOURCES: Final = {"CapacityBuffer": "buffer", "ProvisioningRequest": "provisioning request"}
+"""Words for the kinds of objects that ask for virtual pods."""
 _VERDICTS: Final = {
     "blocked": "blocked",
     "budget": "no budget",
@@ -72,6 +74,8 @@ def print_plan(document: JsonMapping, before: JsonMapping | None = None) -> None
     if document["unschedulable"]:
         _heading(console, "Pods that stay pending")
         _print_pending(console, document["unschedulable"])
+    for source, found in document.get("virtualPods", {}).items():
+        _say(console, _virtual_line(source, found))
     _say(console, _summary(document))
     for entry in document.get("staticNodePools", ()):
         _say(console, _static_pool_line(entry))
@@ -137,6 +141,8 @@ def print_node_explanation(document: JsonMapping) -> None:
     if document["state"] == "unmanaged":
         return
     facts = [f"{counted(document['pods'], 'pod')} would have to move"]
+    if "virtualPods" in document:
+        facts.append(f"room is kept for {counted(document['virtualPods'], 'virtual pod')}")
     if document["nodePool"]:
         facts.insert(0, f"NodePool {document['nodePool']}")
     if document["pricePerHour"] is not None:
@@ -279,6 +285,17 @@ def _summary(document: JsonMapping) -> str:
     return "; ".join(parts) or "no pod waits for a node"
 
 
+def _virtual_line(source: str, found: JsonMapping) -> str:
+    """Return the line of an object that asks for virtual pods, such as a buffer."""
+    kind, _, name = source.partition(" ")
+    text = f"{_SOURCES.get(kind, kind)} {name}: {found['existingNodes']} of {found['wanted']} fit on existing nodes"
+    if found["newNodes"]:
+        text += f", {found['newNodes']} on nodes to launch"
+    if found["unschedulable"]:
+        text += f", {found['unschedulable']} have no place: {found['message']}"
+    return text
+
+
 def _claims_table(claims: list[JsonObject], width: int) -> Table:
     """Group nodes of one NodePool and one cheapest offering in one row."""
     groups: dict[tuple[str, float, str], list[JsonObject]] = {}
@@ -298,11 +315,19 @@ def _claims_table(claims: list[JsonObject], width: int) -> Table:
                 str(sum(len(claim["pods"]) for claim in members)),
                 str(types[0]) if len(types) == 1 else f"{types[0]}-{types[-1]}",
                 _price(members[0]["cheapest"]),
-                members[0]["pods"][0],
+                _first_pod(members),
             )
         )
     made = _table("pool", "cheapest offering", numbers=("nodes", "pods", "types", "price/h"))
     return _with_names(made, rows, "first pod", width)
+
+
+def _first_pod(claims: Sequence[JsonMapping]) -> str:
+    """Return the first pod of claims, or for whose virtual pods they are."""
+    pods = next((claim["pods"] for claim in claims if claim["pods"]), None)
+    if pods is not None:
+        return str(pods[0])
+    return next(iter(claims[0].get("virtualPods", {})), "")
 
 
 def _existing_table(existing: dict[str, list[str]], width: int) -> Table:

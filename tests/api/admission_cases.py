@@ -554,3 +554,68 @@ for _name, _given, _stored in (
 DEFAULT_CASES.append(
     DefaultCase("claim", "NodeClaim", node_claim(), _TEMPLATE["spec"]),
 )
+
+# --- CapacityBuffer -------------------------------------------------------------------------------
+
+_CHUNK: Json = {"podTemplateRef": {"name": "chunk"}}
+_WEB: Json = {"scalableRef": {"apiGroup": "apps", "kind": "Deployment", "name": "web"}}
+
+
+def capacity_buffer(**spec: Any) -> Json:
+    return {
+        "apiVersion": "autoscaling.x-k8s.io/v1beta1",
+        "kind": "CapacityBuffer",
+        "metadata": {"name": "headroom", "namespace": "default"},
+        "spec": spec,
+    }
+
+
+for _name, _given, _expected in (
+    ("template and replicas", {**_CHUNK, "replicas": 3}, None),
+    ("template and limits", {**_CHUNK, "limits": {"cpu": "4", "memory": 8}}, None),
+    ("workload", {**_WEB, "replicas": 5}, None),
+    ("workload alone", _WEB, None),
+    (
+        "workload without group",
+        {"scalableRef": {"kind": "ReplicationController", "name": "web"}, "replicas": 1},
+        None,
+    ),
+    ("replicas and percentage", {**_WEB, "replicas": 10, "percentage": 20}, None),
+    ("no replicas", {**_CHUNK, "replicas": 0}, None),
+    ("no percentage", {**_WEB, "percentage": 0}, None),
+    ("more than all", {**_WEB, "percentage": 250}, None),
+    ("another strategy", {**_WEB, "provisioningStrategy": "example.com/standby"}, None),
+    ("nothing", {}, None),
+    ("template and workload", {**_CHUNK, **_WEB, "replicas": 3}, "spec"),
+    ("template alone", _CHUNK, "spec"),
+    ("template and percentage", {**_CHUNK, "percentage": 20}, "spec"),
+    ("negative replicas", {**_CHUNK, "replicas": -1}, "spec.replicas"),
+    ("negative percentage", {**_WEB, "percentage": -1}, "spec.percentage"),
+    (
+        "template without name",
+        {"podTemplateRef": {"name": ""}, "replicas": 1},
+        "spec.podTemplateRef.name",
+    ),
+    (
+        "workload without kind",
+        {"scalableRef": {"kind": "", "name": "web"}, "replicas": 1},
+        "spec.scalableRef.kind",
+    ),
+    (
+        "workload without name",
+        {"scalableRef": {"kind": "Deployment", "name": ""}, "replicas": 1},
+        "spec.scalableRef.name",
+    ),
+    ("bad limit", {**_CHUNK, "limits": {"cpu": "many"}}, "spec.limits.cpu"),
+):
+    CASES.append(
+        Case(f"CapacityBuffer: {_name}", "CapacityBuffer", capacity_buffer(**_given), _expected)
+    )
+DEFAULT_CASES.append(
+    DefaultCase(
+        "buffer",
+        "CapacityBuffer",
+        capacity_buffer(**_CHUNK, replicas=1),
+        {**_CHUNK, "replicas": 1, "provisioningStrategy": "buffer.x-k8s.io/active-capacity"},
+    )
+)

@@ -619,6 +619,7 @@ def test_unknown_gate_causes_a_warning_with_a_suggestion():
 
 def test_built_gates_cause_no_warning():
     text = "NodeRepair=true,ReservedCapacity=false,SpotToSpotConsolidation=true,StaticCapacity=true"
+    text += ",CapacityBuffer=true"
     assert load_settings([], {"FEATURE_GATES": text}).warnings == ()
 
 

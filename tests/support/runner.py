@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, final
 
 import yaml
 
+from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.kube import resources
@@ -60,6 +61,7 @@ KINDS: Final[Mapping[str, ResourceKind]] = {
         NODE_POOLS,
         NODE_CLAIMS,
         KWOK_NODE_CLASSES,
+        custom_kind(CapacityBuffer.resource),
     )
 }
 """The kinds that scenarios can name."""

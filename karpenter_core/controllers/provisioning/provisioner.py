@@ -185,7 +185,7 @@ class Provisioner:
         self, provisioning_input: ProvisioningInput, snapshot: Snapshot, triggers: tuple[str, ...]
     ) -> bool:
         """Plan and create claims; tell whether a pass over the same state would change nothing."""
-        virtual_uids = {pod.uid for pod in provisioning_input.problem.pods if pod.is_virtual}
+        virtual_uids = {pod.uid for pods in snapshot.virtual_pods.values() for pod in pods}
         pods = len(provisioning_input.problem.pods) - len(virtual_uids)
         cause = f"{pods} pod(s) without a placement"
         if virtual_uids:
