@@ -35,7 +35,7 @@ from karpenter_core.kube.metrics import KubeMetrics
 from karpenter_core.kube.rate_limits import AsyncTokenBucket
 from karpenter_core.kube.resources import custom_kind
 from karpenter_core.kube.server_clock import ServerClock
-from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS, Codecs
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_OVERLAYS, NODE_POOLS, Codecs
 from karpenter_core.kube.writer import KubeWriter, ProviderNodeWriter
 from karpenter_core.operator.crd_wait import CrdWaiter
 from karpenter_core.operator.decision_log import log_decision
@@ -118,8 +118,15 @@ class Process:
         self.providers: Final = self._make_providers(plugins)
         self._journal_file: Final = self._keep_journal()
         models = self.providers.node_class_models()
-        self.cluster_state: Final = ClusterState(StateBuilder(plugins.owners), self.clock)
-        codecs = Codecs(models.values(), with_selectors=bool(settings.scheduler_config))
+        overlays = settings.feature_gates.node_overlay
+        self.cluster_state: Final = ClusterState(
+            StateBuilder(plugins.owners, overlays=overlays), self.clock
+        )
+        codecs = Codecs(
+            models.values(),
+            with_selectors=bool(settings.scheduler_config),
+            with_overlays=overlays,
+        )
         self.informers: Final = self._make_informers(codecs)
         self.freshness: Final = FreshnessGuard(
             self.informers,
@@ -132,7 +139,12 @@ class Process:
         )
         self._crds: Final = CrdWaiter(
             self.apis,
-            (NODE_POOLS, NODE_CLAIMS, *(custom_kind(model.resource) for model in models.values())),
+            (
+                NODE_POOLS,
+                NODE_CLAIMS,
+                *((NODE_OVERLAYS,) if overlays else ()),
+                *(custom_kind(model.resource) for model in models.values()),
+            ),
             clock=platform.clock,
         )
         self._tasks: list[PluginTasks] = []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
+from karpenter_core.api.nodeoverlay import NodeOverlay
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.records import (
     CSINodeView,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from karpenter_core.errors import OfferingMask
+    from karpenter_core.scheduling.overlays import OverlayStore
     from karpenter_core.scheduling.problem import Catalogue
 
 __all__ = [
@@ -48,6 +50,7 @@ __all__ = [
     "ObjectRemoved",
     "ObjectWritten",
     "OfferingsUnavailable",
+    "OverlaysEvaluated",
     "PodsDecided",
     "RegistrationHealthReset",
     "RegistrationSettled",
@@ -62,6 +65,7 @@ StateObject: TypeAlias = (
     | NodeClaim
     | NodePool
     | NodeClass
+    | NodeOverlay
     | DaemonSetView
     | PodDisruptionBudgetView
     | PersistentVolumeClaimView
@@ -112,6 +116,13 @@ class CataloguePublished:
 
     pool: str
     catalogue: Catalogue | None
+
+
+@dataclass(frozen=True, slots=True)
+class OverlaysEvaluated:
+    """All NodeOverlays were evaluated: what they change, in every pool at once."""
+
+    store: OverlayStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +231,7 @@ StateEvent: TypeAlias = (
     | ObjectWritten
     | InformersSynced
     | CataloguePublished
+    | OverlaysEvaluated
     | LaunchCallStarted
     | LaunchCallFinished
     | NodesNominated

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.base import KubernetesObject
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
+from karpenter_core.api.nodeoverlay import NodeOverlay
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.records import (
     CSINodeView,
@@ -40,6 +41,7 @@ class ObjectKind(StrEnum):
     NODE_CLAIM = "NodeClaim"
     NODE_POOL = "NodePool"
     NODE_CLASS = "NodeClass"
+    NODE_OVERLAY = "NodeOverlay"
     DAEMON_SET = "DaemonSet"
     DISRUPTION_BUDGET = "PodDisruptionBudget"
     VOLUME_CLAIM = "PersistentVolumeClaim"
@@ -69,6 +71,7 @@ _KINDS: Final[Mapping[type, ObjectKind]] = {
     NodeView: ObjectKind.NODE,
     NodeClaim: ObjectKind.NODE_CLAIM,
     NodePool: ObjectKind.NODE_POOL,
+    NodeOverlay: ObjectKind.NODE_OVERLAY,
     DaemonSetView: ObjectKind.DAEMON_SET,
     PodDisruptionBudgetView: ObjectKind.DISRUPTION_BUDGET,
     PersistentVolumeClaimView: ObjectKind.VOLUME_CLAIM,
