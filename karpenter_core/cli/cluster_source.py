@@ -151,7 +151,10 @@ class ClusterSource:
         async with opening as providers:
             labels = providers.label_classes()
             reader = ObjectReader(
-                providers.node_class_models(), labels, with_selectors=bool(spread)
+                providers.node_class_models(),
+                labels,
+                with_selectors=bool(spread),
+                with_overlays=True,
             )
             objects = reader.read_all(manifests.entries)
             return await build_cluster(
@@ -161,6 +164,7 @@ class ClusterSource:
                 options=self._options(Settings(), max_instance_types(providers)),
                 labels=labels,
                 default_spread=spread,
+                overlays=True,
                 notes=(*manifests.notes, *reader.notes()),
             )
 
@@ -191,7 +195,10 @@ class ClusterSource:
         )
         async with opening as providers:
             labels, models = providers.label_classes(), providers.node_class_models()
-            reader = ObjectReader(models, labels, with_selectors=bool(spread))
+            overlays = settings.feature_gates.node_overlay
+            reader = ObjectReader(
+                models, labels, with_selectors=bool(spread), with_overlays=overlays
+            )
             additions = reader.read_all(manifests.entries)
             groups = frozenset(group for group, _ in models)
             async with connected(settings, clock, node_class_groups=groups) as apis:
@@ -205,6 +212,7 @@ class ClusterSource:
                     options=self._options(settings, max_instance_types(providers)),
                     labels=labels,
                     default_spread=spread,
+                    overlays=overlays,
                     is_lenient=True,
                     notes=(*listing.notes, *notes),
                 )

@@ -165,7 +165,10 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
     clock = SystemClock()
     models = {name: found.info.node_classes for name, found in plugins.providers.items()}
     every_model = [model for found in models.values() for model in found]
-    codecs = Codecs(every_model, with_selectors=bool(settings.scheduler_config))
+    overlays = settings.feature_gates.node_overlay
+    codecs = Codecs(
+        every_model, with_selectors=bool(settings.scheduler_config), with_overlays=overlays
+    )
     namespace = settings.leader_election_namespace or own_namespace(os.environ)
     needed = needed_permissions(
         codecs.kinds,
@@ -187,8 +190,14 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
             transports.append(await connect(kubeconfig=settings.workload_kubeconfig, clock=clock))
         groups = frozenset(model.resource.group for model in every_model)
         apis = ClusterApis(*(KubeApi(t, clock=clock) for t in transports), node_class_groups=groups)
-        found = [_CheckResult("CRDs", f) for f in await check_definitions(apis, models)]
-        found += [_CheckResult("objects", f) for f in await check_objects(apis, every_model)]
+        found = [
+            _CheckResult("CRDs", f)
+            for f in await check_definitions(apis, models, overlays=overlays)
+        ]
+        found += [
+            _CheckResult("objects", f)
+            for f in await check_objects(apis, every_model, overlays=overlays)
+        ]
         of_lease = tuple(one for one in needed if one.kind == LEASES)
         if settings.leader_election_kubeconfig and of_lease:
             needed = tuple(one for one in needed if one.kind != LEASES)

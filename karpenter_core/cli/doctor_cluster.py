@@ -11,6 +11,7 @@ import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from karpenter_core.api.crd import core_models, crd_name, render_crd
+from karpenter_core.api.nodeoverlay import NodeOverlay
 from karpenter_core.errors import ApiError, NotFoundError
 from karpenter_core.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -24,7 +25,7 @@ from karpenter_core.kube.resources import (
     ResourceKind,
     custom_kind,
 )
-from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_OVERLAYS, NODE_POOLS
 from karpenter_core.lifecycle.nodepool.exchange_rates import PRICES_COMPARABLE
 from karpenter_core.lifecycle.nodepool.instance_types_listed import INSTANCE_TYPES_LISTED
 from karpenter_core.operator.declared_reads import kind_of
@@ -109,9 +110,12 @@ def needed_permissions(
     be read or changed. With `observe` (the setting of this name) they permit to read only.
     `metrics_token_auth` is the setting of this name.
     """
+    kinds = tuple(kinds)
     needed = [Permission(verb, kind) for kind in kinds for verb in _READ]
     if not observe:
         needed += _writes(node_classes, creates_nodes=creates_nodes)
+        if NODE_OVERLAYS in kinds:
+            needed.append(Permission("patch", NODE_OVERLAYS, "status"))
         if lease_namespace is not None:
             needed.append(Permission("create", LEASES, namespace=lease_namespace))
             needed += [
@@ -226,9 +230,14 @@ async def _is_allowed(apis: ClusterApis, permission: Permission) -> bool:
 
 
 async def check_definitions(
-    apis: ClusterApis, providers: dict[str, tuple[type[NodeClass], ...]]
+    apis: ClusterApis,
+    providers: dict[str, tuple[type[NodeClass], ...]],
+    *,
+    overlays: bool = False,
 ) -> list[Finding]:
     """Compare the CustomResourceDefinitions of the core and of these providers with the models.
+
+    That of NodeOverlays may be missing unless they are in use (`overlays`).
 
     Raises:
         ApiError: the API server cannot be reached.
@@ -242,6 +251,8 @@ async def check_definitions(
         try:
             body = await apis.objects.get(CUSTOM_RESOURCE_DEFINITIONS, name)
         except NotFoundError:
+            if model is NodeOverlay and not overlays:
+                continue
             findings.append(_error(f"the CustomResourceDefinition {name} is not installed", remedy))
         except ApiError as error:
             if error.status != _FORBIDDEN:
@@ -284,9 +295,9 @@ def _definition_findings(
 
 
 async def check_objects(
-    apis: ClusterApis, node_classes: Sequence[type[NodeClass]]
+    apis: ClusterApis, node_classes: Sequence[type[NodeClass]], *, overlays: bool = False
 ) -> list[Finding]:
-    """Check whether the existing NodePools and NodeClasses can be used.
+    """Check whether the existing NodePools and NodeClasses, and with `overlays` NodeOverlays, can be used.
 
     Raises:
         ApiError: the API server cannot be reached.
@@ -294,6 +305,7 @@ async def check_objects(
     findings: list[Finding] = []
     kinds = [NODE_POOLS, *(custom_kind(model.resource) for model in node_classes)]
     served = {(kind.group, kind.kind) for kind in kinds[1:]}
+    kinds += [NODE_OVERLAYS] if overlays else []
     count = 0
     for kind in kinds:
         try:
@@ -327,7 +339,8 @@ def _readiness_findings(kind: ResourceKind, item: JsonObject) -> list[Finding]:
     return [
         _error(
             f"{what} is not ready: {cause['type']}: {cause.get('message') or cause.get('reason')}",
-            "correct the cause in the message; until then no node is launched from it",
+            "correct the cause in the message; until then "
+            + ("it changes nothing" if kind is NODE_OVERLAYS else "no node is launched from it"),
         )
         for cause in causes
     ]

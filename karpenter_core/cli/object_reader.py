@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["ObjectReader", "latest_creation"]
 
 _CORE_GROUP: Final = "karpenter.sh"
-_NOT_READ_YET: Final = frozenset({"NodeOverlay"})
-"""Kinds of the core group that this version ignores."""
+_OVERLAY: Final = "NodeOverlay"
 _WORKLOADS: Final = frozenset(
     {"CronJob", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"}
 )
@@ -58,12 +57,18 @@ class ObjectReader:
         labels: LabelClasses,
         *,
         with_selectors: bool = False,
+        with_overlays: bool = False,
     ) -> None:
-        """`with_selectors` also reads Services and pod controllers, for the default spread."""
+        """`with_selectors` also reads Services and pod controllers, for the default spread.
+
+        Without `with_overlays`, NodeOverlays are ignored with a note.
+        """
         from karpenter_core.api.crd import core_models
         from karpenter_core.kube.wire.codecs import Codecs
 
-        self.codecs: Final[Codecs] = Codecs(models.values(), with_selectors=with_selectors)
+        self.codecs: Final[Codecs] = Codecs(
+            models.values(), with_selectors=with_selectors, with_overlays=with_overlays
+        )
         self._labels: Final = labels
         self._models: Final = {
             (model.resource.group, model.resource.kind): model
@@ -93,6 +98,7 @@ class ObjectReader:
         """Return notes about objects and fields that were ignored."""
         notes = [
             f"ignored: {count} of kind {kind}"
+            + ("; the feature gate NodeOverlay is off" if kind == _OVERLAY else "")
             for kind, count in sorted(self._skipped.items())
             if kind not in _WORKLOADS
         ]
@@ -109,7 +115,7 @@ class ObjectReader:
     def _is_read(self, entry: ManifestEntry) -> bool:
         if self.codecs.find(entry.group, entry.kind) is not None:
             return True
-        if entry.group == _CORE_GROUP and entry.kind not in _NOT_READ_YET:
+        if entry.group == _CORE_GROUP and entry.kind != _OVERLAY:
             raise BadInputError(
                 f'{entry.where}: field "kind": unknown kind "{entry.kind}" of {entry.group}'
             )

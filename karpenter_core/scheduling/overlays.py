@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OfferingOverlay",
+    "OverlaidTypes",
     "OverlayStore",
     "PoolOverlays",
     "TypeOverlay",
@@ -113,6 +114,23 @@ def apply_overlays(catalogue: Catalogue, overlays: PoolOverlays) -> Catalogue:
         return catalogue
     version = f"{catalogue.version}+{overlays.digest}"
     return Catalogue(version=version, instance_types=tuple(types))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverlaidTypes:
+    """The names of the instance types of a catalogue that overlays have changed."""
+
+    price: frozenset[str] = frozenset()
+    capacity: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, catalogue: Catalogue) -> OverlaidTypes:
+        """Return those of a catalogue."""
+        types = catalogue.instance_types
+        return cls(
+            price=frozenset(it.name for it in types if any(o.is_overlaid for o in it.offerings)),
+            capacity=frozenset(it.name for it in types if it.overlaid_resources),
+        )
 
 
 def _overlaid(instance_type: InstanceType, overlay: TypeOverlay) -> InstanceType:

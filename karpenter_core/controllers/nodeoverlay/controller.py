@@ -16,7 +16,7 @@ from karpenter_core.api.labels import PRICE_PER_NODE
 from karpenter_core.controllers.reconciling.reconciler import Reconciler, ReconcileResult
 from karpenter_core.errors import KarpenterError
 from karpenter_core.kube.wire.codecs import NODE_OVERLAYS
-from karpenter_core.lifecycle.nodeoverlay.evaluation import OverlayPool, evaluate_overlays
+from karpenter_core.lifecycle.nodeoverlay.evaluation import evaluate_overlays, listed_pools
 from karpenter_core.lifecycle.nodeoverlay.status import overlay_status_patch, with_verdict
 from karpenter_core.state.events import OverlaysEvaluated
 from karpenter_core.state.object_kinds import ObjectKind
@@ -88,7 +88,7 @@ class NodeOverlayController:
         inputs = _inputs_of(snapshot)
         if self._evaluated is None or self._evaluated[0] != inputs:
             evaluation = evaluate_overlays(
-                snapshot.node_overlays.values(), _pools_of(snapshot), rules=self._rules
+                snapshot.node_overlays.values(), listed_pools(snapshot), rules=self._rules
             )
             self._catalogues = tuple(snapshot.listed_catalogues.values())
             self._evaluated = inputs, evaluation
@@ -147,14 +147,6 @@ class NodeOverlayController:
         self._conflicts = dict(evaluation.conflicts)
 
 
-def _pools_of(snapshot: Snapshot) -> list[OverlayPool]:
-    return [
-        OverlayPool(pool, catalogue)
-        for name, pool in sorted(snapshot.node_pools.items())
-        if (catalogue := snapshot.listed_catalogues.get(name)) is not None
-    ]
-
-
 def _inputs_of(snapshot: Snapshot) -> _Inputs:
     """Return what an evaluation depends on; equal only if it would have the same result."""
     overlays = tuple(
@@ -171,6 +163,6 @@ def _inputs_of(snapshot: Snapshot) -> _Inputs:
             tuple(sorted(pool.spec.template.metadata.labels.items())),
             id(catalogue),
         )
-        for pool, catalogue in _pools_of(snapshot)
+        for pool, catalogue in listed_pools(snapshot)
     )
     return overlays, pools

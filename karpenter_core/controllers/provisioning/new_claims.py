@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CREATED_FOR
 from karpenter_core.lifecycle.claim_status import with_metadata
-from karpenter_core.lifecycle.nodeclaim.node_claim_builder import build_node_claim
+from karpenter_core.lifecycle.nodeclaim.node_claim_builder import (
+    build_node_claim,
+    overlay_annotations,
+)
 from karpenter_core.lifecycle.nodepool.hashing import HASH_VERSION, node_pool_hash
 
 if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.scheduling.overlays import OverlaidTypes
     from karpenter_core.scheduling.problem import PlannedNodeClaim
 
 __all__ = ["CAUSE", "DECISION", "DecisionRef", "manifest_of", "name_suffix", "new_claim"]
@@ -52,6 +56,7 @@ def new_claim(
     unique: str,
     decision_ref: DecisionRef,
     reason: str = "provisioned",
+    overlaid: OverlaidTypes | None = None,
 ) -> NodeClaim:
     """Return the complete claim to create, so that it needs no patch before its launch."""
     claim = build_node_claim(
@@ -63,6 +68,7 @@ def new_claim(
     )
     annotations = {
         **claim.metadata.annotations,
+        **({} if overlaid is None else overlay_annotations(planned.instance_types, overlaid)),
         DECISION: decision_ref.id,
         CAUSE: decision_ref.cause,
         CREATED_FOR: reason,

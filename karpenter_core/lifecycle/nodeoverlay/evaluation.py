@@ -41,8 +41,15 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.scheduling.problem import Catalogue
+    from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["OverlayEvaluation", "OverlayPool", "evaluate_overlays", "in_order_of_weight"]
+__all__ = [
+    "OverlayEvaluation",
+    "OverlayPool",
+    "evaluate_overlays",
+    "in_order_of_weight",
+    "listed_pools",
+]
 
 
 class OverlayPool(NamedTuple):
@@ -67,6 +74,15 @@ def in_order_of_weight(overlays: Iterable[NodeOverlay]) -> tuple[NodeOverlay, ..
     """Return overlays by weight, the greatest first; equal ones by name, the last first."""
     by_name = sorted(overlays, key=lambda overlay: overlay.name, reverse=True)
     return tuple(sorted(by_name, key=lambda overlay: -overlay.weight))
+
+
+def listed_pools(snapshot: Snapshot) -> tuple[OverlayPool, ...]:
+    """Return the NodePools of a snapshot that have a listing, by name."""
+    return tuple(
+        OverlayPool(pool, catalogue)
+        for name, pool in sorted(snapshot.node_pools.items())
+        if (catalogue := snapshot.listed_catalogues.get(name)) is not None
+    )
 
 
 def evaluate_overlays(
