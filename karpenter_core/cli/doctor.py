@@ -190,21 +190,15 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
             transports.append(await connect(kubeconfig=settings.workload_kubeconfig, clock=clock))
         groups = frozenset(model.resource.group for model in every_model)
         apis = ClusterApis(*(KubeApi(t, clock=clock) for t in transports), node_class_groups=groups)
-<<<<<<< HEAD
         found = [
             _CheckResult("CRDs", f)
             for f in await check_definitions(apis, models, overlays=overlays)
         ]
-        found += [
-            _CheckResult("objects", f)
-            for f in await check_objects(apis, every_model, overlays=overlays)
-        ]
-=======
-        found = [_CheckResult("CRDs", f) for f in await check_definitions(apis, models)]
         gate = settings.feature_gates.static_capacity
-        object_findings = await check_objects(apis, every_model, static_capacity=gate)
+        object_findings = await check_objects(
+            apis, every_model, static_capacity=gate, overlays=overlays
+        )
         found += [_CheckResult("objects", f) for f in object_findings]
->>>>>>> main
         of_lease = tuple(one for one in needed if one.kind == LEASES)
         if settings.leader_election_kubeconfig and of_lease:
             needed = tuple(one for one in needed if one.kind != LEASES)

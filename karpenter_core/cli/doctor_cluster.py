@@ -11,12 +11,9 @@ import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from karpenter_core.api.crd import core_models, crd_name, render_crd
-<<<<<<< HEAD
-from karpenter_core.api.nodeoverlay import NodeOverlay
-=======
 from karpenter_core.api.labels import NODES as NODES_LIMIT
+from karpenter_core.api.nodeoverlay import NodeOverlay
 from karpenter_core.api.quantities import parse_amount
->>>>>>> main
 from karpenter_core.errors import ApiError, NotFoundError
 from karpenter_core.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -301,11 +298,11 @@ def _definition_findings(
 
 
 async def check_objects(
-<<<<<<< HEAD
-    apis: ClusterApis, node_classes: Sequence[type[NodeClass]], *, overlays: bool = False
-=======
-    apis: ClusterApis, node_classes: Sequence[type[NodeClass]], *, static_capacity: bool = False
->>>>>>> main
+    apis: ClusterApis,
+    node_classes: Sequence[type[NodeClass]],
+    *,
+    static_capacity: bool = False,
+    overlays: bool = False,
 ) -> list[Finding]:
     """Check whether the existing NodePools and NodeClasses, and with `overlays` NodeOverlays, can be used.
 

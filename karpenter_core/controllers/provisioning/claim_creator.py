@@ -86,13 +86,10 @@ class ClaimCreator:
         self._launch_limits = launch_limits or LaunchLimits()
         self._in_flight: Counter[str] = Counter()
         """By pool: allowed claims whose creation has not been answered."""
-<<<<<<< HEAD
         self._overlaid: dict[str, tuple[str, OverlaidTypes]] = {}
         """By pool: the version of its catalogue, and what overlays change in it."""
-=======
         self._slots_in_flight: set[str] = set()
         """Ids of the slots of such claims of static pools."""
->>>>>>> main
         self._cluster_state = writer.cluster_state
         self._runtime = runtime
         self._log: FilteringBoundLogger = structlog.get_logger("provisioner")
@@ -225,29 +222,19 @@ class ClaimCreator:
     async def _create_one(
         self, planned: PlannedNodeClaim, *, decision_ref: DecisionRef, reason: str, slot: str
     ) -> str | None:
-<<<<<<< HEAD
+        """Create one claim; `slot` is the slot of a static pool's claim, else empty."""
         snapshot = self._cluster_state.snapshot()
         pool = snapshot.node_pools.get(planned.pool)
-=======
-        """Create one claim; `slot` is the slot of a static pool's claim, else empty."""
-        pool = self._cluster_state.snapshot().node_pools.get(planned.pool)
->>>>>>> main
         if pool is None:
             self._report_failed(planned, _GONE)
             return None
         claim = new_claim(
             planned,
             pool,
-<<<<<<< HEAD
-            unique=self._runtime.new_id(),
-            decision_ref=decision_ref,
-            reason=reason,
-            overlaid=self._overlaid_types(snapshot, planned.pool),
-=======
             unique=slot or self._runtime.new_id(),
             decision_ref=decision_ref,
             reason=reason,
->>>>>>> main
+            overlaid=self._overlaid_types(snapshot, planned.pool),
         )
         try:
             await self._send(claim)
