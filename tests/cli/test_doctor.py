@@ -78,7 +78,7 @@ def ask(check, server, *arguments):
 def test_definitions_of_this_version_are_fine():
     server = Server([stored(model) for model in MODELS])
     assert ask(check_definitions, server, KWOK) == [
-        (Severity.OK, "3 CustomResourceDefinitions are those of this version")
+        (Severity.OK, "4 CustomResourceDefinitions are those of this version")
     ]
 
 

@@ -595,7 +595,7 @@ def test_a_shared_option_falls_back_only_if_all_its_plugins_say_so():
 # -- gates -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gate", ["NodeOverlay", "CapacityBuffer"])
+@pytest.mark.parametrize("gate", ["CapacityBuffer"])
 @pytest.mark.parametrize("by_flag", [True, False], ids=["flag", "variable"])
 def test_gate_that_is_not_built_causes_a_warning(gate, by_flag):
     option = REFERENCE["feature-gates"]
