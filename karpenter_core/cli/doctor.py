@@ -165,9 +165,12 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
     clock = SystemClock()
     models = {name: found.info.node_classes for name, found in plugins.providers.items()}
     every_model = [model for found in models.values() for model in found]
-    overlays = settings.feature_gates.node_overlay
+    gates = settings.feature_gates
     codecs = Codecs(
-        every_model, with_selectors=bool(settings.scheduler_config), with_overlays=overlays
+        every_model,
+        with_selectors=bool(settings.scheduler_config),
+        with_buffers=gates.capacity_buffer,
+        with_overlays=gates.node_overlay,
     )
     namespace = settings.leader_election_namespace or own_namespace(os.environ)
     needed = needed_permissions(
@@ -192,13 +195,19 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
         apis = ClusterApis(*(KubeApi(t, clock=clock) for t in transports), node_class_groups=groups)
         found = [
             _CheckResult("CRDs", f)
-            for f in await check_definitions(apis, models, overlays=overlays)
+            for f in await check_definitions(
+                apis, models, with_buffers=gates.capacity_buffer, overlays=gates.node_overlay
+            )
         ]
-        gate = settings.feature_gates.static_capacity
-        object_findings = await check_objects(
-            apis, every_model, static_capacity=gate, overlays=overlays
-        )
-        found += [_CheckResult("objects", f) for f in object_findings]
+        found += [
+            _CheckResult("objects", f)
+            for f in await check_objects(
+                apis,
+                every_model,
+                static_capacity=gates.static_capacity,
+                overlays=gates.node_overlay,
+            )
+        ]
         of_lease = tuple(one for one in needed if one.kind == LEASES)
         if settings.leader_election_kubeconfig and of_lease:
             needed = tuple(one for one in needed if one.kind != LEASES)

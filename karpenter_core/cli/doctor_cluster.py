@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.crd import core_models, crd_name, render_crd
 from karpenter_core.api.labels import NODES as NODES_LIMIT
 from karpenter_core.api.nodeoverlay import NodeOverlay
@@ -27,7 +28,12 @@ from karpenter_core.kube.resources import (
     ResourceKind,
     custom_kind,
 )
-from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_OVERLAYS, NODE_POOLS
+from karpenter_core.kube.wire.codecs import (
+    CAPACITY_BUFFERS,
+    NODE_CLAIMS,
+    NODE_OVERLAYS,
+    NODE_POOLS,
+)
 from karpenter_core.lifecycle.nodepool.exchange_rates import PRICES_COMPARABLE
 from karpenter_core.lifecycle.nodepool.instance_types_listed import INSTANCE_TYPES_LISTED
 from karpenter_core.lifecycle.nodepool.static_capacity import REPLICAS_HELD_BACK
@@ -116,7 +122,7 @@ def needed_permissions(
     kinds = tuple(kinds)
     needed = [Permission(verb, kind) for kind in kinds for verb in _READ]
     if not observe:
-        needed += _writes(node_classes, creates_nodes=creates_nodes)
+        needed += _writes(kinds, node_classes, creates_nodes=creates_nodes)
         if NODE_OVERLAYS in kinds:
             needed.append(Permission("patch", NODE_OVERLAYS, "status"))
         if lease_namespace is not None:
@@ -137,10 +143,15 @@ def needed_permissions(
     return tuple(dict.fromkeys(needed))
 
 
-def _writes(node_classes: Iterable[type[NodeClass]], *, creates_nodes: bool) -> list[Permission]:
+def _writes(
+    kinds: Iterable[ResourceKind], node_classes: Iterable[type[NodeClass]], *, creates_nodes: bool
+) -> list[Permission]:
     needed = [Permission(verb, NODE_CLAIMS) for verb in ("create", "patch", "delete")]
     needed += [Permission("patch", NODE_CLAIMS, "status"), Permission("patch", NODE_POOLS)]
     needed += [Permission("patch", NODE_POOLS, "status")]
+    if CAPACITY_BUFFERS in kinds:
+        needed += [Permission("patch", CAPACITY_BUFFERS)]
+        needed += [Permission("patch", CAPACITY_BUFFERS, "status")]
     for model in node_classes:
         kind = custom_kind(model.resource)
         needed += [Permission("patch", kind), Permission("patch", kind, "status")]
@@ -236,23 +247,26 @@ async def check_definitions(
     apis: ClusterApis,
     providers: dict[str, tuple[type[NodeClass], ...]],
     *,
+    with_buffers: bool = False,
     overlays: bool = False,
 ) -> list[Finding]:
     """Compare the CustomResourceDefinitions of the core and of these providers with the models.
 
-    That of NodeOverlays may be missing unless they are in use (`overlays`).
+    CapacityBuffers are needed only `with_buffers`, NodeOverlays only if they are in use (`overlays`).
 
     Raises:
         ApiError: the API server cannot be reached.
     """
     names = " --provider ".join(sorted(providers)) or "NAME"
     remedy = APPLY.format(names)
-    models = [*core_models(), *(model for found in providers.values() for model in found)]
+    own = [model for model in core_models() if with_buffers or model is not CapacityBuffer]
+    models = [*own, *(model for found in providers.values() for model in found)]
     findings: list[Finding] = []
     for model in models:
         name = crd_name(model.resource)
         try:
-            body = await apis.objects.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+            server = apis.api_for_group(model.resource.group)
+            body = await server.get(CUSTOM_RESOURCE_DEFINITIONS, name)
         except NotFoundError:
             if model is NodeOverlay and not overlays:
                 continue
@@ -275,7 +289,11 @@ async def check_definitions(
 def _definition_findings(
     name: str, stored: JsonObject, rendered: JsonObject, remedy: str
 ) -> list[Finding]:
-    """Return the differences between an installed definition and the model."""
+    """Return the differences between an installed definition and the model.
+
+    The definition of a kind that other projects install too may have their descriptions.
+    """
+    is_shared = rendered["spec"]["group"] == CapacityBuffer.resource.group
     conditions = {c["type"]: c for c in stored.get("status", {}).get("conditions", ())}
     established = conditions.get("Established", {}).get("status")
     if established != "True":
@@ -286,7 +304,8 @@ def _definition_findings(
         if served_version is None:
             versions = ", ".join(sorted(served))
             return [_error(f"{name} serves {versions}, not {version['name']}", remedy)]
-        if served_version.get("schema") != version["schema"]:
+        same = _structure if is_shared else _unchanged
+        if same(served_version.get("schema")) != same(version["schema"]):
             return [
                 Finding(
                     severity=Severity.WARNING,
@@ -295,6 +314,24 @@ def _definition_findings(
                 )
             ]
     return []
+
+
+def _unchanged(schema: object) -> object:
+    return schema
+
+
+def _structure(schema: object) -> object:
+    """Return a schema without its descriptions; a field may be named so."""
+    if isinstance(schema, dict):
+        fields = cast("dict[str, object]", schema)
+        return {
+            key: _structure(value)
+            for key, value in fields.items()
+            if key != "description" or not isinstance(value, str)
+        }
+    if isinstance(schema, list):
+        return [_structure(item) for item in cast("list[object]", schema)]
+    return schema
 
 
 async def check_objects(

@@ -35,7 +35,13 @@ from karpenter_core.kube.metrics import KubeMetrics
 from karpenter_core.kube.rate_limits import AsyncTokenBucket
 from karpenter_core.kube.resources import custom_kind
 from karpenter_core.kube.server_clock import ServerClock
-from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_OVERLAYS, NODE_POOLS, Codecs
+from karpenter_core.kube.wire.codecs import (
+    CAPACITY_BUFFERS,
+    NODE_CLAIMS,
+    NODE_OVERLAYS,
+    NODE_POOLS,
+    Codecs,
+)
 from karpenter_core.kube.writer import KubeWriter, ProviderNodeWriter
 from karpenter_core.operator.crd_wait import CrdWaiter
 from karpenter_core.operator.decision_log import log_decision
@@ -118,14 +124,15 @@ class Process:
         self.providers: Final = self._make_providers(plugins)
         self._journal_file: Final = self._keep_journal()
         models = self.providers.node_class_models()
-        overlays = settings.feature_gates.node_overlay
+        gates = settings.feature_gates
         self.cluster_state: Final = ClusterState(
-            StateBuilder(plugins.owners, overlays=overlays), self.clock
+            StateBuilder(plugins.owners, overlays=gates.node_overlay), self.clock
         )
         codecs = Codecs(
             models.values(),
             with_selectors=bool(settings.scheduler_config),
-            with_overlays=overlays,
+            with_buffers=gates.capacity_buffer,
+            with_overlays=gates.node_overlay,
         )
         self.informers: Final = self._make_informers(codecs)
         self.freshness: Final = FreshnessGuard(
@@ -142,7 +149,8 @@ class Process:
             (
                 NODE_POOLS,
                 NODE_CLAIMS,
-                *((NODE_OVERLAYS,) if overlays else ()),
+                *((NODE_OVERLAYS,) if gates.node_overlay else ()),
+                *((CAPACITY_BUFFERS,) if gates.capacity_buffer else ()),
                 *(custom_kind(model.resource) for model in models.values()),
             ),
             clock=platform.clock,

@@ -26,6 +26,7 @@ def test_the_cores_kinds_are_printed(capsys):
         "nodepools.karpenter.sh",
         "nodeclaims.karpenter.sh",
         "nodeoverlays.karpenter.sh",
+        "capacitybuffers.autoscaling.x-k8s.io",
     ]
 
 
