@@ -137,6 +137,13 @@ def test_conflicts_and_errors_are_conditions_and_end_with_their_cause(tmp_path):
         assert conditions(scene, "bad")["Ready"]["status"] == "False"
         found = conditions(scene, "a")["ValidationSucceeded"]
         assert found["message"] == "conflict with another overlay"
+        said = {
+            event["involvedObject"]["name"]: event["message"]
+            for event in scene.events("NodeOverlayNotApplied")
+        }
+        assert set(said) == {"a", "bad"}
+        assert 'conflict: "b" changes the price of' in said["a"]
+        assert "requirements[0]" in said["bad"]
         scene.cluster.delete(NODE_OVERLAYS, "b")
         await scene.settle(lambda: verdict(scene, "a") == ("True", "ValidationSucceeded"))
 

@@ -17,7 +17,11 @@ from karpenter_core.controllers.reconciling.reconciler import Reconciler, Reconc
 from karpenter_core.errors import KarpenterError
 from karpenter_core.kube.wire.codecs import NODE_OVERLAYS
 from karpenter_core.lifecycle.nodeoverlay.evaluation import evaluate_overlays, listed_pools
-from karpenter_core.lifecycle.nodeoverlay.status import overlay_status_patch, with_verdict
+from karpenter_core.lifecycle.nodeoverlay.status import (
+    overlay_notices,
+    overlay_status_patch,
+    with_verdict,
+)
 from karpenter_core.state.events import OverlaysEvaluated
 from karpenter_core.state.object_kinds import ObjectKind
 
@@ -123,11 +127,15 @@ class NodeOverlayController:
             except KarpenterError as error:
                 failure = error
             else:
-                self._log_verdict(cast("NodeOverlay", stored), evaluation)
+                self._report_verdict(writer, cast("NodeOverlay", stored), evaluation)
         if failure is not None:
             raise failure
 
-    def _log_verdict(self, overlay: NodeOverlay, evaluation: OverlayEvaluation) -> None:
+    def _report_verdict(
+        self, writer: ObjectWriter, overlay: NodeOverlay, evaluation: OverlayEvaluation
+    ) -> None:
+        """Report a condition that was written: an Event unless the overlay is applied, and a log line."""
+        writer.publish_all(overlay_notices(overlay, evaluation))
         problems = evaluation.errors.get(overlay.name)
         if problems:
             self._log.warning(

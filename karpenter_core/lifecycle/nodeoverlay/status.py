@@ -12,6 +12,7 @@ from karpenter_core.api.nodeoverlay import (
     RUNTIME_VALIDATION,
 )
 from karpenter_core.api.nodepool import VALIDATION_SUCCEEDED
+from karpenter_core.api.notices import Notice
 from karpenter_core.lifecycle.changes import MergePatch
 from karpenter_core.lifecycle.nodepool.validation import joined_errors
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeoverlay import NodeOverlay
     from karpenter_core.lifecycle.nodeoverlay.evaluation import OverlayEvaluation
 
-__all__ = ["overlay_status_patch", "with_verdict"]
+__all__ = ["overlay_notices", "overlay_status_patch", "with_verdict"]
 
 
 def with_verdict(
@@ -54,6 +55,25 @@ def with_verdict(
         return overlay
     return overlay.model_copy(
         update={"status": overlay.status.model_copy(update={"conditions": conditions})}
+    )
+
+
+def overlay_notices(overlay: NodeOverlay, evaluation: OverlayEvaluation) -> tuple[Notice, ...]:
+    """Return the Event of an overlay that is not applied: what is wrong, or with which it conflicts."""
+    if errors := evaluation.errors.get(overlay.name):
+        problem = joined_errors(errors)
+    elif conflict := evaluation.conflicts.get(overlay.name):
+        problem = f"conflict: {conflict}"
+    else:
+        return ()
+    return (
+        Notice(
+            regarding=overlay.ref,
+            type="Warning",
+            reason="NodeOverlayNotApplied",
+            message=f"NodeOverlay is not applied: {problem}"[:1024],
+            dedupe=(overlay.uid, problem),
+        ),
     )
 
 

@@ -265,7 +265,7 @@ def _claim_template(sized_claim: SizedClaim, compiled: CompiledProblem) -> _Clai
     origin = next(
         (
             offering
-            for offering in catalogue.instance_types[rows[0]].offerings
+            for offering in catalogue.instance_types[int(rows[0])].offerings
             if offering.list_price is not None and offering.requirements == group.requirements
         ),
         None,
