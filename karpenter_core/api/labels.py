@@ -53,6 +53,13 @@ RETURN_AFTER: Final = "karpenter.sh/return-after"
 RETURN_BUDGET: Final = "karpenter.sh/return-budget"
 """On a NodePool: how many nodes may be disrupted at once for that, `1` or `10%`. Ours."""
 
+PRICE_PER_NODE: Final = "karpenter.sh/price-per-node"
+"""On a NodeOverlay: what each selected node costs per hour beside its price. Ours."""
+PRICE_OVERLAY_APPLIED: Final = "karpenter.sh/price-overlay-applied"
+"""On a NodeClaim: an overlay has changed the prices that it was planned by."""
+CAPACITY_OVERLAY_APPLIED: Final = "karpenter.sh/capacity-overlay-applied"
+"""On a NodeClaim: an overlay has set resources of the instance types that it was planned for."""
+
 # Value of DRIFT
 DETECT_ONLY: Final = "detect-only"
 """Claims get the condition Drifted, but no node is disrupted for it."""

@@ -163,6 +163,7 @@ class ClusterSource:
                 with_selectors=bool(spread),
                 with_requests=with_requests,
                 with_buffers=has_buffers(manifests.entries),
+                with_overlays=True,
             )
             objects = reader.read_all(manifests.entries)
             return await build_cluster(
@@ -173,6 +174,7 @@ class ClusterSource:
                 labels=labels,
                 default_spread=spread,
                 serves_requests=with_requests,
+                overlays=True,
                 notes=(*manifests.notes, *reader.notes()),
             )
 
@@ -203,12 +205,14 @@ class ClusterSource:
         )
         async with opening as providers:
             labels, models = providers.label_classes(), providers.node_class_models()
+            overlays = settings.feature_gates.node_overlay
             reader = ObjectReader(
                 models,
                 labels,
                 with_selectors=bool(spread),
                 with_requests=settings.provisioning_requests,
                 with_buffers=settings.feature_gates.capacity_buffer,
+                with_overlays=overlays,
             )
             additions = reader.read_all(manifests.entries)
             groups = frozenset(group for group, _ in models)
@@ -224,6 +228,7 @@ class ClusterSource:
                     labels=labels,
                     default_spread=spread,
                     serves_requests=settings.provisioning_requests,
+                    overlays=overlays,
                     is_lenient=True,
                     notes=(*listing.notes, *notes),
                 )

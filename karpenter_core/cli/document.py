@@ -82,13 +82,19 @@ def json_text(document: Mapping[str, object]) -> str:
 
 
 def offering(cheapest: CheapestOffering) -> dict[str, object]:
-    """Return the cheapest offering of a claim."""
-    return {
+    """Return the cheapest offering of a claim; with the list price, if the price is another."""
+    document: dict[str, object] = {
         "instanceType": cheapest.instance_type,
         "zone": cheapest.zone,
         "capacityType": cheapest.capacity_type,
         "price": cheapest.price_per_hour,
     }
+    if cheapest.price_source:
+        document |= {
+            "listPrice": cheapest.list_price_per_hour,
+            "priceSource": cheapest.price_source,
+        }
+    return document
 
 
 def _claim(claim: PlannedNodeClaim) -> dict[str, object]:

@@ -139,6 +139,14 @@ def node_explanation(command_input: CommandInput, state_node: StateNode) -> dict
     answer = explain_state_node(planner_pass, state_node, methods=methods)
     node = _ExplainedNode(state_node=state_node, pool=pool, now=cluster.now)
     state = _state(answer)
+    prices = planner_pass.prices
+    offering_found = prices.offering_of(state_node)
+    origin: dict[str, object] = {}
+    if offering_found is not None and offering_found.list_price is not None:
+        origin = {
+            "listPricePerHour": prices.convert(offering_found.list_price),
+            "priceSource": offering_found.price_source,
+        }
     return {
         "node": "" if state_node.node is None else state_node.node.name,
         "nodeClaim": "" if state_node.claim is None else state_node.claim.name,
@@ -147,8 +155,8 @@ def node_explanation(command_input: CommandInput, state_node: StateNode) -> dict
         "message": _message(answer, node, state),
         "pods": node.pods,
         **_virtual_part(cluster.snapshot, state_node),
-        "pricePerHour": planner_pass.prices.convert(planner_pass.prices.price_of(state_node))
-        or None,
+        "pricePerHour": prices.convert(prices.price_of(state_node)) or None,
+        **origin,
         "settlesAt": None if node.settle_time is None else _instant(node.settle_time),
         "methods": {item.method.name: _method(item, node) for item in answer.methods},
     }

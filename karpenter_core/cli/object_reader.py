@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["ObjectReader", "latest_creation"]
 
 _CORE_GROUP: Final = "karpenter.sh"
-_NOT_READ_YET: Final = frozenset({"NodeOverlay"})
-"""Kinds of the core group that this version ignores."""
+_OVERLAY: Final = "NodeOverlay"
 _WORKLOADS: Final = frozenset(
     {"CronJob", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"}
 )
@@ -67,11 +66,13 @@ class ObjectReader:
         with_selectors: bool = False,
         with_requests: bool = False,
         with_buffers: bool = False,
+        with_overlays: bool = False,
     ) -> None:
         """`with_selectors` also reads Services and pod controllers, for the default spread.
 
         `with_requests` also reads ProvisioningRequests and PodTemplates, `with_buffers` CapacityBuffers
-        and the templates that they may refer to.
+        and the templates that they may refer to. Without `with_overlays`, NodeOverlays are ignored with
+        a note.
         """
         from karpenter_core.api.crd import core_models
         from karpenter_core.api.provisioning_request import ProvisioningRequest
@@ -82,6 +83,7 @@ class ObjectReader:
             with_selectors=with_selectors,
             with_requests=with_requests,
             with_buffers=with_buffers,
+            with_overlays=with_overlays,
         )
         self._labels: Final = labels
         self._models: Final = {
@@ -112,6 +114,7 @@ class ObjectReader:
         """Return notes about objects and fields that were ignored."""
         notes = [
             f"ignored: {count} of kind {kind}"
+            + ("; the feature gate NodeOverlay is off" if kind == _OVERLAY else "")
             for kind, count in sorted(self._skipped.items())
             if kind not in _WORKLOADS
         ]
@@ -128,7 +131,7 @@ class ObjectReader:
     def _is_read(self, entry: ManifestEntry) -> bool:
         if self.codecs.find(entry.group, entry.kind) is not None:
             return True
-        if entry.group == _CORE_GROUP and entry.kind not in _NOT_READ_YET:
+        if entry.group == _CORE_GROUP and entry.kind != _OVERLAY:
             raise BadInputError(
                 f'{entry.where}: field "kind": unknown kind "{entry.kind}" of {entry.group}'
             )

@@ -146,7 +146,8 @@ def print_node_explanation(document: JsonMapping) -> None:
     if document["nodePool"]:
         facts.insert(0, f"NodePool {document['nodePool']}")
     if document["pricePerHour"] is not None:
-        facts.append(f"{_amount(document['pricePerHour'])} per hour")
+        origin = _origin(document, "listPricePerHour")
+        facts.append(f"{_amount(document['pricePerHour'])} per hour{origin}")
     _say(console, ", ".join(facts))
     groups: dict[tuple[str, ...], list[str]] = {}
     for method, answer in document["methods"].items():
@@ -171,7 +172,7 @@ def _node_verdict(answer: JsonMapping) -> list[str]:
         for claim in move["nodeClaims"]:
             cheapest = claim["cheapest"]
             lines.append(
-                f"to a new {_offering(cheapest)} at {_price(cheapest)} per hour:"
+                f"to a new {_offering(cheapest)} at {_full_price(cheapest)}:"
                 f" {_some(claim['pods'], _SHOWN_PODS)}"
             )
     budget: Mapping[str, int] | None = answer["budget"]
@@ -184,7 +185,7 @@ def _verdict(pool: JsonMapping, *, is_chosen: bool) -> tuple[str, ...]:
     """Return the lines of a NodePool's result for a pod: an offering, or the required change."""
     if pool["fits"]:
         verdict = "takes it" if is_chosen else "could take it as the only NodePool"
-        offer = f"{_offering(pool['cheapest'])} at {_price(pool['cheapest'])} per hour"
+        offer = f"{_offering(pool['cheapest'])} at {_full_price(pool['cheapest'])}"
         return (f"{verdict}: {offer}",)
     lines = [f"{pool['constraint']}: {pool['detail']}"]
     if pool["closest"]:
@@ -204,6 +205,16 @@ def _offering(cheapest: JsonMapping) -> str:
 
 def _price(cheapest: JsonMapping) -> str:
     return _amount(cheapest["price"])
+
+
+def _full_price(cheapest: JsonMapping) -> str:
+    """Return the price of an offering and, if it is another one, its list price."""
+    return f"{_price(cheapest)} per hour{_origin(cheapest, 'listPrice')}"
+
+
+def _origin(document: JsonMapping, list_price: str) -> str:
+    source: str = document.get("priceSource", "")
+    return f" (list price {_amount(document[list_price])}; {source})" if source else ""
 
 
 def _amount(amount: float) -> str:

@@ -20,6 +20,7 @@ from karpenter_core.controllers.nodeclaim.garbage_collection import GarbageColle
 from karpenter_core.controllers.nodeclaim.instance_sync import InstanceSyncController
 from karpenter_core.controllers.nodeclaim.lifecycle import NodeClaimLifecycleController
 from karpenter_core.controllers.nodeclass.controller import NodeClassController
+from karpenter_core.controllers.nodeoverlay.controller import NodeOverlayController
 from karpenter_core.controllers.nodepool.controller import NodePoolController
 from karpenter_core.controllers.object_writer import ObjectWriter
 from karpenter_core.controllers.observability.cluster import ClusterMetricsController
@@ -107,6 +108,7 @@ def build_controllers(dependencies: ControllerDependencies) -> tuple[Controller,
     disruption = _disruption_controllers(dependencies, writer, creator, options)
     return (
         catalogue,
+        *_overlay_controllers(dependencies, writer),
         node_pools,
         NodeClassController(writer=writer, providers=providers, runtime=runtime),
         Provisioner(
@@ -174,6 +176,7 @@ def build_observers(dependencies: ControllerDependencies) -> tuple[Controller, .
     options = _provisioning_options(dependencies)
     return (
         catalogue,
+        *_overlay_controllers(dependencies, None),
         ObservationController(
             cluster_state=dependencies.cluster_state,
             planner=dependencies.platform.planner,
@@ -193,6 +196,22 @@ def build_observers(dependencies: ControllerDependencies) -> tuple[Controller, .
             detailed=not settings.disable_cluster_state_observability,
             solve=options.solve,
             unevaluated_pools=catalogue.unlisted_pools,
+        ),
+    )
+
+
+def _overlay_controllers(
+    dependencies: ControllerDependencies, writer: ObjectWriter | None
+) -> tuple[Controller, ...]:
+    """Return the controller of NodeOverlays if they are in use; it writes with a `writer` only."""
+    if not dependencies.settings.feature_gates.node_overlay:
+        return ()
+    return (
+        NodeOverlayController(
+            cluster_state=dependencies.cluster_state,
+            runtime=dependencies.runtime,
+            label_rules=_label_rules(dependencies.providers),
+            writer=writer,
         ),
     )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
+from karpenter_core.api.nodeoverlay import NodeOverlay
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.provisioning_request import ProvisioningRequest
 from karpenter_core.api.records import (
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import VirtualSource
     from karpenter_core.errors import OfferingMask
+    from karpenter_core.scheduling.overlays import OverlayStore
     from karpenter_core.scheduling.problem import Catalogue
     from karpenter_core.scheduling.virtual_pods import VirtualPlacement
 
@@ -53,6 +55,7 @@ __all__ = [
     "ObjectRemoved",
     "ObjectWritten",
     "OfferingsUnavailable",
+    "OverlaysEvaluated",
     "PodsDecided",
     "RegistrationHealthReset",
     "RegistrationSettled",
@@ -69,6 +72,7 @@ StateObject: TypeAlias = (
     | NodeClaim
     | NodePool
     | NodeClass
+    | NodeOverlay
     | DaemonSetView
     | PodDisruptionBudgetView
     | PersistentVolumeClaimView
@@ -122,6 +126,13 @@ class CataloguePublished:
 
     pool: str
     catalogue: Catalogue | None
+
+
+@dataclass(frozen=True, slots=True)
+class OverlaysEvaluated:
+    """All NodeOverlays were evaluated: what they change, in every pool at once."""
+
+    store: OverlayStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +263,7 @@ StateEvent: TypeAlias = (
     | ObjectWritten
     | InformersSynced
     | CataloguePublished
+    | OverlaysEvaluated
     | LaunchCallStarted
     | LaunchCallFinished
     | NodesNominated

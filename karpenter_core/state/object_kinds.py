@@ -9,6 +9,7 @@ from karpenter_core.api.base import KubernetesObject
 from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
+from karpenter_core.api.nodeoverlay import NodeOverlay
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.provisioning_request import ProvisioningRequest
 from karpenter_core.api.records import (
@@ -43,6 +44,7 @@ class ObjectKind(StrEnum):
     NODE_CLAIM = "NodeClaim"
     NODE_POOL = "NodePool"
     NODE_CLASS = "NodeClass"
+    NODE_OVERLAY = "NodeOverlay"
     DAEMON_SET = "DaemonSet"
     DISRUPTION_BUDGET = "PodDisruptionBudget"
     VOLUME_CLAIM = "PersistentVolumeClaim"
@@ -79,6 +81,7 @@ _KINDS: Final[Mapping[type, ObjectKind]] = {
     NodeView: ObjectKind.NODE,
     NodeClaim: ObjectKind.NODE_CLAIM,
     NodePool: ObjectKind.NODE_POOL,
+    NodeOverlay: ObjectKind.NODE_OVERLAY,
     DaemonSetView: ObjectKind.DAEMON_SET,
     PodDisruptionBudgetView: ObjectKind.DISRUPTION_BUDGET,
     PersistentVolumeClaimView: ObjectKind.VOLUME_CLAIM,

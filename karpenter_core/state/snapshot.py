@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.judgements import FailedJudgement
     from karpenter_core.api.nodeclaim import NodeClaim, NodeClassRef
     from karpenter_core.api.nodeclass import NodeClass
+    from karpenter_core.api.nodeoverlay import NodeOverlay
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.provisioning_request import ProvisioningRequest
     from karpenter_core.api.records import (
@@ -92,6 +93,7 @@ class Snapshot:
         default_factory=dict[tuple[str, str, str], "NodeClass"],
     )
     """By group, kind and name."""
+    node_overlays: Mapping[str, NodeOverlay] = field(default_factory=dict[str, "NodeOverlay"])
     nodes: Mapping[str, NodeView] = field(default_factory=dict[str, "NodeView"])
     pods: Mapping[str, PodView] = field(default_factory=dict[str, "PodView"])
     """By UID."""
@@ -143,7 +145,9 @@ class Snapshot:
     outlined_state_nodes: tuple[StateNode, ...] = ()
     """Outlines of those: they count against limits and budgets of their pools."""
     catalogues: Mapping[str, Catalogue] = field(default_factory=dict[str, "Catalogue"])
-    """By pool name, with unavailable offerings masked."""
+    """By pool name, as overlays change them and with unavailable offerings masked."""
+    listed_catalogues: Mapping[str, Catalogue] = field(default_factory=dict[str, "Catalogue"])
+    """By pool name, as providers and plug-ins list them."""
     daemon_pods: Mapping[str, PodView] = field(default_factory=dict[str, "PodView"])
     """By UID of the DaemonSet: the newest of its pods."""
     state_nodes: tuple[StateNode, ...] = ()

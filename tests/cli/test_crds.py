@@ -25,6 +25,7 @@ def test_the_cores_kinds_are_printed(capsys):
     assert names == [
         "nodepools.karpenter.sh",
         "nodeclaims.karpenter.sh",
+        "nodeoverlays.karpenter.sh",
         "capacitybuffers.autoscaling.x-k8s.io",
     ]
 

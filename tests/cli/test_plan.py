@@ -495,3 +495,49 @@ def test_costs_are_compared_where_there_is_something_to_compare(plan, tmp_path):
     assert nothing == {"hourly": 0.0, "lowerBound": None, "firstFit": 0.0}
     assert types == {"hourly": 0.1, "lowerBound": None, "firstFit": 0.1}
     assert 0 < large["lowerBound"] <= large["hourly"] == large["firstFit"] == 1.0
+
+
+def overlay(name, requirement=None, **spec):
+    return {
+        "apiVersion": "karpenter.sh/v1alpha1",
+        "kind": "NodeOverlay",
+        "metadata": {"name": name},
+        "spec": {"requirements": [] if requirement is None else [requirement], **spec},
+    }
+
+
+LARGE = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["large"]}
+
+
+def test_overlays_in_the_files_change_prices_and_say_so(run, plan, tmp_path):
+    file = write(
+        tmp_path / "all.yaml", POOL, pod("b", cpu="3"), overlay("cut", LARGE, price="0.01")
+    )
+
+    (claim,) = plan(file)["nodeClaims"]
+    cheapest = claim["cheapest"]
+    assert (cheapest["instanceType"], cheapest["price"]) == ("large", 0.01)
+    assert cheapest["listPrice"] > 0.1
+    assert cheapest["priceSource"] == 'NodeOverlay "cut"'
+    assert "ignored" not in run(file).err
+
+
+def test_an_overlay_that_is_not_applied_is_noted(run, tmp_path):
+    file = write(
+        tmp_path / "all.yaml",
+        POOL,
+        pod("b", cpu="3"),
+        overlay("a", price="1"),
+        overlay("b", price="2"),
+        overlay("c", {"key": f"a/{'b' * 70}", "operator": "Exists"}),
+    )
+
+    said = run(file).err
+    assert 'NodeOverlay "a" is not applied: it conflicts with another one of its weight' in said
+    assert 'NodeOverlay "c" is not applied: requirements[0]' in said
+    assert 'NodeOverlay "b"' not in said.replace('"b" changes', "")
+
+
+def test_an_overlay_that_its_definition_refuses_is_refused(run, tmp_path):
+    file = write(tmp_path / "all.yaml", POOL, overlay("a", price="1,5"))
+    assert "spec.price" in run(file, code=2).err

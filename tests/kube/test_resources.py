@@ -24,7 +24,6 @@ PLACES = {
     "ReplicaSet": "/apis/apps/v1/namespaces/shop/replicasets/web",
     "ReplicationController": "/api/v1/namespaces/shop/replicationcontrollers/web",
     "Service": "/api/v1/namespaces/shop/services/web",
-    "PodTemplate": "/api/v1/namespaces/shop/podtemplates/web",
     "StatefulSet": "/apis/apps/v1/namespaces/shop/statefulsets/web",
     "StorageClass": "/apis/storage.k8s.io/v1/storageclasses/web",
     "SubjectAccessReview": "/apis/authorization.k8s.io/v1/subjectaccessreviews/web",

@@ -31,6 +31,7 @@ from karpenter_core.errors import (
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate
 from karpenter_core.lifecycle.nodeclaim.node_claim_builder import created_metric
+from karpenter_core.scheduling.overlays import OverlaidTypes
 from karpenter_core.state.events import PodsDecided
 from karpenter_core.state.launch_limits import LaunchAllowance, LaunchLimits
 from karpenter_core.state.node_pool_usage import exceeded_limits, pool_usage
@@ -85,6 +86,8 @@ class ClaimCreator:
         self._launch_limits = launch_limits or LaunchLimits()
         self._in_flight: Counter[str] = Counter()
         """By pool: allowed claims whose creation has not been answered."""
+        self._overlaid: dict[str, tuple[str, OverlaidTypes]] = {}
+        """By pool: the version of its catalogue, and what overlays change in it."""
         self._slots_in_flight: set[str] = set()
         """Ids of the slots of such claims of static pools."""
         self._cluster_state = writer.cluster_state
@@ -241,7 +244,8 @@ class ClaimCreator:
         slot: str,
     ) -> str | None:
         """Create one claim; `slot` is the slot of a static pool's claim, else empty."""
-        pool = self._cluster_state.snapshot().node_pools.get(planned.pool)
+        snapshot = self._cluster_state.snapshot()
+        pool = snapshot.node_pools.get(planned.pool)
         if pool is None:
             self._report_failed(planned, _GONE)
             return None
@@ -252,6 +256,7 @@ class ClaimCreator:
             decision_ref=decision_ref,
             reason=reason,
             annotations=annotations,
+            overlaid=self._overlaid_types(snapshot, planned.pool),
         )
         try:
             await self._send(claim)
@@ -282,6 +287,16 @@ class ClaimCreator:
             instance_types=_type_names(planned.instance_types),
         )
         return claim.name
+
+    def _overlaid_types(self, snapshot: Snapshot, pool: str) -> OverlaidTypes | None:
+        """Return the instance types of a pool that overlays change; None without overlays."""
+        catalogue = snapshot.catalogues.get(pool) if snapshot.node_overlays else None
+        if catalogue is None:
+            return None
+        found = self._overlaid.get(pool)
+        if found is None or found[0] != catalogue.version:
+            found = self._overlaid[pool] = catalogue.version, OverlaidTypes.of(catalogue)
+        return found[1]
 
     async def _send(self, claim: NodeClaim) -> None:
         """Create a claim; after a lost answer, create it again under the same name.

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CREATED_FOR
 from karpenter_core.lifecycle.claim_status import with_metadata
-from karpenter_core.lifecycle.nodeclaim.node_claim_builder import build_node_claim
+from karpenter_core.lifecycle.nodeclaim.node_claim_builder import (
+    build_node_claim,
+    overlay_annotations,
+)
 from karpenter_core.lifecycle.nodepool.hashing import HASH_VERSION, node_pool_hash
 
 if TYPE_CHECKING:
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.scheduling.overlays import OverlaidTypes
     from karpenter_core.scheduling.problem import PlannedNodeClaim
 
 __all__ = [
@@ -81,6 +85,7 @@ def new_claim(
     decision_ref: DecisionRef,
     reason: str = "provisioned",
     annotations: Mapping[str, str] | None = None,
+    overlaid: OverlaidTypes | None = None,
 ) -> NodeClaim:
     """Return the complete claim to create, so that it needs no patch before its launch.
 
@@ -96,6 +101,7 @@ def new_claim(
     all_annotations = {
         **claim.metadata.annotations,
         **(annotations or {}),
+        **({} if overlaid is None else overlay_annotations(planned.instance_types, overlaid)),
         DECISION: decision_ref.id,
         CAUSE: decision_ref.cause,
         CREATED_FOR: reason,

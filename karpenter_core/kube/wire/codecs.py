@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from karpenter_core.api.base import KubernetesObject
 from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.nodeclaim import NodeClaim
+from karpenter_core.api.nodeoverlay import NodeOverlay
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.provisioning_request import ProvisioningRequest
 from karpenter_core.errors import ApiError, BadInputError, GoneError
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CAPACITY_BUFFERS",
     "NODE_CLAIMS",
+    "NODE_OVERLAYS",
     "NODE_POOLS",
     "PROVISIONING_REQUESTS",
     "Codec",
@@ -66,6 +68,7 @@ NODE_POOLS: Final = custom_kind(NodePool.resource)
 CAPACITY_BUFFERS: Final = custom_kind(CapacityBuffer.resource)
 NODE_CLAIMS: Final = custom_kind(NodeClaim.resource)
 PROVISIONING_REQUESTS: Final = custom_kind(ProvisioningRequest.resource)
+NODE_OVERLAYS: Final = custom_kind(NodeOverlay.resource)
 
 EventType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
 
@@ -305,7 +308,7 @@ class Codecs:
     What selects pods (Services, ReplicaSets …) is read only `with_selectors`: clusters have many of
     them, and nothing but default topology spread looks at them. CapacityBuffers and the templates
     that they may refer to are read only `with_buffers`, ProvisioningRequests and the PodTemplates
-    that they name only `with_requests`.
+    that they name only `with_requests`, NodeOverlays only `with_overlays`.
     """
 
     __slots__ = ("_codecs", "shapes")
@@ -316,6 +319,7 @@ class Codecs:
         *,
         with_selectors: bool = False,
         with_requests: bool = False,
+        with_overlays: bool = False,
         with_buffers: bool = False,
     ) -> None:
         self.shapes: Final = PodShapes()
@@ -328,6 +332,8 @@ class Codecs:
             codecs.append(_model_codec(ProvisioningRequest))
         if with_requests and not with_buffers:
             codecs.append(_pod_template_codec(self.shapes))
+        if with_overlays:
+            codecs.append(_model_codec(NodeOverlay))
         codecs += map(_model_codec, node_classes)
         self._codecs: Final = {(codec.kind.group, codec.kind.kind): codec for codec in codecs}
 
@@ -427,7 +433,9 @@ def _selector_codecs(*, with_workloads: bool) -> list[Codec]:
     return [Codec(kind, fast.read, fast) for kind, fast in fasts]
 
 
-_Model: TypeAlias = "NodePool | NodeClaim | NodeClass | CapacityBuffer | ProvisioningRequest"
+_Model: TypeAlias = (
+    "NodePool | NodeClaim | NodeOverlay | NodeClass | CapacityBuffer | ProvisioningRequest"
+)
 
 
 def _model_codec(model: type[_Model]) -> Codec:
