@@ -68,6 +68,9 @@ MEMORY: Final = "memory"
 EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 PODS: Final = "pods"
 NODES: Final = "nodes"  # a resource of ours: counts nodes in limits and usage
+PRICE_PER_HOUR: Final = "karpenter.sh/price-per-hour"
+"""In limits of NodePools and of CapacityQuotas: the price of the nodes per hour, in the reporting
+currency. Ours."""
 
 WELL_KNOWN: Final = frozenset(
     {NODE_POOL, ZONE, REGION, INSTANCE_TYPE, ARCH, OS, CAPACITY_TYPE, WINDOWS_BUILD},

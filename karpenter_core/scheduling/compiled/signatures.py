@@ -24,7 +24,7 @@ from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.taints import first_untolerated
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from karpenter_core.api.records import HostPort, Taint
     from karpenter_core.scheduling.arrays import Amounts
@@ -178,6 +178,45 @@ class SignatureTable:
             held=signature.held,
             min_values_relaxed=signature.min_values_relaxed,
         )
+
+    def within_limits(self, number: int, remaining: Mapping[str, int]) -> int:
+        """Return the signature that is left of a claim within the rest of its pool's limits."""
+        signature = self.claim(number)
+        pool = signature.pool
+        return self.narrowed(number, pool.rows_within_limits(remaining, signature.requirements))
+
+    def outside_quotas(self, number: int, remaining: Mapping[str, int]) -> int:
+        """Return the signature of a claim that no exhausted quota counts; NO_MATCH when none.
+
+        It is the same one if no quota is exhausted for any of its rows.
+        """
+        for line in self.claim(number).pool.quota_lines.values():
+            signature = self.claim(number)
+            counted = signature.counted_against_limits(line.name)[signature.rows]
+            if counted.max(initial=0) <= max(remaining[line.name], 0):
+                continue
+            opposites = (_opposite(Requirements((r,))) for r in line.quota.requirements.values())
+            number = next(
+                (
+                    outside
+                    for opposite in opposites
+                    if opposite is not None
+                    and (outside := self._required(number, opposite)) != NO_MATCH
+                ),
+                NO_MATCH,
+            )
+            if number == NO_MATCH:
+                return NO_MATCH
+        return number
+
+    def _required(self, number: int, requirement: Requirement) -> int:
+        signature = self.claim(number)
+        required = Requirements((requirement,))
+        if not signature.requirements.compatible(
+            required, allow_undefined=signature.pool.well_known
+        ):
+            return NO_MATCH
+        return self._narrowed_to(signature, signature.requirements.merge(required))
 
     def holding(
         self, number: int, reservations: frozenset[Reservation], *, only: bool = True
