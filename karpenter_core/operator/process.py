@@ -35,7 +35,7 @@ from karpenter_core.kube.metrics import KubeMetrics
 from karpenter_core.kube.rate_limits import AsyncTokenBucket
 from karpenter_core.kube.resources import custom_kind
 from karpenter_core.kube.server_clock import ServerClock
-from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS, Codecs
+from karpenter_core.kube.wire.codecs import CAPACITY_QUOTAS, NODE_CLAIMS, NODE_POOLS, Codecs
 from karpenter_core.kube.writer import KubeWriter, ProviderNodeWriter
 from karpenter_core.operator.crd_wait import CrdWaiter
 from karpenter_core.operator.decision_log import log_decision
@@ -119,7 +119,11 @@ class Process:
         self._journal_file: Final = self._keep_journal()
         models = self.providers.node_class_models()
         self.cluster_state: Final = ClusterState(StateBuilder(plugins.owners), self.clock)
-        codecs = Codecs(models.values(), with_selectors=bool(settings.scheduler_config))
+        codecs = Codecs(
+            models.values(),
+            with_selectors=bool(settings.scheduler_config),
+            with_quotas=settings.capacity_quotas,
+        )
         self.informers: Final = self._make_informers(codecs)
         self.freshness: Final = FreshnessGuard(
             self.informers,
@@ -180,6 +184,7 @@ class Process:
             on_invalid=self._log_invalid,
             jitter=self.platform.jitter,
             times=self.platform.contact,
+            optional=(CAPACITY_QUOTAS,),
         )
 
     def _make_writer(self, codecs: Codecs) -> KubeWriter:

@@ -377,6 +377,13 @@ OPTIONS: Final = (
         minimum=0,
     ),
     ProcessOption(
+        flag="capacity-quotas",
+        env="CAPACITY_QUOTAS",
+        default=False,
+        help="Enforce CapacityQuotas of autoscaling.x-k8s.io: limits of resources, nodes and price for all "
+        "nodes with certain labels.",
+    ),
+    ProcessOption(
         flag="pause-disruption",
         env="PAUSE_DISRUPTION",
         default=False,
@@ -492,6 +499,7 @@ class Settings:
     ignore_dra_requests: bool = True
     max_nodes_total: int = 0
     launches_per_minute: int = 0
+    capacity_quotas: bool = False
     pause_disruption: bool = False
     repair_unhealthy_limit: UnhealthyLimit = DEFAULT_LIMIT
     repair_conditions: tuple[HealthRule, ...] = ()

@@ -183,6 +183,10 @@ def _provisioning_options(dependencies: ControllerDependencies) -> ProvisioningO
             launch_limits=LaunchLimits(
                 max_nodes_total=settings.max_nodes_total,
                 launches_per_minute=settings.launches_per_minute,
+                currency=settings.currency,
+                exchange_rates=settings.exchange_rates,
+                well_known=WELL_KNOWN | labels.well_known,
+                aliases={**ALIASES, **labels.aliases},
             ),
         ),
     )

@@ -76,6 +76,7 @@ _TABLES: Final[Mapping[ObjectKind, str]] = {
     ObjectKind.NAMESPACE: "namespaces",
     ObjectKind.SERVICE: "services",
     ObjectKind.WORKLOAD: "workloads",
+    ObjectKind.CAPACITY_QUOTA: "capacity_quotas",
 }
 """Names of the Snapshot's tables, by kind."""
 

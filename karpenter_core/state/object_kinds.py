@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.base import KubernetesObject
+from karpenter_core.api.capacity_quota import CapacityQuota
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.api.nodepool import NodePool
@@ -51,6 +52,7 @@ class ObjectKind(StrEnum):
     SERVICE = "Service"
     WORKLOAD = "Workload"
     """A ReplicaSet, StatefulSet or ReplicationController."""
+    CAPACITY_QUOTA = "CapacityQuota"
     NODE_PODS = "NodePods"
     """The pods of a node, by the node's name."""
     POD_EVENT = "PodEvent"
@@ -79,6 +81,7 @@ _KINDS: Final[Mapping[type, ObjectKind]] = {
     NamespaceView: ObjectKind.NAMESPACE,
     ServiceView: ObjectKind.SERVICE,
     WorkloadView: ObjectKind.WORKLOAD,
+    CapacityQuota: ObjectKind.CAPACITY_QUOTA,
 }
 
 

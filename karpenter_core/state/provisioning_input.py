@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import READY, is_true
@@ -12,14 +12,15 @@ from karpenter_core.api.judgements import (
     describe_failure,
     failure_message,
 )
-from karpenter_core.api.labels import ALIASES, WELL_KNOWN
+from karpenter_core.api.labels import ALIASES, PRICE_PER_HOUR, WELL_KNOWN
 from karpenter_core.scheduling.pod_selectors import opts_out, selector_error
 from karpenter_core.scheduling.problem import SchedulingProblem
+from karpenter_core.state.capacity_quotas import launch_quotas
 from karpenter_core.state.default_spread import DefaultSpread
 from karpenter_core.state.existing_nodes import ExistingNodeBuilder
 from karpenter_core.state.interruption import is_interrupted_soon
 from karpenter_core.state.launch_limits import LaunchLimits, refused_pools, remaining_node_count
-from karpenter_core.state.node_pool_usage import pool_usage
+from karpenter_core.state.node_pool_usage import node_price_amount, pool_usage
 from karpenter_core.state.placements import NOMINATION_WINDOW, is_nomination_valid, valid_placement
 from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_rules import pod_ref
@@ -148,16 +149,29 @@ def build_provisioning_input(
         pools=pools,
         catalogues={pool.name: snapshot.catalogues[pool.name] for pool in pools},
         nodes=(
-            *_open_nodes(capacity, state_nodes, places, failed),
+            *_open_nodes(
+                snapshot,
+                capacity,
+                state_nodes,
+                places,
+                failed,
+                problem_settings.launch_limits.rates,
+            ),
             *_closed_nodes(snapshot, capacity, state_nodes, {pod.uid for pod in candidates}),
         ),
         daemons=capacity.daemons,
-        pool_usage=pool_usage(snapshot),
+        pool_usage=pool_usage(snapshot, problem_settings.launch_limits.rates),
         well_known=well_known,
         aliases=aliases,
         volumes=asked_volumes,
         namespaces={name: view.labels for name, view in snapshot.namespaces.items()},
         max_new_nodes=remaining_node_count(snapshot, problem_settings.launch_limits),
+        quotas=launch_quotas(
+            snapshot,
+            problem_settings.launch_limits.rates,
+            well_known=WELL_KNOWN | well_known,
+            aliases=aliases,
+        ),
     )
     return ProvisioningInput(
         problem=problem,
@@ -194,15 +208,25 @@ def _unevaluated(pod: PodView, error: Exception) -> IgnoredPod:
 
 
 def _open_nodes(
+    snapshot: Snapshot,
     capacity: ExistingNodeBuilder,
     state_nodes: Iterable[StateNode],
     places: Mapping[StateNode, Sequence[PodView]],
     failed: FailedJudgements,
+    rates: Mapping[str, float],
 ) -> list[ExistingNode]:
+    """Return the nodes; those of pools with a limit of the price have it among their capacity."""
+    priced = {
+        name for name, pool in snapshot.node_pools.items() if PRICE_PER_HOUR in pool.spec.limits
+    }
     nodes: list[ExistingNode] = []
     for state_node in state_nodes:
         with failed.judging(state_node_ref(state_node), PROVISIONING_STEP):
-            nodes.append(capacity.existing_node(state_node, places.get(state_node, ())))
+            node = capacity.existing_node(state_node, places.get(state_node, ()))
+            if state_node.pool in priced:
+                price = node_price_amount(snapshot, state_node, rates)
+                node = replace(node, capacity={**node.capacity, PRICE_PER_HOUR: price})
+            nodes.append(node)
     return nodes
 
 

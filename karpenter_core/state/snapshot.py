@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from karpenter_core.api.capacity_quota import CapacityQuota
     from karpenter_core.api.judgements import FailedJudgement
     from karpenter_core.api.nodeclaim import NodeClaim, NodeClassRef
     from karpenter_core.api.nodeclass import NodeClass
@@ -120,6 +121,10 @@ class Snapshot:
     """By `namespace/name`; empty unless pods get a default topology spread, like the next one."""
     workloads: Mapping[str, WorkloadView] = field(default_factory=dict[str, "WorkloadView"])
     """By `kind/namespace/name`: the controllers of pods."""
+    capacity_quotas: Mapping[str, CapacityQuota] = field(
+        default_factory=dict[str, "CapacityQuota"],
+    )
+    """Empty unless they are enforced."""
     set_aside: tuple[FailedJudgement, ...] = ()
     """Nodes that are not in `state_nodes`, since joining Node and NodeClaim failed."""
     outlined_state_nodes: tuple[StateNode, ...] = ()

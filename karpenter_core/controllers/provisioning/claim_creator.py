@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
@@ -27,11 +28,12 @@ from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate
 from karpenter_core.lifecycle.nodeclaim.node_claim_builder import created_metric
 from karpenter_core.state.events import PodsDecided
+from karpenter_core.state.launch_ceilings import LaunchCeilings
 from karpenter_core.state.launch_limits import LaunchAllowance, LaunchLimits
 from karpenter_core.state.node_pool_usage import exceeded_limits, pool_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -79,21 +81,33 @@ class ClaimCreator:
         self._launch_limits = launch_limits or LaunchLimits()
         self._in_flight: Counter[str] = Counter()
         """By pool: allowed claims whose creation has not been answered."""
+        self._planned_in_flight: dict[int, PlannedNodeClaim] = {}
+        """Those claims, by a number that each allowed claim gets."""
+        self._granted = count()
         self._cluster_state = writer.cluster_state
         self._runtime = runtime
         self._log: FilteringBoundLogger = structlog.get_logger("provisioner")
 
     async def create(
-        self, planned: Sequence[PlannedNodeClaim], *, decision_ref: DecisionRef, reason: str
+        self,
+        planned: Sequence[PlannedNodeClaim],
+        *,
+        decision_ref: DecisionRef,
+        reason: str,
+        leaving: Collection[str] = (),
     ) -> CreatedClaims:
         """Create the claims that the limits allow, a few at a time.
+
+        `leaving` are claims that these replace: they do not count for the limits of NodePools.
 
         Serialising all claims of a plan for ten thousand pods before the first is sent would block the
         event loop for seconds, and the lease would be lost meanwhile.
         """
-        refused = self._refusals(planned, counted=True)
+        refused = self._refusals(planned, leaving=leaving, counted=True)
         under_way = {n: item.pool for n, item in enumerate(planned) if n not in refused}
         self._in_flight.update(under_way.values())
+        grants = {n: next(self._granted) for n in under_way}
+        self._planned_in_flight.update((grant, planned[n]) for n, grant in grants.items())
         turns = asyncio.Semaphore(CONCURRENCY)
 
         async def in_turn(number: int, item: PlannedNodeClaim) -> str | None:
@@ -104,12 +118,14 @@ class ClaimCreator:
                     return await self._create_one(item, decision_ref=decision_ref, reason=reason)
                 finally:
                     self._count_created(under_way, number)
+                    del self._planned_in_flight[grants[number]]
 
         try:
             names = await asyncio.gather(*(in_turn(n, item) for n, item in enumerate(planned)))
         finally:
             for number in tuple(under_way):  # cancelled before their turn
                 self._count_created(under_way, number)
+                self._planned_in_flight.pop(grants[number], None)
         return CreatedClaims(names=tuple(names), refused=refused)
 
     def _count_created(self, under_way: dict[int, str], number: int) -> None:
@@ -117,25 +133,35 @@ class ClaimCreator:
         if pool is not None:
             self._in_flight[pool] -= 1
 
-    def refusal(self, planned: Sequence[PlannedNodeClaim]) -> str:
+    def refusal(self, planned: Sequence[PlannedNodeClaim], *, leaving: Collection[str] = ()) -> str:
         """Return why some of these claims would be refused now; empty if all are allowed.
 
-        For callers that need all claims or none, before they change anything.
+        For callers that need all claims or none, before they change anything. `leaving` as in `create`.
         """
-        return next(iter(self._refusals(planned, counted=False).values()), "")
+        if not planned:
+            return ""
+        return next(iter(self._refusals(planned, leaving=leaving, counted=False).values()), "")
 
-    def _refusals(self, planned: Sequence[PlannedNodeClaim], *, counted: bool) -> dict[int, str]:
+    def _refusals(
+        self, planned: Sequence[PlannedNodeClaim], *, leaving: Collection[str], counted: bool
+    ) -> dict[int, str]:
         """Return the reasons for refused claims, by their index.
 
         If only some are allowed, claims whose pods have the highest priority come first.
         """
         snapshot = self._cluster_state.snapshot()
-        over = self._pools_over_limits(snapshot, {item.pool for item in planned})
+        over = self._pools_over_limits(snapshot, {item.pool for item in planned}, leaving)
         allowance = LaunchAllowance(
             snapshot,
             self._launch_limits,
             now=self._runtime.clock.now(),
             in_flight=self._in_flight,
+        )
+        ceilings = LaunchCeilings(
+            snapshot,
+            self._launch_limits,
+            in_flight=self._planned_in_flight.values(),
+            leaving=leaving,
         )
         refused: dict[int, str] = {}
         limited: Counter[tuple[str, str]] = Counter()
@@ -143,9 +169,14 @@ class ClaimCreator:
             pool = snapshot.node_pools.get(item.pool)
             if pool is None or item.pool in over:
                 refused[number] = over.get(item.pool, _GONE)
+            elif (exceeded := ceilings.refusal(item)) is not None:
+                refused[number] = exceeded.message
+                limited[item.pool, exceeded.limit] += 1
             elif (refusal := allowance.grant(pool)) is not None:
                 refused[number] = refusal.message
                 limited[item.pool, refusal.limit] += 1
+            else:
+                ceilings.count(item)
         if counted:
             self._report_refused(planned, refused, limited)
         return refused
@@ -170,9 +201,11 @@ class ClaimCreator:
                 "nodeclaims not created", NodePool={"name": pool}, count=count, why=why
             )
 
-    def _pools_over_limits(self, snapshot: Snapshot, pools: set[str]) -> Mapping[str, str]:
+    def _pools_over_limits(
+        self, snapshot: Snapshot, pools: set[str], leaving: Collection[str]
+    ) -> Mapping[str, str]:
         """Return the pools that may not grow now, with the reasons."""
-        usage = pool_usage(snapshot)
+        usage = pool_usage(snapshot, self._launch_limits.rates, leaving=leaving)
         refused: dict[str, str] = {}
         for name in pools:
             pool = snapshot.node_pools.get(name)

@@ -14,6 +14,7 @@ import msgspec
 from pydantic import ValidationError
 
 from karpenter_core.api.base import KubernetesObject
+from karpenter_core.api.capacity_quota import CapacityQuota
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.errors import ApiError, BadInputError, GoneError
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from karpenter_core.state.events import StateObject
 
 __all__ = [
+    "CAPACITY_QUOTAS",
     "NODE_CLAIMS",
     "NODE_POOLS",
     "Codec",
@@ -56,6 +58,7 @@ __all__ = [
     "version_of",
 ]
 
+CAPACITY_QUOTAS: Final = custom_kind(CapacityQuota.resource)
 NODE_POOLS: Final = custom_kind(NodePool.resource)
 NODE_CLAIMS: Final = custom_kind(NodeClaim.resource)
 
@@ -286,18 +289,25 @@ class Codecs:
     """The codecs of every kind that is read, and the shapes that their pods share.
 
     What selects pods (Services, ReplicaSets …) is read only `with_selectors`: clusters have many of
-    them, and nothing but default topology spread looks at them.
+    them, and nothing but default topology spread looks at them. CapacityQuotas are read only
+    `with_quotas`.
     """
 
     __slots__ = ("_codecs", "shapes")
 
     def __init__(
-        self, node_classes: Iterable[type[NodeClass]] = (), *, with_selectors: bool = False
+        self,
+        node_classes: Iterable[type[NodeClass]] = (),
+        *,
+        with_selectors: bool = False,
+        with_quotas: bool = False,
     ) -> None:
         self.shapes: Final = PodShapes()
         codecs = [*_view_codecs(self.shapes), *map(_model_codec, (NodePool, NodeClaim))]
         if with_selectors:
             codecs += _selector_codecs()
+        if with_quotas:
+            codecs.append(_model_codec(CapacityQuota))
         codecs += map(_model_codec, node_classes)
         self._codecs: Final = {(codec.kind.group, codec.kind.kind): codec for codec in codecs}
 
@@ -373,7 +383,7 @@ def _selector_codecs() -> list[Codec]:
     return [Codec(kind, fast.read, fast) for kind, fast in fasts]
 
 
-def _model_codec(model: type[NodePool | NodeClaim | NodeClass]) -> Codec:
+def _model_codec(model: type[NodePool | NodeClaim | NodeClass | CapacityQuota]) -> Codec:
     def read(body: bytes | msgspec.Raw) -> StateObject:
         return model.model_validate_json(bytes(body))
 

@@ -77,8 +77,9 @@ class QuotaLine:
         `template` are the requirements of the NodePool, `requirements` those of the claim.
         """
         selected = self.quota.requirements
+        undecided = {key for key in selected if key in well_known or catalogue.defines(key)}
         if not all(
-            own.compatible(selected, allow_undefined=well_known) for own in (template, requirements)
+            own.compatible(selected, allow_undefined=undecided) for own in (template, requirements)
         ):
             return 0
         merged = requirements.merge(selected)

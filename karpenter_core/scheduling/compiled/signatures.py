@@ -212,9 +212,11 @@ class SignatureTable:
     def _required(self, number: int, requirement: Requirement) -> int:
         signature = self.claim(number)
         required = Requirements((requirement,))
-        if not signature.requirements.compatible(
-            required, allow_undefined=signature.pool.well_known
-        ):
+        pool = signature.pool
+        undecided = {
+            key for key in required if key in pool.well_known or pool.catalogue.defines(key)
+        }
+        if not signature.requirements.compatible(required, allow_undefined=undecided):
             return NO_MATCH
         return self._narrowed_to(signature, signature.requirements.merge(required))
 
