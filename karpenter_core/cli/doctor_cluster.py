@@ -24,7 +24,7 @@ from karpenter_core.kube.resources import (
     ResourceKind,
     custom_kind,
 )
-from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
+from karpenter_core.kube.wire.codecs import CAPACITY_QUOTAS, NODE_CLAIMS, NODE_POOLS
 from karpenter_core.lifecycle.nodepool.exchange_rates import PRICES_COMPARABLE
 from karpenter_core.lifecycle.nodepool.instance_types_listed import INSTANCE_TYPES_LISTED
 from karpenter_core.operator.declared_reads import kind_of
@@ -109,9 +109,12 @@ def needed_permissions(
     be read or changed. With `observe` (the setting of this name) they permit to read only.
     `metrics_token_auth` is the setting of this name.
     """
+    kinds = tuple(kinds)
     needed = [Permission(verb, kind) for kind in kinds for verb in _READ]
     if not observe:
         needed += _writes(node_classes, creates_nodes=creates_nodes)
+        if CAPACITY_QUOTAS in kinds:
+            needed.append(Permission("patch", CAPACITY_QUOTAS, "status"))
         if lease_namespace is not None:
             needed.append(Permission("create", LEASES, namespace=lease_namespace))
             needed += [

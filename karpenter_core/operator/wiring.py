@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import ALIASES, RESTRICTED_DOMAIN, WELL_KNOWN
+from karpenter_core.controllers.capacity_quota.controller import CapacityQuotaController
 from karpenter_core.controllers.catalogue.controller import CatalogueController
 from karpenter_core.controllers.disruption.controller import DisruptionController
 from karpenter_core.controllers.interruption.controller import InterruptionController
@@ -119,7 +120,23 @@ def build_controllers(dependencies: ControllerDependencies) -> tuple[Controller,
             runtime=runtime,
             act_on_rebalance=dependencies.settings.act_on_rebalance,
         ),
+        *_quota_controllers(dependencies, writer, options),
         *_observability_controllers(dependencies, catalogue, options.solve),
+    )
+
+
+def _quota_controllers(
+    dependencies: ControllerDependencies, writer: ObjectWriter, options: ProvisioningOptions
+) -> tuple[Controller, ...]:
+    """Return the controller of CapacityQuotas, if they are enforced."""
+    if not dependencies.settings.capacity_quotas:
+        return ()
+    return (
+        CapacityQuotaController(
+            writer=writer,
+            runtime=dependencies.runtime,
+            launch_limits=options.problem_settings.launch_limits,
+        ),
     )
 
 

@@ -25,6 +25,7 @@ from karpenter_core.errors import BadInputError
 from karpenter_core.scheduling.offerings import highest_price_amount
 from karpenter_core.scheduling.problem import LaunchQuota
 from karpenter_core.scheduling.requirements import Requirement, Requirements
+from karpenter_core.scheduling.requirements.requirement import ABSENCE_OPERATORS
 from karpenter_core.scheduling.resources import element_max
 from karpenter_core.state.node_pool_usage import is_launched, listed_types, node_price_amount
 from karpenter_core.state.state_nodes import is_held_by_foreign_finalizer
@@ -195,9 +196,8 @@ def _node_amounts(
     aliases: Mapping[str, str],
 ) -> Mapping[str, int]:
     claim = state_node.claim
-    labels = Requirements.from_labels(state_node.labels, aliases=aliases)
     if claim is None or state_node.registered:
-        if not labels.compatible(reading.requirements):
+        if not _selects(reading.requirements, state_node.labels, aliases):
             return {}
     else:
         catalogue = snapshot.catalogues.get(state_node.pool)
@@ -217,6 +217,27 @@ def _node_amounts(
     if PRICE_PER_HOUR in reading.limits and state_node.pool:
         amounts[PRICE_PER_HOUR] = node_price_amount(snapshot, state_node, rates)
     return amounts
+
+
+def _selects(selector: Requirements, labels: Mapping[str, str], aliases: Mapping[str, str]) -> bool:
+    """Tell whether a selector selects a node with these labels, all of them decided."""
+    for requirement in selector.values():
+        value = labels.get(requirement.key)
+        if value is None:
+            value = next(
+                (
+                    labels[old]
+                    for old, key in aliases.items()
+                    if key == requirement.key and old in labels
+                ),
+                None,
+            )
+        if value is None:
+            if requirement.operator not in ABSENCE_OPERATORS:
+                return False
+        elif not requirement.has(value):
+            return False
+    return True
 
 
 def planned_amounts(

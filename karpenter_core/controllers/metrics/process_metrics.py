@@ -284,6 +284,15 @@ class Metrics:
             "Resources that NodePools use, by which their limits are checked.",
             by_resource,
         )
+        by_quota = ("capacityquota", "resource_type")
+        self.capacityquotas_limit = self._declare.gauge(
+            "capacityquotas_limit", "Limits of CapacityQuotas.", by_quota
+        )
+        self.capacityquotas_usage = self._declare.gauge(
+            "capacityquotas_usage",
+            "Resources of the nodes that CapacityQuotas count, by which launches are refused.",
+            by_quota,
+        )
         by_reason = ("nodepool", "reason")
         self.nodepools_allowed_disruptions = self._declare.gauge(
             "nodepools_allowed_disruptions",

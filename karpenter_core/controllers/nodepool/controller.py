@@ -72,7 +72,8 @@ class NodePoolController:
         self._catalogue_problem = catalogue_problem
         self._currencies = currencies
         self._currency = solve.currency
-        self._rated = frozenset({solve.currency, *solve.exchange_rates})
+        self._rates = {solve.currency: 1.0, **solve.exchange_rates}
+        self._rated = frozenset(self._rates)
         self._counted: dict[str, float] = {}
         self._warned: dict[str, tuple[str, ...]] = {}
         self._failing = ""
@@ -166,7 +167,7 @@ class NodePoolController:
         updated = with_failing_passes(updated, self._runtime.passes.failing, now=now)
         self._warn(pool)
         settled = updated is pool
-        updated = with_usage(updated, snapshot)
+        updated = with_usage(updated, snapshot, self._rates)
         left = self._schedule_count(pool.name)
         if settled and updated is not pool and left > 0:
             return ReconcileResult(requeue_after=left)

@@ -59,9 +59,11 @@ class ClusterMetricsController:
         self._metrics = runtime.metrics
         self._started = runtime.clock.monotonic()
         self._seen_version = -1
+        solve = solve or SolveOptions()
+        self._rates = {solve.currency: 1.0, **solve.exchange_rates}
         self._costs = CostMetrics(
             runtime.metrics,
-            solve=solve or SolveOptions(),
+            solve=solve,
             monotonic=runtime.clock.monotonic,
             unevaluated_pools=unevaluated_pools,
             logger=self.name,
@@ -109,7 +111,7 @@ class ClusterMetricsController:
         for name, pool in snapshot.node_pools.items():
             if snapshot.manages(pool.spec.template.spec.node_class_ref):
                 limits[name] = parse_resources(pool.spec.limits)
-                usage[name] = pool_status_resources(snapshot, name)
+                usage[name] = pool_status_resources(snapshot, name, self._rates)
                 await asyncio.sleep(0)
         await self._costs.update(snapshot, limits)
         metrics = self._metrics

@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count as counting
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
@@ -83,7 +83,7 @@ class ClaimCreator:
         """By pool: allowed claims whose creation has not been answered."""
         self._planned_in_flight: dict[int, PlannedNodeClaim] = {}
         """Those claims, by a number that each allowed claim gets."""
-        self._granted = count()
+        self._granted = counting()
         self._cluster_state = writer.cluster_state
         self._runtime = runtime
         self._log: FilteringBoundLogger = structlog.get_logger("provisioner")
