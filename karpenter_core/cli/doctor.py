@@ -192,7 +192,9 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
         groups = frozenset(model.resource.group for model in every_model)
         apis = ClusterApis(*(KubeApi(t, clock=clock) for t in transports), node_class_groups=groups)
         found = [_CheckResult("CRDs", f) for f in await check_definitions(apis, models)]
-        found += [_CheckResult("objects", f) for f in await check_objects(apis, every_model)]
+        gate = settings.feature_gates.static_capacity
+        object_findings = await check_objects(apis, every_model, static_capacity=gate)
+        found += [_CheckResult("objects", f) for f in object_findings]
         of_lease = tuple(one for one in needed if one.kind == LEASES)
         if settings.leader_election_kubeconfig and of_lease:
             needed = tuple(one for one in needed if one.kind != LEASES)

@@ -11,6 +11,8 @@ import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from karpenter_core.api.crd import core_models, crd_name, render_crd
+from karpenter_core.api.labels import NODES as NODES_LIMIT
+from karpenter_core.api.quantities import parse_amount
 from karpenter_core.errors import ApiError, NotFoundError
 from karpenter_core.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -27,6 +29,7 @@ from karpenter_core.kube.resources import (
 from karpenter_core.kube.wire.codecs import CAPACITY_QUOTAS, NODE_CLAIMS, NODE_POOLS
 from karpenter_core.lifecycle.nodepool.exchange_rates import PRICES_COMPARABLE
 from karpenter_core.lifecycle.nodepool.instance_types_listed import INSTANCE_TYPES_LISTED
+from karpenter_core.lifecycle.nodepool.static_capacity import REPLICAS_HELD_BACK
 from karpenter_core.operator.declared_reads import kind_of
 from karpenter_core.provider.contract import Finding, Severity
 
@@ -287,9 +290,11 @@ def _definition_findings(
 
 
 async def check_objects(
-    apis: ClusterApis, node_classes: Sequence[type[NodeClass]]
+    apis: ClusterApis, node_classes: Sequence[type[NodeClass]], *, static_capacity: bool = False
 ) -> list[Finding]:
     """Check whether the existing NodePools and NodeClasses can be used.
+
+    `static_capacity` is the feature gate `StaticCapacity`.
 
     Raises:
         ApiError: the API server cannot be reached.
@@ -311,7 +316,10 @@ async def check_objects(
             count += 1
             findings += _readiness_findings(kind, item)
             if kind is NODE_POOLS:
-                findings += [*_unserved_findings(item, served), *_replicas_findings(item)]
+                findings += [
+                    *_unserved_findings(item, served),
+                    *_replicas_findings(item, static_capacity=static_capacity),
+                ]
     return findings or [_ok(f"{count} NodePools and NodeClasses, all of them ready")]
 
 
@@ -381,19 +389,43 @@ def _unserved_findings(pool: JsonObject, served: set[tuple[str, str]]) -> list[F
     ]
 
 
-def _replicas_findings(pool: JsonObject) -> list[Finding]:
-    """Return a finding if `spec.replicas` of a NodePool is set."""
-    if pool["spec"].get("replicas") is None:
+def _replicas_findings(pool: JsonObject, *, static_capacity: bool) -> list[Finding]:
+    """Return findings about the replicas of a static NodePool."""
+    replicas = pool["spec"].get("replicas")
+    if replicas is None:
         return []
     name = pool["metadata"]["name"]
-    return [
+    if not static_capacity:
+        return [
+            Finding(
+                severity=Severity.WARNING,
+                message=f'NodePool "{name}" is static: spec.replicas is ignored, no node is '
+                "launched for it, and its NodeClaims are not changed",
+                remedy="set --feature-gates=StaticCapacity=true, or use a NodePool without "
+                "spec.replicas",
+            )
+        ]
+    conditions: list[JsonObject] = pool.get("status", {}).get("conditions", [])
+    findings = [
         Finding(
             severity=Severity.WARNING,
-            message=f'NodePool "{name}" is static: spec.replicas is ignored, no node is launched '
-            "for it, and its NodeClaims are not changed",
-            remedy="use a NodePool without spec.replicas; static NodePools are not implemented yet",
+            message=f'NodePool "{name}": {condition["message"]}',
+            remedy="raise limits.nodes, or allow more instance types",
         )
+        for condition in conditions
+        if condition["type"] == REPLICAS_HELD_BACK and condition["status"] == "True"
     ]
+    limit = pool["spec"].get("limits", {}).get("nodes")
+    if replicas and limit is not None and parse_amount(NODES_LIMIT, limit) == replicas:
+        findings.append(
+            Finding(
+                severity=Severity.WARNING,
+                message=f'NodePool "{name}": limits.nodes equals spec.replicas ({replicas}), so '
+                "drifted nodes are never replaced: a replacement comes first",
+                remedy="raise limits.nodes by the number of nodes that may be replaced at a time",
+            )
+        )
+    return findings
 
 
 def _error(message: str, remedy: str) -> Finding:

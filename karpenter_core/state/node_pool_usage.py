@@ -6,7 +6,8 @@ hour, `LARGEST_AMOUNT` where the catalogue lists no price.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from operator import is_
+from typing import TYPE_CHECKING, final
 
 from karpenter_core.api.labels import (
     CAPACITY_TYPE,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = [
+    "PoolStatusSums",
     "exceeded_limits",
     "is_launched",
     "listed_types",
@@ -142,31 +144,77 @@ def pool_usage(
     return {pool: merge(parts) for pool, parts in by_pool.items()}
 
 
-def pool_status_resources(
-    snapshot: Snapshot, pool: str, rates: Mapping[str, float] | None = None
-) -> dict[str, int]:
-    """Return `status.resources` of a pool: launched capacity, with zeros for the usual names.
-
-    Its price is there if the pool limits it and that of all nodes is known, at the rates `rates`.
-    """
-    launched = [
-        state_node
+def pool_status_resources(snapshot: Snapshot, pool: str) -> dict[str, int]:
+    """Return `status.resources` of a pool: launched capacity, with zeros for the usual names."""
+    held = merge(
+        state_node.capacity
         for state_node in snapshot.counted_nodes
-        if state_node.pool == pool
+        if _is_in_status(state_node, pool)
+    )
+    return {**dict.fromkeys(_ALWAYS_SHOWN, 0), **held}
+
+
+@final
+class PoolStatusSums:
+    """The same sums as `pool_status_resources`, kept while no node counts differently.
+
+    Nodes change many times a second in a large cluster, since pods come and go, and hardly any of
+    these changes is one of amounts.
+    """
+
+    __slots__ = ("_nodes", "_rates", "_sums")
+
+    def __init__(self, rates: Mapping[str, float] | None = None) -> None:
+        """`rates` are exchange rates for the price of pools that limit it."""
+        self._rates = rates or {}
+        self._nodes: tuple[StateNode, ...] = ()
+        self._sums: dict[str, dict[str, int]] = {}
+
+    def resources(self, snapshot: Snapshot, pool: str) -> dict[str, int]:
+        """Return `status.resources` of a pool; with its price if it is limited and known."""
+        nodes = snapshot.counted_nodes
+        if not _count_alike(self._nodes, nodes):
+            self._sums.clear()
+        self._nodes = nodes
+        if pool not in self._sums:
+            self._sums[pool] = pool_status_resources(snapshot, pool)
+        held = self._sums[pool].copy()
+        limited = snapshot.node_pools.get(pool)
+        if limited is not None and PRICE_PER_HOUR in limited.spec.limits:
+            price = sum(
+                node_price_amount(snapshot, state_node, self._rates)
+                for state_node in nodes
+                if _is_in_status(state_node, pool)
+            )
+            if price < LARGEST_AMOUNT:
+                held[PRICE_PER_HOUR] = price
+        return held
+
+
+def _is_in_status(state_node: StateNode, pool: str) -> bool:
+    return (
+        state_node.pool == pool
         and state_node.managed
         and is_launched(state_node)
         and not state_node.marked_for_deletion
-    ]
-    held = {
-        **dict.fromkeys(_ALWAYS_SHOWN, 0),
-        **merge(state_node.capacity for state_node in launched),
-    }
-    limited = snapshot.node_pools.get(pool)
-    if rates and limited is not None and PRICE_PER_HOUR in limited.spec.limits:
-        price = sum(node_price_amount(snapshot, state_node, rates) for state_node in launched)
-        if price < LARGEST_AMOUNT:
-            held[PRICE_PER_HOUR] = price
-    return held
+    )
+
+
+def _count_alike(before: tuple[StateNode, ...], after: tuple[StateNode, ...]) -> bool:
+    """Tell whether every node counts as the node that was in its place."""
+    if len(before) != len(after):
+        return False
+    if all(map(is_, before, after)):
+        return True
+    return all(
+        old is new
+        or (
+            old.pool == new.pool
+            and old.capacity == new.capacity
+            and _is_in_status(old, old.pool) == _is_in_status(new, new.pool)
+        )
+        for old, new in zip(before, after, strict=True)
+    )
 
 
 def exceeded_limits(limits: Mapping[str, int], usage: Mapping[str, int]) -> tuple[str, ...]:

@@ -157,4 +157,9 @@ def capacity_quota(name: str = "team", *, selector: Any = None, **resources: Any
     spec: dict[str, Any] = {"limits": {"resources": limits}}
     if selector is not None:
         spec["selector"] = selector
-    return {"apiVersion": API_VERSION, "kind": "CapacityQuota", "metadata": {"name": name}, "spec": spec}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "CapacityQuota",
+        "metadata": {"name": name},
+        "spec": spec,
+    }

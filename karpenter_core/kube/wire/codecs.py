@@ -66,7 +66,9 @@ EventType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERRO
 
 _INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 _GONE: Final = 410
-_UNREADABLE: Final = (msgspec.MsgspecError, ValidationError, ValueError)
+_UNREADABLE: Final = (msgspec.MsgspecError, ValidationError, ValueError, RecursionError)
+_VERSION_DIGITS: Final = 20
+"""Digits of the greatest 64-bit version. A longer one would take as long to read as a line has room for."""
 # How the API server begins a line that carries an object; anything else is looked at in two steps.
 _OBJECT_LINES: Final = (b'{"type":"ADDED"', b'{"type":"MODIFIED"', b'{"type":"DELETED"')
 
@@ -168,6 +170,8 @@ class _TypedDecoders(Generic[RawT]):
 
     def read_list(self, body: bytes) -> ListPage:
         page = self._list.decode(body)
+        if not page.metadata.resource_version or not _is_version(page.metadata.resource_version):
+            raise ValueError("the version of the list")  # the slow way says it in full
         return ListPage(
             objects=tuple(map(self._view, page.items or ())),
             resource_version=page.metadata.resource_version,
@@ -240,7 +244,7 @@ class Codec:
         if event.type == "ERROR":
             return WatchEvent(type="ERROR", error=_watch_error(event.object, self.kind))
         if event.type == "BOOKMARK":
-            return _bookmark(event.object)
+            return _bookmark(event.object, self.kind)
         try:
             view = self._read(event.object)
         except _UNREADABLE as error:
@@ -256,6 +260,11 @@ class Codec:
         except _UNREADABLE as error:
             message = f"list of {self.kind.plural}: no list in {body[:200]!r}: {error}"
             raise BadInputError(message) from error
+        if not page.metadata.resource_version:  # an empty cluster's list has one too
+            raise BadInputError(
+                f"list of {self.kind.plural}: no list in {body[:200]!r}: no version"
+            )
+        _check_version(page.metadata.resource_version, f"list of {self.kind.plural}")
         objects: list[StateObject] = []
         invalid: list[InvalidObject] = []
         for item in page.items or ():
@@ -273,14 +282,14 @@ class Codec:
     def _invalid(self, body: bytes | msgspec.Raw, error: Exception) -> InvalidObject:
         try:
             meta = _head.decode(body).metadata
-        except msgspec.MsgspecError:
+        except _UNREADABLE:
             meta = _Meta()
         return InvalidObject(
             kind=self.kind.kind,
             name=meta.name,
             namespace=meta.namespace,
             uid=meta.uid,
-            resource_version=meta.resource_version,
+            resource_version=meta.resource_version if _is_version(meta.resource_version) else "",
             message=_explain(error),
         )
 
@@ -385,13 +394,22 @@ def _selector_codecs() -> list[Codec]:
 
 def _model_codec(model: type[NodePool | NodeClaim | NodeClass | CapacityQuota]) -> Codec:
     def read(body: bytes | msgspec.Raw) -> StateObject:
-        return model.model_validate_json(bytes(body))
+        found = model.model_validate_json(bytes(body))
+        if not _is_version(found.metadata.resource_version):
+            raise ValueError("metadata.resourceVersion is no number")
+        return found
 
     return Codec(custom_kind(model.resource), read)
 
 
-def _bookmark(body: msgspec.Raw) -> WatchEvent:
-    meta = _head.decode(body).metadata
+def _bookmark(body: msgspec.Raw, kind: ResourceKind) -> WatchEvent:
+    try:
+        meta = _head.decode(body).metadata
+    except _UNREADABLE as error:
+        raise BadInputError(f"watch of {kind.plural}: no bookmark: {error}") from error
+    if not meta.resource_version:
+        raise BadInputError(f"watch of {kind.plural}: no bookmark: no version")
+    _check_version(meta.resource_version, f"watch of {kind.plural}: bookmark")
     return WatchEvent(
         type="BOOKMARK",
         resource_version=meta.resource_version,
@@ -400,10 +418,23 @@ def _bookmark(body: msgspec.Raw) -> WatchEvent:
 
 
 def _watch_error(body: msgspec.Raw, kind: ResourceKind) -> ApiError:
-    status = _status.decode(body)
+    try:
+        status = _status.decode(body)
+    except _UNREADABLE as error:
+        raise BadInputError(f"watch of {kind.plural}: no status: {error}") from error
     error = GoneError if status.code == _GONE or status.reason == "Expired" else ApiError
     message = f"watch {kind.plural}: {status.message or status.reason}"
     return error(message, status=status.code, reason=status.reason)
+
+
+def _is_version(text: str) -> bool:
+    """Tell whether a text is a resourceVersion, or empty."""
+    return not text or (text.isascii() and text.isdigit() and len(text) <= _VERSION_DIGITS)
+
+
+def _check_version(text: str, where: str) -> None:
+    if not _is_version(text):
+        raise BadInputError(f'{where}: metadata.resourceVersion "{_shorten(text)}" is no number')
 
 
 def _explain(error: Exception) -> str:
