@@ -155,7 +155,8 @@ def _limits(value: object, problems: list[str]) -> dict[str, int]:
         except ValueError as error:
             problems.append(f"{where}: {error}")
             continue
-        if quantity < 0 or quantity != quantity.to_integral_value():
+        is_whole = quantity == quantity.to_integral_value() and str(amount)[-1:] not in "num"
+        if quantity < 0 or not is_whole:
             problems.append(f"{where} must be a whole number that is not negative, not {amount!r}")
             continue
         limits[name] = parse_amount(name, amount)

@@ -14,7 +14,8 @@ HELD = "karpenter_nodeclaims_held_back_total"
 
 def reconciled(scene, name="team"):
     """Return the status of a quota and its condition Reconciled."""
-    status = scene.cluster.get(CAPACITY_QUOTAS, name).get("status", {})
+    quotas = {each["metadata"]["name"]: each for each in scene.cluster.list(CAPACITY_QUOTAS)}
+    status = quotas[name].get("status", {})
     conditions = {each["type"]: each for each in status.get("conditions", [])}
     return status, conditions.get("Reconciled", {})
 
