@@ -70,12 +70,13 @@ async def build_cluster(
         BadInputError: a NodePool refers to an unknown NodeClass.
         CloudProviderError: a provider cannot list its instance types.
     """
-    from karpenter_core.api.labels import ALIASES
+    from karpenter_core.api.labels import ALIASES, WELL_KNOWN
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
-    from karpenter_core.cli.plan_notes import plan_notes, unusable_pools
+    from karpenter_core.cli.plan_notes import plan_notes, quota_notes, unusable_pools
     from karpenter_core.state.builder import StateBuilder
     from karpenter_core.state.events import CataloguePublished, InformersSynced, ObjectObserved
+    from karpenter_core.state.launch_limits import LaunchLimits
     from karpenter_core.state.pod_volumes import UnsupportedVolumes
     from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
 
@@ -100,13 +101,20 @@ async def build_cluster(
             topology_keys=labels.unsupported_topology_keys,
             provisioners=labels.unsupported_provisioners,
         ),
+        launch_limits=LaunchLimits(
+            currency=options.currency,
+            exchange_rates=options.exchange_rates,
+            well_known=WELL_KNOWN | labels.well_known,
+            aliases={**ALIASES, **labels.aliases},
+        ),
     )
+    problem_input = build_provisioning_input(snapshot, now=now, problem_settings=problem_settings)
     return ClusterInput(
-        input=build_provisioning_input(snapshot, now=now, problem_settings=problem_settings),
+        input=problem_input,
         snapshot=snapshot,
         options=options,
         now=now,
         problem_settings=problem_settings,
         unusable_pools=unusable_pools(snapshot, problems),
-        notes=(*notes, *plan_notes(snapshot)),
+        notes=(*notes, *plan_notes(snapshot), *quota_notes(problem_input.problem.quotas)),
     )

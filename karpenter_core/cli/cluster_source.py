@@ -153,7 +153,10 @@ class ClusterSource:
         async with opening as providers:
             labels = providers.label_classes()
             reader = ObjectReader(
-                providers.node_class_models(), labels, with_selectors=bool(spread)
+                providers.node_class_models(),
+                labels,
+                with_selectors=bool(spread),
+                with_quotas=True,
             )
             objects = reader.read_all(manifests.entries)
             return await build_cluster(
@@ -193,7 +196,12 @@ class ClusterSource:
         )
         async with opening as providers:
             labels, models = providers.label_classes(), providers.node_class_models()
-            reader = ObjectReader(models, labels, with_selectors=bool(spread))
+            reader = ObjectReader(
+                models,
+                labels,
+                with_selectors=bool(spread),
+                with_quotas=settings.capacity_quotas,
+            )
             additions = reader.read_all(manifests.entries)
             groups = frozenset(group for group, _ in models)
             async with connected(settings, clock, node_class_groups=groups) as apis:

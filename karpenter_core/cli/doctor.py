@@ -154,6 +154,7 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
         check_permissions,
         needed_permissions,
     )
+    from karpenter_core.cli.doctor_quotas import check_quotas
     from karpenter_core.errors import KarpenterError
     from karpenter_core.kube.api import ClusterApis, KubeApi
     from karpenter_core.kube.client import connect
@@ -195,6 +196,8 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
         gate = settings.feature_gates.static_capacity
         object_findings = await check_objects(apis, every_model, static_capacity=gate)
         found += [_CheckResult("objects", f) for f in object_findings]
+        if settings.capacity_quotas:
+            found += [_CheckResult("objects", f) for f in await check_quotas(apis)]
         of_lease = tuple(one for one in needed if one.kind == LEASES)
         if settings.leader_election_kubeconfig and of_lease:
             needed = tuple(one for one in needed if one.kind != LEASES)

@@ -58,12 +58,18 @@ class ObjectReader:
         labels: LabelClasses,
         *,
         with_selectors: bool = False,
+        with_quotas: bool = False,
     ) -> None:
-        """`with_selectors` also reads Services and pod controllers, for the default spread."""
+        """`with_selectors` also reads Services and pod controllers, for the default spread.
+
+        `with_quotas` also reads CapacityQuotas.
+        """
         from karpenter_core.api.crd import core_models
         from karpenter_core.kube.wire.codecs import Codecs
 
-        self.codecs: Final[Codecs] = Codecs(models.values(), with_selectors=with_selectors)
+        self.codecs: Final[Codecs] = Codecs(
+            models.values(), with_selectors=with_selectors, with_quotas=with_quotas
+        )
         self._labels: Final = labels
         self._models: Final = {
             (model.resource.group, model.resource.kind): model

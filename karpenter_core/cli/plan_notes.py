@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.conditions import READY, TRUE, find_condition
 from karpenter_core.api.labels import PODS
 from karpenter_core.api.nodepool import NODE_CLASS_READY, VALIDATION_SUCCEEDED
+from karpenter_core.api.quantities import format_amount
 from karpenter_core.lifecycle.nodepool.launches_held_back import LAUNCHES_HELD_BACK
 from karpenter_core.state.provisioning_input import usable_pools
 
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.scheduling.problem import LaunchQuota
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["plan_notes", "unusable_pools"]
+__all__ = ["plan_notes", "quota_notes", "unusable_pools"]
 
 _SHOWN: Final = 5
 
@@ -46,6 +48,25 @@ def plan_notes(snapshot: Snapshot) -> tuple[str, ...]:
         *_nodes_without_room_for_pods(snapshot),
         *_pools_held_back(snapshot),
     )
+
+
+def quota_notes(quotas: Iterable[LaunchQuota]) -> tuple[str, ...]:
+    """Return a note about each quota that refuses launches: it cannot be read, or is used up."""
+    notes: list[str] = []
+    for quota in quotas:
+        if quota.refusal:
+            notes.append(f"{quota.refusal}; no node is planned that it may count")
+            continue
+        spent = [
+            f"{name}: {format_amount(name, used)} of {format_amount(name, limit)}"
+            for name, limit in sorted(quota.limits.items())
+            if (used := quota.used.get(name, 0)) >= limit
+        ]
+        if spent:
+            notes.append(
+                f"{quota.name} is used up ({', '.join(spent)}); no node is planned that it counts"
+            )
+    return tuple(notes)
 
 
 def _why_unusable(pool: NodePool, snapshot: Snapshot, problem: str) -> str:

@@ -145,7 +145,7 @@ def test_a_quota_of_nodes_counts_each_claim(packing):
     assert (len(plan.claims), len(plan.unschedulable)) == (2, 0)
 
 
-def test_what_exists_counts_against_a_quota():
+def test_a_quota_counts_what_exists():
     """Four of five cores are taken."""
     plan = plan_of(web(1), quota(cpu="5", used={"cpu": "4"}))
 
