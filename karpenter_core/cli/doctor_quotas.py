@@ -62,7 +62,8 @@ def quota_findings(item: JsonObject) -> list[Finding]:
                 remedy="correct the fields; until then no node is launched that the quota may count",
             )
         ]
-    used: JsonObject = (quota.status.get("used") or {}).get("resources") or {}
+    usage: JsonObject = quota.status.get("used") or {}
+    used: JsonObject = usage.get("resources") or {}
     findings: list[Finding] = []
     for name, limit in reading.limits.items():
         allowed = f"{format_amount(name, limit)} of {name}"

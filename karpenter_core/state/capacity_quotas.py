@@ -93,7 +93,7 @@ def _selector(value: object, problems: list[str], aliases: Mapping[str, str]) ->
         problems.append(f"spec.selector must be an object, not {value!r}")
         return Requirements()
     selector = cast("Mapping[str, object]", value)
-    labels = selector.get("matchLabels") or {}
+    labels: object = selector.get("matchLabels") or {}
     if isinstance(labels, Mapping):
         for key, text in cast("Mapping[str, object]", labels).items():
             if isinstance(text, str):
@@ -130,8 +130,9 @@ def _expression(value: object, aliases: Mapping[str, str]) -> Requirement:
         raise BadInputError(f"operator must be one of {', '.join(_OPERATORS)}, not {operator!r}")
     if not isinstance(values, Sequence) or isinstance(values, str):
         raise BadInputError(f"values must be a list, not {values!r}")
-    texts = tuple(item for item in cast("Sequence[object]", values) if isinstance(item, str))
-    if len(texts) < len(values) or bool(texts) != _OPERATORS[operator]:
+    items = cast("Sequence[object]", values)
+    texts = tuple(item for item in items if isinstance(item, str))
+    if len(texts) < len(items) or bool(texts) != _OPERATORS[operator]:
         raise BadInputError(f"operator {operator} does not go with values {values!r}")
     return Requirement.of(aliases.get(key, key), operator, texts)
 
