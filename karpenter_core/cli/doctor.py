@@ -169,6 +169,7 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
     codecs = Codecs(
         every_model,
         with_selectors=bool(settings.scheduler_config),
+        with_buffers=settings.feature_gates.capacity_buffer,
         with_quotas=settings.capacity_quotas,
     )
     namespace = settings.leader_election_namespace or own_namespace(os.environ)
@@ -192,10 +193,15 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
             transports.append(await connect(kubeconfig=settings.workload_kubeconfig, clock=clock))
         groups = frozenset(model.resource.group for model in every_model)
         apis = ClusterApis(*(KubeApi(t, clock=clock) for t in transports), node_class_groups=groups)
-        found = [_CheckResult("CRDs", f) for f in await check_definitions(apis, models)]
-        gate = settings.feature_gates.static_capacity
-        object_findings = await check_objects(apis, every_model, static_capacity=gate)
-        found += [_CheckResult("objects", f) for f in object_findings]
+        gates = settings.feature_gates
+        found = [
+            _CheckResult("CRDs", f)
+            for f in await check_definitions(apis, models, with_buffers=gates.capacity_buffer)
+        ]
+        found += [
+            _CheckResult("objects", f)
+            for f in await check_objects(apis, every_model, static_capacity=gates.static_capacity)
+        ]
         if settings.capacity_quotas:
             found += [_CheckResult("objects", f) for f in await check_quotas(apis)]
         of_lease = tuple(one for one in needed if one.kind == LEASES)

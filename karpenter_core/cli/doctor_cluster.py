@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.crd import core_models, crd_name, render_crd
 from karpenter_core.api.labels import NODES as NODES_LIMIT
 from karpenter_core.api.quantities import parse_amount
@@ -26,7 +27,12 @@ from karpenter_core.kube.resources import (
     ResourceKind,
     custom_kind,
 )
-from karpenter_core.kube.wire.codecs import CAPACITY_QUOTAS, NODE_CLAIMS, NODE_POOLS
+from karpenter_core.kube.wire.codecs import (
+    CAPACITY_BUFFERS,
+    CAPACITY_QUOTAS,
+    NODE_CLAIMS,
+    NODE_POOLS,
+)
 from karpenter_core.lifecycle.nodepool.exchange_rates import PRICES_COMPARABLE
 from karpenter_core.lifecycle.nodepool.instance_types_listed import INSTANCE_TYPES_LISTED
 from karpenter_core.lifecycle.nodepool.static_capacity import REPLICAS_HELD_BACK
@@ -115,9 +121,7 @@ def needed_permissions(
     kinds = tuple(kinds)
     needed = [Permission(verb, kind) for kind in kinds for verb in _READ]
     if not observe:
-        needed += _writes(node_classes, creates_nodes=creates_nodes)
-        if CAPACITY_QUOTAS in kinds:
-            needed.append(Permission("patch", CAPACITY_QUOTAS, "status"))
+        needed += _writes(kinds, node_classes, creates_nodes=creates_nodes)
         if lease_namespace is not None:
             needed.append(Permission("create", LEASES, namespace=lease_namespace))
             needed += [
@@ -136,10 +140,17 @@ def needed_permissions(
     return tuple(dict.fromkeys(needed))
 
 
-def _writes(node_classes: Iterable[type[NodeClass]], *, creates_nodes: bool) -> list[Permission]:
+def _writes(
+    kinds: Iterable[ResourceKind], node_classes: Iterable[type[NodeClass]], *, creates_nodes: bool
+) -> list[Permission]:
     needed = [Permission(verb, NODE_CLAIMS) for verb in ("create", "patch", "delete")]
     needed += [Permission("patch", NODE_CLAIMS, "status"), Permission("patch", NODE_POOLS)]
     needed += [Permission("patch", NODE_POOLS, "status")]
+    if CAPACITY_QUOTAS in kinds:
+        needed.append(Permission("patch", CAPACITY_QUOTAS, "status"))
+    if CAPACITY_BUFFERS in kinds:
+        needed += [Permission("patch", CAPACITY_BUFFERS)]
+        needed += [Permission("patch", CAPACITY_BUFFERS, "status")]
     for model in node_classes:
         kind = custom_kind(model.resource)
         needed += [Permission("patch", kind), Permission("patch", kind, "status")]
@@ -232,21 +243,28 @@ async def _is_allowed(apis: ClusterApis, permission: Permission) -> bool:
 
 
 async def check_definitions(
-    apis: ClusterApis, providers: dict[str, tuple[type[NodeClass], ...]]
+    apis: ClusterApis,
+    providers: dict[str, tuple[type[NodeClass], ...]],
+    *,
+    with_buffers: bool = False,
 ) -> list[Finding]:
     """Compare the CustomResourceDefinitions of the core and of these providers with the models.
+
+    CapacityBuffers are needed only `with_buffers`.
 
     Raises:
         ApiError: the API server cannot be reached.
     """
     names = " --provider ".join(sorted(providers)) or "NAME"
     remedy = APPLY.format(names)
-    models = [*core_models(), *(model for found in providers.values() for model in found)]
+    own = [model for model in core_models() if with_buffers or model is not CapacityBuffer]
+    models = [*own, *(model for found in providers.values() for model in found)]
     findings: list[Finding] = []
     for model in models:
         name = crd_name(model.resource)
         try:
-            body = await apis.objects.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+            server = apis.api_for_group(model.resource.group)
+            body = await server.get(CUSTOM_RESOURCE_DEFINITIONS, name)
         except NotFoundError:
             findings.append(_error(f"the CustomResourceDefinition {name} is not installed", remedy))
         except ApiError as error:
@@ -267,7 +285,11 @@ async def check_definitions(
 def _definition_findings(
     name: str, stored: JsonObject, rendered: JsonObject, remedy: str
 ) -> list[Finding]:
-    """Return the differences between an installed definition and the model."""
+    """Return the differences between an installed definition and the model.
+
+    The definition of a kind that other projects install too may have their descriptions.
+    """
+    is_shared = rendered["spec"]["group"] == CapacityBuffer.resource.group
     conditions = {c["type"]: c for c in stored.get("status", {}).get("conditions", ())}
     established = conditions.get("Established", {}).get("status")
     if established != "True":
@@ -278,7 +300,8 @@ def _definition_findings(
         if served_version is None:
             versions = ", ".join(sorted(served))
             return [_error(f"{name} serves {versions}, not {version['name']}", remedy)]
-        if served_version.get("schema") != version["schema"]:
+        same = _structure if is_shared else _unchanged
+        if same(served_version.get("schema")) != same(version["schema"]):
             return [
                 Finding(
                     severity=Severity.WARNING,
@@ -287,6 +310,24 @@ def _definition_findings(
                 )
             ]
     return []
+
+
+def _unchanged(schema: object) -> object:
+    return schema
+
+
+def _structure(schema: object) -> object:
+    """Return a schema without its descriptions; a field may be named so."""
+    if isinstance(schema, dict):
+        fields = cast("dict[str, object]", schema)
+        return {
+            key: _structure(value)
+            for key, value in fields.items()
+            if key != "description" or not isinstance(value, str)
+        }
+    if isinstance(schema, list):
+        return [_structure(item) for item in cast("list[object]", schema)]
+    return schema
 
 
 async def check_objects(

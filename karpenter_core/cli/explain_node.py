@@ -60,6 +60,7 @@ _OBSTACLES: Final = {
 _DECLINED: Final = {
     DeclineReason.STATIC: 'NodePool "{pool}" is static (spec.replicas)',
     DeclineReason.DISABLED: 'NodePool "{pool}" has no annotation karpenter.sh/return-after',
+    DeclineReason.BUFFER: "it is empty, and room on it is kept free for virtual pods",
     DeclineReason.EMPTY: "it is empty, so that the method emptiness applies",
     DeclineReason.POLICY: 'NodePool "{pool}" consolidates empty nodes only (WhenEmpty)',
     DeclineReason.NOT_DRIFTED: "it has not drifted",

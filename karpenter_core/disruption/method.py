@@ -191,6 +191,8 @@ class DeclineReason(StrEnum):
     EMPTY = "empty"
     """It is empty, and the method takes nodes in use."""
     NOT_EMPTY = "notEmpty"
+    BUFFER = "buffer"
+    """It is empty, and has room that is kept free for virtual pods."""
     POLICY = "policy"
     """Its pool consolidates empty nodes only."""
     UNSETTLED = "unsettled"

@@ -35,7 +35,13 @@ from karpenter_core.kube.metrics import KubeMetrics
 from karpenter_core.kube.rate_limits import AsyncTokenBucket
 from karpenter_core.kube.resources import custom_kind
 from karpenter_core.kube.server_clock import ServerClock
-from karpenter_core.kube.wire.codecs import CAPACITY_QUOTAS, NODE_CLAIMS, NODE_POOLS, Codecs
+from karpenter_core.kube.wire.codecs import (
+    CAPACITY_BUFFERS,
+    CAPACITY_QUOTAS,
+    NODE_CLAIMS,
+    NODE_POOLS,
+    Codecs,
+)
 from karpenter_core.kube.writer import KubeWriter, ProviderNodeWriter
 from karpenter_core.operator.crd_wait import CrdWaiter
 from karpenter_core.operator.decision_log import log_decision
@@ -122,6 +128,7 @@ class Process:
         codecs = Codecs(
             models.values(),
             with_selectors=bool(settings.scheduler_config),
+            with_buffers=settings.feature_gates.capacity_buffer,
             with_quotas=settings.capacity_quotas,
         )
         self.informers: Final = self._make_informers(codecs)
@@ -136,7 +143,12 @@ class Process:
         )
         self._crds: Final = CrdWaiter(
             self.apis,
-            (NODE_POOLS, NODE_CLAIMS, *(custom_kind(model.resource) for model in models.values())),
+            (
+                NODE_POOLS,
+                NODE_CLAIMS,
+                *((CAPACITY_BUFFERS,) if settings.feature_gates.capacity_buffer else ()),
+                *(custom_kind(model.resource) for model in models.values()),
+            ),
             clock=platform.clock,
         )
         self._tasks: list[PluginTasks] = []

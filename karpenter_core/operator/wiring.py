@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import ALIASES, RESTRICTED_DOMAIN, WELL_KNOWN
+from karpenter_core.controllers.capacity_buffer.controller import CapacityBufferController
 from karpenter_core.controllers.capacity_quota.controller import CapacityQuotaController
 from karpenter_core.controllers.catalogue.controller import CatalogueController
 from karpenter_core.controllers.disruption.controller import DisruptionController
@@ -117,6 +118,7 @@ def build_controllers(dependencies: ControllerDependencies) -> tuple[Controller,
         *disruption,
         *_static_capacity_controllers(dependencies, writer, creator, options),
         *_repair_controllers(dependencies, writer),
+        *_buffer_controllers(dependencies, writer),
         InterruptionController(
             writer=writer,
             providers=providers,
@@ -385,6 +387,15 @@ def _repair_controllers(
             static_capacity=settings.feature_gates.static_capacity,
         ),
     )
+
+
+def _buffer_controllers(
+    dependencies: ControllerDependencies, writer: ObjectWriter
+) -> tuple[Controller, ...]:
+    """Return the controller of CapacityBuffers, if the feature gate is on."""
+    if not dependencies.settings.feature_gates.capacity_buffer:
+        return ()
+    return (CapacityBufferController(writer=writer, runtime=dependencies.runtime),)
 
 
 def _observability_controllers(

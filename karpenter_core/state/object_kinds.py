@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.base import KubernetesObject
+from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.capacity_quota import CapacityQuota
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
@@ -18,6 +19,7 @@ from karpenter_core.api.records import (
     PersistentVolumeClaimView,
     PersistentVolumeView,
     PodDisruptionBudgetView,
+    PodTemplateView,
     PodView,
     ServiceView,
     StorageClassView,
@@ -51,7 +53,9 @@ class ObjectKind(StrEnum):
     NAMESPACE = "Namespace"
     SERVICE = "Service"
     WORKLOAD = "Workload"
-    """A ReplicaSet, StatefulSet or ReplicationController."""
+    """A Deployment, ReplicaSet, StatefulSet or ReplicationController."""
+    POD_TEMPLATE = "PodTemplate"
+    CAPACITY_BUFFER = "CapacityBuffer"
     CAPACITY_QUOTA = "CapacityQuota"
     NODE_PODS = "NodePods"
     """The pods of a node, by the node's name."""
@@ -62,6 +66,10 @@ class ObjectKind(StrEnum):
     """
     CATALOGUE = "Catalogue"
     """The catalogue of a pool, by the pool's name."""
+    VIRTUAL_PODS = "VirtualPods"
+    """The virtual pods of an object, by `kind/namespace/name`."""
+    VIRTUAL_PLACEMENT = "VirtualPlacement"
+    """The places that a pass found for the virtual pods of an object; named likewise."""
     SYNCED = "Synced"
     """Every informer has listed once."""
 
@@ -81,6 +89,8 @@ _KINDS: Final[Mapping[type, ObjectKind]] = {
     NamespaceView: ObjectKind.NAMESPACE,
     ServiceView: ObjectKind.SERVICE,
     WorkloadView: ObjectKind.WORKLOAD,
+    PodTemplateView: ObjectKind.POD_TEMPLATE,
+    CapacityBuffer: ObjectKind.CAPACITY_BUFFER,
     CapacityQuota: ObjectKind.CAPACITY_QUOTA,
 }
 
@@ -97,7 +107,7 @@ def object_key(obj: StateObject) -> str | tuple[str, str, str]:
             return obj.uid
         case (
             DaemonSetView() | PodDisruptionBudgetView() | PersistentVolumeClaimView()
-            | ServiceView()
+            | ServiceView() | PodTemplateView() | CapacityBuffer()
         ):  # fmt: skip
             return f"{obj.namespace}/{obj.name}"
         case WorkloadView():

@@ -29,6 +29,7 @@ from karpenter_core.disruption.pricing import NodePrices
 from karpenter_core.disruption.repetition import is_repeatable
 from karpenter_core.disruption.validation import CommandRejection
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
+from karpenter_core.state.capacity_buffers import undeclared_buffers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,7 +122,7 @@ class DisruptionController:
         """Run one pass and start the commands that it plans."""
         self._cluster_state.tick()
         snapshot = self._cluster_state.snapshot()
-        if not snapshot.synced:
+        if not snapshot.synced or undeclared_buffers(snapshot):
             return UNSYNCED_SECONDS
         if self._freshness.stale_or_wake(FreshnessConsumer.DISRUPTION, self.name, self._loop.wake):
             return PERIOD_SECONDS

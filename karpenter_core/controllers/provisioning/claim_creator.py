@@ -277,7 +277,9 @@ class ClaimCreator:
             return None
         now = self._runtime.clock.now()
         self._cluster_state.fold(
-            PodsDecided(placed={pod.uid: claim.name for pod in planned.pods}, at=now)
+            PodsDecided(
+                placed={pod.uid: claim.name for pod in planned.pods if not pod.is_virtual}, at=now
+            )
         )
         self._writer.record_metrics((created_metric(claim, reason),))
         self._log.info(

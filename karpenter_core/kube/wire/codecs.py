@@ -14,6 +14,7 @@ import msgspec
 from pydantic import ValidationError
 
 from karpenter_core.api.base import KubernetesObject
+from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.capacity_quota import CapacityQuota
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodepool import NodePool
@@ -33,8 +34,10 @@ from karpenter_core.kube.wire.storage import (
     volume_attachment_view,
 )
 from karpenter_core.kube.wire.workloads import (
+    pod_template_view,
     replication_controller_view,
     service_view,
+    templated_workload_view,
     workload_view,
 )
 
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from karpenter_core.state.events import StateObject
 
 __all__ = [
+    "CAPACITY_BUFFERS",
     "CAPACITY_QUOTAS",
     "NODE_CLAIMS",
     "NODE_POOLS",
@@ -60,6 +64,7 @@ __all__ = [
 
 CAPACITY_QUOTAS: Final = custom_kind(CapacityQuota.resource)
 NODE_POOLS: Final = custom_kind(NodePool.resource)
+CAPACITY_BUFFERS: Final = custom_kind(CapacityBuffer.resource)
 NODE_CLAIMS: Final = custom_kind(NodeClaim.resource)
 
 EventType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
@@ -298,8 +303,8 @@ class Codecs:
     """The codecs of every kind that is read, and the shapes that their pods share.
 
     What selects pods (Services, ReplicaSets …) is read only `with_selectors`: clusters have many of
-    them, and nothing but default topology spread looks at them. CapacityQuotas are read only
-    `with_quotas`.
+    them, and nothing but default topology spread looks at them. CapacityBuffers and the templates
+    that they may refer to are read only `with_buffers`, CapacityQuotas only `with_quotas`.
     """
 
     __slots__ = ("_codecs", "shapes")
@@ -309,12 +314,15 @@ class Codecs:
         node_classes: Iterable[type[NodeClass]] = (),
         *,
         with_selectors: bool = False,
+        with_buffers: bool = False,
         with_quotas: bool = False,
     ) -> None:
         self.shapes: Final = PodShapes()
         codecs = [*_view_codecs(self.shapes), *map(_model_codec, (NodePool, NodeClaim))]
         if with_selectors:
-            codecs += _selector_codecs()
+            codecs += _selector_codecs(with_workloads=not with_buffers)
+        if with_buffers:
+            codecs += [_model_codec(CapacityBuffer), *_template_codecs(self.shapes)]
         if with_quotas:
             codecs.append(_model_codec(CapacityQuota))
         codecs += map(_model_codec, node_classes)
@@ -377,7 +385,28 @@ def _view_codecs(shapes: PodShapes) -> list[Codec]:
     return [Codec(kind, fast.read, fast) for kind, fast in fasts]
 
 
-def _selector_codecs() -> list[Codec]:
+def _template_codecs(shapes: PodShapes) -> list[Codec]:
+    """Return the codecs of all that a CapacityBuffer may refer to."""
+    fasts: list[tuple[ResourceKind, _TypedDecoders[Any]]] = [
+        (
+            resources.POD_TEMPLATES,
+            _TypedDecoders(raw.RawPodTemplateObject, partial(pod_template_view, shapes=shapes)),
+        ),
+        *(
+            (
+                kind,
+                _TypedDecoders(
+                    raw.RawTemplatedWorkload,
+                    partial(templated_workload_view, kind=kind.kind, shapes=shapes),
+                ),
+            )
+            for kind in (resources.DEPLOYMENTS, resources.REPLICA_SETS, resources.STATEFUL_SETS)
+        ),
+    ]
+    return [Codec(kind, fast.read, fast) for kind, fast in fasts]
+
+
+def _selector_codecs(*, with_workloads: bool) -> list[Codec]:
     fasts: list[tuple[ResourceKind, _TypedDecoders[Any]]] = [
         (resources.SERVICES, _TypedDecoders(raw.RawService, service_view)),
         (
@@ -387,12 +416,15 @@ def _selector_codecs() -> list[Codec]:
         *(
             (kind, _TypedDecoders(raw.RawWorkload, partial(workload_view, kind=kind.kind)))
             for kind in (resources.REPLICA_SETS, resources.STATEFUL_SETS)
+            if with_workloads
         ),
     ]
     return [Codec(kind, fast.read, fast) for kind, fast in fasts]
 
 
-def _model_codec(model: type[NodePool | NodeClaim | NodeClass | CapacityQuota]) -> Codec:
+def _model_codec(
+    model: type[NodePool | NodeClaim | NodeClass | CapacityBuffer | CapacityQuota],
+) -> Codec:
     def read(body: bytes | msgspec.Raw) -> StateObject:
         found = model.model_validate_json(bytes(body))
         if not _is_version(found.metadata.resource_version):
