@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from karpenter_core.state.expendable_pods import NO_CUTOFF
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
@@ -59,6 +61,7 @@ async def build_cluster(
     options: SolveOptions,
     labels: LabelClasses,
     default_spread: tuple[TopologySpread, ...] = (),
+    priority_cutoff: int = NO_CUTOFF,
     is_lenient: bool = False,
     notes: Sequence[str] = (),
 ) -> ClusterInput:
@@ -101,6 +104,7 @@ async def build_cluster(
             topology_keys=labels.unsupported_topology_keys,
             provisioners=labels.unsupported_provisioners,
         ),
+        priority_cutoff=priority_cutoff,
         launch_limits=LaunchLimits(
             currency=options.currency,
             exchange_rates=options.exchange_rates,

@@ -215,6 +215,7 @@ class ClusterSource:
                     options=self._options(settings, max_instance_types(providers)),
                     labels=labels,
                     default_spread=spread,
+                    priority_cutoff=settings.priority_cutoff,
                     is_lenient=True,
                     notes=(*listing.notes, *notes),
                 )

@@ -202,6 +202,7 @@ def _provisioning_options(dependencies: ControllerDependencies) -> ProvisioningO
                 provisioners=labels.unsupported_provisioners,
             ),
             nomination_window=nomination_window(settings.batch_max_duration),
+            priority_cutoff=settings.priority_cutoff,
             launch_limits=LaunchLimits(
                 max_nodes_total=settings.max_nodes_total,
                 launches_per_minute=settings.launches_per_minute,

@@ -219,6 +219,7 @@ class SchedulingProblem:
 class PoolConstraint(StrEnum):
     """The closed list of constraints between pod and pool; the first that fails is reported."""
 
+    PRIORITY = "priority"
     TAINT = "taint"
     REQUIREMENT = "requirement"
     RESOURCE = "resource"

@@ -18,6 +18,7 @@ from karpenter_core.scheduling.problem import SchedulingProblem
 from karpenter_core.state.capacity_quotas import launch_quotas
 from karpenter_core.state.default_spread import DefaultSpread
 from karpenter_core.state.existing_nodes import ExistingNodeBuilder
+from karpenter_core.state.expendable_pods import NO_CUTOFF, expendable_reason
 from karpenter_core.state.interruption import is_interrupted_soon
 from karpenter_core.state.launch_limits import LaunchLimits, refused_pools, remaining_node_count
 from karpenter_core.state.node_pool_usage import node_price_amount, pool_usage
@@ -71,15 +72,21 @@ class ProblemSettings:
     unsupported_volumes: UnsupportedVolumes = field(default_factory=UnsupportedVolumes)
     nomination_window: timedelta = NOMINATION_WINDOW
     launch_limits: LaunchLimits = field(default_factory=LaunchLimits)
+    priority_cutoff: int = NO_CUTOFF
+    """The lowest priority of pods for which nodes are launched (`state.expendable_pods`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IgnoredPod:
-    """A pod that is not scheduled, with the reason; a silent one opted out itself."""
+    """A pod that is not scheduled, with the reason; a silent one opted out itself.
+
+    For an expendable one no node is launched, and Kubernetes' scheduler may find room for it.
+    """
 
     pod: PodView
     reason: str
     silent: bool = False
+    expendable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -124,9 +131,10 @@ def build_provisioning_input(
     )
     nominated, stranded = _nominated(snapshot, now=now, nomination_window=nomination_window)
     waiting = {**snapshot.pending_pods, **stranded}
-    candidates, ignored = _split_ignored(waiting, volumes, well_known, aliases)
+    cutoff = problem_settings.priority_cutoff
+    candidates, ignored = _split_ignored(waiting, volumes, well_known, aliases, cutoff)
     failed = FailedJudgements()
-    candidates.extend(pods_on_leaving_nodes(snapshot, now, failed=failed))
+    candidates.extend(pods_on_leaving_nodes(snapshot, now, failed=failed, cutoff=cutoff))
     candidates.extend(pod for pods in snapshot.virtual_pods.values() for pod in pods)
     capacity = ExistingNodeBuilder(
         snapshot, well_known=WELL_KNOWN | well_known, aliases=aliases, volumes=volumes
@@ -247,12 +255,17 @@ def usable_pools(snapshot: Snapshot) -> tuple[NodePool, ...]:
 
 
 def pods_on_leaving_nodes(
-    snapshot: Snapshot, now: datetime, *, failed: FailedJudgements | None
+    snapshot: Snapshot,
+    now: datetime,
+    *,
+    failed: FailedJudgements | None,
+    cutoff: int = NO_CUTOFF,
 ) -> tuple[PodView, ...]:
     """Return the pods that will need another place because their nodes are being removed.
 
     Pods that may not be evicted stay, and so does their node, unless the cloud interrupts the
-    instance. Pods that cannot be evaluated are added to `failed`.
+    instance. Expendable pods, of a priority below `cutoff`, need none. Pods that cannot be evaluated
+    are added to `failed`.
     """
     failed = failed or FailedJudgements()
     leaving = [state_node for state_node in snapshot.state_nodes if state_node.marked_for_deletion]
@@ -263,6 +276,8 @@ def pods_on_leaving_nodes(
     for state_node in leaving:
         for pod in sorted(state_node.pods, key=lambda item: item.uid):
             with failed.judging(pod_ref(pod), PROVISIONING_STEP):
+                if expendable_reason(pod.shape, cutoff):
+                    continue
                 if budgets.is_reschedulable_now(pod, now) or (
                     pod.is_reschedulable and is_interrupted_soon(state_node.claim, now)
                 ):
@@ -316,6 +331,7 @@ def _split_ignored(
     volumes: PodVolumeReader,
     well_known: frozenset[str],
     aliases: Mapping[str, str],
+    cutoff: int,
 ) -> tuple[list[PodView], list[IgnoredPod]]:
     """Split the pods, by UID, into those to schedule and those to ignore, once for each shape."""
     good: list[PodView] = []
@@ -334,7 +350,10 @@ def _split_ignored(
         except Exception as failure:
             ignored.append(_unevaluated(pod, failure))
             continue
-        if reason:
+        expendable = "" if reason else expendable_reason(pod.shape, cutoff)
+        if expendable:
+            ignored.append(IgnoredPod(pod=pod, reason=expendable, expendable=True))
+        elif reason:
             ignored.append(IgnoredPod(pod=pod, reason=reason, silent=silent))
         else:
             good.append(pod)

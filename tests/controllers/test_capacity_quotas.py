@@ -5,7 +5,7 @@ from __future__ import annotations
 from karpenter_core.kube.resources import DEPLOYMENTS
 from karpenter_core.kube.wire.codecs import CAPACITY_QUOTAS
 from tests.controllers.test_launch_limits import KEEP, most, one_to_a_node
-from tests.controllers.whole_controller import NODE_CLASS, node_pool, run_controller
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 from tests.support.capacity_quotas import DEFINITION, capacity_quota
 
 ARGUMENTS = ("--disable-leader-election", "--capacity-quotas")
@@ -126,5 +126,39 @@ def test_the_price_of_a_pool_keeps_within_its_limit(tmp_path):
         scene.cluster.apply([limited("0.01")])
         scene.cluster.scale(DEPLOYMENTS, "web", 41)
         assert await most(scene, 60) == peak
+
+    run_controller(tmp_path, scenario)
+
+
+def test_pods_below_the_cutoff_fill_nodes_and_buy_none(tmp_path):
+    """They wait with the reason until there is room, and a node with them alone is removed."""
+    pool = node_pool(
+        disruption={
+            "consolidationPolicy": "WhenEmptyOrUnderutilized",
+            "consolidateAfter": "0s",
+            "budgets": [{"nodes": "100%"}],
+        }
+    )
+
+    async def scenario(scene):
+        filler = deployment("filler", 1, cpu="100m", memory="10Mi", priority=-10)
+        scene.cluster.apply([NODE_CLASS, pool, filler])
+        running = scene.start("--disable-leader-election", "--priority-cutoff=0")
+        await scene.cluster.clock.sleep(60)
+        assert (scene.claims(), running.metric("karpenter_scheduler_expendable_pods_count")) == (
+            [],
+            1,
+        )
+        assert any(
+            "its priority -10 is below 0 (--priority-cutoff)" in message
+            for message in scheduling_failures(scene)
+        )
+        scene.cluster.apply([one_to_a_node(1)])
+        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=60)
+        assert len(scene.claims()) == 1
+
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        await scene.settle(lambda: not scene.nodes(), seconds=300)
+        assert len(scene.pods("Pending")) == 1
 
     run_controller(tmp_path, scenario)

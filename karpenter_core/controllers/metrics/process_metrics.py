@@ -391,6 +391,11 @@ class Metrics:
             "Pending pods that are ignored because they are invalid or not supported.",
             (),
         )
+        self.scheduler_expendable_pods = self._declare.gauge(
+            "scheduler_expendable_pods_count",
+            "Pending pods for which no node is launched, because of their priority or annotation.",
+            (),
+        )
         self.capacity_buffer_pods = self._declare.gauge(
             "capacitybuffers_virtual_pods",
             "Virtual pods of CapacityBuffers: on existing capacity, on new NodeClaims, or without any "
