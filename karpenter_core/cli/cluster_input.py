@@ -76,7 +76,12 @@ async def build_cluster(
     from karpenter_core.api.labels import ALIASES, WELL_KNOWN
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
-    from karpenter_core.cli.plan_notes import plan_notes, quota_notes, unusable_pools
+    from karpenter_core.cli.plan_notes import (
+        plan_notes,
+        quota_notes,
+        spot_share_notes,
+        unusable_pools,
+    )
     from karpenter_core.state.builder import StateBuilder
     from karpenter_core.state.events import CataloguePublished, InformersSynced, ObjectObserved
     from karpenter_core.state.launch_limits import LaunchLimits
@@ -120,5 +125,10 @@ async def build_cluster(
         now=now,
         problem_settings=problem_settings,
         unusable_pools=unusable_pools(snapshot, problems),
-        notes=(*notes, *plan_notes(snapshot), *quota_notes(problem_input.problem.quotas)),
+        notes=(
+            *notes,
+            *plan_notes(snapshot),
+            *quota_notes(problem_input.problem.quotas),
+            *spot_share_notes(problem_input.problem),
+        ),
     )

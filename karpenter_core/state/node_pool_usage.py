@@ -18,10 +18,13 @@ from karpenter_core.api.labels import (
     NODES,
     PODS,
     PRICE_PER_HOUR,
+    SPOT,
+    SPOT_SHARE,
     WELL_KNOWN,
     ZONE,
 )
 from karpenter_core.api.quantities import LARGEST_AMOUNT
+from karpenter_core.api.spot_share import OTHER_NODES, SPOT_NODES
 from karpenter_core.scheduling.offerings import highest_price_amount, price_amount
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.resources import element_max, merge
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PoolStatusSums",
+    "capacity_type_count",
     "exceeded_limits",
     "is_launched",
     "listed_types",
@@ -93,6 +97,16 @@ def node_price_amount(snapshot: Snapshot, state_node: StateNode, rates: Mapping[
     return max(amounts, default=LARGEST_AMOUNT)
 
 
+def capacity_type_count(state_node: StateNode) -> str:
+    """Return the name under which a node counts for the share of spot of its pool."""
+    capacity_type = state_node.labels.get(CAPACITY_TYPE, "")
+    claim = state_node.claim
+    if not capacity_type and claim is not None:
+        listed = Requirements.from_specs(claim.spec.requirements).get(CAPACITY_TYPE)
+        capacity_type = next(iter(listed.values), "") if not listed.complement else ""
+    return SPOT_NODES if capacity_type == SPOT else OTHER_NODES
+
+
 def unpriced_node(snapshot: Snapshot, pool: str, rates: Mapping[str, float]) -> str:
     """Return the name of a node of a pool whose price is unknown; empty if all are known."""
     return next(
@@ -117,11 +131,17 @@ def pool_usage(
 
     A Node belongs to the pool of its label, with or without a claim. A claim that is not launched
     yet counts with the largest amount of each resource over its types. Pools with a limit of the
-    price also have that, at the exchange rates `rates`. `leaving` are names of claims that are
+    price also have that, at the exchange rates `rates`, and pools with a share of spot the numbers
+    of their nodes by capacity type. `leaving` are names of claims that are
     about to be marked.
     """
     priced = frozenset(
         name for name, pool in snapshot.node_pools.items() if PRICE_PER_HOUR in pool.spec.limits
+    )
+    shared = frozenset(
+        name
+        for name, pool in snapshot.node_pools.items()
+        if SPOT_SHARE in pool.metadata.annotations
     )
     by_pool: dict[str, list[Mapping[str, int]]] = {}
     largest: dict[tuple[str, tuple[RequirementSpec, ...]], dict[str, int]] = {}
@@ -135,6 +155,8 @@ def pool_usage(
         parts.append(state_node.capacity)
         if state_node.pool in priced:
             parts.append({PRICE_PER_HOUR: node_price_amount(snapshot, state_node, rates or {})})
+        if state_node.pool in shared:
+            parts.append({capacity_type_count(state_node): 1})
         if claim is not None and not is_launched(state_node):
             key = (state_node.pool, claim.spec.requirements)
             if key not in largest:

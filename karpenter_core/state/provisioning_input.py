@@ -12,7 +12,7 @@ from karpenter_core.api.judgements import (
     describe_failure,
     failure_message,
 )
-from karpenter_core.api.labels import ALIASES, PRICE_PER_HOUR, WELL_KNOWN
+from karpenter_core.api.labels import ALIASES, PRICE_PER_HOUR, SPOT_SHARE, WELL_KNOWN
 from karpenter_core.scheduling.pod_selectors import opts_out, selector_error
 from karpenter_core.scheduling.problem import SchedulingProblem
 from karpenter_core.state.capacity_quotas import launch_quotas
@@ -21,7 +21,7 @@ from karpenter_core.state.existing_nodes import ExistingNodeBuilder
 from karpenter_core.state.expendable_pods import NO_CUTOFF, expendable_reason
 from karpenter_core.state.interruption import is_interrupted_soon
 from karpenter_core.state.launch_limits import LaunchLimits, refused_pools, remaining_node_count
-from karpenter_core.state.node_pool_usage import node_price_amount, pool_usage
+from karpenter_core.state.node_pool_usage import capacity_type_count, node_price_amount, pool_usage
 from karpenter_core.state.placements import NOMINATION_WINDOW, is_nomination_valid, valid_placement
 from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_rules import pod_ref
@@ -225,7 +225,16 @@ def _open_nodes(
     failed: FailedJudgements,
     rates: Mapping[str, float],
 ) -> list[ExistingNode]:
-    """Return the nodes; those of pools with a limit of the price have it among their capacity."""
+    """Return the nodes.
+
+    Those of pools with a limit of the price have it among their capacity, and those of pools with a
+    share of spot their capacity type.
+    """
+    shared = {
+        name
+        for name, pool in snapshot.node_pools.items()
+        if SPOT_SHARE in pool.metadata.annotations
+    }
     priced = {
         name for name, pool in snapshot.node_pools.items() if PRICE_PER_HOUR in pool.spec.limits
     }
@@ -236,6 +245,9 @@ def _open_nodes(
             if state_node.pool in priced:
                 price = node_price_amount(snapshot, state_node, rates)
                 node = replace(node, capacity={**node.capacity, PRICE_PER_HOUR: price})
+            if state_node.pool in shared:
+                counted = {capacity_type_count(state_node): 1}
+                node = replace(node, capacity={**node.capacity, **counted})
             nodes.append(node)
     return nodes
 

@@ -162,3 +162,23 @@ def test_pods_below_the_cutoff_fill_nodes_and_buy_none(tmp_path):
         assert len(scene.pods("Pending")) == 1
 
     run_controller(tmp_path, scenario)
+
+
+def test_nodes_of_a_pool_have_its_share_of_spot(tmp_path):
+    """Also over several scale-ups."""
+    pool = node_pool(disruption=KEEP, template={"requirements": []})
+    pool["metadata"]["annotations"] = {"karpenter.sh/spot-share": "50%"}
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, pool, one_to_a_node(3)])
+        scene.start("--disable-leader-election")
+        for replicas in (3, 4, 8):
+            scene.cluster.scale(DEPLOYMENTS, "web", replicas)
+            await scene.settle(lambda n=replicas: len(scene.pods("Running")) == n, seconds=60)
+            kinds = [
+                node["metadata"]["labels"]["karpenter.sh/capacity-type"] for node in scene.nodes()
+            ]
+            assert abs(kinds.count("spot") - len(kinds) / 2) <= 1
+        assert len(kinds) == 8
+
+    run_controller(tmp_path, scenario)

@@ -44,7 +44,7 @@ def exactly(count):
 async def test_a_quota_bounds_the_nodes_of_a_cluster_until_it_is_raised(
     real_local_cluster: LocalCluster, tmp_path: Path
 ):
-    """What cannot be a limit is refused by the API server; status and condition are accepted."""
+    """The API server refuses amounts that are no limit, and accepts status and condition."""
     definition = tmp_path / "capacityquotas.yaml"
     definition.write_text(yaml.safe_dump(DEFINITION))
     async with ScenarioWorld(

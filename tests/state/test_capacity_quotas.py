@@ -8,10 +8,18 @@ import pytest
 
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.api.capacity_quota import CapacityQuota
-from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, PRICE_PER_HOUR, ZONE
+from karpenter_core.api.labels import (
+    CAPACITY_TYPE,
+    INSTANCE_TYPE,
+    NODE_POOL,
+    PRICE_PER_HOUR,
+    SPOT_SHARE,
+    ZONE,
+)
 from karpenter_core.api.quantities import LARGEST_AMOUNT
+from karpenter_core.api.spot_share import OTHER_NODES, SPOT_NODES
 from karpenter_core.cli.doctor_quotas import quota_findings
-from karpenter_core.cli.plan_notes import quota_notes
+from karpenter_core.cli.plan_notes import quota_notes, spot_share_notes
 from karpenter_core.lifecycle.capacity_quota.status import quota_status
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.state.capacity_quotas import launch_quotas, quota_usage, read_quota
@@ -280,3 +288,20 @@ def test_labels_of_capacity_types_select_claims_that_may_be_spot():
     )
 
     assert used(quota(selector=spot, nodes="5"), open_claim, on_demand) == {"nodes": 1}
+
+
+def test_a_plan_notes_the_share_of_spot():
+    """With the nodes that count for it."""
+    pool = node_pool()
+    metadata = pool.metadata.model_copy(update={"annotations": {SPOT_SHARE: "50%"}})
+    shared = ready_node_pool(pool.model_copy(update={"metadata": metadata}))
+    snapshot = synced_state(
+        shared, *node_and_claim("a", capacity_type="spot"), *node_and_claim("b")
+    ).snapshot()
+    problem = build_provisioning_input(snapshot, now=EPOCH).problem
+
+    assert problem.pool_usage["default"][SPOT_NODES] == 1
+    assert problem.pool_usage["default"][OTHER_NODES] == 1
+    assert spot_share_notes(problem) == (
+        'nodepool "default" has a spot share of 50%: 1 of its 2 nodes is spot before this plan',
+    )

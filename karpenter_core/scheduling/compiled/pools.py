@@ -15,6 +15,7 @@ import numpy as np
 
 from karpenter_core.api.labels import ALIASES, NODES, PRICE_PER_HOUR, RESERVED, WELL_KNOWN
 from karpenter_core.api.quantities import LARGEST_AMOUNT, parse_resources
+from karpenter_core.api.spot_share import OTHER_NODES, SPOT_NODES
 from karpenter_core.scheduling.compiled.bitsets import bits_of_mask, rows_of
 from karpenter_core.scheduling.compiled.daemons import CompiledDaemon, read_daemons
 from karpenter_core.scheduling.compiled.pool_templates import read_pool_template
@@ -82,6 +83,11 @@ class CompiledPool:
             },
             **{name: line.remaining for name, line in self.quota_lines.items()},
         }
+        self.spot_share: Final = template.spot_share
+        """The part of the nodes that should be spot; None: whatever is cheapest."""
+        if self.spot_share is not None:
+            # What exists, as a negative rest: like the rest of limits, what-ifs give some back.
+            self.remaining |= {name: -usage.get(name, 0) for name in (SPOT_NODES, OTHER_NODES)}
         self.limited: Final = (
             *sorted(name for name in self.limits if name != NODES),
             *self.quota_lines,
@@ -234,6 +240,12 @@ class CompiledPool:
         rows = rows_of(self.bits, self.catalogue.size)
         return {name: int(self.counted_against_limits(name)[rows].max()) for name in self.limited}
 
+    @property
+    def freed_names(self) -> tuple[str, ...]:
+        """The names of `remaining` that the removal of a node of this pool gives back."""
+        shares = () if self.spot_share is None else (SPOT_NODES, OTHER_NODES)
+        return (*self.limits, *shares)
+
     def capacity_of(self, row: int) -> dict[str, int]:
         """Return what one node takes of each limited resource."""
         return {name: int(self.counted_against_limits(name)[row]) for name in self.limited}
@@ -247,10 +259,12 @@ class CompiledPool:
         return other
 
     def has_ample_limits(self, remaining: Mapping[str, int], count: int) -> bool:
-        """Whether that many claims of any type stay within the limits."""
-        return all(
-            2 * count * self.largest[name] <= remaining[name] for name in self.limited
-        ) and 2 * count <= remaining.get(NODES, 2 * count)
+        """Whether that many claims of any type stay within the limits, if it is the same of which type."""
+        return (
+            self.spot_share is None
+            and all(2 * count * self.largest[name] <= remaining[name] for name in self.limited)
+            and 2 * count <= remaining.get(NODES, 2 * count)
+        )
 
     def rows_within_limits(
         self, remaining: Mapping[str, int], requirements: Requirements | None = None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from msgspec import Struct
 
-from karpenter_core.api.labels import CAPACITY_TYPE, RESERVED
+from karpenter_core.api.labels import CAPACITY_TYPE, RESERVED, SPOT
 from karpenter_core.scheduling.compiled.claim_signature import ClaimSignature
 from karpenter_core.scheduling.ports import first_port_conflict
 from karpenter_core.scheduling.requirements import Requirement, Requirements
@@ -184,6 +184,11 @@ class SignatureTable:
         signature = self.claim(number)
         pool = signature.pool
         return self.narrowed(number, pool.rows_within_limits(remaining, signature.requirements))
+
+    def of_capacity_type(self, number: int, *, spot: bool) -> int:
+        """Return the signature of a claim that is spot, or that is not; NO_MATCH if it cannot be."""
+        operator = "In" if spot else "NotIn"
+        return self._required(number, Requirement.of(CAPACITY_TYPE, operator, (SPOT,)))
 
     def outside_quotas(self, number: int, remaining: Mapping[str, int]) -> int:
         """Return the signature of a claim that no exhausted quota counts; NO_MATCH when none.

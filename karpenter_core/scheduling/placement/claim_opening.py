@@ -9,7 +9,8 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from karpenter_core.api.labels import NODES
+from karpenter_core.api.labels import CAPACITY_TYPE, NODES, SPOT
+from karpenter_core.api.spot_share import OTHER_NODES, SPOT_NODES, is_spot_due
 from karpenter_core.scheduling.compiled.signatures import NO_MATCH
 from karpenter_core.scheduling.placement.open_nodes import NO_ROW
 from karpenter_core.scheduling.placement.plan_profile import ClaimOpening, RowMeasure
@@ -35,6 +36,8 @@ _NEARLY_EQUAL: Final = 1.01
 """Prices within one percent count as equal; the larger row is chosen then."""
 
 _TINY: Final = 1e-12
+
+_ANY_NUMBER: Final = 2**62
 
 
 @final
@@ -99,6 +102,10 @@ class ClaimOpener:
             for remaining in everywhere:
                 if name in remaining:
                     remaining[name] -= amount
+        if pool.spot_share is not None:
+            claim = self._compiled.signatures.claim(opening.signature)
+            is_spot = claim.requirements.get(CAPACITY_TYPE).has(SPOT)
+            everywhere[opening.pool][SPOT_NODES if is_spot else OTHER_NODES] -= count
         self._state.count_nodes(opening.pool, count)
 
     def close_empty(self) -> bool:
@@ -165,19 +172,37 @@ class ClaimOpener:
             )
             if joined == NO_MATCH:
                 continue
-            within = signatures.within(joined, opening_request.pins)
-            for asked, choice in self._within_limits(pool, joined, within, remaining):
-                opening = self._of_signature(number, choice, opening_request)
-                if isinstance(opening, ReservationDeferral):
-                    waiting = waiting or opening
-                    continue
-                if opening is None:
-                    continue
-                count = min(opening.count, remaining.get(NODES, opening.count))
-                for name in pool.limited:
-                    count = min(count, self._repetitions(name, remaining[name], opening))
-                return replace(opening, count=count, asked=asked)
+            for typed, most in self._of_capacity_types(pool, joined, remaining):
+                within = signatures.within(typed, opening_request.pins)
+                for asked, choice in self._within_limits(pool, typed, within, remaining):
+                    opening = self._of_signature(number, choice, opening_request)
+                    if isinstance(opening, ReservationDeferral):
+                        waiting = waiting or opening
+                        continue
+                    if opening is None:
+                        continue
+                    count = min(opening.count, most, remaining.get(NODES, opening.count))
+                    for name in pool.limited:
+                        count = min(count, self._repetitions(name, remaining[name], opening))
+                    return replace(opening, count=count, asked=asked)
         return waiting
+
+    def _of_capacity_types(
+        self, pool: CompiledPool, joined: int, remaining: Mapping[str, int]
+    ) -> Iterator[tuple[int, int]]:
+        """Yield what a claim may be in the order of the pool's share of spot, and how often.
+
+        Where the capacity type that is due cannot be had, the other one may be opened once.
+        """
+        if pool.spot_share is None:
+            yield joined, _ANY_NUMBER
+            return
+        spot, others = -remaining[SPOT_NODES], -remaining[OTHER_NODES]
+        is_due = is_spot_due(pool.spot_share, spot=spot, others=others)
+        for is_spot in (is_due, not is_due):
+            typed = self._compiled.signatures.of_capacity_type(joined, spot=is_spot)
+            if typed != NO_MATCH:
+                yield typed, 1
 
     def _within_limits(
         self, pool: CompiledPool, joined: int, within: int, remaining: Mapping[str, int]
