@@ -14,6 +14,8 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from karpenter_core.api.quantities import parse_quantity
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -142,4 +144,25 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     return matches if limit < 0 else matches[:limit]
 
 
-_EXTENSIONS: Final[dict[str, Callable[..., object]]] = {"find": _find, "findAll": _find_all}
+def _quantity(text: str) -> str:
+    """Kubernetes' extension: a quantity, kept as its text.
+
+    Raises:
+        ValueError: the text is not one.
+    """
+    parse_quantity(text)
+    return text
+
+
+def _is_integer(text: str) -> bool:
+    """Kubernetes' extension: whether a quantity is whole; with a suffix below one it never is."""
+    quantity = parse_quantity(text)
+    return text[-1] not in "num" and quantity == quantity.to_integral_value()
+
+
+_EXTENSIONS: Final[dict[str, Callable[..., object]]] = {
+    "find": _find,
+    "findAll": _find_all,
+    "quantity": _quantity,
+    "isInteger": _is_integer,
+}

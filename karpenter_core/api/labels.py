@@ -48,6 +48,10 @@ SAVINGS_FLOOR: Final = "karpenter.sh/savings-floor"
 """On a NodePool: the least that a consolidation must save, `10%` or an amount per hour. Ours."""
 CREATED_FOR: Final = "karpenter.sh/created-for"
 """On a NodeClaim: why it was created, such as `provisioned`, `underutilized` or `drifted`. Ours."""
+SPOT_SHARE: Final = "karpenter.sh/spot-share"
+"""On a NodePool: the percentage of its nodes that should be spot, `70%`. Ours."""
+EXPENDABLE: Final = "karpenter.sh/expendable"
+"""On a pod: `true` if no node may be launched, kept or replaced for it. Ours."""
 RETURN_AFTER: Final = "karpenter.sh/return-after"
 """On a NodePool: age at which a second choice is replaced by the first choice. Ours."""
 RETURN_BUDGET: Final = "karpenter.sh/return-budget"
@@ -75,6 +79,9 @@ MEMORY: Final = "memory"
 EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 PODS: Final = "pods"
 NODES: Final = "nodes"  # a resource of ours: counts nodes in limits and usage
+PRICE_PER_HOUR: Final = "karpenter.sh/price-per-hour"
+"""In limits of NodePools and of CapacityQuotas: the price of the nodes per hour, in the reporting
+currency. Ours."""
 
 WELL_KNOWN: Final = frozenset(
     {NODE_POOL, ZONE, REGION, INSTANCE_TYPE, ARCH, OS, CAPACITY_TYPE, WINDOWS_BUILD},

@@ -1,7 +1,8 @@
 """Kubernetes quantities: exact, and kept as the user spelled them.
 
-Inside the program an amount is an int in a fixed unit per resource: milli-cores for `cpu`, base
-units (bytes, counts) for everything else, both rounded up, so that sums are exact and never float.
+Inside the program an amount is an int in a fixed unit per resource: milli-cores for `cpu`, millionths
+of the currency for a price per hour, base units (bytes, counts) for everything else, all rounded up,
+so that sums are exact and never float.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.labels import CPU
+from karpenter_core.api.labels import CPU, PRICE_PER_HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LARGEST_AMOUNT",
+    "UNITS_PER_ONE",
     "Quantity",
     "format_amount",
     "format_resources",
@@ -45,7 +47,8 @@ _LARGEST: Final = Decimal(2**63 - 1)
 LARGEST_AMOUNT: Final = 2**60
 """Upper bound of amounts: more than any instance has, and small enough that sums of several amounts
 fit into the 64 bits of the solver's columns."""
-_MILLI: Final = Decimal(1000)
+UNITS_PER_ONE: Final[Mapping[str, int]] = {CPU: 1000, PRICE_PER_HOUR: 1_000_000}
+"""The units of an amount in one core or one of the currency; of other resources it is 1."""
 _EXPONENT_DIGITS: Final = 5
 _LARGEST_EXPONENT: Final = 99_999
 # Wide enough for every digit that can matter; what a longer text adds beyond is rounded up.
@@ -103,8 +106,8 @@ def parse_amount(resource: str, text: str | float) -> int:
 @lru_cache(maxsize=4096)
 def _parse_amount(resource: str, text: str) -> int:
     value = _parse(text)
-    if resource == CPU:
-        value = _EXACT.multiply(value, _MILLI)
+    if resource in UNITS_PER_ONE:
+        value = _EXACT.multiply(value, Decimal(UNITS_PER_ONE[resource]))
     amount = int(value.to_integral_value(rounding=ROUND_CEILING))
     return max(-LARGEST_AMOUNT, min(amount, LARGEST_AMOUNT))
 
@@ -113,6 +116,8 @@ def format_amount(resource: str, amount: int) -> str:
     """Write an amount in Kubernetes' canonical form (`1500m`, `2Gi`)."""
     if resource == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+    if resource == PRICE_PER_HOUR:
+        return f"{Decimal(amount).scaleb(-6).normalize():f}"
     if resource == "memory" or "storage" in resource or resource.startswith("hugepages-"):
         for suffix, unit in _BINARY:
             if amount and amount % unit == 0:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from karpenter_core.state.expendable_pods import NO_CUTOFF
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
@@ -62,6 +64,7 @@ async def build_cluster(
     default_spread: tuple[TopologySpread, ...] = (),
     serves_requests: bool = False,
     overlays: bool = False,
+    priority_cutoff: int = NO_CUTOFF,
     is_lenient: bool = False,
     notes: Sequence[str] = (),
 ) -> ClusterInput:
@@ -74,13 +77,19 @@ async def build_cluster(
         BadInputError: a NodePool refers to an unknown NodeClass.
         CloudProviderError: a provider cannot list its instance types.
     """
-    from karpenter_core.api.labels import ALIASES
+    from karpenter_core.api.labels import ALIASES, WELL_KNOWN
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
-    from karpenter_core.cli.plan_notes import plan_notes, unusable_pools
+    from karpenter_core.cli.plan_notes import (
+        plan_notes,
+        quota_notes,
+        spot_share_notes,
+        unusable_pools,
+    )
     from karpenter_core.lifecycle.capacity_buffer.declaration import buffer_declarations
     from karpenter_core.state.builder import StateBuilder
     from karpenter_core.state.events import CataloguePublished, InformersSynced, ObjectObserved
+    from karpenter_core.state.launch_limits import LaunchLimits
     from karpenter_core.state.pod_volumes import UnsupportedVolumes
     from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
 
@@ -110,9 +119,17 @@ async def build_cluster(
             provisioners=labels.unsupported_provisioners,
         ),
         serves_requests=serves_requests,
+        priority_cutoff=priority_cutoff,
+        launch_limits=LaunchLimits(
+            currency=options.currency,
+            exchange_rates=options.exchange_rates,
+            well_known=WELL_KNOWN | labels.well_known,
+            aliases={**ALIASES, **labels.aliases},
+        ),
     )
+    problem_input = build_provisioning_input(snapshot, now=now, problem_settings=problem_settings)
     return ClusterInput(
-        input=build_provisioning_input(snapshot, now=now, problem_settings=problem_settings),
+        input=problem_input,
         snapshot=snapshot,
         options=options,
         now=now,
@@ -122,6 +139,8 @@ async def build_cluster(
             *notes,
             *overlay_notes,
             *plan_notes(snapshot),
+            *quota_notes(problem_input.problem.quotas),
+            *spot_share_notes(problem_input.problem),
             *(f'buffer "{key}" has no room: {why}' for key, why in buffer_problems.items()),
         ),
     )

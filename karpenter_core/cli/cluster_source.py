@@ -164,6 +164,7 @@ class ClusterSource:
                 with_requests=with_requests,
                 with_buffers=has_buffers(manifests.entries),
                 with_overlays=True,
+                with_quotas=True,
             )
             objects = reader.read_all(manifests.entries)
             return await build_cluster(
@@ -213,6 +214,7 @@ class ClusterSource:
                 with_requests=settings.provisioning_requests,
                 with_buffers=settings.feature_gates.capacity_buffer,
                 with_overlays=overlays,
+                with_quotas=settings.capacity_quotas,
             )
             additions = reader.read_all(manifests.entries)
             groups = frozenset(group for group, _ in models)
@@ -229,6 +231,7 @@ class ClusterSource:
                     default_spread=spread,
                     serves_requests=settings.provisioning_requests,
                     overlays=overlays,
+                    priority_cutoff=settings.priority_cutoff,
                     is_lenient=True,
                     notes=(*listing.notes, *notes),
                 )

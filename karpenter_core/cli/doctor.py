@@ -154,6 +154,7 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
         check_permissions,
         needed_permissions,
     )
+    from karpenter_core.cli.doctor_quotas import check_quotas
     from karpenter_core.cli.doctor_requests import check_requests
     from karpenter_core.errors import KarpenterError
     from karpenter_core.kube.api import ClusterApis, KubeApi
@@ -173,6 +174,7 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
         with_requests=settings.provisioning_requests,
         with_buffers=gates.capacity_buffer,
         with_overlays=gates.node_overlay,
+        with_quotas=settings.capacity_quotas,
     )
     namespace = settings.leader_election_namespace or own_namespace(os.environ)
     needed = needed_permissions(
@@ -212,6 +214,8 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
         ]
         request_findings = await check_requests(apis, are_served=settings.provisioning_requests)
         found += [_CheckResult("objects", f) for f in request_findings]
+        if settings.capacity_quotas:
+            found += [_CheckResult("objects", f) for f in await check_quotas(apis)]
         of_lease = tuple(one for one in needed if one.kind == LEASES)
         if settings.leader_election_kubeconfig and of_lease:
             needed = tuple(one for one in needed if one.kind != LEASES)

@@ -30,6 +30,7 @@ from karpenter_core.kube.resources import (
 )
 from karpenter_core.kube.wire.codecs import (
     CAPACITY_BUFFERS,
+    CAPACITY_QUOTAS,
     NODE_CLAIMS,
     NODE_OVERLAYS,
     NODE_POOLS,
@@ -152,6 +153,8 @@ def _writes(
     needed = [Permission(verb, NODE_CLAIMS) for verb in ("create", "patch", "delete")]
     needed += [Permission("patch", NODE_CLAIMS, "status"), Permission("patch", NODE_POOLS)]
     needed += [Permission("patch", NODE_POOLS, "status")]
+    if CAPACITY_QUOTAS in kinds:
+        needed.append(Permission("patch", CAPACITY_QUOTAS, "status"))
     if CAPACITY_BUFFERS in kinds:
         needed += [Permission("patch", CAPACITY_BUFFERS)]
         needed += [Permission("patch", CAPACITY_BUFFERS, "status")]

@@ -146,12 +146,14 @@ def hold_reason(pod: PodView) -> str:
 
 
 def constraint_of_ignored(cluster: ClusterInput, ignored: IgnoredPod) -> PoolConstraint:
-    """Return the constraint because of which a pod is not planned: selectors or volumes."""
+    """Return the constraint because of which a pod is not planned: selectors, volumes, priority."""
     from karpenter_core.scheduling.pod_selectors import selector_error
     from karpenter_core.scheduling.problem import PoolConstraint
 
     problem = cluster.input.problem
     shape = ignored.pod.shape
+    if ignored.expendable:
+        return PoolConstraint.PRIORITY
     if ignored.silent or selector_error(
         shape, well_known=problem.well_known, aliases=problem.aliases
     ):

@@ -67,12 +67,13 @@ class ObjectReader:
         with_requests: bool = False,
         with_buffers: bool = False,
         with_overlays: bool = False,
+        with_quotas: bool = False,
     ) -> None:
         """`with_selectors` also reads Services and pod controllers, for the default spread.
 
         `with_requests` also reads ProvisioningRequests and PodTemplates, `with_buffers` CapacityBuffers
-        and the templates that they may refer to. Without `with_overlays`, NodeOverlays are ignored with
-        a note.
+        and the templates that they may refer to, `with_quotas` CapacityQuotas. Without `with_overlays`,
+        NodeOverlays are ignored with a note.
         """
         from karpenter_core.api.crd import core_models
         from karpenter_core.api.provisioning_request import ProvisioningRequest
@@ -84,6 +85,7 @@ class ObjectReader:
             with_requests=with_requests,
             with_buffers=with_buffers,
             with_overlays=with_overlays,
+            with_quotas=with_quotas,
         )
         self._labels: Final = labels
         self._models: Final = {

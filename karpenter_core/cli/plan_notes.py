@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import READY, TRUE, find_condition
-from karpenter_core.api.labels import PODS
+from karpenter_core.api.labels import PODS, SPOT_SHARE
 from karpenter_core.api.nodepool import NODE_CLASS_READY, VALIDATION_SUCCEEDED
+from karpenter_core.api.quantities import format_amount
+from karpenter_core.api.spot_share import OTHER_NODES, SPOT_NODES, spot_share_error
 from karpenter_core.lifecycle.nodepool.launches_held_back import LAUNCHES_HELD_BACK
 from karpenter_core.state.provisioning_input import usable_pools
 
@@ -18,9 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.scheduling.problem import LaunchQuota, SchedulingProblem
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["plan_notes", "unusable_pools"]
+__all__ = ["plan_notes", "quota_notes", "spot_share_notes", "unusable_pools"]
 
 _SHOWN: Final = 5
 
@@ -46,6 +49,40 @@ def plan_notes(snapshot: Snapshot) -> tuple[str, ...]:
         *_nodes_without_room_for_pods(snapshot),
         *_pools_held_back(snapshot),
     )
+
+
+def quota_notes(quotas: Iterable[LaunchQuota]) -> tuple[str, ...]:
+    """Return a note about each quota that refuses launches: it cannot be read, or is used up."""
+    notes: list[str] = []
+    for quota in quotas:
+        if quota.refusal:
+            notes.append(f"{quota.refusal}; no node is planned that it may count")
+            continue
+        spent = [
+            f"{name}: {format_amount(name, used)} of {format_amount(name, limit)}"
+            for name, limit in sorted(quota.limits.items())
+            if (used := quota.used.get(name, 0)) >= limit
+        ]
+        if spent:
+            notes.append(
+                f"{quota.name} is used up ({', '.join(spent)}); no node is planned that it counts"
+            )
+    return tuple(notes)
+
+
+def spot_share_notes(problem: SchedulingProblem) -> tuple[str, ...]:
+    """Return a note about each NodePool with a share of spot: which nodes count for it."""
+    notes: list[str] = []
+    for pool in sorted(problem.pools, key=lambda pool: pool.name):
+        share = pool.metadata.annotations.get(SPOT_SHARE)
+        if share is not None and not spot_share_error(pool):
+            usage = problem.pool_usage.get(pool.name, {})
+            spot, others = usage.get(SPOT_NODES, 0), usage.get(OTHER_NODES, 0)
+            notes.append(
+                f'nodepool "{pool.name}" has a spot share of {share}: {spot} of its '
+                f"{_count(spot + others, 'node')} {'is' if spot == 1 else 'are'} spot before this plan"
+            )
+    return tuple(notes)
 
 
 def _why_unusable(pool: NodePool, snapshot: Snapshot, problem: str) -> str:

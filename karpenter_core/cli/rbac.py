@@ -101,6 +101,7 @@ def render_rbac(
             with_buffers=True,
             with_requests=True,
             with_overlays=True,
+            with_quotas=True,
         ).kinds,
         models,
         lease_namespace=namespace,

@@ -37,6 +37,7 @@ from karpenter_core.kube.resources import custom_kind
 from karpenter_core.kube.server_clock import ServerClock
 from karpenter_core.kube.wire.codecs import (
     CAPACITY_BUFFERS,
+    CAPACITY_QUOTAS,
     NODE_CLAIMS,
     NODE_OVERLAYS,
     NODE_POOLS,
@@ -135,6 +136,7 @@ class Process:
             with_requests=settings.provisioning_requests,
             with_buffers=gates.capacity_buffer,
             with_overlays=gates.node_overlay,
+            with_quotas=settings.capacity_quotas,
         )
         self.informers: Final = self._make_informers(codecs)
         self.freshness: Final = FreshnessGuard(
@@ -202,7 +204,7 @@ class Process:
             on_invalid=self._log_invalid,
             jitter=self.platform.jitter,
             times=self.platform.contact,
-            optional=(PROVISIONING_REQUESTS,),
+            optional=(CAPACITY_QUOTAS, PROVISIONING_REQUESTS),
         )
 
     def _make_writer(self, codecs: Codecs) -> KubeWriter:

@@ -14,6 +14,7 @@ from karpenter_core.lifecycle.node.repair import DEFAULT_LIMIT, UnhealthyLimit
 from karpenter_core.operator.option_shapes import DEFAULT_CPU_REQUESTS, DEFAULT_GATES
 from karpenter_core.operator.option_values import ProcessOption, Value
 from karpenter_core.provider.contract import FeatureGates
+from karpenter_core.state.expendable_pods import NO_CUTOFF
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -384,6 +385,21 @@ OPTIONS: Final = (
         "for room for all pods of a job at once.",
     ),
     ProcessOption(
+        flag="capacity-quotas",
+        env="CAPACITY_QUOTAS",
+        default=False,
+        help="Enforce CapacityQuotas of autoscaling.x-k8s.io: limits of resources, nodes and price for all "
+        "nodes with certain labels.",
+    ),
+    ProcessOption(
+        flag="priority-cutoff",
+        env="PRIORITY_CUTOFF",
+        default=NO_CUTOFF,
+        help="Lowest priority of pods for which nodes are launched; pods below it run where there is "
+        "room, and no node is kept for them. The default is the lowest priority there is.",
+        minimum=NO_CUTOFF,
+    ),
+    ProcessOption(
         flag="pause-disruption",
         env="PAUSE_DISRUPTION",
         default=False,
@@ -500,6 +516,8 @@ class Settings:
     max_nodes_total: int = 0
     launches_per_minute: int = 0
     provisioning_requests: bool = False
+    capacity_quotas: bool = False
+    priority_cutoff: int = NO_CUTOFF
     pause_disruption: bool = False
     repair_unhealthy_limit: UnhealthyLimit = DEFAULT_LIMIT
     repair_conditions: tuple[HealthRule, ...] = ()

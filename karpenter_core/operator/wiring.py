@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import ALIASES, RESTRICTED_DOMAIN, WELL_KNOWN
 from karpenter_core.controllers.capacity_buffer.controller import CapacityBufferController
+from karpenter_core.controllers.capacity_quota.controller import CapacityQuotaController
 from karpenter_core.controllers.catalogue.controller import CatalogueController
 from karpenter_core.controllers.disruption.controller import DisruptionController
 from karpenter_core.controllers.interruption.controller import InterruptionController
@@ -136,6 +137,7 @@ def build_controllers(dependencies: ControllerDependencies) -> tuple[Controller,
             runtime=runtime,
             act_on_rebalance=dependencies.settings.act_on_rebalance,
         ),
+        *_quota_controllers(dependencies, writer, options),
         *_observability_controllers(dependencies, catalogue, options.solve),
     )
 
@@ -161,6 +163,21 @@ def _request_controllers(
             planning_turn=planning_turn,
             unevaluated_pools=unevaluated_pools,
             is_served=partial(dependencies.informers.is_served, PROVISIONING_REQUESTS),
+        ),
+    )
+
+
+def _quota_controllers(
+    dependencies: ControllerDependencies, writer: ObjectWriter, options: ProvisioningOptions
+) -> tuple[Controller, ...]:
+    """Return the controller of CapacityQuotas, if they are enforced."""
+    if not dependencies.settings.capacity_quotas:
+        return ()
+    return (
+        CapacityQuotaController(
+            writer=writer,
+            runtime=dependencies.runtime,
+            launch_limits=options.problem_settings.launch_limits,
         ),
     )
 
@@ -240,9 +257,14 @@ def _provisioning_options(dependencies: ControllerDependencies) -> ProvisioningO
             ),
             nomination_window=nomination_window(settings.batch_max_duration),
             serves_requests=settings.provisioning_requests,
+            priority_cutoff=settings.priority_cutoff,
             launch_limits=LaunchLimits(
                 max_nodes_total=settings.max_nodes_total,
                 launches_per_minute=settings.launches_per_minute,
+                currency=settings.currency,
+                exchange_rates=settings.exchange_rates,
+                well_known=WELL_KNOWN | labels.well_known,
+                aliases={**ALIASES, **labels.aliases},
             ),
         ),
     )

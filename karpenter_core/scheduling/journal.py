@@ -50,9 +50,14 @@ def inputs_digest(problem: SchedulingProblem) -> str:
         ),
         [problem.max_new_nodes],
     ]
+    if problem.quotas:
+        parts.append(
+            (q.name, str(q.requirements), sorted(q.limits.items()), sorted(q.used.items()))
+            for q in problem.quotas
+        )
     digest = blake2b(digest_size=8)
     for part in parts:
-        digest.update(repr(part).encode())
+        digest.update(repr(part if isinstance(part, list) else [*part]).encode())
     return digest.hexdigest()
 
 

@@ -7,16 +7,18 @@ the same on columns. Ties of price are broken by name, so that every order here 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import inf
+from math import ceil, inf, isfinite
 from typing import TYPE_CHECKING
 
-from karpenter_core.api.labels import CAPACITY_TYPES, WELL_KNOWN
+from karpenter_core.api.labels import CAPACITY_TYPES, PRICE_PER_HOUR, WELL_KNOWN
+from karpenter_core.api.quantities import LARGEST_AMOUNT, UNITS_PER_ONE
 from karpenter_core.scheduling.instance_types import allocatable
 from karpenter_core.scheduling.resources import fits
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
+    from karpenter_core.api.prices import Price
     from karpenter_core.api.records import Resources
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
     from karpenter_core.scheduling.requirements import Requirements
@@ -30,8 +32,10 @@ __all__ = [
     "compatible_instance_types",
     "compatible_offerings",
     "count_min_values",
+    "highest_price_amount",
     "offering_price",
     "order_by_price",
+    "price_amount",
     "worst_launch_price",
 ]
 
@@ -101,6 +105,41 @@ def worst_launch_price(
         kind = offering.capacity_type
         dearest[kind] = max(dearest.get(kind, 0.0), offering.price.amount)
     return next((dearest[kind] for kind in CAPACITY_TYPES if kind in dearest), inf)
+
+
+def price_amount(price: Price, rates: Mapping[str, float]) -> int:
+    """Return a price per hour in millionths of the reporting currency, rounded up.
+
+    `rates` are its units for one unit of each currency. A price that is unknown, or has no rate, is
+    `LARGEST_AMOUNT`: within no limit.
+    """
+    rate = rates.get(price.currency)
+    if rate is None or not isfinite(price.amount):
+        return LARGEST_AMOUNT
+    return ceil(round(price.amount * rate * UNITS_PER_ONE[PRICE_PER_HOUR], 3))
+
+
+def highest_price_amount(
+    instance_types: Iterable[InstanceType],
+    requirements: Requirements,
+    rates: Mapping[str, float],
+    *,
+    well_known: Container[str] = WELL_KNOWN,
+) -> int:
+    """Return the highest price that a node of some types may have, as `price_amount` does.
+
+    Offerings out of stock count too, as they may be back by the time of the launch. Unknown if no
+    offering meets the requirements.
+    """
+    return max(
+        (
+            price_amount(offering.price, rates)
+            for it in instance_types
+            for offering in it.offerings
+            if requirements.compatible(offering.requirements, allow_undefined=well_known)
+        ),
+        default=LARGEST_AMOUNT,
+    )
 
 
 def order_by_price(

@@ -26,6 +26,7 @@ __all__ = [
     "CheapestOffering",
     "DaemonPod",
     "ExistingNode",
+    "LaunchQuota",
     "MinValuesPolicy",
     "PackingPolicy",
     "PlanCost",
@@ -104,6 +105,22 @@ class DaemonPod:
 
     name: str
     shape: PodShape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LaunchQuota:
+    """A ceiling for all nodes whose labels meet requirements, of whichever NodePool.
+
+    `used` is what existing nodes and claims hold of `limits`, with `nodes` and the price. With a
+    `refusal` no node is launched that the quota may count.
+    """
+
+    name: str
+    """Names the object for people: `CapacityQuota "team-a"`."""
+    requirements: Requirements
+    limits: Resources
+    used: Resources = field(default_factory=dict[str, int])
+    refusal: str = ""
 
 
 class PackingPolicy(StrEnum):
@@ -195,11 +212,14 @@ class SchedulingProblem:
     """Labels of every namespace, for the namespace selectors of pod (anti-)affinity."""
     max_new_nodes: int | None = None
     """The most nodes that may be launched, from all NodePools together; None is any number."""
+    quotas: tuple[LaunchQuota, ...] = ()
+    """A new node keeps within each of them that may count it."""
 
 
 class PoolConstraint(StrEnum):
     """The closed list of constraints between pod and pool; the first that fails is reported."""
 
+    PRIORITY = "priority"
     TAINT = "taint"
     REQUIREMENT = "requirement"
     RESOURCE = "resource"

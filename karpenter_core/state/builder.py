@@ -84,6 +84,7 @@ _TABLES: Final[Mapping[ObjectKind, str]] = {
     ObjectKind.POD_TEMPLATE: "pod_templates",
     ObjectKind.PROVISIONING_REQUEST: "provisioning_requests",
     ObjectKind.CAPACITY_BUFFER: "capacity_buffers",
+    ObjectKind.CAPACITY_QUOTA: "capacity_quotas",
 }
 """Names of the Snapshot's tables, by kind."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.state.default_spread import DefaultSpread
+from karpenter_core.state.expendable_pods import expendable_reason
 from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_volumes import PodVolumeReader
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
@@ -39,7 +40,8 @@ def build_disruption_problem(
     """Return the problem of a pass, and the UIDs of the movable pods of each node.
 
     Movable are pods that would be evicted and created again elsewhere: not those of DaemonSets,
-    nor those that are protected now or for ever. The others stay until their node is gone. Nodes
+    nor those that are protected now or for ever, nor expendable ones, which need no other place. The
+    others stay until their node is gone. Nodes
     that cannot be evaluated are added to `failed`; they and their pods stay as they are.
     """
     problem_settings, failed = problem_settings or ProblemSettings(), failed or FailedJudgements()
@@ -68,6 +70,8 @@ def build_disruption_problem(
         with failed.judging(state_node_ref(state_node), DISRUPTION_STEP):
             for pod in state_node.pods:
                 if not budgets.is_reschedulable_now(pod, now):
+                    continue
+                if expendable_reason(pod.shape, problem_settings.priority_cutoff):
                     continue
                 leaving[pod.uid] = spread.apply(pod)
                 if (pod_volumes := volumes.pod_volumes(pod)) is not None:

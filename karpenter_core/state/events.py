@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from karpenter_core.api.capacity_buffer import CapacityBuffer
+from karpenter_core.api.capacity_quota import CapacityQuota
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.api.nodeoverlay import NodeOverlay
@@ -86,6 +87,7 @@ StateObject: TypeAlias = (
     | WorkloadView
     | PodTemplateView
     | CapacityBuffer
+    | CapacityQuota
 )
 
 

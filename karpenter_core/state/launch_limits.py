@@ -9,13 +9,15 @@ never exceed a limit.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, final
 
 from karpenter_core.api.conditions import is_true
-from karpenter_core.api.labels import NODE_POOL
+from karpenter_core.api.labels import ALIASES, NODE_POOL, PRICE_PER_HOUR, WELL_KNOWN
 from karpenter_core.api.nodeclaim import REGISTERED
+from karpenter_core.api.prices import DEFAULT_CURRENCY
+from karpenter_core.state.node_pool_usage import unpriced_node
 from karpenter_core.state.state_nodes import is_held_by_foreign_finalizer
 
 if TYPE_CHECKING:
@@ -43,6 +45,9 @@ class LaunchLimit(StrEnum):
     MAX_NODES_TOTAL = "max_nodes_total"
     LAUNCHES_PER_MINUTE = "launches_per_minute"
     REGISTRATION_FAILURES = "registration_failures"
+    NODE_POOL_LIMIT = "nodepool_limit"
+    CAPACITY_QUOTA = "capacity_quota"
+    UNKNOWN_PRICE = "unknown_price"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +57,17 @@ class LaunchLimits:
     max_nodes_total: int = 0
     launches_per_minute: int = 0
     """For each pool."""
+    currency: str = DEFAULT_CURRENCY
+    """The currency of limits of the price, with the rates to it, as in `SolveOptions`."""
+    exchange_rates: Mapping[str, float] = field(default_factory=dict[str, float])
+    well_known: frozenset[str] = WELL_KNOWN
+    """Labels that nodes are known to get, for the selectors of quotas."""
+    aliases: Mapping[str, str] = field(default_factory=lambda: ALIASES)
+
+    @property
+    def rates(self) -> Mapping[str, float]:
+        """Units of the reporting currency for one unit of each currency that has a rate."""
+        return {self.currency: 1.0, **self.exchange_rates}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +101,8 @@ def refused_pools(
 ) -> dict[str, LaunchRefusal]:
     """Return the pools that may launch nothing now, with the refusals.
 
-    These are pools whose nodes do not register; all pools when the cluster has reached its size
+    These are pools whose nodes do not register, and those that limit the price where that of a node
+    is unknown; all pools when the cluster has reached its size
     limit. A pool that has used its launches of this minute is not among them: its pods wait.
     """
     most = 0 if launch_limits is None else launch_limits.max_nodes_total
@@ -94,6 +111,11 @@ def refused_pools(
     held: dict[str, LaunchRefusal] = {}
     booting: Counter[str] | None = None
     for name, pool in snapshot.node_pools.items():
+        if PRICE_PER_HOUR in pool.spec.limits:
+            rates = (launch_limits or LaunchLimits()).rates
+            if unpriced := unpriced_node(snapshot, name, rates):
+                held[name] = _unpriced_refusal(name, unpriced)
+                continue
         pause = snapshot.ledger.launch_pauses.get(pool.uid)
         if pause is None or not pause.is_on_trial:
             continue
@@ -162,6 +184,14 @@ def _full_cluster_refusal(most: int) -> LaunchRefusal:
     return LaunchRefusal(
         limit=LaunchLimit.MAX_NODES_TOTAL,
         message=f"the cluster has the maximum of {most} nodes (--max-nodes-total)",
+    )
+
+
+def _unpriced_refusal(pool: str, node: str) -> LaunchRefusal:
+    return LaunchRefusal(
+        limit=LaunchLimit.UNKNOWN_PRICE,
+        message=f'nodepool "{pool}" has a limit of {PRICE_PER_HOUR}, and the price of node "{node}" is '
+        "not known",
     )
 
 

@@ -1,16 +1,36 @@
-"""Sums up what the nodes of a NodePool hold: for limits and for its status."""
+"""Sums up what the nodes of a NodePool hold: for limits and for its status.
+
+Prices are amounts as in `scheduling.offerings.price_amount`: millionths of the reporting currency per
+hour, `LARGEST_AMOUNT` where the catalogue lists no price.
+"""
 
 from __future__ import annotations
 
 from operator import is_
 from typing import TYPE_CHECKING, final
 
-from karpenter_core.api.labels import CPU, EPHEMERAL_STORAGE, INSTANCE_TYPE, MEMORY, NODES, PODS
+from karpenter_core.api.labels import (
+    CAPACITY_TYPE,
+    CPU,
+    EPHEMERAL_STORAGE,
+    INSTANCE_TYPE,
+    MEMORY,
+    NODES,
+    PODS,
+    PRICE_PER_HOUR,
+    SPOT,
+    SPOT_SHARE,
+    WELL_KNOWN,
+    ZONE,
+)
+from karpenter_core.api.quantities import LARGEST_AMOUNT
+from karpenter_core.api.spot_share import OTHER_NODES, SPOT_NODES
+from karpenter_core.scheduling.offerings import highest_price_amount, price_amount
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.resources import element_max, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from karpenter_core.api.nodeclaim import NodeClaim, RequirementSpec
     from karpenter_core.scheduling.instance_types import InstanceType
@@ -19,11 +39,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PoolStatusSums",
+    "capacity_type_count",
     "exceeded_limits",
     "is_launched",
     "listed_types",
+    "node_price_amount",
     "pool_status_resources",
     "pool_usage",
+    "unpriced_node",
 ]
 
 _ALWAYS_SHOWN = (CPU, MEMORY, PODS, EPHEMERAL_STORAGE, NODES)
@@ -50,20 +73,90 @@ def listed_types(claim: NodeClaim, catalogue: Catalogue | None) -> tuple[Instanc
     )
 
 
-def pool_usage(snapshot: Snapshot) -> dict[str, dict[str, int]]:
+def node_price_amount(snapshot: Snapshot, state_node: StateNode, rates: Mapping[str, float]) -> int:
+    """Return the price of a node; of a claim that is not launched yet the highest it may have."""
+    catalogue = snapshot.catalogues.get(state_node.pool)
+    claim = state_node.claim
+    if claim is not None and not is_launched(state_node):
+        types = listed_types(claim, catalogue)
+        return highest_price_amount(
+            types,
+            Requirements.from_specs(claim.spec.requirements),
+            rates,
+            well_known=WELL_KNOWN.union(*(item.requirements.keys() for item in types)),
+        )
+    sold = (state_node.labels.get(ZONE, ""), state_node.labels.get(CAPACITY_TYPE, ""))
+    name = state_node.labels.get(INSTANCE_TYPE, "")
+    amounts = (
+        price_amount(offering.price, rates)
+        for item in (() if catalogue is None else catalogue.instance_types)
+        if item.name == name
+        for offering in item.offerings
+        if (offering.zone, offering.capacity_type) == sold
+    )
+    return max(amounts, default=LARGEST_AMOUNT)
+
+
+def capacity_type_count(state_node: StateNode) -> str:
+    """Return the name under which a node counts for the share of spot of its pool."""
+    capacity_type = state_node.labels.get(CAPACITY_TYPE, "")
+    claim = state_node.claim
+    if not capacity_type and claim is not None:
+        listed = Requirements.from_specs(claim.spec.requirements).get(CAPACITY_TYPE)
+        capacity_type = next(iter(listed.values), "") if not listed.complement else ""
+    return SPOT_NODES if capacity_type == SPOT else OTHER_NODES
+
+
+def unpriced_node(snapshot: Snapshot, pool: str, rates: Mapping[str, float]) -> str:
+    """Return the name of a node of a pool whose price is unknown; empty if all are known."""
+    return next(
+        (
+            state_node.name
+            for state_node in snapshot.counted_nodes
+            if state_node.pool == pool
+            and not state_node.marked_for_deletion
+            and node_price_amount(snapshot, state_node, rates) >= LARGEST_AMOUNT
+        ),
+        "",
+    )
+
+
+def pool_usage(
+    snapshot: Snapshot,
+    rates: Mapping[str, float] | None = None,
+    *,
+    leaving: Container[str] = (),
+) -> dict[str, dict[str, int]]:
     """Return what each pool holds against its limits, without nodes marked for deletion.
 
     A Node belongs to the pool of its label, with or without a claim. A claim that is not launched
-    yet counts with the largest amount of each resource over its types.
+    yet counts with the largest amount of each resource over its types. Pools with a limit of the
+    price also have that, at the exchange rates `rates`, and pools with a share of spot the numbers
+    of their nodes by capacity type. `leaving` are names of claims that are
+    about to be marked.
     """
+    priced = frozenset(
+        name for name, pool in snapshot.node_pools.items() if PRICE_PER_HOUR in pool.spec.limits
+    )
+    shared = frozenset(
+        name
+        for name, pool in snapshot.node_pools.items()
+        if SPOT_SHARE in pool.metadata.annotations
+    )
     by_pool: dict[str, list[Mapping[str, int]]] = {}
     largest: dict[tuple[str, tuple[RequirementSpec, ...]], dict[str, int]] = {}
     for state_node in snapshot.counted_nodes:
         claim = state_node.claim
         if not state_node.pool or state_node.marked_for_deletion:
             continue
+        if leaving and claim is not None and claim.name in leaving:
+            continue
         parts = by_pool.setdefault(state_node.pool, [])
         parts.append(state_node.capacity)
+        if state_node.pool in priced:
+            parts.append({PRICE_PER_HOUR: node_price_amount(snapshot, state_node, rates or {})})
+        if state_node.pool in shared:
+            parts.append({capacity_type_count(state_node): 1})
         if claim is not None and not is_launched(state_node):
             key = (state_node.pool, claim.spec.requirements)
             if key not in largest:
@@ -91,21 +184,33 @@ class PoolStatusSums:
     these changes is one of amounts.
     """
 
-    __slots__ = ("_nodes", "_sums")
+    __slots__ = ("_nodes", "_rates", "_sums")
 
-    def __init__(self) -> None:
+    def __init__(self, rates: Mapping[str, float] | None = None) -> None:
+        """`rates` are exchange rates for the price of pools that limit it."""
+        self._rates = rates or {}
         self._nodes: tuple[StateNode, ...] = ()
         self._sums: dict[str, dict[str, int]] = {}
 
     def resources(self, snapshot: Snapshot, pool: str) -> dict[str, int]:
-        """Return `status.resources` of a pool."""
+        """Return `status.resources` of a pool; with its price if it is limited and known."""
         nodes = snapshot.counted_nodes
         if not _count_alike(self._nodes, nodes):
             self._sums.clear()
         self._nodes = nodes
         if pool not in self._sums:
             self._sums[pool] = pool_status_resources(snapshot, pool)
-        return self._sums[pool].copy()
+        held = self._sums[pool].copy()
+        limited = snapshot.node_pools.get(pool)
+        if limited is not None and PRICE_PER_HOUR in limited.spec.limits:
+            price = sum(
+                node_price_amount(snapshot, state_node, self._rates)
+                for state_node in nodes
+                if _is_in_status(state_node, pool)
+            )
+            if price < LARGEST_AMOUNT:
+                held[PRICE_PER_HOUR] = price
+        return held
 
 
 def _is_in_status(state_node: StateNode, pool: str) -> bool:

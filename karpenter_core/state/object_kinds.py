@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.base import KubernetesObject
 from karpenter_core.api.capacity_buffer import CapacityBuffer
+from karpenter_core.api.capacity_quota import CapacityQuota
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.api.nodeoverlay import NodeOverlay
@@ -59,6 +60,7 @@ class ObjectKind(StrEnum):
     POD_TEMPLATE = "PodTemplate"
     CAPACITY_BUFFER = "CapacityBuffer"
     PROVISIONING_REQUEST = "ProvisioningRequest"
+    CAPACITY_QUOTA = "CapacityQuota"
     NODE_PODS = "NodePods"
     """The pods of a node, by the node's name."""
     POD_EVENT = "PodEvent"
@@ -95,6 +97,7 @@ _KINDS: Final[Mapping[type, ObjectKind]] = {
     PodTemplateView: ObjectKind.POD_TEMPLATE,
     ProvisioningRequest: ObjectKind.PROVISIONING_REQUEST,
     CapacityBuffer: ObjectKind.CAPACITY_BUFFER,
+    CapacityQuota: ObjectKind.CAPACITY_QUOTA,
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import READY, is_true
@@ -12,16 +12,18 @@ from karpenter_core.api.judgements import (
     describe_failure,
     failure_message,
 )
-from karpenter_core.api.labels import ALIASES, WELL_KNOWN
+from karpenter_core.api.labels import ALIASES, PRICE_PER_HOUR, SPOT_SHARE, WELL_KNOWN
 from karpenter_core.api.provisioning_request import consumed_request
 from karpenter_core.scheduling.pod_selectors import opts_out, selector_error
 from karpenter_core.scheduling.problem import SchedulingProblem
 from karpenter_core.state.bookings import booked_pods, bookings, launching_nodes
+from karpenter_core.state.capacity_quotas import launch_quotas
 from karpenter_core.state.default_spread import DefaultSpread
 from karpenter_core.state.existing_nodes import ExistingNodeBuilder
+from karpenter_core.state.expendable_pods import NO_CUTOFF, expendable_reason
 from karpenter_core.state.interruption import is_interrupted_soon
 from karpenter_core.state.launch_limits import LaunchLimits, refused_pools, remaining_node_count
-from karpenter_core.state.node_pool_usage import pool_usage
+from karpenter_core.state.node_pool_usage import capacity_type_count, node_price_amount, pool_usage
 from karpenter_core.state.placements import NOMINATION_WINDOW, is_nomination_valid, valid_placement
 from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_rules import pod_ref
@@ -74,15 +76,21 @@ class ProblemSettings:
     nomination_window: timedelta = NOMINATION_WINDOW
     launch_limits: LaunchLimits = field(default_factory=LaunchLimits)
     serves_requests: bool = False
+    priority_cutoff: int = NO_CUTOFF
+    """The lowest priority of pods for which nodes are launched (`state.expendable_pods`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IgnoredPod:
-    """A pod that is not scheduled, with the reason; a silent one opted out itself."""
+    """A pod that is not scheduled, with the reason; a silent one opted out itself.
+
+    For an expendable one no node is launched, and Kubernetes' scheduler may find room for it.
+    """
 
     pod: PodView
     reason: str
     silent: bool = False
+    expendable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -132,10 +140,11 @@ def build_provisioning_input(
     consuming: list[IgnoredPod] = []
     if problem_settings.serves_requests:
         waiting, consuming = _split_consuming(waiting)
-    candidates, ignored = _split_ignored(waiting, volumes, well_known, aliases)
+    cutoff = problem_settings.priority_cutoff
+    candidates, ignored = _split_ignored(waiting, volumes, well_known, aliases, cutoff)
     ignored.extend(consuming)
     failed = FailedJudgements()
-    candidates.extend(pods_on_leaving_nodes(snapshot, now, failed=failed))
+    candidates.extend(pods_on_leaving_nodes(snapshot, now, failed=failed, cutoff=cutoff))
     candidates.extend(pod for pods in snapshot.virtual_pods.values() for pod in pods)
     capacity = ExistingNodeBuilder(
         snapshot, well_known=WELL_KNOWN | well_known, aliases=aliases, volumes=volumes
@@ -159,7 +168,7 @@ def build_provisioning_input(
     spread = DefaultSpread(snapshot, problem_settings.default_spread)
     if gang:
         unplaced, ignored = _split_ignored(
-            {pod.uid: pod for pod in gang}, volumes, well_known, aliases
+            {pod.uid: pod for pod in gang}, volumes, well_known, aliases, cutoff
         )
     pods, asked_volumes = _with_defaults(unplaced, spread, volumes, ignored)
     problem = SchedulingProblem(
@@ -167,16 +176,29 @@ def build_provisioning_input(
         pools=pools,
         catalogues={pool.name: snapshot.catalogues[pool.name] for pool in pools},
         nodes=(
-            *_open_nodes(capacity, state_nodes, _merged(places, taken), failed),
+            *_open_nodes(
+                snapshot,
+                capacity,
+                state_nodes,
+                _merged(places, taken),
+                failed,
+                problem_settings.launch_limits.rates,
+            ),
             *_closed_nodes(snapshot, capacity, state_nodes, {pod.uid for pod in candidates}),
         ),
         daemons=capacity.daemons,
-        pool_usage=pool_usage(snapshot),
+        pool_usage=pool_usage(snapshot, problem_settings.launch_limits.rates),
         well_known=well_known,
         aliases=aliases,
         volumes=asked_volumes,
         namespaces={name: view.labels for name, view in snapshot.namespaces.items()},
         max_new_nodes=remaining_node_count(snapshot, problem_settings.launch_limits),
+        quotas=launch_quotas(
+            snapshot,
+            problem_settings.launch_limits.rates,
+            well_known=WELL_KNOWN | well_known,
+            aliases=aliases,
+        ),
     )
     return ProvisioningInput(
         problem=problem,
@@ -240,15 +262,37 @@ def _unevaluated(pod: PodView, error: Exception) -> IgnoredPod:
 
 
 def _open_nodes(
+    snapshot: Snapshot,
     capacity: ExistingNodeBuilder,
     state_nodes: Iterable[StateNode],
     places: Mapping[StateNode, Sequence[PodView]],
     failed: FailedJudgements,
+    rates: Mapping[str, float],
 ) -> list[ExistingNode]:
+    """Return the nodes.
+
+    Those of pools with a limit of the price have it among their capacity, and those of pools with a
+    share of spot their capacity type.
+    """
+    shared = {
+        name
+        for name, pool in snapshot.node_pools.items()
+        if SPOT_SHARE in pool.metadata.annotations
+    }
+    priced = {
+        name for name, pool in snapshot.node_pools.items() if PRICE_PER_HOUR in pool.spec.limits
+    }
     nodes: list[ExistingNode] = []
     for state_node in state_nodes:
         with failed.judging(state_node_ref(state_node), PROVISIONING_STEP):
-            nodes.append(capacity.existing_node(state_node, places.get(state_node, ())))
+            node = capacity.existing_node(state_node, places.get(state_node, ()))
+            if state_node.pool in priced:
+                price = node_price_amount(snapshot, state_node, rates)
+                node = replace(node, capacity={**node.capacity, PRICE_PER_HOUR: price})
+            if state_node.pool in shared:
+                counted = {capacity_type_count(state_node): 1}
+                node = replace(node, capacity={**node.capacity, **counted})
+            nodes.append(node)
     return nodes
 
 
@@ -267,12 +311,17 @@ def usable_pools(snapshot: Snapshot) -> tuple[NodePool, ...]:
 
 
 def pods_on_leaving_nodes(
-    snapshot: Snapshot, now: datetime, *, failed: FailedJudgements | None
+    snapshot: Snapshot,
+    now: datetime,
+    *,
+    failed: FailedJudgements | None,
+    cutoff: int = NO_CUTOFF,
 ) -> tuple[PodView, ...]:
     """Return the pods that will need another place because their nodes are being removed.
 
     Pods that may not be evicted stay, and so does their node, unless the cloud interrupts the
-    instance. Pods that cannot be evaluated are added to `failed`.
+    instance. Expendable pods, of a priority below `cutoff`, need none. Pods that cannot be evaluated
+    are added to `failed`.
     """
     failed = failed or FailedJudgements()
     leaving = [state_node for state_node in snapshot.state_nodes if state_node.marked_for_deletion]
@@ -283,6 +332,8 @@ def pods_on_leaving_nodes(
     for state_node in leaving:
         for pod in sorted(state_node.pods, key=lambda item: item.uid):
             with failed.judging(pod_ref(pod), PROVISIONING_STEP):
+                if expendable_reason(pod.shape, cutoff):
+                    continue
                 if budgets.is_reschedulable_now(pod, now) or (
                     pod.is_reschedulable and is_interrupted_soon(state_node.claim, now)
                 ):
@@ -336,6 +387,7 @@ def _split_ignored(
     volumes: PodVolumeReader,
     well_known: frozenset[str],
     aliases: Mapping[str, str],
+    cutoff: int,
 ) -> tuple[list[PodView], list[IgnoredPod]]:
     """Split the pods, by UID, into those to schedule and those to ignore, once for each shape."""
     good: list[PodView] = []
@@ -354,7 +406,10 @@ def _split_ignored(
         except Exception as failure:
             ignored.append(_unevaluated(pod, failure))
             continue
-        if reason:
+        expendable = "" if reason else expendable_reason(pod.shape, cutoff)
+        if expendable:
+            ignored.append(IgnoredPod(pod=pod, reason=expendable, expendable=True))
+        elif reason:
             ignored.append(IgnoredPod(pod=pod, reason=reason, silent=silent))
         else:
             good.append(pod)

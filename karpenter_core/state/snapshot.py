@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_core.api.capacity_buffer import CapacityBuffer
+    from karpenter_core.api.capacity_quota import CapacityQuota
     from karpenter_core.api.judgements import FailedJudgement
     from karpenter_core.api.nodeclaim import NodeClaim, NodeClassRef
     from karpenter_core.api.nodeclass import NodeClass
@@ -140,6 +141,10 @@ class Snapshot:
         default_factory=dict[str, "PodTemplateView"],
     )
     """By `namespace/name`."""
+    capacity_quotas: Mapping[str, CapacityQuota] = field(
+        default_factory=dict[str, "CapacityQuota"],
+    )
+    """Empty unless they are enforced."""
     set_aside: tuple[FailedJudgement, ...] = ()
     """Nodes that are not in `state_nodes`, since joining Node and NodeClaim failed."""
     outlined_state_nodes: tuple[StateNode, ...] = ()

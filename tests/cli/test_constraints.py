@@ -66,6 +66,10 @@ def volume_in(zone):
 NO_ROOM = node("n1", cpu="100m", labels={ZONE: "z1"})
 
 CASES = {
+    "an expendable pod": (
+        "priority",
+        {"pods": [pod("a", metadata={"annotations": {"karpenter.sh/expendable": "true"}})]},
+    ),
     "a taint of the pool": (
         "taint",
         {

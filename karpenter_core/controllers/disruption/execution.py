@@ -193,7 +193,8 @@ class CommandQueue:
             return _CommandFailure(
                 CommandRejection.STALE, f"the API server no longer shows {kinds}"
             )
-        if why := self._creator.refusal(command.replacements):
+        leaving = frozenset(candidate.name for candidate in command.candidates)
+        if why := self._creator.refusal(command.replacements, leaving=leaving):
             return _CommandFailure(CommandRejection.LAUNCH, why)
         marked = await self._taint_candidates(command)
         if not marked or (command.replacements and len(marked) < len(command.candidates)):
@@ -230,6 +231,7 @@ class CommandQueue:
             command.replacements,
             decision_ref=DecisionRef(id=command.id, cause=str(command)),
             reason=str(command.reason).lower(),
+            leaving=frozenset(candidate.name for candidate in command.candidates),
         )
         return created.names
 

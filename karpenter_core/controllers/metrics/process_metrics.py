@@ -291,6 +291,15 @@ class Metrics:
             "StaticCapacity).",
             ("nodepool", "state"),
         )
+        by_quota = ("capacityquota", "resource_type")
+        self.capacityquotas_limit = self._declare.gauge(
+            "capacityquotas_limit", "Limits of CapacityQuotas.", by_quota
+        )
+        self.capacityquotas_usage = self._declare.gauge(
+            "capacityquotas_usage",
+            "Resources of the nodes that CapacityQuotas count, by which launches are refused.",
+            by_quota,
+        )
         by_reason = ("nodepool", "reason")
         self.nodepools_allowed_disruptions = self._declare.gauge(
             "nodepools_allowed_disruptions",
@@ -399,6 +408,11 @@ class Metrics:
         self.scheduler_ignored_pods = self._declare.gauge(
             "scheduler_ignored_pods_count",
             "Pending pods that are ignored because they are invalid or not supported.",
+            (),
+        )
+        self.scheduler_expendable_pods = self._declare.gauge(
+            "scheduler_expendable_pods_count",
+            "Pending pods for which no node is launched, because of their priority or annotation.",
             (),
         )
         self.capacity_buffer_pods = self._declare.gauge(

@@ -80,9 +80,10 @@ class NodePoolController:
         self._currency = solve.currency
         self._solve = solve
         self._static_capacity = static_capacity
-        self._rated = frozenset({solve.currency, *solve.exchange_rates})
+        self._rates = {solve.currency: 1.0, **solve.exchange_rates}
+        self._rated = frozenset(self._rates)
         self._counted: dict[str, float] = {}
-        self._sums = PoolStatusSums()
+        self._sums = PoolStatusSums(self._rates)
         self._warned: dict[str, tuple[str, ...]] = {}
         self._failing = ""
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)

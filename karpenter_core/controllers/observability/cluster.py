@@ -67,10 +67,11 @@ class ClusterMetricsController:
         self._metrics = runtime.metrics
         self._started = runtime.clock.monotonic()
         self._seen_version = -1
-        self._sums = PoolStatusSums()
+        solve = solve or SolveOptions()
+        self._sums = PoolStatusSums({solve.currency: 1.0, **solve.exchange_rates})
         self._costs = CostMetrics(
             runtime.metrics,
-            solve=solve or SolveOptions(),
+            solve=solve,
             monotonic=runtime.clock.monotonic,
             unevaluated_pools=unevaluated_pools,
             logger=self.name,

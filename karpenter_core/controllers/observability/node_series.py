@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.api.labels import (
     ARCH,
     CAPACITY_TYPE,
-    CPU,
     INSTANCE_TYPE,
     NODE_POOL,
     OS,
@@ -22,6 +21,7 @@ from karpenter_core.api.labels import (
     WINDOWS_BUILD,
     ZONE,
 )
+from karpenter_core.api.quantities import UNITS_PER_ONE
 from karpenter_core.provider.kit.series_text import escape_label_value, labels_text
 from karpenter_core.scheduling.resources import merge
 
@@ -137,8 +137,8 @@ class NodeSeries:
 
 
 def amount_of(resource: str, amount: int) -> float:
-    """Return an amount in the unit of its metrics: CPU in cores, the others as they are."""
-    return amount / 1000 if resource == CPU else float(amount)
+    """Return an amount in the unit of its metrics: cores, the currency, the others as they are."""
+    return amount / UNITS_PER_ONE.get(resource, 1)
 
 
 @lru_cache(maxsize=1024)

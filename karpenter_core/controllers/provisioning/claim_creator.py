@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count as counting
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
@@ -33,12 +34,13 @@ from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate
 from karpenter_core.lifecycle.nodeclaim.node_claim_builder import created_metric
 from karpenter_core.scheduling.overlays import OverlaidTypes
 from karpenter_core.state.events import PodsDecided
+from karpenter_core.state.launch_ceilings import LaunchCeilings
 from karpenter_core.state.launch_limits import LaunchAllowance, LaunchLimits
 from karpenter_core.state.node_pool_usage import exceeded_limits, pool_usage
 from karpenter_core.state.static_pools import StaticNodeAllowance, is_static
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -88,6 +90,9 @@ class ClaimCreator:
         """By pool: allowed claims whose creation has not been answered."""
         self._overlaid: dict[str, tuple[str, OverlaidTypes]] = {}
         """By pool: the version of its catalogue, and what overlays change in it."""
+        self._planned_in_flight: dict[int, PlannedNodeClaim] = {}
+        """Those claims, by a number that each allowed claim gets."""
+        self._granted = counting()
         self._slots_in_flight: set[str] = set()
         """Ids of the slots of such claims of static pools."""
         self._cluster_state = writer.cluster_state
@@ -101,21 +106,25 @@ class ClaimCreator:
         decision_ref: DecisionRef,
         reason: str,
         annotations: Sequence[Mapping[str, str]] = (),
+        leaving: Collection[str] = (),
     ) -> CreatedClaims:
         """Create the claims that the limits allow, a few at a time.
 
         With `annotations`, one mapping for each claim, the claims belong together: if the limits
-        refuse one of them, none is created.
+        refuse one of them, none is created. `leaving` are claims that these replace: they do not count
+        for the limits of NodePools.
 
         Serialising all claims of a plan for ten thousand pods before the first is sent would block the
         event loop for seconds, and the lease would be lost meanwhile.
         """
-        refused = self._refusals(planned, counted=True)
+        refused = self._refusals(planned, leaving=leaving, counted=True)
         if annotations and refused:
             why = next(iter(refused.values()))
             refused = {number: refused.get(number, why) for number in range(len(planned))}
         under_way = {n: item.pool for n, item in enumerate(planned) if n not in refused}
         self._in_flight.update(under_way.values())
+        grants = {n: next(self._granted) for n in under_way}
+        self._planned_in_flight.update((grant, planned[n]) for n, grant in grants.items())
         slots = self._take_slots(under_way)
         turns = asyncio.Semaphore(CONCURRENCY)
 
@@ -133,12 +142,14 @@ class ClaimCreator:
                     )
                 finally:
                     self._count_created(under_way, number)
+                    del self._planned_in_flight[grants[number]]
 
         try:
             names = await asyncio.gather(*(in_turn(n, item) for n, item in enumerate(planned)))
         finally:
             for number in tuple(under_way):  # cancelled before their turn
                 self._count_created(under_way, number)
+                self._planned_in_flight.pop(grants[number], None)
             self._slots_in_flight.difference_update(slots.values())
         return CreatedClaims(names=tuple(names), refused=refused)
 
@@ -161,25 +172,35 @@ class ClaimCreator:
         self._slots_in_flight.update(slots.values())
         return slots
 
-    def refusal(self, planned: Sequence[PlannedNodeClaim]) -> str:
+    def refusal(self, planned: Sequence[PlannedNodeClaim], *, leaving: Collection[str] = ()) -> str:
         """Return why some of these claims would be refused now; empty if all are allowed.
 
-        For callers that need all claims or none, before they change anything.
+        For callers that need all claims or none, before they change anything. `leaving` as in `create`.
         """
-        return next(iter(self._refusals(planned, counted=False).values()), "")
+        if not planned:
+            return ""
+        return next(iter(self._refusals(planned, leaving=leaving, counted=False).values()), "")
 
-    def _refusals(self, planned: Sequence[PlannedNodeClaim], *, counted: bool) -> dict[int, str]:
+    def _refusals(
+        self, planned: Sequence[PlannedNodeClaim], *, leaving: Collection[str], counted: bool
+    ) -> dict[int, str]:
         """Return the reasons for refused claims, by their index.
 
         If only some are allowed, claims whose pods have the highest priority come first.
         """
         snapshot = self._cluster_state.snapshot()
-        over = self._pools_over_limits(snapshot, {item.pool for item in planned})
+        over = self._pools_over_limits(snapshot, {item.pool for item in planned}, leaving)
         allowance = LaunchAllowance(
             snapshot,
             self._launch_limits,
             now=self._runtime.clock.now(),
             in_flight=self._in_flight,
+        )
+        ceilings = LaunchCeilings(
+            snapshot,
+            self._launch_limits,
+            in_flight=self._planned_in_flight.values(),
+            leaving=leaving,
         )
         static = StaticNodeAllowance(snapshot, in_flight=self._in_flight)
         refused: dict[int, str] = {}
@@ -188,12 +209,16 @@ class ClaimCreator:
             pool = snapshot.node_pools.get(item.pool)
             if pool is None or item.pool in over:
                 refused[number] = over.get(item.pool, _GONE)
+            elif (exceeded := ceilings.refusal(item)) is not None:
+                refused[number] = exceeded.message
+                limited[item.pool, exceeded.limit] += 1
             elif why := static.refusal(pool):
                 refused[number] = why
             elif (refusal := allowance.grant(pool)) is not None:
                 refused[number] = refusal.message
                 limited[item.pool, refusal.limit] += 1
             else:
+                ceilings.count(item)
                 static.grant(pool)
         if counted:
             self._report_refused(planned, refused, limited)
@@ -219,9 +244,11 @@ class ClaimCreator:
                 "nodeclaims not created", NodePool={"name": pool}, count=count, why=why
             )
 
-    def _pools_over_limits(self, snapshot: Snapshot, pools: set[str]) -> Mapping[str, str]:
+    def _pools_over_limits(
+        self, snapshot: Snapshot, pools: set[str], leaving: Collection[str]
+    ) -> Mapping[str, str]:
         """Return the pools that may not grow now, with the reasons."""
-        usage = pool_usage(snapshot)
+        usage = pool_usage(snapshot, self._launch_limits.rates, leaving=leaving)
         refused: dict[str, str] = {}
         for name in pools:
             pool = snapshot.node_pools.get(name)

@@ -87,7 +87,10 @@ class PassRecorder:
     def report_ignored(self, ignored: Sequence[IgnoredPod], snapshot: Snapshot) -> None:
         """Report the pending pods that cannot be scheduled because of their own fields."""
         ignored = tuple(item for item in ignored if not item.pod.is_virtual)
-        self._metrics.scheduler_ignored_pods.set(sum(not item.silent for item in ignored))
+        self._metrics.scheduler_ignored_pods.set(
+            sum(not item.silent and not item.expendable for item in ignored)
+        )
+        self._metrics.scheduler_expendable_pods.set(sum(item.expendable for item in ignored))
         failed = frozenset(item.pod.uid for item in ignored)
         self._observe_first_decisions(failed, snapshot)
         self._cluster_state.fold(PodsDecided(failed=failed, at=self._runtime.clock.now()))

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from karpenter_core.api.base import KubernetesObject
 from karpenter_core.api.capacity_buffer import CapacityBuffer
+from karpenter_core.api.capacity_quota import CapacityQuota
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeoverlay import NodeOverlay
 from karpenter_core.api.nodepool import NodePool
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CAPACITY_BUFFERS",
+    "CAPACITY_QUOTAS",
     "NODE_CLAIMS",
     "NODE_OVERLAYS",
     "NODE_POOLS",
@@ -64,6 +66,7 @@ __all__ = [
     "version_of",
 ]
 
+CAPACITY_QUOTAS: Final = custom_kind(CapacityQuota.resource)
 NODE_POOLS: Final = custom_kind(NodePool.resource)
 CAPACITY_BUFFERS: Final = custom_kind(CapacityBuffer.resource)
 NODE_CLAIMS: Final = custom_kind(NodeClaim.resource)
@@ -308,7 +311,8 @@ class Codecs:
     What selects pods (Services, ReplicaSets …) is read only `with_selectors`: clusters have many of
     them, and nothing but default topology spread looks at them. CapacityBuffers and the templates
     that they may refer to are read only `with_buffers`, ProvisioningRequests and the PodTemplates
-    that they name only `with_requests`, NodeOverlays only `with_overlays`.
+    that they name only `with_requests`, NodeOverlays only `with_overlays`, CapacityQuotas only
+    `with_quotas`.
     """
 
     __slots__ = ("_codecs", "shapes")
@@ -321,6 +325,7 @@ class Codecs:
         with_requests: bool = False,
         with_overlays: bool = False,
         with_buffers: bool = False,
+        with_quotas: bool = False,
     ) -> None:
         self.shapes: Final = PodShapes()
         codecs = [*_view_codecs(self.shapes), *map(_model_codec, (NodePool, NodeClaim))]
@@ -334,6 +339,8 @@ class Codecs:
             codecs.append(_pod_template_codec(self.shapes))
         if with_overlays:
             codecs.append(_model_codec(NodeOverlay))
+        if with_quotas:
+            codecs.append(_model_codec(CapacityQuota))
         codecs += map(_model_codec, node_classes)
         self._codecs: Final = {(codec.kind.group, codec.kind.kind): codec for codec in codecs}
 
@@ -434,7 +441,8 @@ def _selector_codecs(*, with_workloads: bool) -> list[Codec]:
 
 
 _Model: TypeAlias = (
-    "NodePool | NodeClaim | NodeOverlay | NodeClass | CapacityBuffer | ProvisioningRequest"
+    "NodePool | NodeClaim | NodeOverlay | NodeClass | CapacityBuffer | CapacityQuota "
+    "| ProvisioningRequest"
 )
 
 

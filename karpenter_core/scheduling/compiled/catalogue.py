@@ -9,6 +9,7 @@ depends on pods or pools; a `CatalogueCache` keeps compiled catalogues between p
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
@@ -17,7 +18,7 @@ import numpy as np
 from karpenter_core.api.labels import RESERVED
 from karpenter_core.scheduling.compiled.bitsets import bits_of, mask_of
 from karpenter_core.scheduling.compiled.instance_shapes import find_instance_shapes
-from karpenter_core.scheduling.offerings import allocatable_groups
+from karpenter_core.scheduling.offerings import allocatable_groups, price_amount
 from karpenter_core.scheduling.problem import Catalogue
 from karpenter_core.scheduling.requirements import Requirement
 
@@ -87,6 +88,7 @@ class CompiledCatalogue:
         self.resources: Final = tuple(self._capacity)
         self._zeros: Final = np.zeros(self.size, dtype=np.int64)
         rates = {currency: 1.0, **exchange_rates}
+        self._rates: Final = rates
         currencies = {o.price.currency for row in rows for o in row.offerings}
         self.is_priced: Final = all(name in rates for name in currencies)
         """Whether prices are in the reporting currency; else they are as the provider gave them."""
@@ -103,6 +105,35 @@ class CompiledCatalogue:
         self._matches: Final = dict[Requirement, int]()
         self._ensured: Final = dict[Requirement, int]()
         self._shapes: Final = dict[object, "InstanceShapes"]()
+
+    @cached_property
+    def _sold_amounts(self) -> tuple[tuple[Requirements, ...], Amounts]:
+        """The requirements of all offerings, in stock or not, and their prices: offerings x rows.
+
+        Prices are in millionths of the reporting currency (`price_amount`), -1 where not sold.
+        """
+        numbers = {requirements: line for line, requirements in enumerate(self._sold_as)}
+        amounts = np.full((len(numbers), self.size), -1, dtype=np.int64)
+        for column, instance_type in enumerate(self.instance_types):
+            for offering in instance_type.offerings:
+                line = numbers[offering.requirements]
+                amount = price_amount(offering.price, self._rates)
+                amounts[line, column] = max(int(amounts[line, column]), amount)
+        return self._sold_as, amounts
+
+    def highest_prices(self, requirements: Requirements, well_known: Container[str]) -> Amounts:
+        """Return the highest price of a node of each row, in millionths of the currency: rows.
+
+        -1 for rows without an offering that meets the requirements, in stock or not.
+        """
+        offerings, amounts = self._sold_amounts
+        allowed = [
+            line
+            for line, offered in enumerate(offerings)
+            if requirements.compatible(offered, allow_undefined=well_known)
+        ]
+        highest: Amounts = amounts[allowed].max(axis=0, initial=-1)
+        return highest
 
     def allocatable(self, resource: str) -> Amounts:
         """Return how much of a resource each row's pods and daemons may use: rows."""

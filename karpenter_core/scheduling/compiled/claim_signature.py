@@ -81,6 +81,14 @@ class ClaimSignature:
         best = prices.argmin(axis=0)
         return prices[best, np.arange(catalogue.size)], numbers[best]
 
+    def counted_against_limits(self, name: str) -> Amounts:
+        """Return what each catalogue row counts against a limit of the pool: catalogue rows."""
+        return self.pool.counted_against_limits(name, self.requirements)
+
+    def capacity_of(self, row: int) -> dict[str, int]:
+        """Return what one node takes of each limit of the pool; `row` is one of the catalogue."""
+        return {name: int(self.counted_against_limits(name)[row]) for name in self.pool.limited}
+
     @cached_property
     def rows(self) -> Columns:
         """The rows, cheapest first, ties by name."""

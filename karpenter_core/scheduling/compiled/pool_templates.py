@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import INITIALIZED, NODE_POOL, REGISTERED, node_class_label
 from karpenter_core.api.records import Taint
+from karpenter_core.api.spot_share import read_spot_share
 from karpenter_core.errors import BadInputError
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 
@@ -33,6 +34,7 @@ class PoolTemplate:
     taints: tuple[Taint, ...]
     requirements: Requirements
     unreadable_reason: str = ""
+    spot_share: float | None = None
 
 
 def read_pool_template(pool: NodePool, *, aliases: Mapping[str, str]) -> PoolTemplate:
@@ -50,6 +52,11 @@ def read_pool_template(pool: NodePool, *, aliases: Mapping[str, str]) -> PoolTem
     except BadInputError as error:
         unreadable_reason = str(error)
         own = Requirements()
+    share: float | None = None
+    try:
+        share = read_spot_share(pool)
+    except BadInputError as error:
+        unreadable_reason = unreadable_reason or str(error)
     return PoolTemplate(
         labels=labels,
         taints=tuple(
@@ -60,4 +67,5 @@ def read_pool_template(pool: NodePool, *, aliases: Mapping[str, str]) -> PoolTem
             *(Requirement.of(key, "In", ("true",)) for key in sorted(SIMULATION_LABELS))
         ),
         unreadable_reason=unreadable_reason,
+        spot_share=share,
     )

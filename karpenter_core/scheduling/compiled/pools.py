@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
-from karpenter_core.api.labels import ALIASES, NODES, RESERVED, WELL_KNOWN
-from karpenter_core.api.quantities import parse_resources
+from karpenter_core.api.labels import ALIASES, NODES, PRICE_PER_HOUR, RESERVED, WELL_KNOWN
+from karpenter_core.api.quantities import LARGEST_AMOUNT, parse_resources
+from karpenter_core.api.spot_share import OTHER_NODES, SPOT_NODES
 from karpenter_core.scheduling.compiled.bitsets import bits_of_mask, rows_of
 from karpenter_core.scheduling.compiled.daemons import CompiledDaemon, read_daemons
 from karpenter_core.scheduling.compiled.pool_templates import read_pool_template
+from karpenter_core.scheduling.compiled.quotas import quota_lines
 from karpenter_core.scheduling.compiled.reservations import (
     AvailableReservations,
     find_available_reservations,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import HostPort, Resources
     from karpenter_core.scheduling.arrays import Amounts, Mask
     from karpenter_core.scheduling.compiled.catalogue import CatalogueCache, CompiledCatalogue
+    from karpenter_core.scheduling.compiled.quotas import QuotaLine
     from karpenter_core.scheduling.compiled.reservations import Reservation
     from karpenter_core.scheduling.problem import SchedulingProblem, SolveOptions
     from karpenter_core.scheduling.requirements import Requirements
@@ -55,6 +58,7 @@ class CompiledPool:
         well_known: frozenset[str],
         min_values: MinValuesPolicy,
         reservations: AvailableReservations,
+        quotas: Sequence[QuotaLine] = (),
     ) -> None:
         template = read_pool_template(pool, aliases=aliases)
         self.name: Final = pool.name
@@ -66,10 +70,28 @@ class CompiledPool:
         self.requirements: Final = template.requirements
         self.unreadable_reason: Final = template.unreadable_reason
         self.limits: Final = parse_resources(pool.spec.limits)
-        self.remaining: Final = {
-            name: amount - usage.get(name, 0) for name, amount in self.limits.items()
+        self.quota_lines: Final = {
+            line.name: line
+            for line in quotas
+            if line.counted_rows(catalogue, self.requirements, self.requirements, well_known)
         }
-        self.limited: Final = tuple(sorted(name for name in self.limits if name != NODES))
+        """The quotas that may count its nodes, by name: shared with other NodePools."""
+        self.remaining: Final = {
+            **{
+                name: max(amount - usage.get(name, 0), -LARGEST_AMOUNT)
+                for name, amount in self.limits.items()
+            },
+            **{name: line.remaining for name, line in self.quota_lines.items()},
+        }
+        self.spot_share: Final = template.spot_share
+        """The part of the nodes that should be spot; None: whatever is cheapest."""
+        if self.spot_share is not None:
+            # What exists, as a negative rest: like the rest of limits, what-ifs give some back.
+            self.remaining.update((name, -usage.get(name, 0)) for name in (SPOT_NODES, OTHER_NODES))
+        self.limited: Final = (
+            *sorted(name for name in self.limits if name != NODES),
+            *self.quota_lines,
+        )
         self.reservations: Final = {
             number: reservations.reservation_of(group.requirements)
             for number, group in enumerate(catalogue.groups)
@@ -84,6 +106,7 @@ class CompiledPool:
         self.bits: Final = self._launchable_bits() if self.unusable_constraint is None else 0
         """The rows this pool can make at all; empty when its requirements leave none."""
         self._counted: Final = dict[str, "Amounts"]()
+        self._counted_for: Final = dict["tuple[str, Requirements]", "Amounts"]()
         self.daemons: Final = tuple(
             (daemon, daemon_bits)
             for daemon in daemons
@@ -164,8 +187,36 @@ class CompiledPool:
                 bits &= ~daemon_bits
         return bits
 
-    def counted_against_limits(self, resource: str) -> Amounts:
-        """Return what each row counts against limits (rows): the largest capacity of its type.
+    def counted_against_limits(
+        self, name: str, requirements: Requirements | None = None
+    ) -> Amounts:
+        """Return what each row counts against a limit (rows), for a claim with requirements.
+
+        `name` is a resource or the name of a quota's line; without requirements it is any claim of
+        this NodePool.
+        """
+        if name != PRICE_PER_HOUR and name not in self.quota_lines:
+            return self._largest_capacity(name)
+        requirements = requirements or self.requirements
+        counted = self._counted_for.get((name, requirements))
+        if counted is None:
+            counted = self._counted_for[name, requirements] = self._counted_of(name, requirements)
+        return counted
+
+    def _counted_of(self, name: str, requirements: Requirements) -> Amounts:
+        if name == PRICE_PER_HOUR:
+            return self.catalogue.highest_prices(requirements, self.well_known)
+        line = self.quota_lines[name]
+        rows = line.counted_rows(self.catalogue, self.requirements, requirements, self.well_known)
+        mask = self.catalogue.mask(rows)
+        if line.is_refusal:
+            return np.where(mask, LARGEST_AMOUNT, 0)
+        if line.resource == NODES:
+            return mask.astype(np.int64)
+        return np.where(mask, self.counted_against_limits(line.resource, requirements), 0)
+
+    def _largest_capacity(self, resource: str) -> Amounts:
+        """Return the largest capacity of each row's type: rows.
 
         Offerings of one type may have different capacities, and the provider chooses the offering
         that a claim gets.
@@ -189,6 +240,12 @@ class CompiledPool:
         rows = rows_of(self.bits, self.catalogue.size)
         return {name: int(self.counted_against_limits(name)[rows].max()) for name in self.limited}
 
+    @property
+    def freed_names(self) -> tuple[str, ...]:
+        """The names of `remaining` that the removal of a node of this pool gives back."""
+        shares = () if self.spot_share is None else (SPOT_NODES, OTHER_NODES)
+        return (*self.limits, *shares)
+
     def capacity_of(self, row: int) -> dict[str, int]:
         """Return what one node takes of each limited resource."""
         return {name: int(self.counted_against_limits(name)[row]) for name in self.limited}
@@ -202,16 +259,27 @@ class CompiledPool:
         return other
 
     def has_ample_limits(self, remaining: Mapping[str, int], count: int) -> bool:
-        """Whether that many claims of any type stay within the limits."""
-        return all(
-            2 * count * self.largest[name] <= remaining[name] for name in self.limited
-        ) and 2 * count <= remaining.get(NODES, 2 * count)
+        """Whether that many claims of any type stay within the limits, if it is the same of which type."""
+        return (
+            self.spot_share is None
+            and all(2 * count * self.largest[name] <= remaining[name] for name in self.limited)
+            and 2 * count <= remaining.get(NODES, 2 * count)
+        )
 
-    def rows_within_limits(self, remaining: Mapping[str, int]) -> int:
-        """Return the rows whose whole capacity stays inside what is left of the limits."""
+    def rows_within_limits(
+        self, remaining: Mapping[str, int], requirements: Requirements | None = None
+    ) -> int:
+        """Return the rows whose whole capacity stays inside what is left of the limits.
+
+        A row that takes nothing of a limit is inside, even of an exceeded limit of a quota.
+        """
         mask = np.ones(self.catalogue.size, dtype=np.bool_)
         for name in self.limited:
-            mask &= self.counted_against_limits(name) <= remaining[name]
+            counted = self.counted_against_limits(name, requirements)
+            inside = counted <= remaining[name]
+            if name in self.quota_lines:
+                inside |= counted == 0
+            mask &= inside
         return bits_of_mask(mask)
 
 
@@ -240,6 +308,7 @@ def compile_pool_steps(
     reservations = find_available_reservations(columns.values())
     if not options.reserved_capacity:
         reservations = replace(reservations, capacity={})
+    quotas = quota_lines(problem.quotas)
     compiled: list[CompiledPool] = []
     for pool in ordered:
         if pool.name not in columns:
@@ -254,6 +323,7 @@ def compile_pool_steps(
                 well_known=WELL_KNOWN | problem.well_known,
                 min_values=options.min_values,
                 reservations=reservations,
+                quotas=quotas,
             )
         )
         yield 1

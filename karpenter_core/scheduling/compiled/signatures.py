@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Final, final
 
 from msgspec import Struct
 
-from karpenter_core.api.labels import CAPACITY_TYPE, RESERVED
+from karpenter_core.api.labels import CAPACITY_TYPE, RESERVED, SPOT
 from karpenter_core.scheduling.compiled.claim_signature import ClaimSignature
 from karpenter_core.scheduling.ports import first_port_conflict
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.taints import first_untolerated
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from karpenter_core.api.records import HostPort, Taint
     from karpenter_core.scheduling.arrays import Amounts
@@ -178,6 +178,52 @@ class SignatureTable:
             held=signature.held,
             min_values_relaxed=signature.min_values_relaxed,
         )
+
+    def within_limits(self, number: int, remaining: Mapping[str, int]) -> int:
+        """Return the signature that is left of a claim within the rest of its pool's limits."""
+        signature = self.claim(number)
+        pool = signature.pool
+        return self.narrowed(number, pool.rows_within_limits(remaining, signature.requirements))
+
+    def of_capacity_type(self, number: int, *, spot: bool) -> int:
+        """Return the signature of a claim that is spot, or that is not; NO_MATCH if it cannot be."""
+        operator = "In" if spot else "NotIn"
+        return self._required(number, Requirement.of(CAPACITY_TYPE, operator, (SPOT,)))
+
+    def outside_quotas(self, number: int, remaining: Mapping[str, int]) -> int:
+        """Return the signature of a claim that no exhausted quota counts; NO_MATCH when none.
+
+        It is the same one if no quota is exhausted for any of its rows.
+        """
+        for line in self.claim(number).pool.quota_lines.values():
+            signature = self.claim(number)
+            counted = signature.counted_against_limits(line.name)[signature.rows]
+            if counted.max(initial=0) <= max(remaining[line.name], 0):
+                continue
+            opposites = (_opposite(Requirements((r,))) for r in line.quota.requirements.values())
+            number = next(
+                (
+                    outside
+                    for opposite in opposites
+                    if opposite is not None
+                    and (outside := self._required(number, opposite)) != NO_MATCH
+                ),
+                NO_MATCH,
+            )
+            if number == NO_MATCH:
+                return NO_MATCH
+        return number
+
+    def _required(self, number: int, requirement: Requirement) -> int:
+        signature = self.claim(number)
+        required = Requirements((requirement,))
+        pool = signature.pool
+        undecided = {
+            key for key in required if key in pool.well_known or pool.catalogue.defines(key)
+        }
+        if not signature.requirements.compatible(required, allow_undefined=undecided):
+            return NO_MATCH
+        return self._narrowed_to(signature, signature.requirements.merge(required))
 
     def holding(
         self, number: int, reservations: frozenset[Reservation], *, only: bool = True

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.scheduling.explain.final_checks import final_rejection, taken_reservations
+from karpenter_core.scheduling.explain.limit_constraints import narrow_by_limits
 from karpenter_core.scheduling.explain.options import ClaimOption, ExplainedPool, PoolExplanation
 from karpenter_core.scheduling.explain.pod_topology import narrow_by_pods
 from karpenter_core.scheduling.explain.pool_constraints import (
     narrow_by_free_capacity,
-    narrow_by_limits,
     narrow_by_min_values,
     narrow_by_ports,
     narrow_by_resources,

@@ -1,4 +1,4 @@
-"""Explains rejections by taints, labels, size, ports, volumes and limits.
+"""Explains rejections by taints, labels, size, ports and volumes.
 
 Each function returns the options that one constraint allows, or a rejection when there is none.
 They are in the order of `PoolConstraint`; the first rejection is reported.
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from karpenter_core.api.labels import CPU, NODES
+from karpenter_core.api.labels import CPU
 from karpenter_core.api.quantities import format_amount
 from karpenter_core.scheduling.compiled.bitsets import bits_of_mask
 from karpenter_core.scheduling.explain.options import ClaimOption, fitting, listed
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = [
     "min_values_missed",
     "narrow_by_free_capacity",
-    "narrow_by_limits",
     "narrow_by_min_values",
     "narrow_by_ports",
     "narrow_by_resources",
@@ -213,67 +212,6 @@ def _places(alternatives: tuple[Requirements, ...]) -> str:
     """Write where volumes can be attached."""
     places = (" and ".join(str(one.get(key)) for key in sorted(one)) for one in alternatives)
     return " or ".join(dict.fromkeys(places))
-
-
-def narrow_by_limits(
-    explanation: PoolExplanation, options: tuple[ClaimOption, ...]
-) -> NarrowingResult:
-    """Keep the rows that fit within the rest of the pool's limits."""
-    pool, remaining, catalogue = explanation.pool, explanation.remaining, explanation.pool.catalogue
-    nodes_left = explanation.engine.nodes_left
-    if nodes_left is not None and nodes_left <= 0:
-        return PoolRejection(
-            constraint=PoolConstraint.LIMIT,
-            detail="the cluster's nodes and those of this plan reach the limit of nodes in the cluster "
-            "(--max-nodes-total)",
-            closest=explanation.cheapest(options),
-            remedy="raise --max-nodes-total",
-        )
-    if remaining.get(NODES, 1) <= 0:
-        return PoolRejection(
-            constraint=PoolConstraint.LIMIT,
-            detail=f"node limits have been exhausted for nodepool ({NODES}: "
-            f"{pool.limits[NODES]} allowed)",
-            closest=explanation.cheapest(options),
-            remedy=f"raise spec.limits.{NODES} of the nodepool",
-        )
-    if not pool.limited or pool.has_ample_limits(remaining, 1):
-        return options
-    options_left = explanation.within(pool.rows_within_limits(remaining), options)
-    if options_left:
-        if explanation.union(options_left) != explanation.union(options):
-            explanation.remarks.append("limits of the nodepool rule out other instance types")
-        return options_left
-    rows = np.flatnonzero(catalogue.mask(explanation.union(options)))
-    over = np.stack(
-        [pool.counted_against_limits(name)[rows] - remaining[name] for name in pool.limited]
-    )
-    share = np.maximum(over, 0) / np.maximum(
-        np.array([[pool.limits[name]] for name in pool.limited]), 1
-    )
-    best = int(share.sum(axis=0).argmin())
-    short = [
-        (name, int(over[line, best]))
-        for line, name in enumerate(pool.limited)
-        if over[line, best] > 0
-    ]
-    left_over = ", ".join(
-        f"{name}: {format_amount(name, max(remaining[name], 0))} of "
-        f"{format_amount(name, pool.limits[name])} left"
-        for name, _ in short
-    )
-    raised = ", ".join(
-        f"spec.limits.{name} to {format_amount(name, pool.limits[name] + amount)}"
-        for name, amount in short
-    )
-    return PoolRejection(
-        constraint=PoolConstraint.LIMIT,
-        detail=explanation.with_remarks(
-            f"all available instance types exceed limits for nodepool ({left_over})"
-        ),
-        closest=catalogue.names[int(rows[best])],
-        remedy=f"raise {raised} or more",
-    )
 
 
 def narrow_by_min_values(

@@ -9,7 +9,8 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from karpenter_core.api.labels import NODES
+from karpenter_core.api.labels import CAPACITY_TYPE, NODES, SPOT
+from karpenter_core.api.spot_share import OTHER_NODES, SPOT_NODES, is_spot_due
 from karpenter_core.scheduling.compiled.signatures import NO_MATCH
 from karpenter_core.scheduling.placement.open_nodes import NO_ROW
 from karpenter_core.scheduling.placement.plan_profile import ClaimOpening, RowMeasure
@@ -20,7 +21,7 @@ from karpenter_core.scheduling.placement.reservation_holdings import (
 from karpenter_core.scheduling.problem import MinValuesPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from karpenter_core.scheduling.arrays import Columns
     from karpenter_core.scheduling.compiled.claim_signature import ClaimSignature
@@ -35,6 +36,8 @@ _NEARLY_EQUAL: Final = 1.01
 """Prices within one percent count as equal; the larger row is chosen then."""
 
 _TINY: Final = 1e-12
+
+_ANY_NUMBER: Final = 2**62
 
 
 @final
@@ -86,10 +89,23 @@ class ClaimOpener:
         return columns
 
     def charge(self, opening: ClaimOpening, count: int) -> None:
-        """Count claims against the limits of their pool; a negative count gives back."""
-        remaining = self._state.remaining[opening.pool]
-        for name in self._compiled.pools[opening.pool].limited:
-            remaining[name] -= opening.charge[name] * count
+        """Count claims against the limits of their pool; a negative count gives back.
+
+        What they take of a quota, no pool has any more.
+        """
+        pool, everywhere = self._compiled.pools[opening.pool], self._state.remaining
+        for name in pool.limited:
+            amount = opening.charge[name] * count
+            if name not in pool.quota_lines:
+                everywhere[opening.pool][name] -= amount
+                continue
+            for remaining in everywhere:
+                if name in remaining:
+                    remaining[name] -= amount
+        if pool.spot_share is not None:
+            claim = self._compiled.signatures.claim(opening.signature)
+            is_spot = claim.requirements.get(CAPACITY_TYPE).has(SPOT)
+            everywhere[opening.pool][SPOT_NODES if is_spot else OTHER_NODES] -= count
         self._state.count_nodes(opening.pool, count)
 
     def close_empty(self) -> bool:
@@ -156,22 +172,60 @@ class ClaimOpener:
             )
             if joined == NO_MATCH:
                 continue
-            within = signatures.within(joined, opening_request.pins)
-            if within != NO_MATCH and pool.limited and not pool.has_ample_limits(remaining, 1):
-                within = signatures.narrowed(within, pool.rows_within_limits(remaining))
-            if within == NO_MATCH:
-                continue
-            opening = self._of_signature(number, within, opening_request)
-            if isinstance(opening, ReservationDeferral):
-                waiting = waiting or opening
-                continue
-            if opening is None:
-                continue
-            count = min(opening.count, remaining.get(NODES, opening.count))
-            for name in pool.limited:
-                count = min(count, _repetitions(pool, name, remaining[name], opening))
-            return replace(opening, count=count, asked=joined)
+            for typed, most in self._of_capacity_types(pool, joined, remaining):
+                within = signatures.within(typed, opening_request.pins)
+                for asked, choice in self._within_limits(pool, typed, within, remaining):
+                    opening = self._of_signature(number, choice, opening_request)
+                    if isinstance(opening, ReservationDeferral):
+                        waiting = waiting or opening
+                        continue
+                    if opening is None:
+                        continue
+                    count = min(opening.count, most, remaining.get(NODES, opening.count))
+                    for name in pool.limited:
+                        count = min(count, self._repetitions(name, remaining[name], opening))
+                    return replace(opening, count=count, asked=asked)
         return waiting
+
+    def _of_capacity_types(
+        self, pool: CompiledPool, joined: int, remaining: Mapping[str, int]
+    ) -> Iterator[tuple[int, int]]:
+        """Yield what a claim may be in the order of the pool's share of spot, and how often.
+
+        Where the capacity type that is due cannot be had, the other one may be opened once.
+        """
+        if pool.spot_share is None:
+            yield joined, _ANY_NUMBER
+            return
+        spot, others = -remaining[SPOT_NODES], -remaining[OTHER_NODES]
+        is_due = is_spot_due(pool.spot_share, spot=spot, others=others)
+        for is_spot in (is_due, not is_due):
+            typed = self._compiled.signatures.of_capacity_type(joined, spot=is_spot)
+            if typed != NO_MATCH:
+                yield typed, 1
+
+    def _within_limits(
+        self, pool: CompiledPool, joined: int, within: int, remaining: Mapping[str, int]
+    ) -> Iterator[tuple[int, int]]:
+        """Yield what is left of a claim within limits, `joined` and `within` its pins.
+
+        First where it may be anything that still fits into the limits, then, if a quota is
+        exhausted, where that quota does not count it.
+        """
+        signatures = self._compiled.signatures
+        if within == NO_MATCH:
+            return
+        if not pool.limited or pool.has_ample_limits(remaining, 1):
+            yield joined, within
+            return
+        limited = signatures.within_limits(within, remaining)
+        if limited != NO_MATCH:
+            yield joined, limited
+        outside = signatures.outside_quotas(within, remaining) if pool.quota_lines else within
+        if outside not in {within, NO_MATCH}:
+            limited = signatures.within_limits(outside, remaining)
+            if limited != NO_MATCH:
+                yield outside, limited
 
     def _of_signature(
         self, number: int, signature: int, opening_request: _OpeningRequest
@@ -301,8 +355,10 @@ class ClaimOpener:
         count = max(left // per_claim, 1)
         charge: Mapping[str, int] = pool.largest
         if not pool.has_ample_limits(self._state.remaining[number], count):
-            charge = pool.capacity_of(row)
-            settled = signatures.narrowed(settled, pool.rows_within_limits(charge))
+            charge = claim.capacity_of(row)
+            settled = signatures.within_limits(settled, charge)
+            if settled == NO_MATCH:
+                return None
         return ClaimOpening(
             pool=number,
             count=count,
@@ -314,6 +370,17 @@ class ClaimOpener:
             charge=charge,
             score=float(score[chosen]),
         )
+
+    def _repetitions(self, name: str, remaining: int, opening: ClaimOpening) -> int:
+        """Return how often a claim can be opened before limits leave it fewer rows (at least 1)."""
+        charge = opening.charge[name]
+        if charge <= 0:
+            return opening.count
+        if opening.row != NO_ROW:
+            return max(remaining // charge, 1)
+        claim = self._compiled.signatures.claim(opening.signature)
+        largest = int(claim.counted_against_limits(name).max())
+        return 1 + max((remaining - largest) // charge, 0)
 
     def surely_opens(self, task: PlacementTask, left: int, pins: tuple[DomainPin, ...]) -> bool:
         """Whether a node can be had for every pod that is left: no limit is near."""
@@ -361,16 +428,5 @@ def _order(opening: ClaimOpening) -> tuple[bool, float]:
 
 def _charge(claim: ClaimSignature, rows: Columns) -> dict[str, int]:
     """Return what a claim counts against limits: the largest of the rows it may become."""
-    counted = claim.pool.counted_against_limits
+    counted = claim.counted_against_limits
     return {name: int(counted(name)[rows].max()) for name in claim.pool.limited}
-
-
-def _repetitions(pool: CompiledPool, name: str, remaining: int, opening: ClaimOpening) -> int:
-    """Return how often a claim can be opened before the limits leave it fewer rows (at least 1)."""
-    charge = opening.charge[name]
-    if charge <= 0:
-        return opening.count
-    largest = int(pool.counted_against_limits(name).max())
-    if opening.row != NO_ROW:
-        return max(remaining // charge, 1)
-    return 1 + max((remaining - largest) // charge, 0)

@@ -94,6 +94,9 @@ class PurchaseMix:
         start = 0
         for pool_shapes in self.pool_shapes:
             pool = self.compiled.pools[pool_shapes.pool]
+            if pool.spot_share is not None:  # each node's capacity type depends on those before
+                start += len(pool_shapes.shapes.row)
+                continue
             for number in range(len(pool_shapes.shapes.row)):
                 count = int(self.guidance.counts[start + number] * share + 1e-6)
                 if not count:

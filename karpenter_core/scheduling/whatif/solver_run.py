@@ -198,8 +198,8 @@ def _solver_problem(
             requests=requests,
             topologies=topologies,
             pools=tuple(
-                pool.with_freed_limits(overlay.freed(pool.name, pool.limits))
-                if pool.limits
+                pool.with_freed_limits(overlay.freed(pool.name, pool.freed_names))
+                if pool.freed_names
                 else pool
                 for pool in compiled.pools
             ),

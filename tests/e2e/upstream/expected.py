@@ -116,6 +116,5 @@ EXPECTED = {
     "performance": (),
 }
 
-NOT_YET = {
-}
+NOT_YET = {}
 """By what names begin with."""
