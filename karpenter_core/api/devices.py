@@ -33,6 +33,7 @@ __all__ = [
     "DeviceTemplate",
     "DeviceToleration",
     "DeviceVersion",
+    "InstanceDevices",
     "PrioritizedRequest",
     "ResourceClaimView",
     "ResourceSliceView",
@@ -262,3 +263,10 @@ class DeviceTemplate(Record, frozen=True, kw_only=True):
     pool: str
     devices: tuple[Device, ...] = ()
     counter_sets: tuple[CounterSet, ...] = ()
+
+
+class InstanceDevices(Record, frozen=True, kw_only=True):
+    """The devices of an instance type, as drivers will publish them on its nodes."""
+
+    templates: tuple[DeviceTemplate, ...]
+    bindings: tuple[AttributeBinding, ...] = ()

@@ -133,10 +133,12 @@ class _DeviceSearch:
                     f"no device is left for {wanted}: pool {pool.driver}/{pool.name} {pool.problem}"
                 )
         if not offered:
-            return f"offers no device of class {wanted.request.device_class}"
+            return f"no instance type offers a device of class {wanted.request.device_class}"
         if not selected:
-            return f"offers no device of class {wanted.request.device_class} with " + " and ".join(
-                wanted.request.selectors
+            selectors = " and ".join(wanted.request.selectors) or "what its class requires"
+            return (
+                f"no instance type offers a device of class {wanted.request.device_class} with "
+                f"{selectors}"
             )
         return f"{selected} device(s) match, but not enough of them are free for {wanted}"
 

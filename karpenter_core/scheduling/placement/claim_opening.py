@@ -159,6 +159,8 @@ class ClaimOpener:
             within = signatures.within(joined, opening_request.pins)
             if within != NO_MATCH and pool.limited and not pool.has_ample_limits(remaining, 1):
                 within = signatures.narrowed(within, pool.rows_within_limits(remaining))
+            if within != NO_MATCH and self._state.devices is not None:
+                within = self._state.devices.opening(opening_request.task, within)
             if within == NO_MATCH:
                 continue
             opening = self._of_signature(number, within, opening_request)
