@@ -133,6 +133,8 @@ class Device(Record, frozen=True, kw_only=True):
     node_name: str = ""
     node_terms: tuple[NodeSelectorTerm, ...] = ()
     all_nodes: bool = False
+    binds_to_node: bool = False
+    """Whether an allocation keeps the claim on the node for which it was made."""
     unsupported: str = ""
 
 

@@ -95,7 +95,7 @@ def render_rbac(
     every_info = tuple(infos)
     models = [model for info in every_info for model in info.node_classes]
     needed = needed_permissions(
-        Codecs(models, with_selectors=True).kinds,
+        Codecs(models, with_selectors=True, with_devices=True).kinds,
         models,
         lease_namespace=namespace,
         lease_name=lease_name,

@@ -26,8 +26,17 @@ RETRY_SECONDS: Final = 2.0
 class CrdWaiter:
     """Polls until all kinds are served, and logs the missing ones meanwhile."""
 
-    def __init__(self, apis: ClusterApis, kinds: Iterable[ResourceKind], *, clock: Clock) -> None:
+    def __init__(
+        self,
+        apis: ClusterApis,
+        kinds: Iterable[ResourceKind],
+        *,
+        device_kinds: Iterable[ResourceKind] = (),
+        clock: Clock,
+    ) -> None:
+        """`device_kinds` are kinds of Kubernetes itself, which its older versions lack."""
         self._apis = apis
+        self._device_kinds = tuple(device_kinds)
         self._kinds = tuple(kinds)
         self._clock = clock
         self._log: FilteringBoundLogger = structlog.get_logger("operator")
@@ -50,13 +59,20 @@ class CrdWaiter:
 
     async def _missing_kinds(self) -> str | None:
         missing: list[str] = []
-        for kind in self._kinds:
+        absent: list[str] = []
+        for kind in (*self._kinds, *self._device_kinds):
             try:
                 await self._apis.api_for(kind).list_page(kind, limit=1)
             except NotFoundError:
-                missing.append(f"{kind.plural}.{kind.group}")
+                name = f"{kind.plural}.{kind.group}"
+                (absent if kind in self._device_kinds else missing).append(name)
             except ApiError as error:
                 return f"waiting for the API server: {error}"
+        if absent:
+            return (
+                f"waiting for kinds that the API server does not serve: {', '.join(absent)}; "
+                "--ignore-dra-requests=false needs resource.k8s.io/v1 (Kubernetes 1.34)"
+            )
         if not missing:
             return None
         return (

@@ -33,7 +33,7 @@ from karpenter_core.kube.informers import Informers
 from karpenter_core.kube.lease import LeaseElector
 from karpenter_core.kube.metrics import KubeMetrics
 from karpenter_core.kube.rate_limits import AsyncTokenBucket
-from karpenter_core.kube.resources import custom_kind
+from karpenter_core.kube.resources import DEVICE_KINDS, custom_kind
 from karpenter_core.kube.server_clock import ServerClock
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS, Codecs
 from karpenter_core.kube.writer import KubeWriter, ProviderNodeWriter
@@ -119,7 +119,12 @@ class Process:
         self._journal_file: Final = self._keep_journal()
         models = self.providers.node_class_models()
         self.cluster_state: Final = ClusterState(StateBuilder(plugins.owners), self.clock)
-        codecs = Codecs(models.values(), with_selectors=bool(settings.scheduler_config))
+        with_devices = not settings.ignore_dra_requests
+        codecs = Codecs(
+            models.values(),
+            with_selectors=bool(settings.scheduler_config),
+            with_devices=with_devices,
+        )
         self.informers: Final = self._make_informers(codecs)
         self.freshness: Final = FreshnessGuard(
             self.informers,
@@ -133,6 +138,7 @@ class Process:
         self._crds: Final = CrdWaiter(
             self.apis,
             (NODE_POOLS, NODE_CLAIMS, *(custom_kind(model.resource) for model in models.values())),
+            device_kinds=DEVICE_KINDS if with_devices else (),
             clock=platform.clock,
         )
         self._tasks: list[PluginTasks] = []

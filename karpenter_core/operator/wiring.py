@@ -184,6 +184,7 @@ def _provisioning_options(dependencies: ControllerDependencies) -> ProvisioningO
                 max_nodes_total=settings.max_nodes_total,
                 launches_per_minute=settings.launches_per_minute,
             ),
+            ignores_devices=settings.ignore_dra_requests,
         ),
     )
 
@@ -231,6 +232,7 @@ def _claim_lifecycle_controller(
         freshness=dependencies.freshness,
         nodes=dependencies.informers[NODES],
         well_known=dependencies.providers.label_classes().well_known,
+        ignores_devices=settings.ignore_dra_requests,
         launch_timeout=settings.launch_timeout,
         registration_timeout=settings.registration_timeout,
         paused=settings.pause_disruption,

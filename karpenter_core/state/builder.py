@@ -76,6 +76,9 @@ _TABLES: Final[Mapping[ObjectKind, str]] = {
     ObjectKind.NAMESPACE: "namespaces",
     ObjectKind.SERVICE: "services",
     ObjectKind.WORKLOAD: "workloads",
+    ObjectKind.RESOURCE_CLAIM: "resource_claims",
+    ObjectKind.RESOURCE_SLICE: "resource_slices",
+    ObjectKind.DEVICE_CLASS: "device_classes",
 }
 """Names of the Snapshot's tables, by kind."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from karpenter_core.api.devices import DeviceClassView, ResourceClaimView, ResourceSliceView
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.api.nodepool import NodePool
@@ -72,6 +73,9 @@ StateObject: TypeAlias = (
     | NamespaceView
     | ServiceView
     | WorkloadView
+    | ResourceClaimView
+    | ResourceSliceView
+    | DeviceClassView
 )
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.base import KubernetesObject
+from karpenter_core.api.devices import DeviceClassView, ResourceClaimView, ResourceSliceView
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.api.nodepool import NodePool
@@ -51,6 +52,9 @@ class ObjectKind(StrEnum):
     SERVICE = "Service"
     WORKLOAD = "Workload"
     """A ReplicaSet, StatefulSet or ReplicationController."""
+    RESOURCE_CLAIM = "ResourceClaim"
+    RESOURCE_SLICE = "ResourceSlice"
+    DEVICE_CLASS = "DeviceClass"
     NODE_PODS = "NodePods"
     """The pods of a node, by the node's name."""
     POD_EVENT = "PodEvent"
@@ -79,6 +83,9 @@ _KINDS: Final[Mapping[type, ObjectKind]] = {
     NamespaceView: ObjectKind.NAMESPACE,
     ServiceView: ObjectKind.SERVICE,
     WorkloadView: ObjectKind.WORKLOAD,
+    ResourceClaimView: ObjectKind.RESOURCE_CLAIM,
+    ResourceSliceView: ObjectKind.RESOURCE_SLICE,
+    DeviceClassView: ObjectKind.DEVICE_CLASS,
 }
 
 
@@ -94,7 +101,7 @@ def object_key(obj: StateObject) -> str | tuple[str, str, str]:
             return obj.uid
         case (
             DaemonSetView() | PodDisruptionBudgetView() | PersistentVolumeClaimView()
-            | ServiceView()
+            | ServiceView() | ResourceClaimView()
         ):  # fmt: skip
             return f"{obj.namespace}/{obj.name}"
         case WorkloadView():

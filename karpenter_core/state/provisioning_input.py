@@ -16,6 +16,7 @@ from karpenter_core.api.labels import ALIASES, WELL_KNOWN
 from karpenter_core.scheduling.pod_selectors import opts_out, selector_error
 from karpenter_core.scheduling.problem import SchedulingProblem
 from karpenter_core.state.default_spread import DefaultSpread
+from karpenter_core.state.device_inventory import build_device_inventory
 from karpenter_core.state.existing_nodes import ExistingNodeBuilder
 from karpenter_core.state.interruption import is_interrupted_soon
 from karpenter_core.state.launch_limits import LaunchLimits, refused_pools, remaining_node_count
@@ -58,7 +59,7 @@ class ProblemSettings:
     constraints, without selectors, for pods that have none of their own; the pods of a problem are
     then copies with these, with the same UID and name. A placed pod keeps its placement for
     `nomination_window`, the time that the scheduler has to bind it. `launch_limits` may leave
-    pools out.
+    pools out. With `ignores_devices` (the default), pods with ResourceClaims are not placed.
     """
 
     well_known: frozenset[str] = frozenset()
@@ -70,6 +71,7 @@ class ProblemSettings:
     unsupported_volumes: UnsupportedVolumes = field(default_factory=UnsupportedVolumes)
     nomination_window: timedelta = NOMINATION_WINDOW
     launch_limits: LaunchLimits = field(default_factory=LaunchLimits)
+    ignores_devices: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +128,11 @@ def build_provisioning_input(
     failed = FailedJudgements()
     candidates.extend(pods_on_leaving_nodes(snapshot, now, failed=failed))
     capacity = ExistingNodeBuilder(
-        snapshot, well_known=WELL_KNOWN | well_known, aliases=aliases, volumes=volumes
+        snapshot,
+        well_known=WELL_KNOWN | well_known,
+        aliases=aliases,
+        volumes=volumes,
+        ignores_devices=problem_settings.ignores_devices,
     )
     places, unplaced = _keep_placements(
         snapshot, capacity, candidates, nominated, now=now, nomination_window=nomination_window
@@ -158,6 +164,9 @@ def build_provisioning_input(
         volumes=asked_volumes,
         namespaces={name: view.labels for name, view in snapshot.namespaces.items()},
         max_new_nodes=remaining_node_count(snapshot, problem_settings.launch_limits),
+        devices=None
+        if problem_settings.ignores_devices
+        else build_device_inventory(snapshot, state_nodes),
     )
     return ProvisioningInput(
         problem=problem,

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from karpenter_core.api.devices import (
+        DeviceClassView,
+        ResourceClaimView,
+        ResourceSliceView,
+    )
     from karpenter_core.api.judgements import FailedJudgement
     from karpenter_core.api.nodeclaim import NodeClaim, NodeClassRef
     from karpenter_core.api.nodeclass import NodeClass
@@ -120,6 +125,16 @@ class Snapshot:
     """By `namespace/name`; empty unless pods get a default topology spread, like the next one."""
     workloads: Mapping[str, WorkloadView] = field(default_factory=dict[str, "WorkloadView"])
     """By `kind/namespace/name`: the controllers of pods."""
+    resource_claims: Mapping[str, ResourceClaimView] = field(
+        default_factory=dict[str, "ResourceClaimView"],
+    )
+    """By `namespace/name`; empty while requests for devices are ignored, like the next two."""
+    resource_slices: Mapping[str, ResourceSliceView] = field(
+        default_factory=dict[str, "ResourceSliceView"],
+    )
+    device_classes: Mapping[str, DeviceClassView] = field(
+        default_factory=dict[str, "DeviceClassView"],
+    )
     set_aside: tuple[FailedJudgement, ...] = ()
     """Nodes that are not in `state_nodes`, since joining Node and NodeClaim failed."""
     outlined_state_nodes: tuple[StateNode, ...] = ()

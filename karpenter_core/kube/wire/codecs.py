@@ -21,6 +21,14 @@ from karpenter_core.kube import resources
 from karpenter_core.kube.garbage_collector import gc_paused
 from karpenter_core.kube.resources import ResourceKind, custom_kind
 from karpenter_core.kube.wire import raw
+from karpenter_core.kube.wire.devices import (
+    RawDeviceClass,
+    RawResourceClaim,
+    RawResourceSlice,
+    device_class_view,
+    resource_claim_view,
+    resource_slice_view,
+)
 from karpenter_core.kube.wire.nodes import namespace_view, node_view, pod_disruption_budget_view
 from karpenter_core.kube.wire.pods import daemon_set_view, pod_view
 from karpenter_core.kube.wire.shapes import PodShapes
@@ -286,18 +294,25 @@ class Codecs:
     """The codecs of every kind that is read, and the shapes that their pods share.
 
     What selects pods (Services, ReplicaSets …) is read only `with_selectors`: clusters have many of
-    them, and nothing but default topology spread looks at them.
+    them, and nothing but default topology spread looks at them. ResourceClaims, and what they are
+    allocated from, are read only `with_devices`.
     """
 
     __slots__ = ("_codecs", "shapes")
 
     def __init__(
-        self, node_classes: Iterable[type[NodeClass]] = (), *, with_selectors: bool = False
+        self,
+        node_classes: Iterable[type[NodeClass]] = (),
+        *,
+        with_selectors: bool = False,
+        with_devices: bool = False,
     ) -> None:
         self.shapes: Final = PodShapes()
         codecs = [*_view_codecs(self.shapes), *map(_model_codec, (NodePool, NodeClaim))]
         if with_selectors:
             codecs += _selector_codecs()
+        if with_devices:
+            codecs += _device_codecs()
         codecs += map(_model_codec, node_classes)
         self._codecs: Final = {(codec.kind.group, codec.kind.kind): codec for codec in codecs}
 
@@ -369,6 +384,15 @@ def _selector_codecs() -> list[Codec]:
             (kind, _TypedDecoders(raw.RawWorkload, partial(workload_view, kind=kind.kind)))
             for kind in (resources.REPLICA_SETS, resources.STATEFUL_SETS)
         ),
+    ]
+    return [Codec(kind, fast.read, fast) for kind, fast in fasts]
+
+
+def _device_codecs() -> list[Codec]:
+    fasts: list[tuple[ResourceKind, _TypedDecoders[Any]]] = [
+        (resources.RESOURCE_CLAIMS, _TypedDecoders(RawResourceClaim, resource_claim_view)),
+        (resources.RESOURCE_SLICES, _TypedDecoders(RawResourceSlice, resource_slice_view)),
+        (resources.DEVICE_CLASSES, _TypedDecoders(RawDeviceClass, device_class_view)),
     ]
     return [Codec(kind, fast.read, fast) for kind, fast in fasts]
 

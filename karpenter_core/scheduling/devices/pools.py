@@ -166,7 +166,7 @@ class _PublishedPool:
                             pool=pool,
                             device=device,
                             node_terms=place.node_terms,
-                            is_local=bool(place.node_name),
+                            is_local=bool(place.node_name) or device.binds_to_node,
                         )
                     )
         if not is_seen or (not devices and not self.problem):
