@@ -59,6 +59,7 @@ async def build_cluster(
     options: SolveOptions,
     labels: LabelClasses,
     default_spread: tuple[TopologySpread, ...] = (),
+    ignores_devices: bool = True,
     is_lenient: bool = False,
     notes: Sequence[str] = (),
 ) -> ClusterInput:
@@ -100,6 +101,7 @@ async def build_cluster(
             topology_keys=labels.unsupported_topology_keys,
             provisioners=labels.unsupported_provisioners,
         ),
+        ignores_devices=ignores_devices,
     )
     return ClusterInput(
         input=build_provisioning_input(snapshot, now=now, problem_settings=problem_settings),

@@ -138,11 +138,17 @@ class ClusterSource:
         from karpenter_core.cli.cluster_input import build_cluster
         from karpenter_core.cli.manifests import read_files
         from karpenter_core.cli.object_reader import ObjectReader, latest_creation
+        from karpenter_core.kube.resources import DEVICE_CLASSES
         from karpenter_core.operator.settings import Settings
         from karpenter_core.provider.host.manager import load_plugins
 
         spread = self._default_spread(Settings())
         manifests = read_files(self.files)
+        # Files with DeviceClasses are of a cluster that allocates devices.
+        with_devices = any(
+            entry.group == DEVICE_CLASSES.group and entry.kind == DEVICE_CLASSES.kind
+            for entry in manifests.entries
+        )
         opening = open_providers(
             load_plugins(),
             settings=Settings(cluster_name="offline"),  # no instance has this cluster tag
@@ -151,7 +157,10 @@ class ClusterSource:
         async with opening as providers:
             labels = providers.label_classes()
             reader = ObjectReader(
-                providers.node_class_models(), labels, with_selectors=bool(spread)
+                providers.node_class_models(),
+                labels,
+                with_selectors=bool(spread),
+                with_devices=with_devices,
             )
             objects = reader.read_all(manifests.entries)
             return await build_cluster(
@@ -161,6 +170,7 @@ class ClusterSource:
                 options=self._options(Settings(), max_instance_types(providers)),
                 labels=labels,
                 default_spread=spread,
+                ignores_devices=not with_devices,
                 notes=(*manifests.notes, *reader.notes()),
             )
 
@@ -191,7 +201,12 @@ class ClusterSource:
         )
         async with opening as providers:
             labels, models = providers.label_classes(), providers.node_class_models()
-            reader = ObjectReader(models, labels, with_selectors=bool(spread))
+            reader = ObjectReader(
+                models,
+                labels,
+                with_selectors=bool(spread),
+                with_devices=not settings.ignore_dra_requests,
+            )
             additions = reader.read_all(manifests.entries)
             groups = frozenset(group for group, _ in models)
             async with connected(settings, clock, node_class_groups=groups) as apis:
@@ -205,6 +220,7 @@ class ClusterSource:
                     options=self._options(settings, max_instance_types(providers)),
                     labels=labels,
                     default_spread=spread,
+                    ignores_devices=settings.ignore_dra_requests,
                     is_lenient=True,
                     notes=(*listing.notes, *notes),
                 )

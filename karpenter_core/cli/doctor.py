@@ -165,7 +165,11 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
     clock = SystemClock()
     models = {name: found.info.node_classes for name, found in plugins.providers.items()}
     every_model = [model for found in models.values() for model in found]
-    codecs = Codecs(every_model, with_selectors=bool(settings.scheduler_config))
+    codecs = Codecs(
+        every_model,
+        with_selectors=bool(settings.scheduler_config),
+        with_devices=not settings.ignore_dra_requests,
+    )
     namespace = settings.leader_election_namespace or own_namespace(os.environ)
     needed = needed_permissions(
         codecs.kinds,

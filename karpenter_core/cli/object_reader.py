@@ -58,12 +58,19 @@ class ObjectReader:
         labels: LabelClasses,
         *,
         with_selectors: bool = False,
+        with_devices: bool = False,
     ) -> None:
-        """`with_selectors` also reads Services and pod controllers, for the default spread."""
+        """Read kinds that not every plan needs.
+
+        `with_selectors` reads Services and pod controllers, for the default spread; `with_devices`
+        reads what ResourceClaims are allocated from.
+        """
         from karpenter_core.api.crd import core_models
         from karpenter_core.kube.wire.codecs import Codecs
 
-        self.codecs: Final[Codecs] = Codecs(models.values(), with_selectors=with_selectors)
+        self.codecs: Final[Codecs] = Codecs(
+            models.values(), with_selectors=with_selectors, with_devices=with_devices
+        )
         self._labels: Final = labels
         self._models: Final = {
             (model.resource.group, model.resource.kind): model

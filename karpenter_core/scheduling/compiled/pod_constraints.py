@@ -152,5 +152,5 @@ def _unsupported_feature(shape: PodShape) -> PoolRejection | None:
         constraint=PoolConstraint.RESOURCE,
         detail="pod has Dynamic Resource Allocation requirements that are not yet supported "
         f"(resource claim {', '.join(shape.resource_claims)})",
-        remedy="set --ignore-dra-requests=false, or remove the resource claims from the pod",
+        remedy="remove the resource claims from the pod, or set --ignore-dra-requests=false",
     )
