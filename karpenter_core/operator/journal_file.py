@@ -34,7 +34,7 @@ CLOSE_SECONDS: Final = 2.0
 
 @final
 class JournalFile:
-    """Appends decisions to a file; at `max_bytes` it is moved to `FILE.1` and begun anew.
+    """Appends decisions to a file; at `max_bytes` it is moved to `FILE.1` and started anew.
 
     `lost` counts entries that could not be written, by label `reason`.
     """

@@ -138,7 +138,7 @@ def test_a_protected_pod_stays_until_the_deadline_by_the_clock_of_the_api_server
 
 
 def is_leaving(scene, pod):
-    """Whether a pod is gone or its deletion has begun."""
+    """Whether a pod is gone or its deletion has started."""
     uid = pod["metadata"]["uid"]
     return not any(
         each["metadata"]["uid"] == uid and "deletionTimestamp" not in each["metadata"]

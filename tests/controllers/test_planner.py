@@ -261,9 +261,9 @@ def test_no_simulated_time_passes_while_a_plan_is_made_on_the_loop():
 
     async def main():
         loop = asyncio.get_running_loop()
-        begun = loop.time()
+        started_at = loop.time()
         await InlinePlanner().plan(problem(), SolveOptions())
         await InlinePlanner().run_steps(iter(range(3)), limit_seconds=1.0, overtime=pytest.fail)
-        return loop.time() - begun
+        return loop.time() - started_at
 
     assert run_virtual(main()) == 0

@@ -190,9 +190,9 @@ def test_a_claim_recreated_under_the_name_of_a_candidate_is_not_marked(tmp_path,
             if not results:
                 put_namesake(stage.scene.cluster, command.candidates[0].name)
                 await stage.clock.sleep(1)
-            begun = await start(queue, command, found, **options)
-            results.append((begun, stage.reasoned))
-            return begun
+            command_started = await start(queue, command, found, **options)
+            results.append((command_started, stage.reasoned))
+            return command_started
 
         monkeypatch.setattr(CommandQueue, "start", late)
         await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)

@@ -108,7 +108,7 @@ class TestClaims:
             scene.cluster.scale(DEPLOYMENTS, "web", 0)
             await scene.settle(lambda: not scene.pods(), seconds=30)
             scene.cluster.delete(NODE_CLAIMS, name)
-            begun = scene.cluster.clock.monotonic()
+            started_at = scene.cluster.clock.monotonic()
 
             await scene.settle(lambda: "Drained" in conditions(scene.claims()[0]), seconds=5)
             assert conditions(scene.claims()[0])["Drained"] == ("Unknown", "Draining")
@@ -117,7 +117,7 @@ class TestClaims:
             await scene.settle(
                 lambda: "InstanceTerminating" in conditions(scene.claims()[0]), seconds=20
             )
-            assert scene.cluster.clock.monotonic() - begun >= 5, "late pods are waited for"
+            assert scene.cluster.clock.monotonic() - started_at >= 5, "late pods are waited for"
             result = conditions(scene.claims()[0])
             assert result["Drained"] == ("True", "Drained")
             assert result["VolumesDetached"] == ("True", "VolumesDetached")
@@ -355,11 +355,11 @@ class TestNodes:
             (pod,) = names(scene.pods())
             patch = {"metadata": {"finalizers": [FOREIGN]}}
             scene.cluster.server.registry.patch(PODS, patch, pod, "default")
-            begun = scene.cluster.clock.monotonic()
+            started_at = scene.cluster.clock.monotonic()
             scene.cluster.delete(NODES, name)
             await scene.settle(lambda: gone(scene, name), seconds=200)
 
-            assert 60 <= scene.cluster.clock.monotonic() - begun <= 120
+            assert 60 <= scene.cluster.clock.monotonic() - started_at <= 120
 
         run_controller(tmp_path, scenario)
 
@@ -400,12 +400,12 @@ class TestDeadline:
             )
             scene.cluster.apply([attachment("va-1", name)])
             (pod,) = names(scene.pods())
-            begun = scene.cluster.clock.monotonic()
+            started_at = scene.cluster.clock.monotonic()
             scene.cluster.delete(NODES, name)
             await scene.settle(lambda: pod not in names(scene.pods()), seconds=400)
-            assert 269 <= scene.cluster.clock.monotonic() - begun <= 275
+            assert 269 <= scene.cluster.clock.monotonic() - started_at <= 275
             await scene.settle(lambda: gone(scene, name), seconds=60)
-            assert 299 <= scene.cluster.clock.monotonic() - begun <= 310, (
+            assert 299 <= scene.cluster.clock.monotonic() - started_at <= 310, (
                 "instants are whole seconds"
             )
 
@@ -594,7 +594,7 @@ def test_rare_polls_of_a_silent_node_delay_no_deadline(tmp_path):
         (pod,) = names(scene.pods())
         scene.cluster.kubelets.fail(name)
         await scene.cluster.clock.sleep(60)
-        begun = scene.cluster.clock.monotonic()
+        started_at = scene.cluster.clock.monotonic()
         scene.cluster.delete(NODES, name)
 
         def is_deleted():
@@ -605,10 +605,10 @@ def test_rare_polls_of_a_silent_node_delay_no_deadline(tmp_path):
             )
 
         await scene.settle(is_deleted, seconds=200)
-        assert 89 <= scene.cluster.clock.monotonic() - begun <= 95
+        assert 89 <= scene.cluster.clock.monotonic() - started_at <= 95
         assert provider.fetches == 2
         await scene.settle(lambda: name not in names(scene.nodes()), seconds=200)
         # The volume is given up at the deadline, and the ending instance is polled a minute later.
-        assert 175 <= scene.cluster.clock.monotonic() - begun <= 190
+        assert 175 <= scene.cluster.clock.monotonic() - started_at <= 190
 
     run_controller(tmp_path, scenario, plugins={"kwok": provider})

@@ -51,7 +51,7 @@ class Stage:
 
     def instances(self):
         if not (self._folder / "kwok.sqlite3").exists():
-            return []  # the process has only begun
+            return []  # the process has only started
         return cloud(self.scene, self._folder)["instances"]
 
     def calls(self, operation):

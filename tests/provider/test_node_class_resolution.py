@@ -226,7 +226,7 @@ def test_a_refusal_is_an_answer(cloud):
 
 
 def test_parts_are_resolved_side_by_side():
-    """Each waits until all have begun."""
+    """Each waits until all have started."""
     barrier = threading.Barrier(3, timeout=5)
 
     def part(name):

@@ -18,7 +18,7 @@ from karpenter_core.testing.builders import (
 )
 
 
-def barren(pool, *, types=None, options=None):
+def excluded_pools(pool, *, types=None, options=None):
     asked = problem([pod("web-0")], pools=[node_pool("good"), pool])
     listed = {"good": asked.catalogues["good"], pool.name: types or asked.catalogues[pool.name]}
     return dict(solve(replace(asked, catalogues=listed), options).unusable_pools)
@@ -28,7 +28,7 @@ def test_requirements_that_no_type_meets_are_reported():
     """The other pool is as good as ever."""
     pool = node_pool("bad", requirements=[requirement_spec(ZONE, "In", "nowhere")])
 
-    assert barren(pool) == {"bad": PoolConstraint.REQUIREMENT}
+    assert excluded_pools(pool) == {"bad": PoolConstraint.REQUIREMENT}
 
 
 def test_types_that_cannot_be_had_do_not_count():
@@ -37,10 +37,10 @@ def test_types_that_cannot_be_had_do_not_count():
     sold = [offering(capacity_type="spot", available=False), offering(capacity_type="on-demand")]
     types = catalogue(instance_type("small", offerings=sold))
 
-    assert barren(node_pool("spot", requirements=spot), types=types) == {
+    assert excluded_pools(node_pool("spot", requirements=spot), types=types) == {
         "spot": PoolConstraint.REQUIREMENT
     }
-    assert barren(node_pool("any"), types=types) == {}
+    assert excluded_pools(node_pool("any"), types=types) == {}
 
 
 def test_too_few_values_have_their_own_reason():
@@ -50,6 +50,6 @@ def test_too_few_values_have_their_own_reason():
     )
     types = catalogue(instance_type("large", cpu="16"), instance_type("small", cpu="2"))
 
-    assert barren(pool, types=types) == {"choosy": PoolConstraint.MIN_VALUES}
+    assert excluded_pools(pool, types=types) == {"choosy": PoolConstraint.MIN_VALUES}
     wish = SolveOptions(min_values=MinValuesPolicy.BEST_EFFORT)
-    assert barren(pool, types=types, options=wish) == {}
+    assert excluded_pools(pool, types=types, options=wish) == {}

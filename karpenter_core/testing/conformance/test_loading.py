@@ -237,10 +237,10 @@ def test_pc_007_starts_while_the_cloud_is_down(subject: ConformanceSubject, tmp_
     async def play() -> None:
         world = rule_steps.new_world(subject, tmp_path)
         with rule_steps.trouble(subject, world, CloudTrouble.OUTAGE):
-            begun = world.clock.monotonic()
+            started_at = world.clock.monotonic()
             try:
                 async with world:
-                    seconds = world.clock.monotonic() - begun
+                    seconds = world.clock.monotonic() - started_at
             except KarpenterError as error:
                 pytest.fail(f"while no call reaches the cloud, karpenter_start fails: {error}")
         assert seconds < _START_SECONDS, f"karpenter_start took {seconds:.1f} s without a cloud"
@@ -291,7 +291,7 @@ def test_pc_009_gives_up_in_time(subject: ConformanceSubject, tmp_path: Path) ->
     async def scenario(world: ProviderWorld) -> None:
         patience = subject.patience.total_seconds()
         with rule_steps.trouble(subject, world, CloudTrouble.SILENCE):
-            begun = world.clock.monotonic()
+            started_at = world.clock.monotonic()
             try:
                 await asyncio.wait_for(world.providers.list_instances(subject.name), patience)
             except TimeoutError:
@@ -302,7 +302,7 @@ def test_pc_009_gives_up_in_time(subject: ConformanceSubject, tmp_path: Path) ->
             except CloudProviderError:
                 return
             finally:
-                seconds = world.clock.monotonic() - begun
+                seconds = world.clock.monotonic() - started_at
         pytest.fail(f"a cloud that never answers was listed in {seconds:.1f} s, as if it had")
 
     rule_steps.run_rule(subject, tmp_path, scenario)

@@ -208,13 +208,13 @@ class InstanceReader:
             {"Name": f"tag:{EKS_CLUSTER_NAME_TAG}", "Values": [self._cluster]},
         ]
         instances_by_id: dict[str, DescribedInstance] = {}
-        problem, has_begun = "", False
+        problem, has_started = "", False
         try:
             for page in self._pages(filters):
-                has_begun = True
+                has_started = True
                 instances_by_id |= {instance.id: instance for instance in page}
         except CloudProviderError as error:
-            if not has_begun:
+            if not has_started:
                 raise
             problem = str(error)
         return DescribedInstances(

@@ -1,6 +1,6 @@
 """Polls ECS for system events: maintenance, failures, overdue accounts.
 
-An event that begins within a quarter of an hour, or has begun, ends the node at once. A later one
+An event that starts within a quarter of an hour, or has started, ends the node at once. A later one
 makes the node drift, so that it is replaced in time and as budgets allow.
 """
 

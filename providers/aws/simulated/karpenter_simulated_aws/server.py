@@ -141,17 +141,17 @@ class Application:
 
     def _by_moto(self, request: HttpRequest) -> HttpReply | None:
         """Return the answer of moto; None if it does not know the call."""
-        begun: list[tuple[str, list[tuple[str, str]]]] = []
+        responses: list[tuple[str, list[tuple[str, str]]]] = []
 
         def start(status: str, headers: list[tuple[str, str]], *_: object) -> None:
-            begun.append((status, headers))
+            responses.append((status, headers))
 
         environ = {**wsgi_environ(request), "HTTP_X_MOTO_ACCOUNT_ID": self._account.id}
         try:
             body = b"".join(self._moto(environ, start))
         except NotImplementedError:
             return None
-        status, headers = begun[0]
+        status, headers = responses[0]
         number = int(status.split(" ", 1)[0])
         if number >= _SERVER_ERROR:  # how moto says that it does not know a service
             return None

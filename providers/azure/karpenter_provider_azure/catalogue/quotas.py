@@ -154,12 +154,14 @@ class RegionQuotas:
         Raises:
             CloudProviderError: Azure refused or did not answer; the last reading stays for a while.
         """
-        begun = self._clock.monotonic()
+        started_at = self._clock.monotonic()
         quotas = parse_usages(self._fetch())
         with self._lock:
             before = self._snapshot.revision
-            self._read_at = begun
-            for key in [key for key, it in self._reservations.items() if _is_counted(it, begun)]:
+            self._read_at = started_at
+            for key in [
+                key for key, it in self._reservations.items() if _is_counted(it, started_at)
+            ]:
                 del self._reservations[key]
             self._replace(quotas=quotas)
             return self._snapshot.revision != before

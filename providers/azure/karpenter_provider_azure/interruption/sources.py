@@ -1,6 +1,6 @@
 """Announces the events of virtual machines to the core.
 
-An event that begins within a quarter of an hour, or has begun, ends the node at once. A later one makes the
+An event that starts within a quarter of an hour, or has started, ends the node at once. A later one makes the
 node drift, so that it is replaced in time and as budgets allow.
 """
 
@@ -70,7 +70,7 @@ class InterruptionSources:
         return event is not None and not self._is_due(event)
 
     def _is_due(self, event: ScheduledEvent) -> bool:
-        """Whether an event ends its node now; one without a time has begun, or begins any moment."""
+        """Whether an event ends its node now; one without a time has started, or starts at any moment."""
         return event.not_before is None or event.not_before <= self._clock.now() + DUE_WITHIN
 
     def _mark(self, node: NodeView) -> None:
