@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.labels import NODES, PODS
 from karpenter_core.scheduling.compiled.problem import compile_steps
 from karpenter_core.scheduling.explain.explainer import PendingPodExplainer
+from karpenter_core.scheduling.node_pods import with_pods
 from karpenter_core.scheduling.placement.effective_zone import pending_pods_by_zone
 from karpenter_core.scheduling.portfolio.finished_plan import emit_steps, place_steps
 from karpenter_core.scheduling.portfolio.plan_portfolio import first_fit_steps
@@ -25,7 +26,6 @@ from karpenter_core.scheduling.problem import (
     UnschedulablePod,
 )
 from karpenter_core.scheduling.requirements import Requirements
-from karpenter_core.scheduling.whatif.what_if_cluster import with_pods
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping

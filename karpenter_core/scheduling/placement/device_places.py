@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.compiled.problem import CompiledProblem, PlacementTask
     from karpenter_core.scheduling.devices.inventory import DeviceInventory
     from karpenter_core.scheduling.devices.node_devices import DeviceGroup, DeviceOffer
-    from karpenter_core.scheduling.placement.node_fit import JoinedSignatures
     from karpenter_core.scheduling.placement.open_nodes import OpenNodes
     from karpenter_core.scheduling.problem import ExistingNode
 
@@ -79,8 +78,11 @@ class DevicePlaces:
 
     # -- open nodes ----------------------------------------------------------------------------
 
-    def able(self, task: PlacementTask, columns: Columns, joined: JoinedSignatures) -> Columns:
-        """Return the nodes that have devices for a pod; the first is enough for most pods."""
+    def able(self, task: PlacementTask, columns: Columns, met: Columns) -> Columns:
+        """Return the nodes that have devices for a pod; the first is enough for most pods.
+
+        `met` is the signature that each one becomes with the pod, by signature.
+        """
         pod = task.pod_class.members[0]
         if not pod.shape.resource_claims:
             return columns
@@ -89,8 +91,8 @@ class DevicePlaces:
             if column < self._nodes.existing:
                 is_able = not isinstance(self._existing_offer(column, pod), DeviceRefusal)
             else:
-                met = joined.met.item(self._nodes.signature.item(column))
-                is_able = self._narrowing(task, column, met) is not None
+                number = met.item(self._nodes.signature.item(column))
+                is_able = self._narrowing(task, column, number) is not None
             if is_able:
                 chosen.append(column)
                 if not task.topology.zonal and not task.topology.host:

@@ -209,7 +209,7 @@ class NodeFit:
         if task.pod_class.shared_volumes and len(columns):
             columns = self._volumes.attachable(task, columns)
         if self._devices is not None:
-            columns = self._devices.able(task, columns, joined)
+            columns = self._devices.able(task, columns, joined.met)
         return columns
 
     def _ranked(self, columns: Columns) -> Columns:
