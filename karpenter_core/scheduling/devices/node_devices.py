@@ -67,6 +67,8 @@ class DeviceOffer:
     allocations: Mapping[DeviceGroup, DeviceAllocation]
     node: DeviceNode
     claims: tuple[str, ...]
+    is_restricted: bool = False
+    """Whether some of the devices can be used on certain nodes only."""
 
 
 @final
@@ -143,7 +145,15 @@ class NodeDevices:
         if not allocations:
             return min(refusals, key=_rank, default=DeviceRefusal(message="no device is left"))
         return DeviceOffer(
-            allocations=allocations, node=node, claims=tuple(one.claim for one in claims)
+            allocations=allocations,
+            node=node,
+            claims=tuple(one.claim for one in claims),
+            is_restricted=any(one.terms for one in settled)
+            or any(
+                one.placed.node_terms
+                for allocation in allocations.values()
+                for one in allocation.picked
+            ),
         )
 
     def _sources(
@@ -262,6 +272,7 @@ def _allocated_claim(column: int, key: str, offer: DeviceOffer) -> AllocatedClai
     return AllocatedClaim(terms=tuple(terms), column=column if is_local else None)
 
 
-def _rank(refusal: DeviceRefusal) -> tuple[bool, str]:
-    """Sort refusals: first those of types that have such devices at all."""
-    return refusal.message.startswith("no instance type"), refusal.message
+def _rank(refusal: DeviceRefusal) -> tuple[bool, bool, str]:
+    """Sort refusals: first those of types that have such devices, or at least of the class."""
+    message = refusal.message
+    return message.startswith("no instance type"), " with " not in message, message

@@ -141,7 +141,7 @@ class DevicePlaces:
         offer = self._claim_offer(column, task.pod_class.members[0], claim, node, bits)
         if isinstance(offer, DeviceRefusal):
             return None
-        narrowed = self._narrowed(number, claim, node, offer)
+        narrowed = self._narrowed(number, claim, offer)
         if narrowed == NO_MATCH:
             return None
         after = self._signatures.claim(narrowed)
@@ -159,14 +159,12 @@ class DevicePlaces:
             column, pod, node, [group for group, rows in groups.items() if rows & bits]
         )
 
-    def _narrowed(
-        self, number: int, claim: ClaimSignature, node: DeviceNode, offer: DeviceOffer
-    ) -> int:
+    def _narrowed(self, number: int, claim: ClaimSignature, offer: DeviceOffer) -> int:
         groups = self._groups_of(claim.pool)
         bits = 0
         for group in offer.allocations:
             bits |= groups[group]
-        if offer.node.requirements != node.requirements:
+        if offer.is_restricted:
             number = self._signatures.restricted(number, offer.node.requirements)
             if number == NO_MATCH:
                 return NO_MATCH
@@ -219,7 +217,7 @@ class DevicePlaces:
         narrowed = NO_MATCH
         if not isinstance(offer, DeviceRefusal):
             self._devices.take(column, offer, fixed=False)
-            narrowed = self._narrowed(number, claim, node, offer)
+            narrowed = self._narrowed(number, claim, offer)
         if narrowed == NO_MATCH:
             raise RuntimeError(f"no devices for {task.pod_class.members[0].key} where it was put")
         if narrowed != number:
