@@ -8,26 +8,25 @@ leniently: devices in use must never count as free.
 
 from __future__ import annotations
 
-from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from karpenter_core.api.device_json import (
+    RawCounterSet,
+    StrictStruct,
+    read_counter_set,
+    read_device,
+    read_strictly,
+)
 from karpenter_core.api.devices import (
     AllocatedDevice,
-    AttributeValue,
     ClaimConsumer,
-    CounterSet,
-    CounterUse,
-    Device,
-    DeviceCapacity,
     DeviceClassView,
     DeviceConstraint,
     DeviceRequest,
-    DeviceTaint,
     DeviceToleration,
-    DeviceVersion,
     PrioritizedRequest,
     ResourceClaimView,
     ResourceSliceView,
@@ -45,7 +44,6 @@ __all__ = [
     "RawResourceClaim",
     "RawResourceSlice",
     "device_class_view",
-    "read_device",
     "resource_claim_view",
     "resource_slice_view",
 ]
@@ -59,19 +57,15 @@ class _Lenient(msgspec.Struct, rename="camel"):
     """Base: unknown fields are skipped."""
 
 
-class _Strict(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """Base: unknown fields are errors."""
-
-
-class RawCelSelector(_Strict):
+class RawCelSelector(StrictStruct):
     expression: str
 
 
-class RawDeviceSelector(_Strict):
+class RawDeviceSelector(StrictStruct):
     cel: RawCelSelector
 
 
-class RawDeviceToleration(_Strict):
+class RawDeviceToleration(StrictStruct):
     key: str = ""
     operator: str = "Equal"
     value: str = ""
@@ -79,11 +73,11 @@ class RawDeviceToleration(_Strict):
     toleration_seconds: int | None = None
 
 
-class RawCapacityRequirements(_Strict):
+class RawCapacityRequirements(StrictStruct):
     requests: Amounts | None = None
 
 
-class RawSubRequest(_Strict):
+class RawSubRequest(StrictStruct):
     device_class_name: str
     name: str = ""
     selectors: list[RawDeviceSelector] | None = None
@@ -94,25 +88,25 @@ class RawSubRequest(_Strict):
     capacity: RawCapacityRequirements | None = None
 
 
-class RawRequest(_Strict):
+class RawRequest(StrictStruct):
     name: str
     exactly: RawSubRequest | None = None
     first_available: list[RawSubRequest] | None = None
 
 
-class RawConstraint(_Strict):
+class RawConstraint(StrictStruct):
     requests: list[str] | None = None
     match_attribute: str | None = None
     distinct_attribute: str | None = None
 
 
-class RawDeviceClaim(_Strict):
+class RawDeviceClaim(StrictStruct):
     requests: list[RawRequest] | None = None
     constraints: list[RawConstraint] | None = None
     config: list[dict[str, object]] | None = None
 
 
-class RawResourceClaimSpec(_Strict):
+class RawResourceClaimSpec(StrictStruct):
     devices: RawDeviceClaim | None = None
 
 
@@ -152,7 +146,7 @@ class RawResourceClaim(_Lenient):
     status: RawResourceClaimStatus | None = None
 
 
-class RawDeviceClassSpec(_Strict):
+class RawDeviceClassSpec(StrictStruct):
     selectors: list[RawDeviceSelector] | None = None
     config: list[dict[str, object]] | None = None
     extended_resource_name: str | None = None
@@ -161,66 +155,6 @@ class RawDeviceClassSpec(_Strict):
 class RawDeviceClass(_Lenient):
     metadata: RawMeta
     spec: dict[str, object] | None = None
-
-
-class RawAttribute(_Strict):
-    int: int | None = None
-    bool: bool | None = None
-    string: str | None = None
-    version: str | None = None
-
-
-class RawRange(_Strict):
-    min: Amount | None = None
-    max: Amount | None = None
-    step: Amount | None = None
-
-
-class RawPolicy(_Strict):
-    default: Amount | None = None
-    valid_values: list[Amount] | None = None
-    valid_range: RawRange | None = None
-
-
-class RawCapacity(_Strict):
-    value: Amount
-    request_policy: RawPolicy | None = None
-
-
-class RawCounter(_Strict):
-    value: Amount
-
-
-class RawCounterUse(_Strict):
-    counter_set: str
-    counters: dict[str, RawCounter] | None = None
-
-
-class RawDeviceTaint(_Strict):
-    key: str
-    effect: str
-    value: str = ""
-    time_added: datetime | None = None
-
-
-class RawDevice(_Strict):
-    name: str
-    attributes: dict[str, RawAttribute] | None = None
-    capacity: dict[str, RawCapacity] | None = None
-    consumes_counters: list[RawCounterUse] | None = None
-    node_name: str | None = None
-    node_selector: RawNodeSelector | None = None
-    all_nodes: bool | None = None
-    taints: list[RawDeviceTaint] | None = None
-    binds_to_node: bool | None = None
-    binding_conditions: list[str] | None = None
-    binding_failure_conditions: list[str] | None = None
-    allow_multiple_allocations: bool | None = None
-
-
-class RawCounterSet(_Lenient):
-    name: str
-    counters: dict[str, RawCounter] | None = None
 
 
 class RawPool(_Lenient):
@@ -245,24 +179,13 @@ class RawResourceSlice(_Lenient):
     spec: RawResourceSliceSpec | None = None
 
 
-_Read = TypeVar("_Read", bound=_Strict)
-
-
-def _strictly(kind: type[_Read], value: object) -> _Read | str:
-    """Read a value, or return which field is not known or wrong."""
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        return f"is not supported: {error}"
-
-
 def resource_claim_view(raw: RawResourceClaim) -> ResourceClaimView:
     """Read a ResourceClaim."""
     meta, status = raw.metadata, raw.status or RawResourceClaimStatus()
     allocation = status.allocation
     results = (allocation.devices.results if allocation and allocation.devices else None) or ()
     selector = allocation.node_selector if allocation else None
-    spec = _strictly(RawResourceClaimSpec, raw.spec or {})
+    spec = read_strictly(RawResourceClaimSpec, raw.spec or {})
     unsupported = spec if isinstance(spec, str) else ""
     asked = RawDeviceClaim()
     if not isinstance(spec, str):
@@ -360,7 +283,7 @@ def _amounts(raw: Mapping[str, Amount]) -> tuple[tuple[str, Decimal], ...]:
 def device_class_view(raw: RawDeviceClass) -> DeviceClassView:
     """Read a DeviceClass."""
     meta = raw.metadata
-    spec = _strictly(RawDeviceClassSpec, raw.spec or {})
+    spec = read_strictly(RawDeviceClassSpec, raw.spec or {})
     return DeviceClassView(
         uid=meta.uid,
         name=meta.name,
@@ -391,76 +314,6 @@ def resource_slice_view(raw: RawResourceSlice) -> ResourceSliceView:
         all_nodes=bool(spec.all_nodes),
         selects_by_device=bool(spec.per_device_node_selection),
         devices=tuple(read_device(one, spec.driver) for one in spec.devices or ()),
-        counter_sets=tuple(
-            CounterSet(name=one.name, counters=_counters(one.counters))
-            for one in spec.shared_counters or ()
-        ),
+        counter_sets=tuple(read_counter_set(one) for one in spec.shared_counters or ()),
         owner_node=owners[0] if owners else "",
     )
-
-
-def read_device(value: Mapping[str, object], driver: str) -> Device:
-    """Read a device as the API writes it; one with unknown fields is marked as unsupported."""
-    raw = _strictly(RawDevice, value)
-    if isinstance(raw, str):
-        return Device(name=str(value.get("name", "")), unsupported=raw)
-    selector = raw.node_selector
-    try:
-        attributes = {
-            qualified_name(name, driver): _attribute(one)
-            for name, one in (raw.attributes or {}).items()
-        }
-        capacity = tuple(
-            _capacity(qualified_name(name, driver), one)
-            for name, one in sorted((raw.capacity or {}).items())
-        )
-    except ValueError as error:
-        return Device(name=raw.name, unsupported=f"is not supported: {error}")
-    return Device(
-        name=raw.name,
-        attributes=tuple(sorted(attributes.items(), key=lambda pair: pair[0])),
-        capacity=capacity,
-        counter_uses=tuple(
-            CounterUse(counter_set=one.counter_set, counters=_counters(one.counters))
-            for one in raw.consumes_counters or ()
-        ),
-        taints=tuple(
-            DeviceTaint(key=one.key, value=one.value, effect=one.effect) for one in raw.taints or ()
-        ),
-        is_shareable=bool(raw.allow_multiple_allocations),
-        node_name=raw.node_name or "",
-        node_terms=node_terms(selector.node_selector_terms if selector else None),
-        all_nodes=bool(raw.all_nodes),
-        binds_to_node=bool(raw.binds_to_node),
-    )
-
-
-def _attribute(raw: RawAttribute) -> AttributeValue:
-    for value in (raw.bool, raw.int, raw.string):
-        if value is not None:
-            return value
-    if raw.version is None:
-        raise ValueError("an attribute has no value")
-    return DeviceVersion(text=raw.version)
-
-
-def _capacity(name: str, raw: RawCapacity) -> DeviceCapacity:
-    policy = raw.request_policy or RawPolicy()
-    bounds = policy.valid_range or RawRange()
-    return DeviceCapacity(
-        name=name,
-        value=parse_quantity(raw.value),
-        default=_optional(policy.default),
-        valid_values=tuple(sorted(map(parse_quantity, policy.valid_values or ()))),
-        minimum=_optional(bounds.min),
-        maximum=_optional(bounds.max),
-        step=_optional(bounds.step),
-    )
-
-
-def _optional(raw: Amount | None) -> Decimal | None:
-    return None if raw is None else parse_quantity(raw)
-
-
-def _counters(raw: Mapping[str, RawCounter] | None) -> tuple[tuple[str, Decimal], ...]:
-    return tuple((name, parse_quantity(one.value)) for name, one in sorted((raw or {}).items()))
