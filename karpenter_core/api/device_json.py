@@ -54,8 +54,8 @@ class RawDeviceNodeSelector(StrictStruct):
 
 
 class RawAttribute(StrictStruct):
-    int: int | None = None
-    bool: bool | None = None
+    integer: int | None = msgspec.field(name="int", default=None)
+    boolean: bool | None = msgspec.field(name="bool", default=None)
     string: str | None = None
     version: str | None = None
 
@@ -176,7 +176,7 @@ def read_device(value: Mapping[str, object], driver: str) -> Device:
 
 
 def _attribute(raw: RawAttribute) -> AttributeValue:
-    for value in (raw.bool, raw.int, raw.string):
+    for value in (raw.boolean, raw.integer, raw.string):
         if value is not None:
             return value
     if raw.version is None:
