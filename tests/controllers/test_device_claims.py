@@ -6,16 +6,7 @@ import json
 
 from karpenter_core.kube.resources import RESOURCE_CLAIMS, RESOURCE_SLICES
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
-
-DRIVER = "gpu.example.com"
-API = "resource.k8s.io/v1"
-CLASS = {
-    "apiVersion": API,
-    "kind": "DeviceClass",
-    "metadata": {"name": DRIVER},
-    "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]},
-}
-DEVICE = {"name": "gpu-0", "attributes": {"model": {"string": "a100"}}}
+from tests.support.device_manifests import API, CLASS, DEVICE, DRIVER, claim
 
 
 def catalogue(folder):
@@ -46,22 +37,6 @@ def catalogue(folder):
     path = folder / "types.json"
     path.write_text(json.dumps([plain, with_device]), encoding="utf-8")
     return f"--instance-types-file={path}"
-
-
-def claim(name, model="a100"):
-    expression = f'device.attributes["{DRIVER}"].model == "{model}"'
-    exactly = {
-        "deviceClassName": DRIVER,
-        "allocationMode": "ExactCount",
-        "count": 1,
-        "selectors": [{"cel": {"expression": expression}}],
-    }
-    return {
-        "apiVersion": API,
-        "kind": "ResourceClaim",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
-    }
 
 
 def published(node):
@@ -127,7 +102,7 @@ def test_a_node_with_the_device_is_launched_and_initialised_when_its_driver_has_
         (pod_name,) = (one["metadata"]["name"] for one in scene.pods())
         consumer = {"resource": "pods", "name": pod_name, "uid": uid}
         status = {"allocation": allocation(node), "reservedFor": [consumer]}
-        scene.cluster.registry.patch(
+        scene.cluster.server.registry.patch(
             RESOURCE_CLAIMS, {"status": status}, "gpu", "default", part="status"
         )
         await scene.settle(lambda: bool(scene.pods("Running")))
