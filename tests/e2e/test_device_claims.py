@@ -17,9 +17,9 @@ from karpenter_core.kube.resources import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
 )
-from tests.support.device_manifests import API, CLASS, DRIVER, claim
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool
 from tests.e2e.kwok import KwokCloud
+from tests.support.device_manifests import API, CLASS, DRIVER, claim
 from tests.support.runner import NODE_CLAIMS, ScenarioWorld, wait_until
 
 if TYPE_CHECKING:
