@@ -98,37 +98,43 @@ def is_kind(wanted, found):
     return all(f'"{attributes[f"{DRIVER}/kind"]}"' in one for one in wanted.request.selectors)
 
 
+def may_have(members):
+    """Judge whether these requests may have one device together."""
+    _, one = members[0]
+    amounts = [consumed_capacity(one, wanted.request.capacity, DRIVER) for wanted, _ in members]
+    if any(amount is None for amount in amounts) or (len(members) > 1 and not one.is_shareable):
+        return False
+    total = sum(value for amount in amounts for _, value in amount)
+    return not one.is_shareable or total <= one.capacity[0].value
+
+
 def is_sound(placements, found):
     """Judge (wanted, device) pairs by the rules alone."""
     users = {}
     for wanted, one in placements:
         users.setdefault(one.name, []).append((wanted, one))
+    if not all(may_have(members) for members in users.values()):
+        return False
     counters = dict.fromkeys(BUDGETS, 0)
     for members in users.values():
         _, one = members[0]
-        if len(members) > 1 and not one.is_shareable:
-            return False
-        amounts = [consumed_capacity(one, wanted.request.capacity, DRIVER) for wanted, _ in members]
-        if any(amount is None for amount in amounts):
-            return False
-        if one.is_shareable:
-            total = sum(value for amount in amounts for _, value in amount)
-            if total > one.capacity[0].value:
-                return False
         for use in one.counter_uses:
             for name, amount in use.counters:
                 counters[name] += amount
     if any(counters[name] > budget for name, budget in BUDGETS.items()):
         return False
-    for read_one in found:
-        values = {
-            dict(one.attributes)[f"{DRIVER}/numa"]
-            for wanted, one in placements
-            if wanted.claim == read_one.claim
-        }
-        if read_one.constraints and len(values) > 1:
-            return False
-    return True
+    return all(
+        len(
+            {
+                dict(one.attributes)[f"{DRIVER}/numa"]
+                for wanted, one in placements
+                if wanted.claim == read_one.claim
+            }
+        )
+        <= 1
+        for read_one in found
+        if read_one.constraints
+    )
 
 
 def found_by_trying_everything(found, offered):
