@@ -28,18 +28,21 @@ GO_ENVIRONMENT: Final = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK
 CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "karpenter-core"
 
 
-def build(module: Path = MODULE, *, suite: str = "", link_flags: str = "") -> Path:
+def build(
+    module: Path = MODULE, *, suite: str = "", command: str = "", link_flags: str = ""
+) -> Path:
     """Build the program of a Go module, named like its folder, unless it is there; return its path.
 
-    With `suite`, the path of a package that the module requires, it is the program that runs the
-    tests of this package.
+    With `command`, the path of a package that the module requires, it is the program of this
+    package; with `suite`, the one that runs its tests.
 
     Raises:
         RuntimeError: there is no `go`, or the build failed (its output is on stderr).
     """
-    name = f"{suite.rpartition('/')[2]}.test" if suite else module.name
-    files = ("go.mod", "go.sum", *(() if suite else ("main.go",)))
-    inputs = [*((module / file).read_bytes() for file in files), (suite + link_flags).encode()]
+    package = suite or command
+    name = package.rpartition("/")[2] + ".test" * bool(suite) if package else module.name
+    files = ("go.mod", "go.sum", *(() if package else ("main.go",)))
+    inputs = [*((module / file).read_bytes() for file in files), (package + link_flags).encode()]
     digest = hashlib.sha256(b"".join(inputs)).hexdigest()[:12]
     program = CACHE / "peer" / digest / name
     if program.exists():
@@ -60,7 +63,7 @@ def build(module: Path = MODULE, *, suite: str = "", link_flags: str = "") -> Pa
             f"-ldflags={link_flags}",
             "-o",
             str(scratch),
-            suite or ".",
+            package or ".",
         ],
         cwd=module,
         env=os.environ | GO_ENVIRONMENT,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
 
 from karpenter_core.api.notices import ObjectRef
 
@@ -37,10 +37,22 @@ def _camel(name: str) -> str:
 
 
 def _rfc3339(value: datetime) -> str:
-    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    # `strftime` would write the year 1, which is Go's zero time, without its zeros.
+    return value.astimezone(UTC).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
 
 
-Timestamp = Annotated[datetime, PlainSerializer(_rfc3339, when_used="json")]
+def _with_utc_form(value: datetime) -> datetime:
+    """Refuse what is beyond the years 1 to 9999 in UTC: it could be read, and not be written."""
+    try:
+        value.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("the time is beyond the years 1 to 9999") from error
+    return value
+
+
+Timestamp = Annotated[
+    datetime, AfterValidator(_with_utc_form), PlainSerializer(_rfc3339, when_used="json")
+]
 """An instant, written the way Kubernetes does (seconds, `Z`)."""
 
 

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 __all__ = [
+    "LOWEST_PRIORITY",
     "AffinityTerm",
     "CSINodeView",
     "DaemonSetView",
@@ -36,6 +37,7 @@ __all__ = [
     "PersistentVolumeView",
     "PodDisruptionBudgetView",
     "PodShape",
+    "PodTemplateView",
     "PodView",
     "PreferredNodeTerm",
     "Resources",
@@ -44,6 +46,7 @@ __all__ = [
     "Taint",
     "Toleration",
     "TopologySpread",
+    "VirtualSource",
     "VolumeAttachmentView",
     "VolumeView",
     "WeightedAffinityTerm",
@@ -176,6 +179,33 @@ class OwnerView(Record, frozen=True, kw_only=True, gc=False):
     block_owner_deletion: bool = False
 
 
+LOWEST_PRIORITY: Final = -(2**31)
+"""The priority of a virtual pod that gives way to every real pod: the lowest of the API."""
+
+
+class VirtualSource(Record, frozen=True, kw_only=True, gc=False):
+    """The object for which a virtual pod exists, such as a CapacityBuffer.
+
+    A virtual pod exists in scheduling problems and what-ifs only: the cluster has no such object,
+    so it is never nominated, patched or named in an Event.
+    """
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def key(self) -> str:
+        """`kind/namespace/name`."""
+        return f"{self.kind}/{self.namespace}/{self.name}"
+
+    def __str__(self) -> str:
+        """Return kind, namespace and name: `CapacityBuffer web/headroom`."""
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
 class PodShape(Record, frozen=True, kw_only=True, eq=False, weakref=True):
     """The fields that pods of one template share; interned, so equal shapes are one object.
 
@@ -214,6 +244,13 @@ class PodShape(Record, frozen=True, kw_only=True, eq=False, weakref=True):
     owner_kind: str = ""
     owner_controls: bool = True
     """Whether that owner controls the pods; meaningless without an owner."""
+    virtual_source: VirtualSource | None = None
+    """The object for which the pods exist in simulations only; None for real pods."""
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether the pods are virtual and are placed after all others."""
+        return self.virtual_source is not None and self.priority <= LOWEST_PRIORITY
 
 
 class PodView(Record, frozen=True, kw_only=True, eq=False):
@@ -250,6 +287,11 @@ class PodView(Record, frozen=True, kw_only=True, eq=False):
     def key(self) -> str:
         """`namespace/name`, as users write it."""
         return f"{self.shape.namespace}/{self.name}"
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether the pod exists in simulations only."""
+        return self.shape.virtual_source is not None
 
     @property
     def is_terminal(self) -> bool:
@@ -445,7 +487,10 @@ class ServiceView(Record, frozen=True, kw_only=True, eq=False):
 
 
 class WorkloadView(Record, frozen=True, kw_only=True, eq=False):
-    """A ReplicaSet, StatefulSet or ReplicationController (`kind`) with its pod selector."""
+    """A workload (`kind`) with its pod selector, and what buffers read of it.
+
+    Deployments, and replicas and templates of all kinds, are read for CapacityBuffers only.
+    """
 
     kind: str
     uid: str
@@ -453,6 +498,20 @@ class WorkloadView(Record, frozen=True, kw_only=True, eq=False):
     name: str
     resource_version: int = 0
     selector: LabelSelector | None = None
+    replicas: int | None = None
+    """Wanted number of pods; None means one."""
+    template: PodShape | None = None
+
+
+class PodTemplateView(Record, frozen=True, kw_only=True, eq=False):
+    """One PodTemplate: the shape of its pods."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int = 0
+    generation: int = 0
+    template: PodShape
 
 
 class NamespaceView(Record, frozen=True, kw_only=True, eq=False):

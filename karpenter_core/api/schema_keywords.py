@@ -24,9 +24,9 @@ _INTEGER_RANGES: Final = {
 }
 _DATE_TIME: Final = re.compile(
     r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
-    r"[tT](?:[01][0-9]|2[0-3]):[0-5][0-9]:(?:[0-5][0-9]|60)(?:\.[0-9]+)?"
+    r"[tT](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]+)?"
     r"(?:[zZ]|[+-][0-9]{2}:[0-9]{2})",
-)  # RFC 3339
+)  # RFC 3339 without leap seconds, which the API server refuses
 _ACCEPTED_TYPES: Final = {"number": {"number", "integer"}}
 
 

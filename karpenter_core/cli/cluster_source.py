@@ -94,6 +94,8 @@ class CommandInput:
     is_live: bool = False
     spot_to_spot: bool = False
     """Whether the settings allow consolidation to replace spot nodes by spot nodes."""
+    static_capacity: bool = True
+    """Whether the settings have the feature gate StaticCapacity; taken as on without a cluster."""
     is_paused: bool = False
     """Whether the settings pause all disruption."""
 
@@ -232,6 +234,7 @@ class ClusterSource:
                 cluster=plain,
                 is_live=True,
                 spot_to_spot=settings.feature_gates.spot_to_spot_consolidation,
+                static_capacity=settings.feature_gates.static_capacity,
                 is_paused=settings.pause_disruption,
             )
             if not self.files:

@@ -169,6 +169,7 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
         every_model,
         with_selectors=bool(settings.scheduler_config),
         with_devices=not settings.ignore_dra_requests,
+        with_buffers=settings.feature_gates.capacity_buffer,
     )
     namespace = settings.leader_election_namespace or own_namespace(os.environ)
     needed = needed_permissions(
@@ -191,8 +192,15 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
             transports.append(await connect(kubeconfig=settings.workload_kubeconfig, clock=clock))
         groups = frozenset(model.resource.group for model in every_model)
         apis = ClusterApis(*(KubeApi(t, clock=clock) for t in transports), node_class_groups=groups)
-        found = [_CheckResult("CRDs", f) for f in await check_definitions(apis, models)]
-        found += [_CheckResult("objects", f) for f in await check_objects(apis, every_model)]
+        gates = settings.feature_gates
+        found = [
+            _CheckResult("CRDs", f)
+            for f in await check_definitions(apis, models, with_buffers=gates.capacity_buffer)
+        ]
+        found += [
+            _CheckResult("objects", f)
+            for f in await check_objects(apis, every_model, static_capacity=gates.static_capacity)
+        ]
         of_lease = tuple(one for one in needed if one.kind == LEASES)
         if settings.leader_election_kubeconfig and of_lease:
             needed = tuple(one for one in needed if one.kind != LEASES)

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.crd import core_models, crd_name, render_crd
+from karpenter_core.api.labels import NODES as NODES_LIMIT
+from karpenter_core.api.quantities import parse_amount
 from karpenter_core.errors import ApiError, NotFoundError
 from karpenter_core.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -24,9 +27,10 @@ from karpenter_core.kube.resources import (
     ResourceKind,
     custom_kind,
 )
-from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
+from karpenter_core.kube.wire.codecs import CAPACITY_BUFFERS, NODE_CLAIMS, NODE_POOLS
 from karpenter_core.lifecycle.nodepool.exchange_rates import PRICES_COMPARABLE
 from karpenter_core.lifecycle.nodepool.instance_types_listed import INSTANCE_TYPES_LISTED
+from karpenter_core.lifecycle.nodepool.static_capacity import REPLICAS_HELD_BACK
 from karpenter_core.operator.declared_reads import kind_of
 from karpenter_core.provider.contract import Finding, Severity
 
@@ -109,9 +113,10 @@ def needed_permissions(
     be read or changed. With `observe` (the setting of this name) they permit to read only.
     `metrics_token_auth` is the setting of this name.
     """
+    kinds = tuple(kinds)
     needed = [Permission(verb, kind) for kind in kinds for verb in _READ]
     if not observe:
-        needed += _writes(node_classes, creates_nodes=creates_nodes)
+        needed += _writes(kinds, node_classes, creates_nodes=creates_nodes)
         if lease_namespace is not None:
             needed.append(Permission("create", LEASES, namespace=lease_namespace))
             needed += [
@@ -130,10 +135,15 @@ def needed_permissions(
     return tuple(dict.fromkeys(needed))
 
 
-def _writes(node_classes: Iterable[type[NodeClass]], *, creates_nodes: bool) -> list[Permission]:
+def _writes(
+    kinds: Iterable[ResourceKind], node_classes: Iterable[type[NodeClass]], *, creates_nodes: bool
+) -> list[Permission]:
     needed = [Permission(verb, NODE_CLAIMS) for verb in ("create", "patch", "delete")]
     needed += [Permission("patch", NODE_CLAIMS, "status"), Permission("patch", NODE_POOLS)]
     needed += [Permission("patch", NODE_POOLS, "status")]
+    if CAPACITY_BUFFERS in kinds:
+        needed += [Permission("patch", CAPACITY_BUFFERS)]
+        needed += [Permission("patch", CAPACITY_BUFFERS, "status")]
     for model in node_classes:
         kind = custom_kind(model.resource)
         needed += [Permission("patch", kind), Permission("patch", kind, "status")]
@@ -226,21 +236,28 @@ async def _is_allowed(apis: ClusterApis, permission: Permission) -> bool:
 
 
 async def check_definitions(
-    apis: ClusterApis, providers: dict[str, tuple[type[NodeClass], ...]]
+    apis: ClusterApis,
+    providers: dict[str, tuple[type[NodeClass], ...]],
+    *,
+    with_buffers: bool = False,
 ) -> list[Finding]:
     """Compare the CustomResourceDefinitions of the core and of these providers with the models.
+
+    CapacityBuffers are needed only `with_buffers`.
 
     Raises:
         ApiError: the API server cannot be reached.
     """
     names = " --provider ".join(sorted(providers)) or "NAME"
     remedy = APPLY.format(names)
-    models = [*core_models(), *(model for found in providers.values() for model in found)]
+    own = [model for model in core_models() if with_buffers or model is not CapacityBuffer]
+    models = [*own, *(model for found in providers.values() for model in found)]
     findings: list[Finding] = []
     for model in models:
         name = crd_name(model.resource)
         try:
-            body = await apis.objects.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+            server = apis.api_for_group(model.resource.group)
+            body = await server.get(CUSTOM_RESOURCE_DEFINITIONS, name)
         except NotFoundError:
             findings.append(_error(f"the CustomResourceDefinition {name} is not installed", remedy))
         except ApiError as error:
@@ -261,7 +278,11 @@ async def check_definitions(
 def _definition_findings(
     name: str, stored: JsonObject, rendered: JsonObject, remedy: str
 ) -> list[Finding]:
-    """Return the differences between an installed definition and the model."""
+    """Return the differences between an installed definition and the model.
+
+    The definition of a kind that other projects install too may have their descriptions.
+    """
+    is_shared = rendered["spec"]["group"] == CapacityBuffer.resource.group
     conditions = {c["type"]: c for c in stored.get("status", {}).get("conditions", ())}
     established = conditions.get("Established", {}).get("status")
     if established != "True":
@@ -272,7 +293,8 @@ def _definition_findings(
         if served_version is None:
             versions = ", ".join(sorted(served))
             return [_error(f"{name} serves {versions}, not {version['name']}", remedy)]
-        if served_version.get("schema") != version["schema"]:
+        same = _structure if is_shared else _unchanged
+        if same(served_version.get("schema")) != same(version["schema"]):
             return [
                 Finding(
                     severity=Severity.WARNING,
@@ -283,10 +305,30 @@ def _definition_findings(
     return []
 
 
+def _unchanged(schema: object) -> object:
+    return schema
+
+
+def _structure(schema: object) -> object:
+    """Return a schema without its descriptions; a field may be named so."""
+    if isinstance(schema, dict):
+        fields = cast("dict[str, object]", schema)
+        return {
+            key: _structure(value)
+            for key, value in fields.items()
+            if key != "description" or not isinstance(value, str)
+        }
+    if isinstance(schema, list):
+        return [_structure(item) for item in cast("list[object]", schema)]
+    return schema
+
+
 async def check_objects(
-    apis: ClusterApis, node_classes: Sequence[type[NodeClass]]
+    apis: ClusterApis, node_classes: Sequence[type[NodeClass]], *, static_capacity: bool = False
 ) -> list[Finding]:
     """Check whether the existing NodePools and NodeClasses can be used.
+
+    `static_capacity` is the feature gate `StaticCapacity`.
 
     Raises:
         ApiError: the API server cannot be reached.
@@ -308,7 +350,10 @@ async def check_objects(
             count += 1
             findings += _readiness_findings(kind, item)
             if kind is NODE_POOLS:
-                findings += [*_unserved_findings(item, served), *_replicas_findings(item)]
+                findings += [
+                    *_unserved_findings(item, served),
+                    *_replicas_findings(item, static_capacity=static_capacity),
+                ]
     return findings or [_ok(f"{count} NodePools and NodeClasses, all of them ready")]
 
 
@@ -378,19 +423,43 @@ def _unserved_findings(pool: JsonObject, served: set[tuple[str, str]]) -> list[F
     ]
 
 
-def _replicas_findings(pool: JsonObject) -> list[Finding]:
-    """Return a finding if `spec.replicas` of a NodePool is set."""
-    if pool["spec"].get("replicas") is None:
+def _replicas_findings(pool: JsonObject, *, static_capacity: bool) -> list[Finding]:
+    """Return findings about the replicas of a static NodePool."""
+    replicas = pool["spec"].get("replicas")
+    if replicas is None:
         return []
     name = pool["metadata"]["name"]
-    return [
+    if not static_capacity:
+        return [
+            Finding(
+                severity=Severity.WARNING,
+                message=f'NodePool "{name}" is static: spec.replicas is ignored, no node is '
+                "launched for it, and its NodeClaims are not changed",
+                remedy="set --feature-gates=StaticCapacity=true, or use a NodePool without "
+                "spec.replicas",
+            )
+        ]
+    conditions: list[JsonObject] = pool.get("status", {}).get("conditions", [])
+    findings = [
         Finding(
             severity=Severity.WARNING,
-            message=f'NodePool "{name}" is static: spec.replicas is ignored, no node is launched '
-            "for it, and its NodeClaims are not changed",
-            remedy="use a NodePool without spec.replicas; static NodePools are not implemented yet",
+            message=f'NodePool "{name}": {condition["message"]}',
+            remedy="raise limits.nodes, or allow more instance types",
         )
+        for condition in conditions
+        if condition["type"] == REPLICAS_HELD_BACK and condition["status"] == "True"
     ]
+    limit = pool["spec"].get("limits", {}).get("nodes")
+    if replicas and limit is not None and parse_amount(NODES_LIMIT, limit) == replicas:
+        findings.append(
+            Finding(
+                severity=Severity.WARNING,
+                message=f'NodePool "{name}": limits.nodes equals spec.replicas ({replicas}), so '
+                "drifted nodes are never replaced: a replacement comes first",
+                remedy="raise limits.nodes by the number of nodes that may be replaced at a time",
+            )
+        )
+    return findings
 
 
 def _error(message: str, remedy: str) -> Finding:

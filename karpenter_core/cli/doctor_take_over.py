@@ -74,7 +74,8 @@ async def check_take_over(
     compared = sum(snapshot.manages(it.spec.node_class_ref) for it in snapshot.node_claims.values())
     if any(finding.severity is Severity.ERROR for finding in findings):
         return findings
-    kept = f"{compared} NodeClaims are taken over: none would be replaced or collected"
+    claims = "1 NodeClaim is" if compared == 1 else f"{compared} NodeClaims are"
+    kept = f"{claims} taken over: none would be replaced or collected"
     return [*findings, Finding(severity=Severity.OK, message=kept)]
 
 

@@ -17,6 +17,7 @@ from karpenter_core.api.nodeclaim import DRIFTED
 from karpenter_core.api.returning import return_rule
 from karpenter_core.cli.document import offering
 from karpenter_core.cli.tables import counted
+from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionObstacle
 from karpenter_core.disruption.explain import (
     SEVERAL,
@@ -26,8 +27,10 @@ from karpenter_core.disruption.explain import (
     explain_state_node,
 )
 from karpenter_core.disruption.method import DeclineReason, DisruptionOptions, DisruptionPass
+from karpenter_core.disruption.plan import METHODS, methods_of
 from karpenter_core.errors import BadInputError
 from karpenter_core.lifecycle.nodeclaim.consolidatable import consolidatable_at
+from karpenter_core.state.static_pools import is_static
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,6 +60,7 @@ _OBSTACLES: Final = {
 _DECLINED: Final = {
     DeclineReason.STATIC: 'NodePool "{pool}" is static (spec.replicas)',
     DeclineReason.DISABLED: 'NodePool "{pool}" has no annotation karpenter.sh/return-after',
+    DeclineReason.BUFFER: "it is empty, and room on it is kept free for virtual pods",
     DeclineReason.EMPTY: "it is empty, so that the method emptiness applies",
     DeclineReason.POLICY: 'NodePool "{pool}" consolidates empty nodes only (WhenEmpty)',
     DeclineReason.NOT_DRIFTED: "it has not drifted",
@@ -123,11 +127,14 @@ def node_explanation(command_input: CommandInput, state_node: StateNode) -> dict
             problem_settings=cluster.problem_settings,
             solve=cluster.options,
             spot_to_spot=command_input.spot_to_spot,
+            static_capacity=command_input.static_capacity,
             paused=command_input.is_paused,
         ),
     )
-    answer = explain_state_node(planner_pass, state_node)
     pool = cluster.snapshot.node_pools.get(state_node.pool)
+    # Of a dynamic pool the method for static ones says nothing.
+    methods = METHODS if pool is None or not is_static(pool) else methods_of(planner_pass.options)
+    answer = explain_state_node(planner_pass, state_node, methods=methods)
     node = _ExplainedNode(state_node=state_node, pool=pool, now=cluster.now)
     state = _state(answer)
     return {
@@ -314,6 +321,8 @@ def _refused_text(answer: MethodExplanation) -> str:
             f" {100 * score.savings_share:.1f} % saved for {100 * score.disruption_share:.1f} %"
             " disrupted"
         )
+    if answer.method.reason is DisruptionReason.DRIFTED:
+        return "it has drifted, and is not replaced now"
     if answer.method.consolidation_type == SEVERAL and answer.eligible == 1:
         return "there is no other node to remove together with it"
     return "no consolidation that includes it saves money"

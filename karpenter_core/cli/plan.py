@@ -75,6 +75,7 @@ def plan(
     cannot be used.
     """
     from karpenter_core.cli.document import json_text, plan_document
+    from karpenter_core.cli.static_pools import static_pools_document
 
     source = ClusterSource(
         files=tuple(files or ()),
@@ -90,6 +91,11 @@ def plan(
     command_input = asyncio.run(source.read())
     read = time.perf_counter()
     document = plan_document(command_input.cluster, solve_cluster(command_input.cluster))
+    static_pools = static_pools_document(
+        command_input.cluster, static_capacity=command_input.static_capacity
+    )
+    if static_pools:
+        document["staticNodePools"] = static_pools
     document["timings"] = {
         "readSeconds": round(read - started, 6),
         "solveSeconds": round(time.perf_counter() - read, 6),

@@ -81,21 +81,21 @@ def render_rbac(
 
     They permit what `karpenter run` needs with every setting but `metrics_token_auth`, which is given
     apart, and what `karpenter doctor` reads: one ClusterRole, and a Role in each namespace in which
-    something is needed. With `observe` they permit what `karpenter run --observe` needs, which is to
-    read.
+    something is needed. With `observe` they permit what `karpenter run --observe` and
+    `karpenter doctor --take-over` need, which is to read.
     """
     from karpenter_core.cli.doctor_cluster import (
         FACT_PERMISSIONS,
         Permission,
         needed_permissions,
     )
-    from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+    from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES
     from karpenter_core.kube.wire.codecs import Codecs
 
     every_info = tuple(infos)
     models = [model for info in every_info for model in info.node_classes]
     needed = needed_permissions(
-        Codecs(models, with_selectors=True, with_devices=True).kinds,
+        Codecs(models, with_selectors=True, with_devices=True, with_buffers=True).kinds,
         models,
         lease_namespace=namespace,
         lease_name=lease_name,
@@ -104,7 +104,13 @@ def render_rbac(
         observe=observe,
         metrics_token_auth=metrics_token_auth,
     )
-    permissions = (*needed, *FACT_PERMISSIONS, Permission("get", CUSTOM_RESOURCE_DEFINITIONS))
+    leader = Permission("get", LEASES, namespace=namespace, name=lease_name)
+    permissions = (
+        *needed,
+        *FACT_PERMISSIONS,
+        Permission("get", CUSTOM_RESOURCE_DEFINITIONS),
+        *([leader] if observe else []),
+    )
     documents: list[JsonObject] = []
     for where in sorted({each.namespace for each in permissions}):
         kind = "Role" if where else "ClusterRole"

@@ -73,8 +73,28 @@ def print_plan(document: JsonMapping, before: JsonMapping | None = None) -> None
         _heading(console, "Pods that stay pending")
         _print_pending(console, document["unschedulable"])
     _say(console, _summary(document))
+    for entry in document.get("staticNodePools", ()):
+        _say(console, _static_pool_line(entry))
     if before is not None:
         _say(console, f"without the files: {_summary(before)}")
+
+
+def _static_pool_line(entry: JsonMapping) -> str:
+    text = (
+        f"static NodePool {entry['nodePool']}: {entry['nodeClaims']} of {entry['replicas']} "
+        "replicas exist"
+    )
+    if entry["create"]:
+        cheapest = entry["cheapest"]
+        text += (
+            f"; {entry['create']} to create, from {_price(cheapest)} per hour each"
+            f" ({_offering(cheapest)})"
+        )
+    if entry["delete"]:
+        text += f"; to delete: {', '.join(entry['delete'])}"
+    if entry["problem"]:
+        text += f"; {entry['problem']}"
+    return text
 
 
 def print_explanation(document: JsonMapping) -> None:

@@ -17,6 +17,7 @@ from karpenter_core.state.placements import NOMINATION_WINDOW, expected_state_no
 from karpenter_core.state.pod_budgets import PodBudgets, budget_key
 from karpenter_core.state.pod_rules import do_not_disrupt, pod_ref, protection_notice
 from karpenter_core.state.state_nodes import state_node_ref
+from karpenter_core.state.virtual_pods import hosts_virtual_pods
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,6 +95,8 @@ class Candidate:
     """Per hour, whether its offering is available or not; zero when unknown."""
     disruption_cost: float
     reschedule_cost: float
+    hosts_virtual_pods: bool = False
+    """Whether the last provisioning pass put virtual pods on the node."""
 
     @property
     def name(self) -> str:
@@ -435,6 +438,7 @@ class _NodeEvaluator:
                 for pod, cost in zip(state_node.pods, costs, strict=True)
                 if pod.is_reschedulable
             ),
+            hosts_virtual_pods=hosts_virtual_pods(self.snapshot, state_node),
         )
 
 

@@ -102,7 +102,7 @@ def accept_for_consolidation(candidate: Candidate) -> CandidateAcceptance:
         problem = f'Node does not have label "{ZONE}"'
     elif pool.spec.disruption.consolidate_after.timedelta is None:
         declined, problem = DeclineReason.DISABLED, consolidation_disabled_message(pool.name)
-    elif candidate.is_empty:
+    elif candidate.is_empty and not candidate.hosts_virtual_pods:
         return CandidateAcceptance(accepted=False, decline_reason=DeclineReason.EMPTY)
     elif pool.spec.disruption.consolidation_policy == _WHEN_EMPTY:
         declined = DeclineReason.POLICY

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from karpenter_core.disruption.command import Command
     from karpenter_core.disruption.method import DisruptionPass, PoolBudgets, WorkSteps
 
-__all__ = ["DriftMethod"]
+__all__ = ["DriftMethod", "drift_order"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class DriftMethod:
             return MethodPlan(constrained=constrained)
         yield from disruption_pass.simulation.prepare_steps(avoid_unsettled=False)
         notices: list[Notice] = []
-        for candidate in sorted(allowed, key=_order):
+        for candidate in sorted(allowed, key=drift_order):
             if disruption_pass.time_limit.is_reached:
                 return MethodPlan(
                     constrained=constrained, is_cut_short=True, notices=tuple(notices)
@@ -108,7 +108,8 @@ class DriftMethod:
         return ValidationVerdict(command=command)
 
 
-def _order(candidate: Candidate) -> tuple[bool, float, str]:
+def drift_order(candidate: Candidate) -> tuple[bool, float, str]:
+    """Return the sort key of drifted nodes: those without pods to move, then the oldest drift."""
     condition = find_condition(candidate.claim.status.conditions, DRIFTED)
     since = None if condition is None else condition.last_transition_time
     return (

@@ -55,6 +55,14 @@ class EmptinessMethod:
                 notices=unconsolidatable_notices(candidate, problem),
             )
         settled = is_true(candidate.claim.status.conditions, CONSOLIDATABLE)
+        if candidate.is_empty and candidate.hosts_virtual_pods:
+            return CandidateAcceptance(
+                accepted=False,
+                decline_reason=DeclineReason.BUFFER,
+                notices=unconsolidatable_notices(
+                    candidate, f'Node "{candidate.node.name}" has buffer pods'
+                ),
+            )
         declined = None
         if not candidate.is_empty:
             declined = DeclineReason.NOT_EMPTY

@@ -76,6 +76,18 @@ def _cluster_parts(snapshot: Snapshot) -> ConsolidationFingerprint:
             for key, budget in sorted(snapshot.disruption_budgets.items())
         ),
         frozenset(snapshot.pending_pods),
+        *_virtual_parts(snapshot),
+    )
+
+
+def _virtual_parts(snapshot: Snapshot) -> ConsolidationFingerprint:
+    if not snapshot.has_virtual_pods:
+        return ()
+    asked = sorted((str(source), pods) for source, pods in snapshot.virtual_pods.items() if pods)
+    counts = snapshot.virtual_pod_counts
+    return (
+        tuple((source, len(pods), repr(pods[0].shape)) for source, pods in asked),
+        None if counts is None else tuple(sorted(counts.items())),
     )
 
 

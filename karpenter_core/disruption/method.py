@@ -67,6 +67,8 @@ class DisruptionOptions:
     solve: SolveOptions = field(default_factory=SolveOptions)
     spot_to_spot: bool = False
     """The feature gate `SpotToSpotConsolidation`."""
+    static_capacity: bool = False
+    """The feature gate `StaticCapacity`."""
     paused: bool = False
     """Whether disruption is paused in the whole cluster (setting `pause-disruption`)."""
     work_units: int = 4_000
@@ -180,6 +182,8 @@ class DeclineReason(StrEnum):
 
     STATIC = "static"
     """Its pool has a fixed number of nodes."""
+    DYNAMIC = "dynamic"
+    """Its pool has no fixed number of nodes."""
     UNKNOWN_OFFERING = "unknownOffering"
     """Its instance type, zone or capacity type is unknown, and so is its price."""
     DISABLED = "disabled"
@@ -187,6 +191,8 @@ class DeclineReason(StrEnum):
     EMPTY = "empty"
     """It is empty, and the method takes nodes in use."""
     NOT_EMPTY = "notEmpty"
+    BUFFER = "buffer"
+    """It is empty, and has room that is kept free for virtual pods."""
     POLICY = "policy"
     """Its pool consolidates empty nodes only."""
     UNSETTLED = "unsettled"

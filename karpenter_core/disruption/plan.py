@@ -15,6 +15,7 @@ from karpenter_core.disruption.method import MethodPlan
 from karpenter_core.disruption.multi_node import MultiNodeConsolidation
 from karpenter_core.disruption.return_to_preferred import ReturnToPreferred
 from karpenter_core.disruption.single_node import SingleNodeConsolidation
+from karpenter_core.disruption.static_drift import StaticDriftMethod
 from karpenter_core.scheduling.whatif.solver_run import run_steps
 
 if TYPE_CHECKING:
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
     from karpenter_core.disruption.command import Command
     from karpenter_core.disruption.method import (
         DisruptionMethod,
+        DisruptionOptions,
         DisruptionPass,
         RemainingBudgets,
         WorkSteps,
     )
 
-__all__ = ["METHODS", "DisruptionPlan", "MethodReport", "plan", "plan_steps"]
+__all__ = ["METHODS", "DisruptionPlan", "MethodReport", "methods_of", "plan", "plan_steps"]
 
 METHODS: Final[tuple[DisruptionMethod, ...]] = (
     EmptinessMethod(),
@@ -42,7 +44,17 @@ METHODS: Final[tuple[DisruptionMethod, ...]] = (
     SingleNodeConsolidation(),
     ReturnToPreferred(),
 )
-"""The built-in methods in the order they are tried."""
+"""The methods of dynamic pools in the order they are tried."""
+
+_WITH_STATIC_DRIFT: Final = (METHODS[0], StaticDriftMethod(), *METHODS[1:])
+
+
+def methods_of(options: DisruptionOptions) -> tuple[DisruptionMethod, ...]:
+    """Return the methods of a process, in the order they are tried.
+
+    With the feature gate `StaticCapacity` the second one replaces drifted nodes of static pools.
+    """
+    return _WITH_STATIC_DRIFT if options.static_capacity else METHODS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,7 +57,7 @@ class ReturnToPreferred:
             declined = DeclineReason.STATIC
         elif rule is None:
             declined = DeclineReason.DISABLED
-        elif candidate.is_empty:
+        elif candidate.is_empty and not candidate.hosts_virtual_pods:
             declined = DeclineReason.EMPTY
         elif created is None or disruption_pass.now - created < rule.after:
             declined = DeclineReason.YOUNG

@@ -115,16 +115,22 @@ class KubeApi:
     async def list_pages(
         self, kind: ResourceKind, *, namespace: str = "", limit: int = PAGE_SIZE
     ) -> AsyncGenerator[bytes]:
-        """Yield every page of a kind; a token that expired on the way raises GoneError."""
+        """Yield every page of a kind; a token that expired on the way raises GoneError.
+
+        Raises:
+            ApiError: also if a page names itself as the next one: the list would never end.
+        """
         token = ""
         while True:
             page = await self.list_page(
                 kind, namespace=namespace, limit=limit, continue_token=token
             )
             yield page
-            token = _list_head.decode(page).metadata.continue_token
+            before, token = token, _list_head.decode(page).metadata.continue_token
             if not token:
                 return
+            if token == before:
+                raise ApiError(f"list {kind.plural}: a page continues with itself", status=0)
 
     async def create(
         self,
@@ -289,6 +295,9 @@ class KubeApi:
 
 
 _BAD_REQUEST: Final = 400
+_LONGEST_RETRY_SECONDS: Final = 300
+"""Bound of Retry-After: whoever asks for more, a proxy perhaps, must not stop the controller."""
+_RETRY_DIGITS: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +399,11 @@ def error_of(response: ApiResponse, subject: str) -> ApiError:
     """Turn an error response into the typed error; `subject` names the verb and the target."""
     try:
         status = _status_decoder.decode(response.body)
-    except (msgspec.DecodeError, UnicodeDecodeError):  # a proxy's page, not the API server's word
+    except (
+        msgspec.DecodeError,
+        UnicodeDecodeError,
+        RecursionError,
+    ):  # a proxy's page, not the API server's word
         status = _Status()
     text = status.message or status.reason or f"HTTP status {response.status}"
     return _ERRORS.get(response.status, ApiError)(
@@ -403,12 +416,16 @@ def error_of(response: ApiResponse, subject: str) -> ApiError:
 
 
 def _retry_after(response: ApiResponse, status: _Status) -> timedelta | None:
+    """Return the time that the answer asks to wait, `_LONGEST_RETRY_SECONDS` at most."""
     header = response.headers.get("retry-after", "")
     if header.isascii() and header.isdigit():
-        return timedelta(seconds=int(header))
-    if status.details is not None and status.details.retry_after_seconds > 0:
-        return timedelta(seconds=status.details.retry_after_seconds)
-    return None
+        is_short = len(header) <= _RETRY_DIGITS
+        asked = int(header) if is_short else _LONGEST_RETRY_SECONDS
+    elif status.details is not None and status.details.retry_after_seconds > 0:
+        asked = status.details.retry_after_seconds
+    else:
+        return None
+    return timedelta(seconds=min(asked, _LONGEST_RETRY_SECONDS))
 
 
 def _query(**parameters: str) -> dict[str, str]:

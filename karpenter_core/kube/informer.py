@@ -22,7 +22,12 @@ import structlog
 from karpenter_core.errors import ApiError, BadInputError, GoneError, NotFoundError
 from karpenter_core.kube.api import PAGE_SIZE
 from karpenter_core.kube.contact import ContactTimes, LastContact
-from karpenter_core.kube.listing import add_initial_event, is_fully_held, is_restored
+from karpenter_core.kube.listing import (
+    add_initial_event,
+    has_passed_over,
+    is_fully_held,
+    is_restored,
+)
 from karpenter_core.kube.pacing import JitteredBackoff, cancel_when_raised, time_limit
 from karpenter_core.kube.transport import LINE_TOO_LONG
 from karpenter_core.kube.wire.codecs import uid_of, version_of
@@ -35,7 +40,7 @@ if TYPE_CHECKING:
     from karpenter_core.kube.api import KubeApi
     from karpenter_core.kube.metrics import KubeMetrics
     from karpenter_core.kube.resources import ResourceKind
-    from karpenter_core.kube.wire.codecs import Codec, InvalidObject, WatchEvent
+    from karpenter_core.kube.wire.codecs import Codec, InvalidObject, ListPage, WatchEvent
     from karpenter_core.state.events import StateObject
 
 __all__ = ["Informer", "Sink"]
@@ -51,9 +56,12 @@ _INITIAL_EVENTS_SECONDS: Final = 120.0
 _PROBE_SECONDS: Final = 60.0
 """Time limit for a list that checks a silent stream."""
 _MISSING_KIND_SECONDS: Final = 5.0
+_OWED_DELETIONS: Final = 10
+"""Watches from one version that may lack a deletion before the kind is listed again."""
 _YIELD_EVERY: Final = 500  # handlers between two turns of the event loop
 _LIST_LIMITS: Final = (PAGE_SIZE, PAGE_SIZE, 0)  # after two expired tokens: all in one answer
 _NO_WATCH_LIST: Final = frozenset({400, 422})
+_GONE: Final = 410
 _TOO_NEW: Final = 504
 _SERVER_ERROR: Final = 500
 
@@ -99,6 +107,8 @@ class Informer:
         self._version = ""
         self._reached_version = 0
         self._refused_at = ""
+        self._deletions_owed_at = ""
+        self._deletions_owed = 0
         self._trouble = ""
         self._contact: Final = LastContact(clock, times or ContactTimes(), on_fresh)
         if metrics is not None:
@@ -285,7 +295,8 @@ class Informer:
 
         Raises:
             TimeoutError: the stream owes what a list shows, or there is no such list.
-            GoneError: the server no longer knows the version that the stream goes on from.
+            GoneError: the server no longer knows the version that the stream goes on from, or the
+                stream has lost changes before it.
         """
         opened = self._clock.monotonic()
         while True:
@@ -296,7 +307,7 @@ class Informer:
             heard = self._contact.at
             try:
                 async with time_limit(self._clock, _PROBE_SECONDS):
-                    owed = await self._is_behind()
+                    owed = await self._find_owed(heard)
             except GoneError:
                 raise
             except ApiError as error:
@@ -311,22 +322,47 @@ class Informer:
                 raise TimeoutError(owed)
             self._record_contact()
 
-    async def _is_behind(self) -> str:
+    async def _find_owed(self, heard: float | None) -> str:
         """Compare the held objects with a complete list; return the difference, empty if none.
 
-        Nothing is taken over from the list: the watch has to prove that it works.
+        Nothing is taken over from the list: the watch has to prove that it works. `heard` is the last
+        contact: what the watch reports meanwhile is not compared with the list.
+
+        Raises:
+            GoneError: no watch from the last version can show the difference.
         """
         count = 0
         async for body in self._api.list_pages(self.kind, limit=PAGE_SIZE):
             page = self._codec.decode_list(body)
             if int(page.resource_version or 0) < self._reached_version:
-                raise GoneError("the API server has returned to an older version", status=410)
+                raise GoneError("the API server has returned to an older version", status=_GONE)
             if not is_fully_held(page, held=self._store, invalid=self._invalid):
+                self._check_passed_over(page, heard)
                 return "the watch does not report changed objects"
             count += len(page.objects) + len(page.invalid)
             await asyncio.sleep(0)
         held = len(self._store.keys() | self._invalid.keys())
-        return "" if count == held else "the watch does not report deleted objects"
+        if count == held:
+            return ""
+        if self._contact.at == heard:
+            self._note_owed_deletions()
+        return "the watch does not report deleted objects"
+
+    def _check_passed_over(self, page: ListPage, heard: float | None) -> None:
+        passed_over = self._contact.at == heard and has_passed_over(
+            page, reached=self._reached_version, held=self._store, invalid=self._invalid
+        )
+        if passed_over:
+            raise GoneError("the watch has lost changes; listing again", status=_GONE)
+
+    def _note_owed_deletions(self) -> None:
+        """Give up on a version from which watch after watch lacks deletions: it is past them."""
+        if self._deletions_owed_at != self._version:
+            self._deletions_owed_at, self._deletions_owed = self._version, 0
+        self._deletions_owed += 1
+        if self._deletions_owed >= _OWED_DELETIONS:
+            self._deletions_owed = 0
+            raise GoneError("the watch has lost deletions; listing again", status=_GONE)
 
     async def _gather_initial(
         self,

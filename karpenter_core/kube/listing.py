@@ -7,27 +7,47 @@ from typing import TYPE_CHECKING
 from karpenter_core.kube.wire.codecs import uid_of, version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from karpenter_core.kube.wire.codecs import InvalidObject, ListPage, WatchEvent
     from karpenter_core.state.events import StateObject
 
-__all__ = ["add_initial_event", "is_fully_held", "is_restored"]
+__all__ = ["add_initial_event", "has_passed_over", "is_fully_held", "is_restored"]
 
 
 def is_fully_held(
     page: ListPage, *, held: Mapping[str, StateObject], invalid: Mapping[str, InvalidObject]
 ) -> bool:
     """Tell whether the informer holds every object of a page in the same version."""
-    return all(
-        uid not in invalid and uid in held and version_of(held[uid]) == version_of(listed_object)
-        for listed_object in page.objects
-        for uid in (uid_of(listed_object),)
-    ) and all(
-        listed_object.uid in invalid
-        and invalid[listed_object.uid].resource_version == listed_object.resource_version
-        for listed_object in page.invalid
-    )
+    return next(_versions_not_held(page, held, invalid), None) is None
+
+
+def has_passed_over(
+    page: ListPage,
+    *,
+    reached: int,
+    held: Mapping[str, StateObject],
+    invalid: Mapping[str, InvalidObject],
+) -> bool:
+    """Tell whether a page differs from what is held, in objects up to the version that a watch has reached.
+
+    Such a change was lost on the way, or what is held never was: no watch from `reached` will show it.
+    """
+    return any(version <= reached for version in _versions_not_held(page, held, invalid))
+
+
+def _versions_not_held(
+    page: ListPage, held: Mapping[str, StateObject], invalid: Mapping[str, InvalidObject]
+) -> Iterator[int]:
+    """Yield the versions of the objects of a page that are not held in just that version."""
+    for listed in page.objects:
+        uid, version = uid_of(listed), version_of(listed)
+        if uid in invalid or uid not in held or version_of(held[uid]) != version:
+            yield version
+    for unreadable in page.invalid:
+        known = invalid.get(unreadable.uid)
+        if known is None or known.resource_version != unreadable.resource_version:
+            yield int(unreadable.resource_version or 0)
 
 
 def is_restored(

@@ -23,6 +23,7 @@ __all__ = [
     "PERSISTENT_VOLUME_CLAIMS",
     "PODS",
     "POD_DISRUPTION_BUDGETS",
+    "POD_TEMPLATES",
     "REPLICATION_CONTROLLERS",
     "REPLICA_SETS",
     "RESOURCE_CLAIMS",
@@ -96,6 +97,7 @@ STATEFUL_SETS: Final = ResourceKind("apps", "v1", "statefulsets", "StatefulSet",
 REPLICATION_CONTROLLERS: Final = ResourceKind(
     "", "v1", "replicationcontrollers", "ReplicationController", namespaced=True,
 )  # fmt: skip
+POD_TEMPLATES: Final = ResourceKind("", "v1", "podtemplates", "PodTemplate", namespaced=True)
 SERVICES: Final = ResourceKind("", "v1", "services", "Service", namespaced=True)
 POD_DISRUPTION_BUDGETS: Final = ResourceKind(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True,

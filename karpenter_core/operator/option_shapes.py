@@ -47,7 +47,7 @@ _GATE_FIELDS: Final = {
     "StaticCapacity": "static_capacity",
     "CapacityBuffer": "capacity_buffer",
 }
-NOT_BUILT: Final = frozenset({"NodeOverlay", "StaticCapacity", "CapacityBuffer"})
+NOT_BUILT: Final = frozenset({"NodeOverlay"})
 """Gates of Karpenter that are known here and change nothing yet."""
 DEFAULT_GATES: Final = ",".join(
     f"{gate}={str(getattr(FeatureGates(), name)).lower()}" for gate, name in _GATE_FIELDS.items()

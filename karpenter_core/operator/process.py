@@ -35,7 +35,7 @@ from karpenter_core.kube.metrics import KubeMetrics
 from karpenter_core.kube.rate_limits import AsyncTokenBucket
 from karpenter_core.kube.resources import DEVICE_KINDS, custom_kind
 from karpenter_core.kube.server_clock import ServerClock
-from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS, Codecs
+from karpenter_core.kube.wire.codecs import CAPACITY_BUFFERS, NODE_CLAIMS, NODE_POOLS, Codecs
 from karpenter_core.kube.writer import KubeWriter, ProviderNodeWriter
 from karpenter_core.operator.crd_wait import CrdWaiter
 from karpenter_core.operator.decision_log import log_decision
@@ -123,6 +123,7 @@ class Process:
         codecs = Codecs(
             models.values(),
             with_selectors=bool(settings.scheduler_config),
+            with_buffers=settings.feature_gates.capacity_buffer,
             with_devices=with_devices,
         )
         self.informers: Final = self._make_informers(codecs)
@@ -137,7 +138,12 @@ class Process:
         )
         self._crds: Final = CrdWaiter(
             self.apis,
-            (NODE_POOLS, NODE_CLAIMS, *(custom_kind(model.resource) for model in models.values())),
+            (
+                NODE_POOLS,
+                NODE_CLAIMS,
+                *((CAPACITY_BUFFERS,) if settings.feature_gates.capacity_buffer else ()),
+                *(custom_kind(model.resource) for model in models.values()),
+            ),
             device_kinds=DEVICE_KINDS if with_devices else (),
             clock=platform.clock,
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import ALIASES, RESTRICTED_DOMAIN, WELL_KNOWN
+from karpenter_core.controllers.capacity_buffer.controller import CapacityBufferController
 from karpenter_core.controllers.catalogue.controller import CatalogueController
 from karpenter_core.controllers.disruption.controller import DisruptionController
 from karpenter_core.controllers.interruption.controller import InterruptionController
@@ -26,6 +27,8 @@ from karpenter_core.controllers.observation.unjudged import UnjudgedNodePools
 from karpenter_core.controllers.provisioning.claim_creator import ClaimCreator
 from karpenter_core.controllers.provisioning.provisioner import Provisioner, ProvisioningOptions
 from karpenter_core.controllers.reconciling.passes import pool_failure_reporter
+from karpenter_core.controllers.static.deprovisioning import StaticDeprovisioningController
+from karpenter_core.controllers.static.provisioning import StaticProvisioningController
 from karpenter_core.disruption.method import DisruptionOptions
 from karpenter_core.kube.resources import NODES, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
@@ -112,7 +115,9 @@ def build_controllers(dependencies: ControllerDependencies) -> tuple[Controller,
         *_node_termination_controllers(dependencies, writer),
         *_claim_upkeep_controllers(dependencies, writer),
         *disruption,
+        *_static_capacity_controllers(dependencies, writer, creator, options),
         *_repair_controllers(dependencies, writer),
+        *_buffer_controllers(dependencies, writer),
         InterruptionController(
             writer=writer,
             providers=providers,
@@ -203,6 +208,7 @@ def _node_pool_controller(
         catalogue_problem=catalogue.problem_of,
         currencies=catalogue.currencies_of,
         solve=solve,
+        static_capacity=dependencies.settings.feature_gates.static_capacity,
     )
     catalogue.subscribe_problems(node_pools.wake)
     return node_pools
@@ -236,6 +242,7 @@ def _claim_lifecycle_controller(
         launch_timeout=settings.launch_timeout,
         registration_timeout=settings.registration_timeout,
         paused=settings.pause_disruption,
+        static_capacity=settings.feature_gates.static_capacity,
     )
 
 
@@ -308,10 +315,34 @@ def _disruption_controllers(
             problem_settings=options.problem_settings,
             solve=options.solve,
             spot_to_spot=settings.feature_gates.spot_to_spot_consolidation,
+            static_capacity=settings.feature_gates.static_capacity,
             paused=settings.pause_disruption,
         ),
     )
     return disruption, disruption.queue
+
+
+def _static_capacity_controllers(
+    dependencies: ControllerDependencies,
+    writer: ObjectWriter,
+    creator: ClaimCreator,
+    options: ProvisioningOptions,
+) -> tuple[Controller, ...]:
+    """Return the controllers of static NodePools; none while the feature gate is off."""
+    if not dependencies.settings.feature_gates.static_capacity:
+        return ()
+    return (
+        StaticProvisioningController(
+            cluster_state=dependencies.cluster_state,
+            creator=creator,
+            runtime=dependencies.runtime,
+            problem_settings=options.problem_settings,
+            solve=options.solve,
+        ),
+        StaticDeprovisioningController(
+            writer=writer, runtime=dependencies.runtime, freshness=dependencies.freshness
+        ),
+    )
 
 
 def _repair_controllers(
@@ -334,8 +365,18 @@ def _repair_controllers(
             policies=policies,
             limit=settings.repair_unhealthy_limit,
             paused=settings.pause_disruption,
+            static_capacity=settings.feature_gates.static_capacity,
         ),
     )
+
+
+def _buffer_controllers(
+    dependencies: ControllerDependencies, writer: ObjectWriter
+) -> tuple[Controller, ...]:
+    """Return the controller of CapacityBuffers, if the feature gate is on."""
+    if not dependencies.settings.feature_gates.capacity_buffer:
+        return ()
+    return (CapacityBufferController(writer=writer, runtime=dependencies.runtime),)
 
 
 def _observability_controllers(

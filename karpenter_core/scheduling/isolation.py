@@ -211,6 +211,15 @@ class _FaultSearch(Generic[_Result]):
         kind, name = part
         if kind == "Pod":
             pod = self.groups[part][0]
+            source = pod.shape.virtual_source
+            if source is not None:
+                return ObjectRef(
+                    api_version=source.api_version,
+                    kind=source.kind,
+                    name=source.name,
+                    namespace=source.namespace,
+                    uid=source.uid,
+                )
             return ObjectRef(
                 api_version="v1", kind=kind, name=pod.name, namespace=pod.namespace, uid=pod.uid
             )

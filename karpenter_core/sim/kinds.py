@@ -252,6 +252,13 @@ def _prepare_workload(obj: Json, old: Json | None) -> Json:
     return obj
 
 
+def _prepare_pod_template(obj: Json, _old: Json | None) -> Json:
+    template = obj.setdefault("template", {})
+    template.setdefault("metadata", {})
+    _default_pod_spec(template.setdefault("spec", {}))
+    return obj
+
+
 def _workload_issues(obj: Json, old: Json | None) -> Iterator[FieldIssue]:
     spec = obj["spec"]
     selector = spec.get("selector")
@@ -361,6 +368,7 @@ BUILT_IN: Final = (
         kind=kinds.POD_DISRUPTION_BUDGETS, status=True, generation=True, short_names=("pdb",),
         prepare=_prepare_budget, issues=_budget_issues,
     ),
+    ServedKind(kind=kinds.POD_TEMPLATES, generation=True, prepare=_prepare_pod_template),
     _workload(kinds.DEPLOYMENTS, "deploy"),
     _workload(kinds.REPLICA_SETS, "rs"),
     _workload(kinds.STATEFUL_SETS, "sts"),

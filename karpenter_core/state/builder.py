@@ -33,6 +33,8 @@ from karpenter_core.state.events import (
     OfferingsUnavailable,
     PodsDecided,
     TimePassed,
+    VirtualPodsDeclared,
+    VirtualPodsPlaced,
 )
 from karpenter_core.state.ledger import Ledger, shift_time
 from karpenter_core.state.node_index import NodeIndex
@@ -46,6 +48,7 @@ from karpenter_core.state.pod_index import PodIndex, changed_node
 from karpenter_core.state.snapshot import Snapshot
 from karpenter_core.state.tables import SnapshotTable
 from karpenter_core.state.unavailable_offerings import AvailableCatalogues
+from karpenter_core.state.virtual_pods import VirtualPodTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,6 +82,8 @@ _TABLES: Final[Mapping[ObjectKind, str]] = {
     ObjectKind.RESOURCE_CLAIM: "resource_claims",
     ObjectKind.RESOURCE_SLICE: "resource_slices",
     ObjectKind.DEVICE_CLASS: "device_classes",
+    ObjectKind.POD_TEMPLATE: "pod_templates",
+    ObjectKind.CAPACITY_BUFFER: "capacity_buffers",
 }
 """Names of the Snapshot's tables, by kind."""
 
@@ -104,7 +109,7 @@ class StateBuilder:
 
     __slots__ = (
         "_catalogues", "_changed", "_claim_names", "_kinds", "_ledger", "_nodes", "_pods",
-        "_snapshot", "_synced", "_tables", "_tombstones", "_version",
+        "_snapshot", "_synced", "_tables", "_tombstones", "_version", "_virtual_pods",
     )  # fmt: skip
 
     def __init__(self, managed_kinds: Mapping[tuple[str, str], str]) -> None:
@@ -116,6 +121,7 @@ class StateBuilder:
         self._pods = PodIndex()
         self._nodes = NodeIndex(self._kinds)
         self._catalogues = AvailableCatalogues(dict(managed_kinds))
+        self._virtual_pods = VirtualPodTable()
         self._claim_names: dict[str, str] = {}
         self._tombstones: dict[str, datetime] = {}
         self._synced = False
@@ -134,6 +140,8 @@ class StateBuilder:
                 return self._tick(now, event)
             case ClockSet(by):
                 return self._move(by, event)
+            case VirtualPodsDeclared() | VirtualPodsPlaced():
+                return self._apply_virtual_pods(event)
             case _:
                 self._changed |= self._ledger.apply_event(self._without_deleted_objects(event))
                 return self._apply_fact(event)
@@ -183,6 +191,9 @@ class StateBuilder:
             nodes_by_provider_id=nodes.nodes_by_provider_id,
             claims_by_provider_id=nodes.claims_by_provider_id,
             managed_kinds=self._kinds,
+            virtual_pods=self._virtual_pods.pods,
+            virtual_placements=self._virtual_pods.placements,
+            virtual_pod_counts=self._virtual_pods.counts,
             set_aside=nodes.set_aside,
             outlined_state_nodes=nodes.outlined_state_nodes,
             **tables,
@@ -292,6 +303,19 @@ class StateBuilder:
                 return () if name is None else (StateChange(ObjectKind.NODE_CLAIM, (name,)),)
             case _:
                 return ()
+
+    def _apply_virtual_pods(
+        self, event: VirtualPodsDeclared | VirtualPodsPlaced
+    ) -> tuple[StateChange, ...]:
+        if isinstance(event, VirtualPodsPlaced):
+            is_changed, moved = self._virtual_pods.place(event)
+            self._changed |= is_changed
+            names = tuple(source.key for source in moved)
+            return (StateChange(ObjectKind.VIRTUAL_PLACEMENT, names),) if names else ()
+        if not self._virtual_pods.declare(event.source, event.pods):
+            return ()
+        self._changed = True
+        return (StateChange(ObjectKind.VIRTUAL_PODS, (event.source.key,)),)
 
     def _tick(self, now: datetime, event: TimePassed) -> tuple[StateChange, ...]:
         self._changed |= self._ledger.apply_event(event)

@@ -30,13 +30,18 @@ def pause_reason(pool: NodePool | None, *, is_paused_globally: bool) -> str:
     return ""
 
 
-def replacement_pause_reason(pool: NodePool | None, *, is_paused_globally: bool) -> str:
+def replacement_pause_reason(
+    pool: NodePool | None, *, is_paused_globally: bool, static_capacity: bool
+) -> str:
     """Return the reason why a pool's NodeClaims are not expired or repaired; empty for none.
 
-    The reason is a pause, as in `pause_reason`, or that the pool is static (`spec.replicas`): its
-    removed nodes would not be replaced, since static pools are not built yet. Disruption methods
-    exclude static pools themselves.
+    The reason is a pause, as in `pause_reason`, or that the pool is static (`spec.replicas`) while
+    the feature gate `StaticCapacity` is off (`static_capacity`): its removed nodes would not be
+    replaced. Disruption methods exclude static pools themselves.
     """
-    if pool is not None and pool.spec.replicas is not None:
-        return f'nodepool "{pool.name}" is static (spec.replicas), which is not implemented yet'
+    if pool is not None and pool.spec.replicas is not None and not static_capacity:
+        return (
+            f'nodepool "{pool.name}" is static (spec.replicas), and the feature gate StaticCapacity '
+            "is off"
+        )
     return pause_reason(pool, is_paused_globally=is_paused_globally)

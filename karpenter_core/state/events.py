@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.devices import DeviceClassView, ResourceClaimView, ResourceSliceView
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
@@ -22,6 +23,7 @@ from karpenter_core.api.records import (
     PersistentVolumeClaimView,
     PersistentVolumeView,
     PodDisruptionBudgetView,
+    PodTemplateView,
     PodView,
     ServiceView,
     StorageClassView,
@@ -33,8 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
 
+    from karpenter_core.api.records import VirtualSource
     from karpenter_core.errors import OfferingMask
     from karpenter_core.scheduling.problem import Catalogue
+    from karpenter_core.scheduling.virtual_pods import VirtualPlacement
 
 __all__ = [
     "CataloguePublished",
@@ -55,6 +59,8 @@ __all__ = [
     "StateEvent",
     "StateObject",
     "TimePassed",
+    "VirtualPodsDeclared",
+    "VirtualPodsPlaced",
 ]
 
 StateObject: TypeAlias = (
@@ -76,6 +82,8 @@ StateObject: TypeAlias = (
     | ResourceClaimView
     | ResourceSliceView
     | DeviceClassView
+    | PodTemplateView
+    | CapacityBuffer
 )
 
 
@@ -200,6 +208,28 @@ class RegistrationHealthReset:
     results: tuple[bool, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualPodsDeclared:
+    """The virtual pods of a source are known; they replace those declared before.
+
+    None withdraws the source. An empty tuple says that the source is known to need none.
+    """
+
+    source: VirtualSource
+    pods: tuple[PodView, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualPodsPlaced:
+    """A pass decided about every virtual pod; replaces what the pass before said."""
+
+    counts: Mapping[str, int]
+    """Virtual pods on existing capacity, by the name of the NodeClaim, or of a Node without one."""
+    placements: Mapping[VirtualSource, VirtualPlacement] = field(
+        default_factory=dict["VirtualSource", "VirtualPlacement"]
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class TimePassed:
     """Time passed: entries past their expiry are dropped."""
@@ -233,6 +263,8 @@ StateEvent: TypeAlias = (
     | OfferingsUnavailable
     | RegistrationSettled
     | RegistrationHealthReset
+    | VirtualPodsDeclared
+    | VirtualPodsPlaced
     | TimePassed
     | ClockSet
 )

@@ -279,6 +279,8 @@ class Ledger:
         created = claim.metadata.creation_timestamp or self._now
         self._unseen_claims.put(claim.uid, UnseenClaim(claim.name, created))
         self._note_recent(claim, self._now)  # the server's clock may be wrong
+        # A claim of a static pool may have the name of one that was marked and is gone.
+        self._deletion_marks.drop(claim.name)
         return True
 
     def _apply_decision(self, event: PodsDecided) -> bool:

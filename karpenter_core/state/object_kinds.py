@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.base import KubernetesObject
+from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.devices import DeviceClassView, ResourceClaimView, ResourceSliceView
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
@@ -18,6 +19,7 @@ from karpenter_core.api.records import (
     PersistentVolumeClaimView,
     PersistentVolumeView,
     PodDisruptionBudgetView,
+    PodTemplateView,
     PodView,
     ServiceView,
     StorageClassView,
@@ -51,10 +53,12 @@ class ObjectKind(StrEnum):
     NAMESPACE = "Namespace"
     SERVICE = "Service"
     WORKLOAD = "Workload"
-    """A ReplicaSet, StatefulSet or ReplicationController."""
+    """A Deployment, ReplicaSet, StatefulSet or ReplicationController."""
     RESOURCE_CLAIM = "ResourceClaim"
     RESOURCE_SLICE = "ResourceSlice"
     DEVICE_CLASS = "DeviceClass"
+    POD_TEMPLATE = "PodTemplate"
+    CAPACITY_BUFFER = "CapacityBuffer"
     NODE_PODS = "NodePods"
     """The pods of a node, by the node's name."""
     POD_EVENT = "PodEvent"
@@ -64,6 +68,10 @@ class ObjectKind(StrEnum):
     """
     CATALOGUE = "Catalogue"
     """The catalogue of a pool, by the pool's name."""
+    VIRTUAL_PODS = "VirtualPods"
+    """The virtual pods of an object, by `kind/namespace/name`."""
+    VIRTUAL_PLACEMENT = "VirtualPlacement"
+    """The places that a pass found for the virtual pods of an object; named likewise."""
     SYNCED = "Synced"
     """Every informer has listed once."""
 
@@ -86,6 +94,8 @@ _KINDS: Final[Mapping[type, ObjectKind]] = {
     ResourceClaimView: ObjectKind.RESOURCE_CLAIM,
     ResourceSliceView: ObjectKind.RESOURCE_SLICE,
     DeviceClassView: ObjectKind.DEVICE_CLASS,
+    PodTemplateView: ObjectKind.POD_TEMPLATE,
+    CapacityBuffer: ObjectKind.CAPACITY_BUFFER,
 }
 
 
@@ -101,7 +111,7 @@ def object_key(obj: StateObject) -> str | tuple[str, str, str]:
             return obj.uid
         case (
             DaemonSetView() | PodDisruptionBudgetView() | PersistentVolumeClaimView()
-            | ServiceView() | ResourceClaimView()
+            | ServiceView() | PodTemplateView() | CapacityBuffer() | ResourceClaimView()
         ):  # fmt: skip
             return f"{obj.namespace}/{obj.name}"
         case WorkloadView():

@@ -111,7 +111,8 @@ def build_provisioning_input(
     """Build the problem for pending pods and for pods whose nodes are being removed.
 
     A placed pod keeps its placement while its node starts, or while the scheduler still has time to
-    bind it. It is not scheduled again, and its resources are reserved.
+    bind it. It is not scheduled again, and its resources are reserved. Virtual pods have no
+    placement that lasts: every pass places all of them.
     """
     problem_settings = problem_settings or ProblemSettings()
     well_known, aliases = problem_settings.well_known, problem_settings.aliases
@@ -127,6 +128,7 @@ def build_provisioning_input(
     candidates, ignored = _split_ignored(waiting, volumes, well_known, aliases)
     failed = FailedJudgements()
     candidates.extend(pods_on_leaving_nodes(snapshot, now, failed=failed))
+    candidates.extend(pod for pods in snapshot.virtual_pods.values() for pod in pods)
     capacity = ExistingNodeBuilder(
         snapshot,
         well_known=WELL_KNOWN | well_known,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from karpenter_core.api.capacity_buffer import CapacityBuffer
     from karpenter_core.api.devices import (
         DeviceClassView,
         ResourceClaimView,
@@ -30,15 +31,18 @@ if TYPE_CHECKING:
         PersistentVolumeClaimView,
         PersistentVolumeView,
         PodDisruptionBudgetView,
+        PodTemplateView,
         PodView,
         Resources,
         ServiceView,
         StorageClassView,
         Taint,
+        VirtualSource,
         VolumeAttachmentView,
         WorkloadView,
     )
     from karpenter_core.scheduling.problem import Catalogue
+    from karpenter_core.scheduling.virtual_pods import VirtualPlacement
     from karpenter_core.state.ledger_view import LedgerView
 
 __all__ = ["Snapshot", "StateNode"]
@@ -122,9 +126,10 @@ class Snapshot:
     )
     namespaces: Mapping[str, NamespaceView] = field(default_factory=dict[str, "NamespaceView"])
     services: Mapping[str, ServiceView] = field(default_factory=dict[str, "ServiceView"])
-    """By `namespace/name`; empty unless pods get a default topology spread, like the next one."""
+    """By `namespace/name`; empty unless pods get a default topology spread."""
     workloads: Mapping[str, WorkloadView] = field(default_factory=dict[str, "WorkloadView"])
-    """By `kind/namespace/name`: the controllers of pods."""
+    """By `kind/namespace/name`: the controllers of pods; empty unless there is a default topology
+    spread or there are CapacityBuffers."""
     resource_claims: Mapping[str, ResourceClaimView] = field(
         default_factory=dict[str, "ResourceClaimView"],
     )
@@ -135,6 +140,14 @@ class Snapshot:
     device_classes: Mapping[str, DeviceClassView] = field(
         default_factory=dict[str, "DeviceClassView"],
     )
+    capacity_buffers: Mapping[str, CapacityBuffer] = field(
+        default_factory=dict[str, "CapacityBuffer"]
+    )
+    """By `namespace/name`; empty without the feature gate, like the next one."""
+    pod_templates: Mapping[str, PodTemplateView] = field(
+        default_factory=dict[str, "PodTemplateView"]
+    )
+    """By `namespace/name`."""
     set_aside: tuple[FailedJudgement, ...] = ()
     """Nodes that are not in `state_nodes`, since joining Node and NodeClaim failed."""
     outlined_state_nodes: tuple[StateNode, ...] = ()
@@ -153,6 +166,17 @@ class Snapshot:
     claims_by_provider_id: Mapping[str, tuple[str, ...]] = field(
         default_factory=dict[str, tuple[str, ...]],
     )
+    virtual_pods: Mapping[VirtualSource, tuple[PodView, ...]] = field(
+        default_factory=dict["VirtualSource", "tuple[PodView, ...]"],
+    )
+    """Pods that exist in scheduling problems and what-ifs only, by the object that asks for them."""
+    virtual_placements: Mapping[VirtualSource, VirtualPlacement] = field(
+        default_factory=dict["VirtualSource", "VirtualPlacement"],
+    )
+    """Where a pass put the virtual pods of each source; absent until one has decided."""
+    virtual_pod_counts: Mapping[str, int] | None = None
+    """Virtual pods that the last pass put on existing capacity, by the name of the NodeClaim, or of
+    a Node without one; None before the first pass."""
     managed_kinds: frozenset[tuple[str, str]] = frozenset()
     """Group and kind of every NodeClass that some loaded provider serves."""
 
@@ -178,6 +202,11 @@ class Snapshot:
     def state_node(self, name: str) -> StateNode | None:
         """Return the state node with a claim or, failing that, a node of this name."""
         return self.state_nodes_by_claim.get(name) or self.state_nodes_by_node.get(name)
+
+    @property
+    def has_virtual_pods(self) -> bool:
+        """Whether any object asks for virtual pods."""
+        return any(self.virtual_pods.values())
 
     def manages(self, ref: NodeClassRef) -> bool:
         """Tell whether some loaded provider serves this kind of NodeClass."""

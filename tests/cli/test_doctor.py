@@ -267,13 +267,44 @@ def test_a_pool_of_an_unserved_kind_is_named():
     assert message.startswith('NodePool "web" refers to a EC2NodeClass.karpenter.k8s.aws, which no')
 
 
-def test_a_static_pool_is_a_warning():
+def static_pool(*conditions, **spec):
+    pool = an_object("web", READY, *conditions)
+    pool["spec"].update(spec)
+    return Lister(nodepools=[pool])
+
+
+def test_a_static_pool_is_a_warning_while_the_gate_is_off():
     """Its replicas are ignored."""
-    pool = an_object("web", READY)
-    pool["spec"]["replicas"] = 0
-    ((severity, message),) = ask(check_objects, Lister(nodepools=[pool]), [KWOKNodeClass])
+    ((severity, message),) = ask(check_objects, static_pool(replicas=0), [KWOKNodeClass])
     assert severity is Severity.WARNING
     assert message.startswith('NodePool "web" is static: spec.replicas is ignored')
+
+
+@pytest.mark.parametrize(
+    ("lister", "expected"),
+    [
+        (static_pool(replicas=3), "1 NodePools and NodeClasses, all of them ready"),
+        (
+            static_pool(replicas=3, limits={"nodes": "4"}),
+            "1 NodePools and NodeClasses, all of them ready",
+        ),
+        (
+            static_pool(replicas=3, limits={"nodes": 3}),
+            'NodePool "web": limits.nodes equals spec.replicas (3), so drifted nodes are never',
+        ),
+        (
+            static_pool(("ReplicasHeldBack", "True", "2 of 3 replica(s) are missing"), replicas=3),
+            'NodePool "web": 2 of 3 replica(s) are missing',
+        ),
+    ],
+)
+def test_a_static_pool_that_cannot_keep_its_replicas_is_a_warning(lister, expected):
+    async def check(apis, models):
+        return await check_objects(apis, models, static_capacity=True)
+
+    ((severity, message),) = ask(check, lister, [KWOKNodeClass])
+    assert message.startswith(expected)
+    assert severity is (Severity.OK if "all of them" in expected else Severity.WARNING)
 
 
 class Named(FakeProvider):
@@ -329,7 +360,7 @@ def test_settings_that_are_not_in_effect_are_warnings():
     result = doctor(
         "--offline",
         "--output=json",
-        "--feature-gates=StaticCapacity=true,Nonsense=true",
+        "--feature-gates=CapacityBuffer=true,Nonsense=true",
         KUBE_CLIENT_QPS="many",
     )
     results = [each for each in json.loads(result.output) if each["about"] == "settings"]
@@ -340,7 +371,7 @@ def test_settings_that_are_not_in_effect_are_warnings():
         "--feature-gates",
         "--feature-gates",
     ]
-    assert "StaticCapacity is not implemented yet" in results[1]["message"]
+    assert "CapacityBuffer is not implemented yet" in results[1]["message"]
     assert 'there is no gate "Nonsense"' in results[2]["message"]
 
 

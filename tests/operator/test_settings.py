@@ -595,7 +595,7 @@ def test_a_shared_option_falls_back_only_if_all_its_plugins_say_so():
 # -- gates -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("gate", ["NodeOverlay", "StaticCapacity", "CapacityBuffer"])
+@pytest.mark.parametrize("gate", ["NodeOverlay", "CapacityBuffer"])
 @pytest.mark.parametrize("by_flag", [True, False], ids=["flag", "variable"])
 def test_gate_that_is_not_built_causes_a_warning(gate, by_flag):
     option = REFERENCE["feature-gates"]
@@ -618,7 +618,7 @@ def test_unknown_gate_causes_a_warning_with_a_suggestion():
 
 
 def test_built_gates_cause_no_warning():
-    text = "NodeRepair=true,ReservedCapacity=false,SpotToSpotConsolidation=true"
+    text = "NodeRepair=true,ReservedCapacity=false,SpotToSpotConsolidation=true,StaticCapacity=true"
     assert load_settings([], {"FEATURE_GATES": text}).warnings == ()
 
 

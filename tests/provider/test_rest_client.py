@@ -129,7 +129,7 @@ def test_retry_after_is_seconds_or_a_date(retry_after, seconds):
     assert low <= raised.value.retry_after.total_seconds() <= high
 
 
-@pytest.mark.parametrize("text", ["", "soon", "nan", "inf"])
+@pytest.mark.parametrize("text", ["", "soon", "nan"])
 def test_a_retry_after_that_cannot_be_read_is_no_wait(text):
     with (
         client_of(lambda _: (429, {}, ("Retry-After", text)), policy=ONCE) as (client, _),

@@ -7,6 +7,7 @@ from dataclasses import replace
 import msgspec
 
 from karpenter_core.api.devices import DeviceTemplate, InstanceDevices
+from karpenter_core.api.records import DaemonSetView
 from karpenter_core.state.device_inventory import slices_of_node
 from karpenter_core.state.events import ObjectObserved
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
@@ -18,7 +19,7 @@ from karpenter_core.testing.builders import (
     pod_shape,
     requirement_spec,
 )
-from karpenter_core.testing.state_builders import daemon_set, node_claim, synced_state
+from karpenter_core.testing.state_builders import node_claim, synced_state
 from tests.scheduling.devices.builders import claim, device_class, resource_slice
 
 DEVICES = InstanceDevices(templates=(DeviceTemplate(driver="d", pool="p"),))
@@ -50,7 +51,8 @@ def test_a_problem_holds_nothing_of_devices_while_they_are_ignored():
 def test_daemons_with_claims_count_only_if_devices_are_allocated():
     """Case 161."""
     shape = msgspec.structs.replace(pod_shape(owner_kind="DaemonSet"), resource_claims=("gpu",))
-    builder = synced_state(POOL, daemon_set("ds", shape=shape))
+    owner = DaemonSetView(uid="u", namespace="default", name="ds", template=shape)
+    builder = synced_state(POOL, owner)
     assert len(problem(builder).daemons) == 1
     assert problem(builder, ProblemSettings()).daemons == ()
 

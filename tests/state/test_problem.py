@@ -28,7 +28,12 @@ from karpenter_core.state.events import (
     ObjectRemoved,
     PodsDecided,
 )
-from karpenter_core.state.node_pool_usage import exceeded_limits, pool_status_resources, pool_usage
+from karpenter_core.state.node_pool_usage import (
+    PoolStatusSums,
+    exceeded_limits,
+    pool_status_resources,
+    pool_usage,
+)
 from karpenter_core.state.provisioning_input import (
     ProblemSettings,
     build_provisioning_input,
@@ -272,6 +277,30 @@ class TestPools:
             0,
         )
         assert set(pool_status_resources(builder.snapshot(), "other").values()) == {0}
+
+    def test_kept_sums_follow_every_change_that_counts(self):
+        its_node, claim = node_and_claim("a")
+        builder, sums = synced_state(POOL, its_node, claim), PoolStatusSums()
+        moved = {**its_node.labels, NODE_POOL: "other"}
+        claim_of_b = node_claim("b", stage="Launched", uid="b-1")
+        changes = [
+            ObjectObserved(claim_of_b),
+            ObjectObserved(pod("web", node_name="a")),
+            ObjectObserved(msgspec.structs.replace(its_node, labels=moved, resource_version=90)),
+            DeletionMarked(names=("b",), cause="test"),
+            ObjectRemoved(claim_of_b),
+            ObjectObserved(node_claim("c", stage="Launched", capacity={"cpu": "32"})),
+            ObjectRemoved(claim),
+        ]
+        seen = set()
+        for change in (None, *changes):
+            if change is not None:
+                builder.apply_event(change)
+            snapshot = builder.snapshot()
+            for name in ("default", "other"):
+                assert sums.resources(snapshot, name) == pool_status_resources(snapshot, name)
+            seen.add(sums.resources(snapshot, "default")["cpu"])
+        assert len(seen) >= 4
 
     @pytest.mark.parametrize("stage", ["", "Launched", "Registered", "Initialized"])
     def test_an_unjoined_node_counts_against_limits(self, monkeypatch, stage):

@@ -24,11 +24,12 @@ from karpenter_core.disruption.consolidation import candidate_notices, rejection
 from karpenter_core.disruption.fingerprint import FingerprintBuilder, is_stale
 from karpenter_core.disruption.isolation import isolated_validation_steps
 from karpenter_core.disruption.method import DisruptionOptions, DisruptionPass, PassTimeLimit
-from karpenter_core.disruption.plan import METHODS, plan_steps
+from karpenter_core.disruption.plan import methods_of, plan_steps
 from karpenter_core.disruption.pricing import NodePrices
 from karpenter_core.disruption.repetition import is_repeatable
 from karpenter_core.disruption.validation import CommandRejection
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
+from karpenter_core.state.capacity_buffers import undeclared_buffers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,7 +122,7 @@ class DisruptionController:
         """Run one pass and start the commands that it plans."""
         self._cluster_state.tick()
         snapshot = self._cluster_state.snapshot()
-        if not snapshot.synced:
+        if not snapshot.synced or undeclared_buffers(snapshot):
             return UNSYNCED_SECONDS
         if self._freshness.stale_or_wake(FreshnessConsumer.DISRUPTION, self.name, self._loop.wake):
             return PERIOD_SECONDS
@@ -133,7 +134,7 @@ class DisruptionController:
         await self.queue.remove_stale_marks(
             find_stale_marks(snapshot, now=now, queued=self.queue.queued_provider_ids)
         )
-        methods: Sequence[DisruptionMethod] = METHODS
+        methods: Sequence[DisruptionMethod] = methods_of(self._options)
         while methods:
             self._report_budgets(self._cluster_state.snapshot())
             with self._runtime.tracer.span("disruption.plan") as span:

@@ -382,6 +382,12 @@ class Metrics:
             "Pending pods that are ignored because they are invalid or not supported.",
             (),
         )
+        self.capacity_buffer_pods = self._declare.gauge(
+            "capacitybuffers_virtual_pods",
+            "Virtual pods of CapacityBuffers: on existing capacity, on new NodeClaims, or without any "
+            "place in the last pass.",
+            ("namespace", "name", "place"),
+        )
         self.scheduler_unschedulable_pods = self._declare.gauge(
             "scheduler_unschedulable_pods_count",
             "Pods that the last pass could not place.",

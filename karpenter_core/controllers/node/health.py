@@ -65,8 +65,12 @@ class NodeHealthController:
         policies: Mapping[str, Sequence[HealthPolicy]],
         limit: UnhealthyLimit,
         paused: bool,
+        static_capacity: bool = False,
     ) -> None:
-        """`policies` are by provider; `paused` is the setting that pauses all disruption."""
+        """`policies` are by provider; `paused` is the setting that pauses all disruption.
+
+        `static_capacity` is the feature gate `StaticCapacity`.
+        """
         self._freshness = freshness
         self._writer = writer
         self._cluster_state = writer.cluster_state
@@ -75,6 +79,7 @@ class NodeHealthController:
         self._policies = policies
         self._limit = limit
         self._paused = paused
+        self._static_capacity = static_capacity
         self._summaries: dict[tuple[str, str], NodeHealthSummary] = {}
         self._summaries_version = -1
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
@@ -122,7 +127,9 @@ class NodeHealthController:
         ):
             return DONE
         if is_due and replacement_pause_reason(
-            snapshot.node_pools.get(pool), is_paused_globally=self._paused
+            snapshot.node_pools.get(pool),
+            is_paused_globally=self._paused,
+            static_capacity=self._static_capacity,
         ):
             return ReconcileResult(requeue_after=PAUSED_SECONDS)
         advice = repair(

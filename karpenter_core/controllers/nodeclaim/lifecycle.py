@@ -127,8 +127,12 @@ class NodeClaimLifecycleController:
         launch_timeout: timedelta,
         registration_timeout: timedelta,
         paused: bool,
+        static_capacity: bool = False,
     ) -> None:
-        """`paused` is the setting that pauses all disruption; claims do not expire meanwhile."""
+        """`paused` is the setting that pauses all disruption; claims do not expire meanwhile.
+
+        `static_capacity` is the feature gate `StaticCapacity`.
+        """
         self._writer = writer
         self._cluster_state = writer.cluster_state
         self._providers = providers
@@ -138,6 +142,7 @@ class NodeClaimLifecycleController:
         self._launch_timeout = launch_timeout
         self._registration_timeout = registration_timeout
         self._paused = paused
+        self._static_capacity = static_capacity
         self._launcher = InstanceLauncher(
             cluster_state=writer.cluster_state,
             providers=providers,
@@ -294,7 +299,11 @@ class NodeClaimLifecycleController:
         step = merge_steps(step, consistency_step(step.claim, nodes, now=now))
         step = merge_steps(step, hydration_step(step.claim, nodes))
         pods = (pod for node in nodes for pod in snapshot.pods_by_node.get(node.name, ()))
-        paused = bool(replacement_pause_reason(pool, is_paused_globally=self._paused))
+        paused = bool(
+            replacement_pause_reason(
+                pool, is_paused_globally=self._paused, static_capacity=self._static_capacity
+            )
+        )
         expiring = expiration_step(step.claim, pods, now=now, paused=paused)
         if expiring.delete and self._is_state_stale(FreshnessConsumer.EXPIRATION, claim):
             expiring = expiration_step(step.claim, (), now=now, paused=True)

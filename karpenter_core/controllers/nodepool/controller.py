@@ -24,8 +24,9 @@ from karpenter_core.lifecycle.nodepool.pool_usage import with_usage
 from karpenter_core.lifecycle.nodepool.readiness import with_readiness
 from karpenter_core.lifecycle.nodepool.registration_health import with_registration_health
 from karpenter_core.lifecycle.nodepool.static_capacity import (
-    static_notices,
-    with_replicas_ignored,
+    replicas_notices,
+    replicas_problem,
+    with_replicas_conditions,
 )
 from karpenter_core.lifecycle.nodepool.status import node_pool_status_patch
 from karpenter_core.lifecycle.nodepool.validation import (
@@ -33,7 +34,9 @@ from karpenter_core.lifecycle.nodepool.validation import (
     validate_node_pool,
     with_validation,
 )
+from karpenter_core.state.node_pool_usage import PoolStatusSums
 from karpenter_core.state.object_kinds import ObjectKind
+from karpenter_core.state.static_pools import is_static
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.controllers.object_writer import ObjectWriter
     from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
+    from karpenter_core.lifecycle.nodepool.static_capacity import ReplicasProblem
     from karpenter_core.scheduling.problem import SolveOptions
     from karpenter_core.state.snapshot import Snapshot
 
@@ -64,7 +68,9 @@ class NodePoolController:
         catalogue_problem: Callable[[NodePool], str],
         currencies: Callable[[NodePool], frozenset[str]],
         solve: SolveOptions,
+        static_capacity: bool = False,
     ) -> None:
+        """`static_capacity` is the feature gate `StaticCapacity`."""
         self._writer = writer
         self._cluster_state = writer.cluster_state
         self._runtime = runtime
@@ -72,8 +78,11 @@ class NodePoolController:
         self._catalogue_problem = catalogue_problem
         self._currencies = currencies
         self._currency = solve.currency
+        self._solve = solve
+        self._static_capacity = static_capacity
         self._rated = frozenset({solve.currency, *solve.exchange_rates})
         self._counted: dict[str, float] = {}
+        self._sums = PoolStatusSums()
         self._warned: dict[str, tuple[str, ...]] = {}
         self._failing = ""
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
@@ -158,15 +167,15 @@ class NodePoolController:
         # Read again: the results may have been reset just now.
         pauses = self._cluster_state.snapshot().ledger.launch_pauses
         updated = with_launches_held_back(updated, pauses.get(pool.uid), now=now)
-        updated = with_replicas_ignored(updated, now=now)
-        self._writer.publish_all(static_notices(pool))
+        updated = with_replicas_conditions(updated, self._replicas_problem(pool), now=now)
+        self._writer.publish_all(replicas_notices(updated))
         updated = with_instance_types_listed(updated, self._catalogue_problem(pool), now=now)
         unrated = self._currencies(pool) - self._rated
         updated = with_exchange_rates(updated, unrated, currency=self._currency, now=now)
         updated = with_failing_passes(updated, self._runtime.passes.failing, now=now)
         self._warn(pool)
         settled = updated is pool
-        updated = with_usage(updated, snapshot)
+        updated = with_usage(updated, snapshot, self._sums)
         left = self._schedule_count(pool.name)
         if settled and updated is not pool and left > 0:
             return ReconcileResult(requeue_after=left)
@@ -178,6 +187,19 @@ class NodePoolController:
         )
         self._counted[pool.name] = self._runtime.clock.monotonic()
         return DONE
+
+    def _replicas_problem(self, pool: NodePool) -> ReplicasProblem | None:
+        """Return why a static pool has fewer nodes than replicas; None for every other pool."""
+        if not is_static(pool):
+            return None
+        return replicas_problem(
+            self._cluster_state.snapshot(),
+            pool,
+            static_capacity=self._static_capacity,
+            aliases=self._rules.aliases,
+            well_known=self._rules.well_known,
+            solve=self._solve,
+        )
 
     def _wake_on_failing_passes(self) -> None:
         """Wake all pools when the set of failing controllers changes."""

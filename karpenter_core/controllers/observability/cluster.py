@@ -21,7 +21,7 @@ from karpenter_core.controllers.observability.node_series import (
 from karpenter_core.controllers.observability.pod_waits import PodWaitMetrics
 from karpenter_core.controllers.reconciling.reconciler import PeriodicLoop
 from karpenter_core.scheduling.problem import SolveOptions
-from karpenter_core.state.node_pool_usage import pool_status_resources
+from karpenter_core.state.node_pool_usage import PoolStatusSums
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Container, Mapping
@@ -59,6 +59,7 @@ class ClusterMetricsController:
         self._metrics = runtime.metrics
         self._started = runtime.clock.monotonic()
         self._seen_version = -1
+        self._sums = PoolStatusSums()
         self._costs = CostMetrics(
             runtime.metrics,
             solve=solve or SolveOptions(),
@@ -109,7 +110,7 @@ class ClusterMetricsController:
         for name, pool in snapshot.node_pools.items():
             if snapshot.manages(pool.spec.template.spec.node_class_ref):
                 limits[name] = parse_resources(pool.spec.limits)
-                usage[name] = pool_status_resources(snapshot, name)
+                usage[name] = self._sums.resources(snapshot, name)
                 await asyncio.sleep(0)
         await self._costs.update(snapshot, limits)
         metrics = self._metrics

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.api.quantities import format_resources, parse_resources
-from karpenter_core.controllers.provisioning.new_claims import DECISION, manifest_of, new_claim
+from karpenter_core.controllers.provisioning.new_claims import (
+    DECISION,
+    manifest_of,
+    new_claim,
+    slot_ids,
+)
 from karpenter_core.errors import (
     ApiError,
     ConflictError,
@@ -29,9 +34,10 @@ from karpenter_core.lifecycle.nodeclaim.node_claim_builder import created_metric
 from karpenter_core.state.events import PodsDecided
 from karpenter_core.state.launch_limits import LaunchAllowance, LaunchLimits
 from karpenter_core.state.node_pool_usage import exceeded_limits, pool_usage
+from karpenter_core.state.static_pools import StaticNodeAllowance, is_static
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -79,6 +85,8 @@ class ClaimCreator:
         self._launch_limits = launch_limits or LaunchLimits()
         self._in_flight: Counter[str] = Counter()
         """By pool: allowed claims whose creation has not been answered."""
+        self._slots_in_flight: set[str] = set()
+        """Ids of the slots of such claims of static pools."""
         self._cluster_state = writer.cluster_state
         self._runtime = runtime
         self._log: FilteringBoundLogger = structlog.get_logger("provisioner")
@@ -94,6 +102,7 @@ class ClaimCreator:
         refused = self._refusals(planned, counted=True)
         under_way = {n: item.pool for n, item in enumerate(planned) if n not in refused}
         self._in_flight.update(under_way.values())
+        slots = self._take_slots(under_way)
         turns = asyncio.Semaphore(CONCURRENCY)
 
         async def in_turn(number: int, item: PlannedNodeClaim) -> str | None:
@@ -101,7 +110,9 @@ class ClaimCreator:
                 return None
             async with turns:
                 try:
-                    return await self._create_one(item, decision_ref=decision_ref, reason=reason)
+                    return await self._create_one(
+                        item, decision_ref=decision_ref, reason=reason, slot=slots.get(number, "")
+                    )
                 finally:
                     self._count_created(under_way, number)
 
@@ -110,12 +121,27 @@ class ClaimCreator:
         finally:
             for number in tuple(under_way):  # cancelled before their turn
                 self._count_created(under_way, number)
+            self._slots_in_flight.difference_update(slots.values())
         return CreatedClaims(names=tuple(names), refused=refused)
 
     def _count_created(self, under_way: dict[int, str], number: int) -> None:
         pool = under_way.pop(number, None)
         if pool is not None:
             self._in_flight[pool] -= 1
+
+    def _take_slots(self, under_way: Mapping[int, str]) -> dict[int, str]:
+        """Return a free slot for each claim of a static pool, by the number of the claim."""
+        snapshot = self._cluster_state.snapshot()
+        free: dict[str, Iterator[str]] = {}
+        slots: dict[int, str] = {}
+        for number, name in under_way.items():
+            pool = snapshot.node_pools[name]
+            if is_static(pool):
+                if name not in free:
+                    free[name] = slot_ids(pool, snapshot.node_claims, self._slots_in_flight)
+                slots[number] = next(free[name])
+        self._slots_in_flight.update(slots.values())
+        return slots
 
     def refusal(self, planned: Sequence[PlannedNodeClaim]) -> str:
         """Return why some of these claims would be refused now; empty if all are allowed.
@@ -137,15 +163,20 @@ class ClaimCreator:
             now=self._runtime.clock.now(),
             in_flight=self._in_flight,
         )
+        static = StaticNodeAllowance(snapshot, in_flight=self._in_flight)
         refused: dict[int, str] = {}
         limited: Counter[tuple[str, str]] = Counter()
         for number, item in sorted(enumerate(planned), key=lambda pair: -_priority(pair[1])):
             pool = snapshot.node_pools.get(item.pool)
             if pool is None or item.pool in over:
                 refused[number] = over.get(item.pool, _GONE)
+            elif why := static.refusal(pool):
+                refused[number] = why
             elif (refusal := allowance.grant(pool)) is not None:
                 refused[number] = refusal.message
                 limited[item.pool, refusal.limit] += 1
+            else:
+                static.grant(pool)
         if counted:
             self._report_refused(planned, refused, limited)
         return refused
@@ -186,25 +217,37 @@ class ClaimCreator:
         return refused
 
     async def _create_one(
-        self, planned: PlannedNodeClaim, *, decision_ref: DecisionRef, reason: str
+        self, planned: PlannedNodeClaim, *, decision_ref: DecisionRef, reason: str, slot: str
     ) -> str | None:
+        """Create one claim; `slot` is the slot of a static pool's claim, else empty."""
         pool = self._cluster_state.snapshot().node_pools.get(planned.pool)
         if pool is None:
             self._report_failed(planned, _GONE)
             return None
         claim = new_claim(
-            planned, pool, unique=self._runtime.new_id(), decision_ref=decision_ref, reason=reason
+            planned,
+            pool,
+            unique=slot or self._runtime.new_id(),
+            decision_ref=decision_ref,
+            reason=reason,
         )
         try:
             await self._send(claim)
         except FencedError:
             raise
+        except ConflictError as error:
+            if slot:  # another process, or an earlier create without an answer, was first
+                await self._read_back(claim, annotations={})
+            self._report_failed(planned, str(error))
+            return None
         except KarpenterError as error:
             self._report_failed(planned, str(error))
             return None
         now = self._runtime.clock.now()
         self._cluster_state.fold(
-            PodsDecided(placed={pod.uid: claim.name for pod in planned.pods}, at=now)
+            PodsDecided(
+                placed={pod.uid: claim.name for pod in planned.pods if not pod.is_virtual}, at=now
+            )
         )
         self._writer.record_metrics((created_metric(claim, reason),))
         self._log.info(
@@ -231,7 +274,9 @@ class ClaimCreator:
             except ConflictError:
                 if attempt == 0:
                     raise  # another claim has the name: the pods are planned again
-                await self._read_back(claim)
+                await self._read_back(
+                    claim, annotations={DECISION: claim.metadata.annotations[DECISION]}
+                )
             except ApiError as error:
                 in_doubt = error.status == 0 or error.status >= _SERVER_ERROR
                 if not in_doubt or attempt + 1 == ATTEMPTS:
@@ -240,9 +285,8 @@ class ClaimCreator:
                 continue
             return
 
-    async def _read_back(self, claim: NodeClaim) -> None:
+    async def _read_back(self, claim: NodeClaim, *, annotations: Mapping[str, str]) -> None:
         """Put the server's claim into the state: a patch without changes returns the object."""
-        annotations = {DECISION: claim.metadata.annotations[DECISION]}
         with suppress(NotFoundError):  # it was created and deleted
             await self._writer.kube_writer.patch(
                 NODE_CLAIMS, claim.name, {"metadata": {"annotations": annotations}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CREATED_FOR
@@ -12,11 +13,21 @@ from karpenter_core.lifecycle.nodeclaim.node_claim_builder import build_node_cla
 from karpenter_core.lifecycle.nodepool.hashing import HASH_VERSION, node_pool_hash
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.scheduling.problem import PlannedNodeClaim
 
-__all__ = ["CAUSE", "DECISION", "DecisionRef", "manifest_of", "name_suffix", "new_claim"]
+__all__ = [
+    "CAUSE",
+    "DECISION",
+    "DecisionRef",
+    "manifest_of",
+    "name_suffix",
+    "new_claim",
+    "slot_ids",
+]
 
 DECISION: Final = "karpenter.sh/decision-id"
 """Annotation: the id of the pass or command that created the claim, as in the logs."""
@@ -43,6 +54,23 @@ def name_suffix(unique: str) -> str:
         number, index = divmod(number, len(_ALPHABET))
         suffix += _ALPHABET[index]
     return suffix
+
+
+def slot_ids(pool: NodePool, claims: Container[str], in_flight: Container[str]) -> Iterator[str]:
+    """Yield the ids of a static pool's free slots, lowest first; a claim's name derives from one.
+
+    Slots are numbered from 0 in each pool. Two processes that act on the same cluster at once choose
+    the same slots and so the same names, and the API server accepts each name once. `claims` has the
+    names of existing claims, `in_flight` the ids of slots whose claims are being created; the slot
+    of a claim that is gone is used again.
+    """
+    given: set[str] = set()
+    for slot in count():
+        unique = f"{pool.uid}/{slot}"
+        name = f"{pool.name}-{name_suffix(unique)}"
+        if name not in claims and unique not in in_flight and name not in given:
+            given.add(name)
+            yield unique
 
 
 def new_claim(

@@ -11,8 +11,10 @@ import structlog
 
 from karpenter_core.api.notices import Notice
 from karpenter_core.scheduling.problem import PoolConstraint, PoolRejection, UnschedulablePod
-from karpenter_core.state.events import NodesNominated, PodsDecided
+from karpenter_core.scheduling.virtual_pods import virtual_placements
+from karpenter_core.state.events import NodesNominated, PodsDecided, VirtualPodsPlaced
 from karpenter_core.state.pod_rules import pod_ref
+from karpenter_core.state.virtual_pods import count_virtual_pods
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -84,6 +86,7 @@ class PassRecorder:
 
     def report_ignored(self, ignored: Sequence[IgnoredPod], snapshot: Snapshot) -> None:
         """Report the pending pods that cannot be scheduled because of their own fields."""
+        ignored = tuple(item for item in ignored if not item.pod.is_virtual)
         self._metrics.scheduler_ignored_pods.set(sum(not item.silent for item in ignored))
         failed = frozenset(item.pod.uid for item in ignored)
         self._observe_first_decisions(failed, snapshot)
@@ -120,6 +123,23 @@ class PassRecorder:
             claim = state_node.claim.name if state_node is not None and state_node.claim else ""
             node = state_node.node.name if state_node is not None and state_node.node else ""
             self._publish_nominated(pods, claim=claim, node=node)
+
+    def record_virtual_pods(
+        self, plan: SchedulingPlan, snapshot: Snapshot, names: Sequence[str | None] = ()
+    ) -> None:
+        """Record where the virtual pods are: on existing capacity, on new claims or nowhere.
+
+        `names` are the claims that were created for the plan, None for one that was not.
+        """
+        if not snapshot.virtual_pods and not snapshot.virtual_pod_counts:
+            return
+        refused = [number for number, name in enumerate(names) if name is None]
+        self._cluster_state.fold(
+            VirtualPodsPlaced(
+                counts=count_virtual_pods(snapshot, plan.existing),
+                placements=virtual_placements(plan, snapshot.virtual_pods, refused=refused),
+            )
+        )
 
     def record_plan(
         self,

@@ -26,7 +26,8 @@ from karpenter_core.controllers.provisioning.pass_recorder import (
 from karpenter_core.controllers.provisioning.trigger_batcher import TriggerBatcher
 from karpenter_core.controllers.reconciling.reconciler import PeriodicLoop
 from karpenter_core.scheduling.journal import plan_decision
-from karpenter_core.scheduling.problem import SolveOptions
+from karpenter_core.scheduling.problem import SchedulingPlan, SolveOptions
+from karpenter_core.scheduling.virtual_pods import without_virtual_pods
 from karpenter_core.state.object_kinds import ObjectKind
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
 
@@ -98,6 +99,7 @@ class Provisioner:
             ObjectKind.RESOURCE_CLAIM,
             ObjectKind.RESOURCE_SLICE,
             ObjectKind.DEVICE_CLASS,
+            ObjectKind.VIRTUAL_PODS,
         )
         self._passes = PeriodicLoop(self.name, self._run_pass, runtime=runtime)
         self._last_version = -1
@@ -134,6 +136,7 @@ class Provisioner:
             if (
                 snapshot.pending_pods
                 or snapshot.nominated_pods
+                or snapshot.has_virtual_pods
                 or any(state_node.marked_for_deletion for state_node in snapshot.state_nodes)
             ):
                 self._batcher.trigger("retry")
@@ -174,16 +177,19 @@ class Provisioner:
         else:
             self._recorder.report_failed_judgements(provisioning_input.set_aside)
             self._recorder.clear_unplaced()
+            self._recorder.record_virtual_pods(SchedulingPlan(), snapshot)
         self._last_version = self._cluster_state.snapshot().version if is_settled else -1
 
     async def _solve(
         self, provisioning_input: ProvisioningInput, snapshot: Snapshot, triggers: tuple[str, ...]
     ) -> bool:
         """Plan and create claims; tell whether a pass over the same state would change nothing."""
-        pods = len(provisioning_input.problem.pods)
-        decision_ref = DecisionRef(
-            id=self._runtime.new_id(), cause=f"{pods} pod(s) without a placement"
-        )
+        virtual_uids = {pod.uid for pod in provisioning_input.problem.pods if pod.is_virtual}
+        pods = len(provisioning_input.problem.pods) - len(virtual_uids)
+        cause = f"{pods} pod(s) without a placement"
+        if virtual_uids:
+            cause += f", {len(virtual_uids)} virtual pod(s)"
+        decision_ref = DecisionRef(id=self._runtime.new_id(), cause=cause)
         structlog.contextvars.bind_contextvars(decision=decision_ref.id)
         started = self._runtime.clock.monotonic()
         tracer = self._runtime.tracer
@@ -197,14 +203,16 @@ class Provisioner:
             self._log.warning("scheduling pass took too long and was stopped", pods=pods)
         plan = replace(plan, set_aside=(*provisioning_input.set_aside, *plan.set_aside))
         plan = with_held_pools(plan, provisioning_input.refused_pools)
-        self._recorder.nominate_existing_nodes(plan, snapshot)
+        real_plan = without_virtual_pods(plan, virtual_uids)
+        self._recorder.nominate_existing_nodes(real_plan, snapshot)
         with tracer.span("provisioning.create_claims", claims=len(plan.claims)):
             created = await self._creator.create(
                 plan.claims, decision_ref=decision_ref, reason="provisioned"
             )
         names = created.names
+        self._recorder.record_virtual_pods(plan, snapshot, names)
         self._recorder.record_plan(
-            plan,
+            real_plan,
             names,
             snapshot,
             quiet=bool(self._unevaluated_pools()),
@@ -221,7 +229,8 @@ class Provisioner:
             names=names,
             refused=created.refused,
         )
-        await self._runtime.journal.record(await self._planner.compute(make_decision))
+        if pods or plan.claims:
+            await self._runtime.journal.record(await self._planner.compute(make_decision))
         self._log.debug(
             "pass ended",
             triggers=len(triggers),
@@ -233,7 +242,7 @@ class Provisioner:
         )
         return (
             not plan.partial
-            and not plan.existing
+            and not real_plan.existing
             and None not in names
             and not provisioning_input.refused_pools  # pauses end without a change
             and not any(map(waits_for_reservation, plan.unschedulable.values()))
@@ -252,7 +261,8 @@ def _triggers(snapshot: Snapshot, changes: Mapping[ObjectKind, tuple[str, ...]])
         claim = snapshot.node_claims.get(name)
         if claim is None or claim.is_deleting:
             yield from _triggers_of_lost_claim(snapshot, name)
-    if not snapshot.pending_pods:
+    yield from changes.get(ObjectKind.VIRTUAL_PODS, ())
+    if not snapshot.pending_pods and not snapshot.has_virtual_pods:
         return
     yield from _device_triggers(snapshot, changes)
     for name in (*changes.get(ObjectKind.NODE_POOL, ()), *changes.get(ObjectKind.CATALOGUE, ())):
@@ -281,12 +291,12 @@ def _device_triggers(
 
 
 def _triggers_of_lost_claim(snapshot: Snapshot, name: str) -> Iterator[str]:
-    """Yield the triggers of a deleted claim: it, if pods are pending, or its node with pods.
+    """Yield the triggers of a deleted claim: it, if pods wait, or its node with pods.
 
     The taint on its node would trigger a pass too, but pods of an interrupted node have no time to
     lose.
     """
-    if snapshot.pending_pods:
+    if snapshot.pending_pods or snapshot.has_virtual_pods:
         yield f"nodeclaim/{name}"
         return
     state_node = snapshot.state_nodes_by_claim.get(name)

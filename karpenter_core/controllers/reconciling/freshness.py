@@ -52,6 +52,8 @@ class FreshnessConsumer(StrEnum):
     REPAIR = "repair"
     DRIFT = "drift"
     EXPIRATION = "expiration"
+    STATIC_DEPROVISIONING = "static-deprovisioning"
+    """Deleting claims beyond the replicas of a static NodePool."""
     LIVENESS = "liveness"
     """Deleting claims that were not launched or did not register in time, or lost their Node before."""
     LEADERSHIP = "leadership"
@@ -90,6 +92,9 @@ REQUIRED_KINDS: Final[Mapping[FreshnessConsumer, RequiredKinds]] = {
         kinds=frozenset({NODE_CLAIMS, NODE_POOLS}), node_classes=True
     ),
     FreshnessConsumer.EXPIRATION: RequiredKinds(
+        kinds=_NODES_AND_CLAIMS | {NODE_POOLS, resources.PODS}
+    ),
+    FreshnessConsumer.STATIC_DEPROVISIONING: RequiredKinds(
         kinds=_NODES_AND_CLAIMS | {NODE_POOLS, resources.PODS}
     ),
     FreshnessConsumer.LIVENESS: RequiredKinds(kinds=_NODES_AND_CLAIMS),

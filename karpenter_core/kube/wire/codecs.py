@@ -14,6 +14,7 @@ import msgspec
 from pydantic import ValidationError
 
 from karpenter_core.api.base import KubernetesObject
+from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.errors import ApiError, BadInputError, GoneError
@@ -40,8 +41,10 @@ from karpenter_core.kube.wire.storage import (
     volume_attachment_view,
 )
 from karpenter_core.kube.wire.workloads import (
+    pod_template_view,
     replication_controller_view,
     service_view,
+    templated_workload_view,
     workload_view,
 )
 
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from karpenter_core.state.events import StateObject
 
 __all__ = [
+    "CAPACITY_BUFFERS",
     "NODE_CLAIMS",
     "NODE_POOLS",
     "Codec",
@@ -65,13 +69,16 @@ __all__ = [
 ]
 
 NODE_POOLS: Final = custom_kind(NodePool.resource)
+CAPACITY_BUFFERS: Final = custom_kind(CapacityBuffer.resource)
 NODE_CLAIMS: Final = custom_kind(NodeClaim.resource)
 
 EventType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
 
 _INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 _GONE: Final = 410
-_UNREADABLE: Final = (msgspec.MsgspecError, ValidationError, ValueError)
+_UNREADABLE: Final = (msgspec.MsgspecError, ValidationError, ValueError, RecursionError)
+_VERSION_DIGITS: Final = 20
+"""Digits of the greatest 64-bit version. A longer one would take as long to read as a line has room for."""
 # How the API server begins a line that carries an object; anything else is looked at in two steps.
 _OBJECT_LINES: Final = (b'{"type":"ADDED"', b'{"type":"MODIFIED"', b'{"type":"DELETED"')
 
@@ -173,6 +180,8 @@ class _TypedDecoders(Generic[RawT]):
 
     def read_list(self, body: bytes) -> ListPage:
         page = self._list.decode(body)
+        if not page.metadata.resource_version or not _is_version(page.metadata.resource_version):
+            raise ValueError("the version of the list")  # the slow way says it in full
         return ListPage(
             objects=tuple(map(self._view, page.items or ())),
             resource_version=page.metadata.resource_version,
@@ -245,7 +254,7 @@ class Codec:
         if event.type == "ERROR":
             return WatchEvent(type="ERROR", error=_watch_error(event.object, self.kind))
         if event.type == "BOOKMARK":
-            return _bookmark(event.object)
+            return _bookmark(event.object, self.kind)
         try:
             view = self._read(event.object)
         except _UNREADABLE as error:
@@ -261,6 +270,11 @@ class Codec:
         except _UNREADABLE as error:
             message = f"list of {self.kind.plural}: no list in {body[:200]!r}: {error}"
             raise BadInputError(message) from error
+        if not page.metadata.resource_version:  # an empty cluster's list has one too
+            raise BadInputError(
+                f"list of {self.kind.plural}: no list in {body[:200]!r}: no version"
+            )
+        _check_version(page.metadata.resource_version, f"list of {self.kind.plural}")
         objects: list[StateObject] = []
         invalid: list[InvalidObject] = []
         for item in page.items or ():
@@ -278,14 +292,14 @@ class Codec:
     def _invalid(self, body: bytes | msgspec.Raw, error: Exception) -> InvalidObject:
         try:
             meta = _head.decode(body).metadata
-        except msgspec.MsgspecError:
+        except _UNREADABLE:
             meta = _Meta()
         return InvalidObject(
             kind=self.kind.kind,
             name=meta.name,
             namespace=meta.namespace,
             uid=meta.uid,
-            resource_version=meta.resource_version,
+            resource_version=meta.resource_version if _is_version(meta.resource_version) else "",
             message=_explain(error),
         )
 
@@ -294,8 +308,9 @@ class Codecs:
     """The codecs of every kind that is read, and the shapes that their pods share.
 
     What selects pods (Services, ReplicaSets …) is read only `with_selectors`: clusters have many of
-    them, and nothing but default topology spread looks at them. ResourceClaims, and what they are
-    allocated from, are read only `with_devices`.
+    them, and nothing but default topology spread looks at them. CapacityBuffers and the templates
+    that they may refer to are read only `with_buffers`; ResourceClaims, and what they are allocated
+    from, only `with_devices`.
     """
 
     __slots__ = ("_codecs", "shapes")
@@ -306,11 +321,14 @@ class Codecs:
         *,
         with_selectors: bool = False,
         with_devices: bool = False,
+        with_buffers: bool = False,
     ) -> None:
         self.shapes: Final = PodShapes()
         codecs = [*_view_codecs(self.shapes), *map(_model_codec, (NodePool, NodeClaim))]
         if with_selectors:
-            codecs += _selector_codecs()
+            codecs += _selector_codecs(with_workloads=not with_buffers)
+        if with_buffers:
+            codecs += [_model_codec(CapacityBuffer), *_template_codecs(self.shapes)]
         if with_devices:
             codecs += _device_codecs()
         codecs += map(_model_codec, node_classes)
@@ -373,7 +391,28 @@ def _view_codecs(shapes: PodShapes) -> list[Codec]:
     return [Codec(kind, fast.read, fast) for kind, fast in fasts]
 
 
-def _selector_codecs() -> list[Codec]:
+def _template_codecs(shapes: PodShapes) -> list[Codec]:
+    """Return the codecs of all that a CapacityBuffer may refer to."""
+    fasts: list[tuple[ResourceKind, _TypedDecoders[Any]]] = [
+        (
+            resources.POD_TEMPLATES,
+            _TypedDecoders(raw.RawPodTemplateObject, partial(pod_template_view, shapes=shapes)),
+        ),
+        *(
+            (
+                kind,
+                _TypedDecoders(
+                    raw.RawTemplatedWorkload,
+                    partial(templated_workload_view, kind=kind.kind, shapes=shapes),
+                ),
+            )
+            for kind in (resources.DEPLOYMENTS, resources.REPLICA_SETS, resources.STATEFUL_SETS)
+        ),
+    ]
+    return [Codec(kind, fast.read, fast) for kind, fast in fasts]
+
+
+def _selector_codecs(*, with_workloads: bool) -> list[Codec]:
     fasts: list[tuple[ResourceKind, _TypedDecoders[Any]]] = [
         (resources.SERVICES, _TypedDecoders(raw.RawService, service_view)),
         (
@@ -383,6 +422,7 @@ def _selector_codecs() -> list[Codec]:
         *(
             (kind, _TypedDecoders(raw.RawWorkload, partial(workload_view, kind=kind.kind)))
             for kind in (resources.REPLICA_SETS, resources.STATEFUL_SETS)
+            if with_workloads
         ),
     ]
     return [Codec(kind, fast.read, fast) for kind, fast in fasts]
@@ -397,15 +437,24 @@ def _device_codecs() -> list[Codec]:
     return [Codec(kind, fast.read, fast) for kind, fast in fasts]
 
 
-def _model_codec(model: type[NodePool | NodeClaim | NodeClass]) -> Codec:
+def _model_codec(model: type[NodePool | NodeClaim | NodeClass | CapacityBuffer]) -> Codec:
     def read(body: bytes | msgspec.Raw) -> StateObject:
-        return model.model_validate_json(bytes(body))
+        found = model.model_validate_json(bytes(body))
+        if not _is_version(found.metadata.resource_version):
+            raise ValueError("metadata.resourceVersion is no number")
+        return found
 
     return Codec(custom_kind(model.resource), read)
 
 
-def _bookmark(body: msgspec.Raw) -> WatchEvent:
-    meta = _head.decode(body).metadata
+def _bookmark(body: msgspec.Raw, kind: ResourceKind) -> WatchEvent:
+    try:
+        meta = _head.decode(body).metadata
+    except _UNREADABLE as error:
+        raise BadInputError(f"watch of {kind.plural}: no bookmark: {error}") from error
+    if not meta.resource_version:
+        raise BadInputError(f"watch of {kind.plural}: no bookmark: no version")
+    _check_version(meta.resource_version, f"watch of {kind.plural}: bookmark")
     return WatchEvent(
         type="BOOKMARK",
         resource_version=meta.resource_version,
@@ -414,10 +463,23 @@ def _bookmark(body: msgspec.Raw) -> WatchEvent:
 
 
 def _watch_error(body: msgspec.Raw, kind: ResourceKind) -> ApiError:
-    status = _status.decode(body)
+    try:
+        status = _status.decode(body)
+    except _UNREADABLE as error:
+        raise BadInputError(f"watch of {kind.plural}: no status: {error}") from error
     error = GoneError if status.code == _GONE or status.reason == "Expired" else ApiError
     message = f"watch {kind.plural}: {status.message or status.reason}"
     return error(message, status=status.code, reason=status.reason)
+
+
+def _is_version(text: str) -> bool:
+    """Tell whether a text is a resourceVersion, or empty."""
+    return not text or (text.isascii() and text.isdigit() and len(text) <= _VERSION_DIGITS)
+
+
+def _check_version(text: str, where: str) -> None:
+    if not _is_version(text):
+        raise BadInputError(f'{where}: metadata.resourceVersion "{_shorten(text)}" is no number')
 
 
 def _explain(error: Exception) -> str:

@@ -31,11 +31,13 @@ __all__ = [
     "RawPodSpec",
     "RawPodStatus",
     "RawPodTemplate",
+    "RawPodTemplateObject",
     "RawReplicationController",
     "RawResources",
     "RawSelector",
     "RawService",
     "RawStorageClass",
+    "RawTemplatedWorkload",
     "RawTopologyTerm",
     "RawVolumeAttachment",
     "RawWorkload",
@@ -448,3 +450,22 @@ class RawWorkloadSpec(_Raw):
 class RawWorkload(_Raw):
     metadata: RawMeta
     spec: RawWorkloadSpec | None = None
+
+
+class RawTemplatedWorkloadSpec(RawWorkloadSpec):
+    template: RawPodTemplate | None = None
+    replicas: int | None = None
+
+
+class RawTemplatedWorkload(_Raw):
+    metadata: RawMeta
+    spec: RawTemplatedWorkloadSpec | None = None
+
+
+class RawGenerationMeta(RawMeta):
+    generation: int = 0
+
+
+class RawPodTemplateObject(_Raw):
+    metadata: RawGenerationMeta
+    template: RawPodTemplate

@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import NODES
 from karpenter_core.api.quantities import format_resources
-from karpenter_core.state.node_pool_usage import pool_status_resources
 
 if TYPE_CHECKING:
     from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.state.node_pool_usage import PoolStatusSums
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["with_usage"]
 
 
-def with_usage(pool: NodePool, snapshot: Snapshot) -> NodePool:
+def with_usage(pool: NodePool, snapshot: Snapshot, sums: PoolStatusSums) -> NodePool:
     """Return the pool with the resources of its nodes; the same object when nothing changed.
 
-    A snapshot that is not synced lacks nodes, so it changes nothing.
+    A snapshot that is not synced lacks nodes, so it changes nothing. `sums` is kept from call to call.
     """
     if not snapshot.synced:
         return pool
-    held = pool_status_resources(snapshot, pool.name)
+    held = sums.resources(snapshot, pool.name)
     resources = format_resources(held)
     if resources == pool.status.resources and held[NODES] == pool.status.nodes:
         return pool

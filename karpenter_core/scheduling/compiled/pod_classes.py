@@ -104,10 +104,14 @@ class PodClass(Struct, kw_only=True, eq=False):
     blocked: PoolRejection | None = None
 
     @property
-    def queue_order(self) -> tuple[int, int, datetime, str]:
-        """Large pods first, then old ones (upstream's order, by the oldest member)."""
+    def queue_order(self) -> tuple[bool, int, int, datetime, str]:
+        """Large pods first, then old ones (upstream's order, by the oldest member).
+
+        Virtual pods that give way come after all others.
+        """
         created, uid = pod_order(self.members[0])
-        return (-self.requests.get(CPU, 0), -self.requests.get(MEMORY, 0), created, uid)
+        cpu, memory = self.requests.get(CPU, 0), self.requests.get(MEMORY, 0)
+        return (self.shape.gives_way, -cpu, -memory, created, uid)
 
 
 def pod_order(pod: PodView) -> tuple[datetime, str]:
@@ -196,6 +200,7 @@ class _PodClassReader:
             tuple(sorted(shape.requests.items())),
             _ports(shape),
             self.groups.selecting(shape),
+            shape.virtual_source,
         )
 
     def make(

@@ -41,6 +41,8 @@ def pending_pods_by_zone(
     pods_by_zone: dict[str, int] = {}
     zone_by_topologies: dict[tuple[ClassTopology, ...], str] = {}
     for pod_class, topology in zip(compiled.classes, compiled.topologies, strict=True):
+        if pod_class.shape.virtual_source is not None:
+            continue
         waiting = sum([pod.phase == "Pending" for pod in pod_class.members])
         if waiting:
             volumes = problem.volumes.get(pod_class.members[0].uid)

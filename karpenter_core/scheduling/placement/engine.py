@@ -21,7 +21,7 @@ from karpenter_core.scheduling.placement.pod_placer import PodPlacer
 from karpenter_core.scheduling.placement.spread_placement import spread_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Generator, Iterable, Sequence
 
     from karpenter_core.scheduling.compiled.problem import CompiledProblem, PlacementTask
     from karpenter_core.scheduling.placement.plan_profile import PlanProfile
@@ -77,16 +77,26 @@ class PlacementEngine:
                 yield from self._reserve_steps(order)
             for opening in self._state.profile.mix:
                 self._placer.opener.open_empty(opening)
-        last = frozenset(index for group in self._state.profile.free_groups for index in group)
+        classes = self.compiled.classes
+        giving_way = [index for index in order if classes[index].shape.gives_way]
+        if giving_way:
+            yield from self._all_steps([i for i in order if not classes[i].shape.gives_way])
+        yield from self._all_steps(giving_way or order)
+        self.holdings.finalize()
+
+    def _all_steps(self, order: Sequence[int]) -> Generator[int, None, None]:
+        """Place these classes: those that mix freely last, then again those that may have waited."""
+        chosen = frozenset(order)
+        groups = [group for group in self._state.profile.free_groups if group[0] in chosen]
+        last = frozenset(index for group in groups for index in group)
         yield from self._each_steps([index for index in order if index not in last])
-        for group in self._state.profile.free_groups:
+        for group in groups:
             if not self._halt.requested:
                 yield from place_free_group_steps(self._placer, group)
         yield from self._each_steps([index for index in order if index in last])
-        yield from self._retry_steps(
-            more_room=bool(self.left) and self._placer.opener.close_empty()
-        )
-        self.holdings.finalize()
+        left = not chosen.isdisjoint(self.left)
+        more_room = left and self._placer.opener.close_empty()
+        yield from self._retry_steps(chosen, more_room=more_room)
 
     def _each_steps(self, order: Iterable[int]) -> Generator[int, None, None]:
         for index in order:
@@ -101,7 +111,7 @@ class PlacementEngine:
                 self._state.waiting[index] = 0
             yield 1 + self.nodes.count // 1000
 
-    def _retry_steps(self, *, more_room: bool) -> Generator[int, None, None]:
+    def _retry_steps(self, among: frozenset[int], *, more_room: bool) -> Generator[int, None, None]:
         """Try again those that may have waited for others, until that helps no more.
 
         At first all that are left, if there is `more_room` within limits than there was.
@@ -110,9 +120,12 @@ class PlacementEngine:
             waiting = [
                 i
                 for i in self.left
-                if (more_room and not number)
-                or i in self.deferred
-                or any(t.host or t.zonal for t in self.compiled.topologies[i])
+                if i in among
+                and (
+                    (more_room and not number)
+                    or i in self.deferred
+                    or any(t.host or t.zonal for t in self.compiled.topologies[i])
+                )
             ]
             before = sum(self.left[index] for index in waiting)
             if self._halt.requested:

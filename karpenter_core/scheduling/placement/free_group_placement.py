@@ -36,7 +36,7 @@ _MAX_UNITS: Final = 4_000
 
 def free_groups(compiled: CompiledProblem, order: Iterable[int]) -> tuple[tuple[int, ...], ...]:
     """Return the groups of classes that mix freely, each in the order given."""
-    groups: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    groups: dict[tuple[bool, int, tuple[int, ...]], list[int]] = {}
     for index in order:
         pod_class, topology = compiled.classes[index], compiled.topologies[index]
         if pod_class.blocked is not None or pod_class.shared_volumes:
@@ -46,7 +46,8 @@ def free_groups(compiled: CompiledProblem, order: Iterable[int]) -> tuple[tuple[
             or pod_class.relaxation_steps[0].node_constraints.host_ports
         ):
             continue
-        key = (pod_class.relaxation_steps[0].node_constraints.index, topology[0].counted_axes)
+        constraints = pod_class.relaxation_steps[0].node_constraints
+        key = (pod_class.shape.gives_way, constraints.index, topology[0].counted_axes)
         groups.setdefault(key, []).append(index)
     return tuple(map(tuple, groups.values()))
 

@@ -182,7 +182,11 @@ def constraint_tier(relaxation_steps: Iterable[ClassTopology]) -> int:
 def _constrained_first(compiled: CompiledProblem, class_values: UnitValues) -> tuple[int, ...]:
     """Order classes by their tiers; among equals the costliest (`class_values`) first."""
 
-    def key(index: int) -> tuple[int, float]:
-        return constraint_tier(compiled.topologies[index]), -round(float(class_values[index]), 15)
+    def key(index: int) -> tuple[bool, int, float]:
+        return (
+            compiled.classes[index].shape.gives_way,
+            constraint_tier(compiled.topologies[index]),
+            -round(float(class_values[index]), 15),
+        )
 
     return tuple(sorted(range(len(compiled.classes)), key=key))

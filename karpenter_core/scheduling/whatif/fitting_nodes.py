@@ -84,8 +84,8 @@ class ClassPlacementPlan:
     """Lines of resources and the amount asked of each."""
     closest: tuple[tuple[int, int], tuple[int, int]]
     """The first two of these (or the only one twice): what full nodes most often lack."""
-    rank: tuple[int, int]
-    tier: int
+    rank: tuple[bool, int, int]
+    tier: tuple[bool, int]
     is_plain: bool
     has_wishes: bool
     """Whether something can be given up when no place is found."""
@@ -130,8 +130,12 @@ def class_plan(
         anywhere=(number, -1, -1),
         asked=requested,
         closest=(requested[0], requested[:2][-1]),
-        rank=(-pod_class.requests.get(CPU, 0), -pod_class.requests.get(MEMORY, 0)),
-        tier=constraint_tier(relaxation_steps),
+        rank=(
+            pod_class.shape.gives_way,
+            -pod_class.requests.get(CPU, 0),
+            -pod_class.requests.get(MEMORY, 0),
+        ),
+        tier=(pod_class.shape.gives_way, constraint_tier(relaxation_steps)),
         is_plain=bool(relaxation_steps)
         and pod_class.blocked is None
         and not pod_class.shared_volumes

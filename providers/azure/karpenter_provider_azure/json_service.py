@@ -8,10 +8,16 @@ from __future__ import annotations
 import json
 import ssl
 import time
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Final, cast, final
 from urllib.error import HTTPError
-from urllib.request import HTTPSHandler, Request, build_opener
+from urllib.request import HTTPSHandler, Request
 
+from karpenter_core.provider.kit.calls.bounded_reads import (
+    UnusableAnswerError,
+    direct_opener,
+    read_bounded,
+)
 from karpenter_core.provider.kit.calls.caller import CloudCaller
 from karpenter_core.provider.kit.calls.http_failures import http_failure
 from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
@@ -60,7 +66,7 @@ class JsonService:
     ) -> None:
         """`ca_bundle` is a file of certificates, by default the system's."""
         self._timeout_seconds: Final = timeout_seconds
-        self._opener: Final = build_opener(
+        self._opener: Final = direct_opener(
             HTTPSHandler(context=ssl.create_default_context(cafile=ca_bundle or None))
         )
         self._caller: Final = CloudCaller(
@@ -91,7 +97,8 @@ class JsonService:
     def _send(self, request: Request) -> JsonObject:
         try:
             with self._opener.open(request, timeout=self._timeout_seconds) as answer:
-                body: object = json.load(answer)
+                text = read_bounded(answer, seconds=self._timeout_seconds)
+                body: object = json.loads(text)
         except HTTPError as error:
             with error:
                 raise _ServiceError(
@@ -99,7 +106,13 @@ class JsonService:
                     status=error.code,
                     retry_after=error.headers.get("Retry-After"),
                 ) from error
-        except (OSError, ValueError) as error:
+        except (
+            OSError,
+            HTTPException,
+            ValueError,
+            RecursionError,
+            UnusableAnswerError,
+        ) as error:
             raise _ServiceError(str(error), status=0) from error
         if not isinstance(body, dict):
             raise _ServiceError("the answer is no JSON object", status=0)
@@ -115,7 +128,7 @@ def _request(url: str, headers: Mapping[str, str], data: bytes | None = None) ->
 def _message(error: HTTPError) -> str:
     try:
         text = error.read(_SHOWN).decode(errors="replace").strip()
-    except OSError:
+    except (OSError, HTTPException):
         text = ""
     return text or str(error.reason)
 

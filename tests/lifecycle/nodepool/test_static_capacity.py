@@ -1,4 +1,4 @@
-"""Static NodePools get a condition and an Event."""
+"""Static NodePools with fewer nodes than replicas get a condition and an Event."""
 
 from __future__ import annotations
 
@@ -6,52 +6,110 @@ from datetime import timedelta
 
 import pytest
 
-from karpenter_core.api.conditions import find_condition, is_true
+from karpenter_core.api.conditions import find_condition
+from karpenter_core.api.labels import ALIASES
 from karpenter_core.lifecycle.nodepool.static_capacity import (
-    static_notices,
-    with_replicas_ignored,
+    REPLICAS_HELD_BACK,
+    REPLICAS_IGNORED,
+    replicas_notices,
+    replicas_problem,
+    with_replicas_conditions,
 )
+from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.state.disruption_pause import replacement_pause_reason
-from karpenter_core.testing.builders import EPOCH, node_pool
+from karpenter_core.testing.builders import EPOCH, catalogue, node_pool
+from karpenter_core.testing.state_builders import node_claim, synced_state
 
 NOW = EPOCH + timedelta(minutes=1)
 
 
+def problem(pool, *claims, gate=True, **options):
+    return replicas_problem(
+        synced_state(pool, *claims, **options).snapshot(),
+        pool,
+        static_capacity=gate,
+        aliases=ALIASES,
+        well_known=frozenset(),
+        solve=SolveOptions(),
+    )
+
+
 @pytest.mark.parametrize("replicas", [0, 3])
-def test_a_static_pool_has_the_condition_and_an_event(replicas):
-    """Also one that asks for no nodes at all."""
+def test_with_the_gate_off_replicas_are_ignored(replicas):
+    """Also those of a pool that asks for no nodes at all."""
     pool = node_pool(replicas=replicas)
 
-    reported_pool = with_replicas_ignored(pool, now=NOW)
+    reported_pool = with_replicas_conditions(pool, problem(pool, gate=False), now=NOW)
 
-    condition = find_condition(reported_pool.status.conditions, "ReplicasIgnored")
+    condition = find_condition(reported_pool.status.conditions, REPLICAS_IGNORED)
     assert condition is not None
-    assert (condition.status, condition.reason) == ("True", "StaticCapacityNotBuilt")
-    (notice,) = static_notices(pool)
-    assert (notice.reason, notice.message) == (condition.reason, condition.message)
-    assert with_replicas_ignored(reported_pool, now=NOW + timedelta(hours=1)) is reported_pool
+    assert (condition.status, condition.reason) == ("True", "StaticCapacityDisabled")
+    assert "feature gate StaticCapacity is off" in condition.message
+    (notice,) = replicas_notices(reported_pool)
+    assert (notice.type, notice.reason, notice.message) == (
+        "Warning",
+        condition.reason,
+        condition.message,
+    )
+    later = NOW + timedelta(hours=1)
+    again = with_replicas_conditions(reported_pool, problem(pool, gate=False), now=later)
+    assert again is reported_pool
 
 
-def test_a_dynamic_pool_has_neither():
+@pytest.mark.parametrize("gate", [True, False])
+def test_a_dynamic_pool_has_no_condition(gate):
     pool = node_pool()
 
-    assert with_replicas_ignored(pool, now=NOW) is pool
-    assert static_notices(pool) == ()
+    assert problem(pool, gate=gate) is None
+    assert with_replicas_conditions(pool, None, now=NOW) is pool
+    assert replicas_notices(pool) == ()
 
 
-def test_a_condition_of_a_static_pool_goes_with_its_replicas():
-    """After the pool was made anew, or by a release that has static pools."""
-    reported_pool = with_replicas_ignored(node_pool(replicas=1), now=NOW)
-    spec = reported_pool.spec.model_copy(update={"replicas": None})
+def test_a_limit_that_keeps_replicas_back_is_named():
+    pool = node_pool(replicas=3, limits={"nodes": "2"})
 
-    cleared = with_replicas_ignored(reported_pool.model_copy(update={"spec": spec}), now=NOW)
+    found = problem(pool, node_claim("a"), node_claim("b", deleted=EPOCH))
 
-    assert not is_true(cleared.status.conditions, "ReplicasIgnored")
-    assert find_condition(cleared.status.conditions, "ReplicasIgnored") is None
+    assert (found.condition, found.reason) == (REPLICAS_HELD_BACK, "NodeLimitReached")
+    assert found.message.startswith("2 of 3 replica(s) are missing: limits.nodes is 2")
 
 
-def test_claims_are_kept_in_static_pools_and_paused_ones():
-    assert "is static" in replacement_pause_reason(node_pool(replicas=0), is_paused_globally=False)
-    assert "is paused" in replacement_pause_reason(node_pool(), is_paused_globally=True)
-    assert replacement_pause_reason(node_pool(), is_paused_globally=False) == ""
-    assert replacement_pause_reason(None, is_paused_globally=False) == ""
+@pytest.mark.parametrize("catalogues", [{"default": catalogue()}, {}])
+def test_a_template_that_nothing_fits_keeps_replicas_back(catalogues):
+    found = problem(node_pool(replicas=1), catalogues=catalogues)
+
+    assert (found.condition, found.reason) == (REPLICAS_HELD_BACK, "NoInstanceTypeAvailable")
+
+
+def test_replicas_that_exist_or_are_about_to_be_launched_are_no_problem():
+    pool = node_pool(replicas=2)
+
+    assert problem(pool, node_claim("a")) is None
+    assert problem(pool, node_claim("a"), node_claim("b")) is None
+
+
+def test_a_condition_goes_with_its_cause():
+    """Also when the gate is switched on, and one condition replaces the other."""
+    pool = node_pool(replicas=3, limits={"nodes": "0"})
+    ignored = with_replicas_conditions(pool, problem(pool, gate=False), now=NOW)
+
+    held = with_replicas_conditions(ignored, problem(pool), now=NOW)
+    settled = with_replicas_conditions(held, None, now=NOW)
+
+    types = [condition.type for condition in held.status.conditions]
+    assert REPLICAS_HELD_BACK in types
+    assert REPLICAS_IGNORED not in types
+    assert find_condition(settled.status.conditions, REPLICAS_HELD_BACK) is None
+
+
+def pause(pool, *, gate, paused=False):
+    return replacement_pause_reason(pool, is_paused_globally=paused, static_capacity=gate)
+
+
+def test_claims_are_kept_in_static_pools_without_the_gate_and_in_paused_ones():
+    assert "gate StaticCapacity is off" in pause(node_pool(replicas=0), gate=False)
+    assert pause(node_pool(replicas=0), gate=True) == ""
+    assert "is paused" in pause(node_pool(replicas=0), gate=True, paused=True)
+    assert "is paused" in pause(node_pool(), gate=False, paused=True)
+    assert pause(node_pool(), gate=False) == ""
+    assert pause(None, gate=False) == ""

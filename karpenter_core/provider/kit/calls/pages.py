@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
 
-__all__ = ["numbered_pages", "token_pages"]
+__all__ = ["MOST_PAGES", "EndlessListingError", "numbered_pages", "token_pages"]
+
+MOST_PAGES: Final = 10_000
+"""Bound of the pages of one listing: a million items where a page has a hundred."""
 
 Page = TypeVar("Page")
 Token = TypeVar("Token", bound="Hashable")
+
+
+class EndlessListingError(RuntimeError):
+    """The pages of a listing do not end."""
 
 
 def token_pages(
@@ -25,19 +32,20 @@ def token_pages(
     `fetch` gets None for the first page; `listing` and `token_name` are for the error's text. A token that is empty, zero or None ends the listing.
 
     Raises:
-        RuntimeError: a token came twice, so that the listing would never end.
+        EndlessListingError: a token came twice, or there are more than `MOST_PAGES` pages.
     """
     seen: set[Token] = set()
     token = None
-    while True:
+    while len(seen) < MOST_PAGES:
         page = fetch(token)
         yield page
         token = next_token(page)
         if not token:
             return
         if token in seen:
-            raise RuntimeError(f"{listing} repeats: {token_name} {token!r} came twice")
+            raise EndlessListingError(f"{listing} repeats: {token_name} {token!r} came twice")
         seen.add(token)
+    raise EndlessListingError(f"{listing} does not end: there are more than {MOST_PAGES} pages")
 
 
 def numbered_pages(

@@ -12,8 +12,6 @@ Answers are decoded by msgspec: a number that the cloud sends as text is a `str`
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar, cast, final
 from urllib.parse import urlencode
@@ -21,6 +19,12 @@ from urllib.parse import urlencode
 import msgspec
 
 from karpenter_core.errors import CloudProviderError
+from karpenter_core.provider.kit.calls.bounded_reads import (
+    MOST_ANSWER_BYTES,
+    UnusableAnswerError,
+    direct_opener,
+    read_bounded,
+)
 from karpenter_core.provider.kit.calls.caller import CloudCaller
 from karpenter_core.provider.kit.calls.failures import (
     AttemptFailure,
@@ -28,13 +32,16 @@ from karpenter_core.provider.kit.calls.failures import (
     FailedCall,
     core_error,
 )
+from karpenter_core.provider.kit.calls.http_failures import parse_retry_after
 from karpenter_core.provider.kit.calls.operation_limits import OperationLimits
-from karpenter_core.provider.kit.calls.pages import token_pages
+from karpenter_core.provider.kit.calls.pages import EndlessListingError, token_pages
 from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import timedelta
     from email.message import Message
+    from http.client import HTTPResponse
 
     from karpenter_core.provider.kit.calls.caller import AttemptObserver
     from karpenter_core.provider.kit.calls.operation_limits import CallRate
@@ -52,6 +59,9 @@ _REPEATABLE: Final = frozenset({"GET", "PUT", "DELETE"})
 _NOT_FOUND: Final = 404
 _THROTTLED: Final = 429
 _DENIED: Final = frozenset({401, 403})
+_UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_TEXT_CHARACTERS: Final = 1000
+"""Bound of each text that an error repeats."""
 _FAULTS: Final = 500
 """The first status of the cloud's own faults, after which a call may have been carried out."""
 
@@ -63,9 +73,9 @@ class RestRefusedError(CloudProviderError):
         self, call: str, status: int, body: Mapping[str, object], headers: Message | None = None
     ) -> None:
         """`call` names action and path."""
-        self.code: Final = str(body.get("code", ""))
+        self.code: Final = _cut(body.get("code", ""))
         """The field `code` of the answer."""
-        text = str(body.get("message", "")) or "no message"
+        text = _cut(body.get("message", "")) or "no message"
         parts = (f"{call} was refused with status {status}", self.code, text)
         super().__init__(": ".join(part for part in parts if part))
         self.status: Final = status
@@ -94,8 +104,11 @@ class RestClient:
         rates: Mapping[str, CallRate] | None = None,
         policy: RetryPolicy = FEW_RETRIES,
         observe: AttemptObserver | None = None,
+        most_bytes: int = MOST_ANSWER_BYTES,
     ) -> None:
         """`timeout` is for each attempt; `headers` may be a function that is called for each.
+
+        An answer larger than `most_bytes` is no answer. Redirects are refusals.
 
         `error_of` returns the core's error for the code and message of a refusal; None leaves it a
         `RestRefusedError`. `rates` are those of the operation classes `read` and `write`.
@@ -104,6 +117,8 @@ class RestClient:
         self._endpoint: Final = endpoint.rstrip("/")
         self._headers: Final = headers if callable(headers) else lambda: headers
         self._timeout_seconds: Final = timeout.total_seconds()
+        self._most_bytes: Final = most_bytes
+        self._opener: Final = direct_opener()
         self._caller: Final = CloudCaller(
             _attempt_failure,
             policy=policy,
@@ -140,16 +155,28 @@ class RestClient:
         """Return the items of a listing: those under `key` of each page.
 
         A page names the next one in the field `next`, which is sent as the query parameter `page_query`.
+
+        Raises:
+            CloudProviderError: also if a page lacks `key`, an item cannot be read, or the pages do not end.
         """
         found: list[T] = []
-        for page in token_pages(
-            lambda at: self.get(
-                action, path, dict[str, msgspec.Raw], **query, **({page_query: at} if at else {})
-            ),
-            lambda page: msgspec.json.decode(page.get("next", b"null"), type=str | None),
-            listing=action,
-        ):
-            found += msgspec.json.decode(page[key], type=list[item])
+        try:
+            for page in token_pages(
+                lambda at: self.get(
+                    action,
+                    path,
+                    dict[str, msgspec.Raw],
+                    **query,
+                    **({page_query: at} if at else {}),
+                ),
+                lambda page: msgspec.json.decode(page.get("next", b"null"), type=str | None),
+                listing=action,
+            ):
+                if key not in page:
+                    raise CloudProviderError(f"{action}: the answer has no field {key!r}")
+                found += msgspec.json.decode(page[key], type=list[item])
+        except (*_UNREADABLE, EndlessListingError) as error:
+            raise CloudProviderError(f"{action}: {error}") from error
         return found
 
     def call(
@@ -181,21 +208,25 @@ class RestClient:
 
     def _send(self, action: str, method: str, path: str, data: bytes | None) -> bytes:
         from urllib.error import HTTPError
-        from urllib.request import Request, urlopen
+        from urllib.request import Request
 
         headers = {"Content-Type": "application/json", **self._headers()}
         request = Request(  # noqa: S310 - the endpoint is the operator's setting
             self._endpoint + path, data=data, headers=headers, method=method
         )
         try:
-            with urlopen(request, timeout=self._timeout_seconds) as answer:  # noqa: S310
-                return cast("bytes", answer.read())
+            with self._opener.open(request, timeout=self._timeout_seconds) as answer:
+                return self._read(answer)
         except HTTPError as error:
             with error:
-                body = _object(error.read())
+                # An HTTPError reads from the answer that it was made of.
+                body = _object(self._read(cast("HTTPResponse", error.fp)))
                 raise RestRefusedError(
                     f"{action} ({path})", error.code, body, error.headers
                 ) from error
+
+    def _read(self, answer: HTTPResponse) -> bytes:
+        return read_bounded(answer, seconds=self._timeout_seconds, most_bytes=self._most_bytes)
 
     def _error(self, call: FailedCall) -> Exception:
         if call.failure.kind is not AttemptFailureKind.REFUSED or call.cause is None:
@@ -203,10 +234,15 @@ class RestClient:
         return self._error_of(call.failure.code, str(call.cause)) or call.cause
 
 
+def _cut(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= _TEXT_CHARACTERS else f"{text[:_TEXT_CHARACTERS]}…"
+
+
 def _object(text: bytes) -> Mapping[str, object]:
     try:
         return msgspec.json.decode(text, type=dict[str, object])
-    except msgspec.MsgspecError:
+    except _UNREADABLE:
         return {}
 
 
@@ -214,9 +250,11 @@ def _attempt_failure(error: Exception) -> AttemptFailure | None:
     from http.client import HTTPException
 
     if not isinstance(error, RestRefusedError):
-        is_unanswered = isinstance(error, OSError | HTTPException | msgspec.MsgspecError)
+        unanswered = (OSError, HTTPException, UnusableAnswerError, *_UNREADABLE)
         kind = AttemptFailureKind.UNANSWERED
-        return AttemptFailure(kind=kind, message=str(error)) if is_unanswered else None
+        return (
+            AttemptFailure(kind=kind, message=str(error)) if isinstance(error, unanswered) else None
+        )
     if error.status == _THROTTLED:
         kind = AttemptFailureKind.THROTTLED
     elif error.status in _DENIED:
@@ -229,18 +267,5 @@ def _attempt_failure(error: Exception) -> AttemptFailure | None:
         kind=kind,
         message=str(error),
         code=error.code or str(error.status),
-        retry_after=_retry_after(error.headers),
+        retry_after=parse_retry_after(error.headers.get("Retry-After") if error.headers else None),
     )
-
-
-def _retry_after(headers: Message | None) -> timedelta | None:
-    """Read `Retry-After`: seconds, or a date."""
-    text = "" if headers is None else headers.get("Retry-After", "")
-    try:
-        return timedelta(seconds=float(text))
-    except (ValueError, OverflowError):
-        pass
-    try:
-        return max(timedelta(0), parsedate_to_datetime(text) - datetime.now(UTC))
-    except (ValueError, TypeError):
-        return None

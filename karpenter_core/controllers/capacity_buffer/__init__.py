@@ -1,0 +1,1 @@
+"""Runs the controller of CapacityBuffers."""

@@ -1,0 +1,1 @@
+"""Keeps the number of nodes of static NodePools at their replicas."""

@@ -1,0 +1,62 @@
+"""Orders the NodeClaims of a static NodePool for deletion when its replicas are reduced.
+
+First claims without an instance, then empty nodes, then the others: nodes with a pod that may not be
+disrupted last, and otherwise those whose pods cost least to move (upstream). Among equals drifted
+claims go before others, then the youngest. Budgets and PodDisruptionBudgets do not limit the number:
+the user asked for it, and pods are drained as on every other node.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.conditions import is_true
+from karpenter_core.api.nodeclaim import DRIFTED
+from karpenter_core.disruption.costs import disruption_cost, eviction_cost
+from karpenter_core.state.pod_rules import do_not_disrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.records import PodView
+    from karpenter_core.state.snapshot import Snapshot
+
+__all__ = ["OVERPROVISIONED", "scale_down_order"]
+
+OVERPROVISIONED: Final = "overprovisioned"
+"""Termination reason in metrics (upstream)."""
+
+_UNLAUNCHED: Final = 0
+_EMPTY: Final = 1
+_IN_USE: Final = 2
+
+
+def scale_down_order(
+    snapshot: Snapshot, claims: Iterable[NodeClaim], *, now: datetime
+) -> tuple[NodeClaim, ...]:
+    """Return claims of one pool in the order in which they are deleted; the order is total."""
+    return tuple(sorted(claims, key=lambda claim: _rank(snapshot, claim, now)))
+
+
+def _rank(
+    snapshot: Snapshot, claim: NodeClaim, now: datetime
+) -> tuple[int, bool, float, bool, float, str]:
+    created = claim.metadata.creation_timestamp
+    youth = 0.0 if created is None else -created.timestamp()
+    tie = (not is_true(claim.status.conditions, DRIFTED), youth, claim.name)
+    if not claim.status.provider_id:
+        return (_UNLAUNCHED, False, 0.0, *tie)
+    pods = [
+        pod for node in snapshot.nodes_of(claim) for pod in snapshot.pods_by_node.get(node.name, ())
+    ]
+    protected = any(_is_protected(pod, now) for pod in pods)
+    if not protected and all(pod.is_daemon for pod in pods):
+        return (_EMPTY, False, 0.0, *tie)
+    cost = disruption_cost((eviction_cost(pod.shape) for pod in pods), claim, now)
+    return (_IN_USE, protected, cost, *tie)
+
+
+def _is_protected(pod: PodView, now: datetime) -> bool:
+    return pod.is_active and do_not_disrupt(pod, now).is_active

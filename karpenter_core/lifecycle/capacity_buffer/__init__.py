@@ -1,0 +1,1 @@
+"""Computes conditions and status of CapacityBuffers."""

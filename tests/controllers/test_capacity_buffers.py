@@ -1,0 +1,226 @@
+"""CapacityBuffers: room for pods that do not exist yet, kept through all that happens to nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_core.kube.resources import DEPLOYMENTS, POD_TEMPLATES
+from karpenter_core.kube.wire.codecs import CAPACITY_BUFFERS, NODE_POOLS
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
+
+ARGUMENTS = ("--disable-leader-election", "--feature-gates=CapacityBuffer=true")
+CONSOLIDATING = {
+    "consolidationPolicy": "WhenEmptyOrUnderutilized",
+    "consolidateAfter": "0s",
+    "budgets": [{"nodes": "100%"}],
+}
+SMALL_NODES = [
+    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+    {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["2"]},
+]
+
+
+def buffer(name="headroom", **spec):
+    return {
+        "apiVersion": "autoscaling.x-k8s.io/v1beta1",
+        "kind": "CapacityBuffer",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec or {"podTemplateRef": {"name": "chunk"}, "replicas": 2},
+    }
+
+
+def pod_template(name="chunk", *, cpu="1"):
+    requests = {"cpu": cpu, "memory": "512Mi"}
+    return {
+        "apiVersion": "v1",
+        "kind": "PodTemplate",
+        "metadata": {"name": name, "namespace": "default"},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {
+                "containers": [
+                    {"name": "web", "image": "nginx", "resources": {"requests": requests}}
+                ]
+            },
+        },
+    }
+
+
+def stored(scene, name="headroom"):
+    return scene.workload.find(CAPACITY_BUFFERS, name, namespace="default")
+
+
+def condition(scene, kind, name="headroom"):
+    found = stored(scene, name).get("status", {}).get("conditions", [])
+    return next(((c["status"], c["reason"]) for c in found if c["type"] == kind), None)
+
+
+def is_provided(scene, name="headroom"):
+    return condition(scene, "Provisioning", name) == ("True", "FitsExistingCapacity")
+
+
+def ready_nodes(scene):
+    return [
+        claim["metadata"]["name"]
+        for claim in scene.claims()
+        if any(
+            c["type"] == "Initialized" and c["status"] == "True"
+            for c in claim.get("status", {}).get("conditions", [])
+        )
+    ]
+
+
+async def started(scene, *objects, disruption=CONSOLIDATING, **pool):
+    template = {"requirements": SMALL_NODES, **pool.pop("template", {})}
+    scene.cluster.apply(
+        [NODE_CLASS, node_pool(disruption=disruption, template=template, **pool), *objects]
+    )
+    scene.start(*ARGUMENTS)
+
+
+async def with_room(scene, *objects, **pool):
+    await started(scene, pod_template(), buffer(), *objects, **pool)
+    await scene.settle(lambda: is_provided(scene) and len(ready_nodes(scene)) >= 2)
+
+
+def test_room_for_the_pods_of_a_buffer_is_made_and_kept(tmp_path):
+    """Emptiness deletes nodes at once, but not these; without the buffer they go."""
+
+    async def scenario(scene):
+        await with_room(scene)
+        status = stored(scene)["status"]
+        assert (status["replicas"], status["podTemplateGeneration"]) == (2, 1)
+        assert status["podTemplateRef"] == {"name": "chunk"}
+        assert status["provisioningStrategy"] == "buffer.x-k8s.io/active-capacity"
+        before = sorted(ready_nodes(scene))
+
+        await scene.cluster.clock.sleep(300)
+
+        assert sorted(ready_nodes(scene)) == before
+        assert not scene.events("Nominated")
+        assert not scene.events("FailedScheduling")
+        scene.cluster.delete(CAPACITY_BUFFERS, "headroom", namespace="default")
+        await scene.settle(lambda: not scene.claims(), seconds=300)
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_pod_takes_the_room_at_once_and_the_buffer_is_refilled(tmp_path):
+    async def scenario(scene):
+        await with_room(scene)
+        before = set(ready_nodes(scene))
+
+        scene.cluster.apply([deployment("web", 1, memory="512Mi")])
+        await scene.settle(lambda: len(scene.pods("Running")) == 1)
+        assert {node["metadata"]["name"] for node in scene.nodes()} == before
+        await scene.settle(lambda: len(ready_nodes(scene)) == 3 and is_provided(scene))
+
+    run_controller(tmp_path, scenario)
+
+
+def test_nodes_of_a_buffer_are_replaced_for_drift(tmp_path):
+    """One by one: the room never gets less."""
+
+    async def scenario(scene):
+        await with_room(scene)
+        before = set(ready_nodes(scene))
+        drifted = {"spec": {"template": {"metadata": {"labels": {"team": "web"}}}}}
+        scene.cluster.server.registry.patch(NODE_POOLS, drifted, "general", "")
+        fewest = []
+
+        def is_replaced():
+            fewest.append(len(ready_nodes(scene)))
+            return before.isdisjoint(claim["metadata"]["name"] for claim in scene.claims())
+
+        await scene.settle(is_replaced, seconds=900)
+        assert min(fewest) >= 2
+        await scene.settle(lambda: is_provided(scene) and len(scene.claims()) == 2, seconds=300)
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_limit_of_the_pool_holds_while_claims_are_not_launched(tmp_path):
+    """Room for ten pods is asked for, and for two nodes there is a limit."""
+
+    async def scenario(scene):
+        spec = {"podTemplateRef": {"name": "chunk"}, "replicas": 10}
+        await started(scene, pod_template(), buffer(**spec), limits={"cpu": "4"})
+        most = []
+
+        def is_ready():
+            most.append(len(scene.claims()))
+            return len(ready_nodes(scene)) == 2
+
+        await scene.settle(is_ready)
+        for _ in range(60):
+            await scene.cluster.clock.sleep(1)
+            most.append(len(scene.claims()))
+        assert max(most) == 2
+        assert condition(scene, "Provisioning") == ("False", "RequiresNewCapacity")
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_buffer_follows_its_workload(tmp_path):
+    """It waits for the workload, and takes a share of its replicas."""
+
+    async def scenario(scene):
+        ref = {"apiGroup": "apps", "kind": "Deployment", "name": "web"}
+        await started(scene, buffer(scalableRef=ref, percentage=20))
+        await scene.settle(
+            lambda: condition(scene, "ReadyForProvisioning") == ("False", "ScalableRefNotFound")
+        )
+        assert condition(scene, "Provisioning") == ("False", "NotReadyForProvisioning")
+
+        scene.cluster.apply([deployment("web", 5, cpu="500m")])
+        await scene.settle(lambda: stored(scene)["status"].get("replicas") == 1)
+        scale = {"spec": {"replicas": 20}}
+        scene.cluster.server.registry.patch(DEPLOYMENTS, scale, "web", "default")
+        await scene.settle(lambda: stored(scene)["status"]["replicas"] == 4)
+        await scene.settle(lambda: is_provided(scene), seconds=300)
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_buffer_follows_its_pod_template(tmp_path):
+    async def scenario(scene):
+        await with_room(scene)
+        scene.cluster.apply([pod_template(cpu="500m")])
+        await scene.settle(lambda: stored(scene)["status"]["podTemplateGeneration"] == 2)
+        scene.cluster.delete(POD_TEMPLATES, "chunk", namespace="default")
+        await scene.settle(
+            lambda: condition(scene, "ReadyForProvisioning") == ("False", "PodTemplateNotFound")
+        )
+        await scene.settle(lambda: not scene.claims(), seconds=300)
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_restart_disrupts_no_node_of_a_buffer(tmp_path):
+    """A new process knows the virtual pods before it judges nodes."""
+
+    async def scenario(scene):
+        await with_room(scene)
+        before = sorted(ready_nodes(scene))
+        for _ in range(3):
+            (running,) = [one for one in scene._processes if one.is_alive]
+            await running.kill()
+            scene.start(*ARGUMENTS)
+            await scene.cluster.clock.sleep(45)
+            assert sorted(ready_nodes(scene)) == before
+
+    run_controller(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("gate", ["false", ""])
+def test_without_the_gate_no_buffer_is_read(tmp_path, gate):
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), pod_template(), buffer()])
+        arguments = [f"--feature-gates=CapacityBuffer={gate}"] if gate else []
+        running = scene.start("--disable-leader-election", *arguments)
+        await scene.cluster.clock.sleep(60)
+        assert not scene.claims()
+        assert "status" not in stored(scene)
+        assert CAPACITY_BUFFERS not in running.process.informers.ages
+
+    run_controller(tmp_path, scenario)

@@ -1,0 +1,192 @@
+"""Karpenter's own controller and this one follow each other on one cluster, and no node is replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from karpenter_core.api.labels import NODE_POOL
+from karpenter_core.cli.rbac import render_rbac
+from karpenter_core.kube.resources import NODES, PODS, ResourceKind
+from karpenter_core.testing.scenarios import InitialObjects, ScenarioDeployment, ScenarioNodePool
+from karpenter_provider_kwok.plugin import KwokProvider
+from tests.e2e.kwok import KwokCloud
+from tests.e2e.reference import reference_controller
+from tests.support.processes import wait_until
+from tests.support.runner import NODE_CLAIMS, ScenarioWorld
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.support.local_clusters import RealLocalCluster
+
+ROOT: Final = Path(__file__).parents[2]
+CRDS: Final = tuple(sorted((ROOT / "crds").glob("*.yaml")))
+QUIET_SECONDS: Final = 25.0
+"""So long nothing may change after a change of controllers; drift is judged within seconds."""
+DOCTOR_SECONDS: Final = 60.0
+RBAC: Final = "rbac.authorization.k8s.io"
+ACCOUNT: Final = "system:serviceaccount:kube-system:doctor"
+ROLE_KINDS: Final = {
+    "ClusterRole": ResourceKind(RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False),
+    "ClusterRoleBinding": ResourceKind(
+        RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+    ),
+    "Role": ResourceKind(RBAC, "v1", "roles", "Role", namespaced=True),
+    "RoleBinding": ResourceKind(RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True),
+}
+GIVEN: Final = InitialObjects(
+    node_pools=[
+        ScenarioNodePool(
+            name="general",
+            disruption={
+                "consolidationPolicy": "WhenEmpty",
+                "consolidateAfter": "0s",
+                "budgets": [{"nodes": "100%"}],
+            },
+            labels={"team": "web"},
+        )
+    ],
+    deployments=[ScenarioDeployment(name="web", replicas=6, cpu="1500m", memory="1Gi")],
+)
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.real,
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(480),
+]
+
+
+def shipped_catalogue() -> bytes:
+    """Return the kwok provider's instance types, in the form that both controllers read."""
+    return subprocess.check_output([sys.executable, "-m", "karpenter_provider_kwok", "catalogue"])
+
+
+def doctor(kubeconfig: Path, folder: Path, options: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the findings of `karpenter doctor --take-over`."""
+    flags = {"kubeconfig": str(kubeconfig), "cache-folder": str(folder / "doctor"), **options}
+    ended = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from karpenter_core.cli.main import main; main()",
+            "doctor",
+            "--take-over",
+            "--output=json",
+            *(f"--{flag}={value}" for flag, value in flags.items()),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DOCTOR_SECONDS,
+    )
+    try:
+        return json.loads(ended.stdout)
+    except ValueError:
+        pytest.fail(f"no JSON: {ended.stdout[-2000:]} {ended.stderr[-2000:]}")
+
+
+async def state(world: ScenarioWorld) -> dict[str, dict[str, str]]:
+    """Return the names of claims, nodes of claims and pods by UID."""
+    nodes = [
+        node
+        for node in await world.client.list(NODES)
+        if NODE_POOL in node["metadata"].get("labels", {})
+    ]
+    return {
+        "claims": _named(await world.client.list(NODE_CLAIMS)),
+        "nodes": _named(nodes),
+        "pods": _named(await world.client.list(PODS)),
+    }
+
+
+def _named(objects: list[dict[str, Any]]) -> dict[str, str]:
+    return {each["metadata"]["uid"]: each["metadata"]["name"] for each in objects}
+
+
+async def running(world: ScenarioWorld, count: int, *, seconds: float = 90) -> None:
+    """Wait until so many pods run and every claim is Initialized."""
+
+    async def holds() -> bool:
+        pods = await world.client.list(PODS)
+        claims = await world.client.list(NODE_CLAIMS)
+        return sum(pod["status"].get("phase") == "Running" for pod in pods) == count and all(
+            any(
+                condition["type"] == "Initialized" and condition["status"] == "True"
+                for condition in claim.get("status", {}).get("conditions", [])
+            )
+            for claim in claims
+        )
+
+    await wait_until(holds, seconds=seconds)
+
+
+async def test_nodes_stay_when_controllers_follow_each_other(
+    real_local_cluster: RealLocalCluster, tmp_path
+):
+    """From Karpenter to this controller and back again, each launching nodes of its own."""
+    catalogue = tmp_path / "catalogue.json"
+    catalogue.write_bytes(await asyncio.to_thread(shipped_catalogue))
+    kubeconfig = real_local_cluster.kubeconfig
+    ours = {"providers": "kwok", "instance-types-file": str(catalogue)}
+    limited = real_local_cluster.control_plane.write_kubeconfig(ACCOUNT, organization="nobody")
+    roles = render_rbac(
+        [KwokProvider().karpenter_provider_info()],
+        namespace="kube-system",
+        service_account="doctor",
+        observe=True,
+    )
+    async with ScenarioWorld(real_local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world:
+        first = reference_controller(kubeconfig, tmp_path, catalogue, name="reference")
+        second = reference_controller(kubeconfig, tmp_path, catalogue, name="reference-again")
+        for role in roles:
+            await world.client.create(ROLE_KINDS[role["kind"]], role)
+        try:
+            await first.start()
+            for manifest in GIVEN.objects():
+                await world.create(manifest)
+            await running(world, 6)
+            left = await state(world)
+            assert left["claims"]
+            assert left["nodes"]
+
+            beside = await asyncio.to_thread(doctor, limited, tmp_path, {**ours, "observe": "true"})
+            assert not [each for each in beside if each["severity"] == "error"], beside
+            assert "forbidden" not in json.dumps(beside)
+            await first.stop()
+            controller = world.add_controller(options=ours)
+            await controller.start()
+            await asyncio.sleep(QUIET_SECONDS)
+            assert await state(world) == left, "taken over without a change"
+
+            await world.scale("web", 12)
+            await running(world, 12)
+            grown = await state(world)
+            assert all(left[kind].items() <= grown[kind].items() for kind in left)
+            assert len(grown["claims"]) > len(left["claims"])
+            await controller.process.stop()
+
+            await second.start()
+            await asyncio.sleep(QUIET_SECONDS)
+            assert await state(world) == grown, "handed back without a change"
+            await world.scale("web", 0)
+
+            async def nothing_left() -> bool:
+                return not any((await state(world)).values())
+
+            await wait_until(nothing_left, seconds=120)
+        finally:
+            await first.stop()
+            await second.stop()
+            for role in reversed(roles):
+                metadata = role["metadata"]
+                await world.client.delete(
+                    ROLE_KINDS[role["kind"]], metadata["name"], metadata.get("namespace", "")
+                )
