@@ -9,7 +9,7 @@ import structlog
 from karpenter_core.errors import ApiError, NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -68,14 +68,18 @@ class CrdWaiter:
                 (absent if kind in self._device_kinds else missing).append(name)
             except ApiError as error:
                 return f"waiting for the API server: {error}"
-        if absent:
-            return (
-                f"waiting for kinds that the API server does not serve: {', '.join(absent)}; "
-                "--ignore-dra-requests=false needs resource.k8s.io/v1 (Kubernetes 1.34)"
-            )
         if not missing:
-            return None
+            return _absence(absent)
         return (
             f"waiting for CustomResourceDefinitions that are not installed: {', '.join(missing)}; "
             "install them with: karpenter crds | kubectl apply --server-side -f -"
         )
+
+
+def _absence(kinds: Sequence[str]) -> str | None:
+    if not kinds:
+        return None
+    return (
+        f"waiting for kinds that the API server does not serve: {', '.join(kinds)}; "
+        "--ignore-dra-requests=false needs resource.k8s.io/v1 (Kubernetes 1.34)"
+    )

@@ -145,22 +145,54 @@ def _sign(value: object) -> int:
     return (amount > 0) - (amount < 0)
 
 
+def _is_greater(first: object, second: object) -> bool:
+    return _compare(first, second) > 0
+
+
+def _is_less(first: object, second: object) -> bool:
+    return _compare(first, second) < 0
+
+
+def _as_float(value: object) -> float:
+    return float(_amount(value))
+
+
+def _sum(first: object, second: object) -> Value:
+    return quantity_value(_amount(first) + _amount(second))
+
+
+def _difference(first: object, second: object) -> Value:
+    return quantity_value(_amount(first) - _amount(second))
+
+
+def _major(value: object) -> int:
+    return _precedence(value)[0][0]
+
+
+def _minor(value: object) -> int:
+    return _precedence(value)[0][1]
+
+
+def _patch(value: object) -> int:
+    return _precedence(value)[0][2]
+
+
 FUNCTIONS: Final[Mapping[str, Callable[..., object]]] = {
     "quantity": _quantity,
     "isQuantity": _is_quantity,
     "semver": _semver,
     "isSemver": _is_semver,
     "compareTo": _compare,
-    "isGreaterThan": lambda first, second: _compare(first, second) > 0,
-    "isLessThan": lambda first, second: _compare(first, second) < 0,
+    "isGreaterThan": _is_greater,
+    "isLessThan": _is_less,
     "isInteger": _is_integer,
     "asInteger": _as_integer,
-    "asApproximateFloat": lambda value: float(_amount(value)),
+    "asApproximateFloat": _as_float,
     "sign": _sign,
-    "add": lambda first, second: quantity_value(_amount(first) + _amount(second)),
-    "sub": lambda first, second: quantity_value(_amount(first) - _amount(second)),
-    "major": lambda value: _precedence(value)[0][0],
-    "minor": lambda value: _precedence(value)[0][1],
-    "patch": lambda value: _precedence(value)[0][2],
+    "add": _sum,
+    "sub": _difference,
+    "major": _major,
+    "minor": _minor,
+    "patch": _patch,
 }
 """The functions and methods (a method is a function of its object), by name."""

@@ -231,7 +231,8 @@ class DevicePlaces:
         """
         claim = self._signatures.claim(self._nodes.signature.item(column))
         types = claim.pool.catalogue.instance_types
-        self._devices.keep_groups(column, frozenset(types[row].devices for row in rows.tolist()))
+        numbers: list[int] = rows.tolist()
+        self._devices.keep_groups(column, frozenset(types[row].devices for row in numbers))
         return self._devices.drivers(column)
 
 

@@ -88,7 +88,7 @@ class WhatIfVerdict:
         removed: tuple[str, ...],
         outcome: WhatIfOutcome,
         placements: tuple[tuple[str, tuple[PodView, ...]], ...] = (),
-        solver_run: WhatIfPlan | None = None,
+        solver_run: SolverRun | WhatIfPlan | None = None,
     ) -> None:
         self.removed: Final = removed
         self.outcome: Final = outcome
