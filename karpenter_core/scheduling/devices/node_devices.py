@@ -183,6 +183,30 @@ class NodeDevices:
             pools = self._templates[group] = template_pools(group.templates, group.bindings)
         return pools
 
+    def use_published(self, column: int, name: str, groups: Iterable[DeviceGroup]) -> bool:
+        """Count devices in use on a node whose type declares them; False if it declares another.
+
+        A node that is not initialised has the devices of its type, while claims name those that
+        its drivers have published.
+        """
+        used = self._claims.local_devices(name)
+        if not used:
+            return True
+        usage = self._nodes[column] = _NodeUsage(groups={group: _GroupUsage() for group in groups})
+        for group, own in usage.groups.items():
+            declared = {
+                (pool.driver, placed.device.name): placed
+                for pool in self._template_pools(group)
+                for placed in pool.devices
+            }
+            for one in used:
+                placed = declared.get((one.driver, one.device))
+                if placed is None:
+                    return False
+                first = placed.id not in own.own.users
+                own.own.take(placed.id, placed.device, one.consumed, counts=first)
+        return True
+
     def take(self, column: int, offer: DeviceOffer, *, fixed: bool) -> None:
         """Allocate an offer on a node; `fixed`: it is what it is, and has one group."""
         usage = self._nodes.get(column)

@@ -11,7 +11,7 @@ from karpenter_core.scheduling.devices.usage import UsageLayer
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from karpenter_core.api.devices import ResourceClaimView
+    from karpenter_core.api.devices import AllocatedDevice, ResourceClaimView
     from karpenter_core.api.records import NodeSelectorTerm, PodView
     from karpenter_core.scheduling.devices.inventory import DeviceInventory
     from karpenter_core.scheduling.devices.pools import PublishedPools
@@ -99,6 +99,16 @@ class ClaimTable:
                 counts=device_id not in self.layer.users,
             )
 
+    def local_devices(self, node_name: str) -> list[AllocatedDevice]:
+        """Return the devices of one node that claims had when the pass began."""
+        return [
+            one
+            for key, claim in sorted(self._inventory.claims.items())
+            if key in self.allocated and _is_bound_to(claim, node_name)
+            for one in claim.devices
+            if not one.admin_access
+        ]
+
     def resolve(
         self, pod: PodView
     ) -> tuple[tuple[ClaimRequests, ...], tuple[AllocatedClaim, ...]] | DeviceRefusal:
@@ -129,6 +139,12 @@ class ClaimTable:
                 return requests
             open_claims.append(requests)
         return tuple(open_claims), tuple(settled)
+
+
+def _is_bound_to(claim: ResourceClaimView, node_name: str) -> bool:
+    return claim.is_allocated and any(
+        node_name in field.values for term in claim.node_terms for field in term.match_fields
+    )
 
 
 def _is_reserved(claim: ResourceClaimView, pod: PodView) -> bool:

@@ -66,6 +66,10 @@ class DevicePlaces:
         for column, node in enumerate(self._compiled.nodes):
             if node.closed:
                 continue
+            if not node.initialized and node.node_name:
+                groups = dict.fromkeys(self._groups_of_node(node))
+                if not self._devices.use_published(column, node.node_name, groups):
+                    self._unusable.add(column)
             for pod in node.pods:
                 if not pod.shape.resource_claims or pod.uid in waiting or pod.is_daemon:
                     continue
@@ -103,17 +107,19 @@ class DevicePlaces:
         if column in self._unusable:
             return DeviceRefusal(message="the devices of other pods there are not known")
         node = self._compiled.nodes[column]
-        groups: tuple[DeviceGroup, ...] = (None,)
-        if not node.initialized:
-            groups = self._inventory.node_types.get(node.name, (None,))
         return self._devices.offer(
             column,
             pod,
             self._device_node(column, node),
-            dict.fromkeys(groups),
+            dict.fromkeys(self._groups_of_node(node)),
             every=True,
             local=node.initialized,
         )
+
+    def _groups_of_node(self, node: ExistingNode) -> tuple[DeviceGroup, ...]:
+        if node.initialized:
+            return (None,)
+        return self._inventory.node_types.get(node.name, (None,))
 
     def _device_node(self, column: int, node: ExistingNode) -> DeviceNode:
         found = self._device_nodes.get(column)

@@ -326,6 +326,24 @@ def test_devices_of_pods_that_were_placed_by_earlier_passes_are_not_given_again(
         assert len(plan.claims) == 1
 
 
+@pytest.mark.parametrize(
+    ("held", "placed"), [("gpu-0", 1), ("gpu-7", 0)], ids=["declared", "not declared"]
+)
+def test_devices_that_a_starting_node_has_given_already_are_in_use(held, placed):
+    """Two are declared; one that is in use counts by its name, an unknown one closes the node."""
+    running = device_pod("running", "old", node_name="node-1")
+    plan = planned(
+        [device_pod("p", "a"), device_pod("q", "b")],
+        [PLAIN],
+        allocated("old", held, node="node-1", consumers=(running.uid,)),
+        claim("a"),
+        claim("b"),
+        nodes=[gpu_node(initialized=False, bound=[running])],
+        node_types={"node-1": (TWO.devices,)},
+    )
+    assert len(plan.existing.get("node-1", ())) == placed
+
+
 def test_slices_of_unknown_nodes_are_ignored():
     stray = replace_slice(network("zone-a"), owner_node="gone")
     plan = planned([device_pod("p", "gpu")], [PLAIN], claim("gpu"), slices=[stray])
