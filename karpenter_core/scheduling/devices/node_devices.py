@@ -91,6 +91,10 @@ class NodeDevices:
         self._claims: Final = ClaimTable(inventory, PublishedPools(inventory.slices), moving)
         self._templates: Final = dict["InstanceDevices", "tuple[DevicePool, ...]"]()
         self._nodes: Final = dict[int, _NodeUsage]()
+        self._changes: Final = dict[int, int]()
+        """The number of allocations on each node, by column."""
+        self._shared_changes = 0
+        """The number of allocations of devices that several nodes could use."""
         self._fixed: Final = UsageLayer()
         """What pods use on nodes that are what they are."""
         self._choosing: Final = dict[int, UsageLayer]()
@@ -155,6 +159,17 @@ class NodeDevices:
                 for one in allocation.picked
             ),
         )
+
+    def question(self, column: int, pod: PodView) -> tuple[int, ...] | None:
+        """Return a key of the answer of `offer` for a node that is what it is.
+
+        Equal keys have equal answers. None if there is no such key.
+        """
+        resolved = self._claims.resolve(pod)
+        if isinstance(resolved, DeviceRefusal) or resolved[1]:
+            return None
+        changes = self._changes.get(column, 0)
+        return (self._claims.kind_of(resolved[0]), column, changes, self._shared_changes)
 
     def _sources(
         self,
@@ -223,6 +238,12 @@ class NodeDevices:
             self._record(column, usage.groups[group], allocation)
         if not fixed:
             self._update_choice(column, usage)
+        self._changes[column] = self._changes.get(column, 0) + 1
+        self._shared_changes += any(
+            not one.placed.is_local
+            for allocation in offer.allocations.values()
+            for one in allocation.picked
+        )
         for key in offer.claims:
             self._claims.allocated[key] = _allocated_claim(column, key, offer)
 

@@ -70,6 +70,7 @@ class ClaimTable:
         self._inventory: Final = inventory
         self._moving: Final = frozenset(moving)
         self._requests: Final = dict[str, "ClaimRequests | DeviceRefusal"]()
+        self._kinds: Final = dict[object, int]()
         self.allocated: Final = dict[str, AllocatedClaim]()
         """By key; grows while the pass allocates more."""
         self.layer: Final = UsageLayer()
@@ -98,6 +99,14 @@ class ClaimTable:
                 one.consumed,
                 counts=device_id not in self.layer.users,
             )
+
+    def kind_of(self, claims: Iterable[ClaimRequests]) -> int:
+        """Return a number that is the same for claims that ask for the same."""
+        key = tuple(
+            (claim.requests, claim.constraints)
+            for claim in (self._inventory.claims[one.claim] for one in claims)
+        )
+        return self._kinds.setdefault(key, len(self._kinds))
 
     def local_devices(self, node_name: str) -> list[AllocatedDevice]:
         """Return the devices of one node that claims had when the pass began."""

@@ -1,6 +1,7 @@
 """Finds the open nodes and new claims that have devices for a pod, and allocates them.
 
-Pods with ResourceClaims are classes of their own and are placed one by one.
+Pods with ResourceClaims are classes of their own and are placed one by one. That a node has no devices
+for some claims is computed once, until something is allocated there.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ class DevicePlaces:
         self._device_nodes: Final = dict[int, DeviceNode]()
         self._unusable: Final = set[int]()
         """Nodes whose pods have devices that cannot be told: no others get any there."""
+        self._refused: Final = set[tuple[int, ...]]()
+        """The questions that were answered with no."""
         self._keep_placed_pods()
 
     def _keep_placed_pods(self) -> None:
@@ -93,7 +96,7 @@ class DevicePlaces:
         chosen: list[int] = []
         for column in columns.tolist():
             if column < self._nodes.existing:
-                is_able = not isinstance(self._existing_offer(column, pod), DeviceRefusal)
+                is_able = self._has_devices(column, pod)
             else:
                 number = met.item(self._nodes.signature.item(column))
                 is_able = self._narrowing(task, column, number) is not None
@@ -102,6 +105,17 @@ class DevicePlaces:
                 if not task.topology.zonal and not task.topology.host:
                     break
         return np.array(chosen, dtype=np.intp)
+
+    def _has_devices(self, column: int, pod: PodView) -> bool:
+        """Tell whether a node has devices for a pod; full nodes answer many pods alike."""
+        question = self._devices.question(column, pod)
+        if question in self._refused:
+            return False
+        if not isinstance(self._existing_offer(column, pod), DeviceRefusal):
+            return True
+        if question is not None:
+            self._refused.add(question)
+        return False
 
     def _existing_offer(self, column: int, pod: PodView) -> DeviceOffer | DeviceRefusal:
         if column in self._unusable:
