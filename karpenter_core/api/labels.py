@@ -68,6 +68,9 @@ CAPACITY_OVERLAY_APPLIED: Final = "karpenter.sh/capacity-overlay-applied"
 DETECT_ONLY: Final = "detect-only"
 """Claims get the condition Drifted, but no node is disrupted for it."""
 
+REQUESTED_DRA_DRIVERS: Final = "karpenter.sh/requested-dra-drivers"
+"""Annotation of claims: the drivers that have to publish devices on the node, with commas."""
+
 # Taints (identified by key and effect) and the finalizer
 DISRUPTED_TAINT: Final = "karpenter.sh/disrupted"
 UNREGISTERED_TAINT: Final = "karpenter.sh/unregistered"

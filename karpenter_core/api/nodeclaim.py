@@ -82,6 +82,7 @@ NODE_NOT_READY: Final = "NodeNotReady"
 STARTUP_TAINTS_EXIST: Final = "StartupTaintsExist"
 KNOWN_EPHEMERAL_TAINTS_EXIST: Final = "KnownEphemeralTaintsExist"
 RESOURCE_NOT_REGISTERED: Final = "ResourceNotRegistered"
+DRA_DRIVER_POOLS_NOT_PUBLISHED: Final = "DRADriverPoolsNotPublished"
 
 # Reasons of the independent conditions
 NODE_POOL_DRIFTED: Final = "NodePoolDrifted"

@@ -235,6 +235,9 @@ class PodShape(Record, frozen=True, kw_only=True, eq=False, weakref=True):
     scheduler_name: str = "default-scheduler"
     scheduling_gates: tuple[str, ...] = ()
     resource_claims: tuple[str, ...] = ()
+    """The pod's names of its ResourceClaims (Dynamic Resource Allocation)."""
+    resource_claim_names: Mapping[str, str] = {}
+    """The ResourceClaims that the pod names itself, by the pod's name; others are generated."""
     termination_grace_period_seconds: int | None = 30
     owner_api_version: str = ""
     """API version of the controlling owner, else of the first; `PodView` has its name and UID."""
@@ -264,6 +267,8 @@ class PodView(Record, frozen=True, kw_only=True, eq=False):
     deletion_grace_period_seconds: int | None = None
     start_time: datetime | None = None
     nominated_node_name: str = ""
+    resource_claim_statuses: Mapping[str, str] = {}
+    """The generated ResourceClaims, by the pod's name; an empty one is not needed."""
     owner_name: str = ""
     owner_uid: str = ""
     unschedulable: bool = False

@@ -65,6 +65,7 @@ async def build_cluster(
     serves_requests: bool = False,
     overlays: bool = False,
     priority_cutoff: int = NO_CUTOFF,
+    ignores_devices: bool = True,
     is_lenient: bool = False,
     notes: Sequence[str] = (),
 ) -> ClusterInput:
@@ -126,6 +127,7 @@ async def build_cluster(
             well_known=WELL_KNOWN | labels.well_known,
             aliases={**ALIASES, **labels.aliases},
         ),
+        ignores_devices=ignores_devices,
     )
     problem_input = build_provisioning_input(snapshot, now=now, problem_settings=problem_settings)
     return ClusterInput(

@@ -142,11 +142,17 @@ class ClusterSource:
         from karpenter_core.cli.cluster_input import build_cluster
         from karpenter_core.cli.manifests import read_files
         from karpenter_core.cli.object_reader import ObjectReader, has_buffers, latest_creation
+        from karpenter_core.kube.resources import DEVICE_CLASSES
         from karpenter_core.operator.settings import Settings
         from karpenter_core.provider.host.manager import load_plugins
 
         spread = self._default_spread(Settings())
         manifests = read_files(self.files)
+        # Files with DeviceClasses are of a cluster that allocates devices.
+        with_devices = any(
+            entry.group == DEVICE_CLASSES.group and entry.kind == DEVICE_CLASSES.kind
+            for entry in manifests.entries
+        )
         opening = open_providers(
             load_plugins(),
             settings=Settings(cluster_name="offline"),  # no instance has this cluster tag
@@ -165,6 +171,7 @@ class ClusterSource:
                 with_buffers=has_buffers(manifests.entries),
                 with_overlays=True,
                 with_quotas=True,
+                with_devices=with_devices,
             )
             objects = reader.read_all(manifests.entries)
             return await build_cluster(
@@ -176,6 +183,7 @@ class ClusterSource:
                 default_spread=spread,
                 serves_requests=with_requests,
                 overlays=True,
+                ignores_devices=not with_devices,
                 notes=(*manifests.notes, *reader.notes()),
             )
 
@@ -215,6 +223,7 @@ class ClusterSource:
                 with_buffers=settings.feature_gates.capacity_buffer,
                 with_overlays=overlays,
                 with_quotas=settings.capacity_quotas,
+                with_devices=not settings.ignore_dra_requests,
             )
             additions = reader.read_all(manifests.entries)
             groups = frozenset(group for group, _ in models)
@@ -232,6 +241,7 @@ class ClusterSource:
                     serves_requests=settings.provisioning_requests,
                     overlays=overlays,
                     priority_cutoff=settings.priority_cutoff,
+                    ignores_devices=settings.ignore_dra_requests,
                     is_lenient=True,
                     notes=(*listing.notes, *notes),
                 )

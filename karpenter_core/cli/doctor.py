@@ -175,6 +175,7 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
         with_buffers=gates.capacity_buffer,
         with_overlays=gates.node_overlay,
         with_quotas=settings.capacity_quotas,
+        with_devices=not settings.ignore_dra_requests,
     )
     namespace = settings.leader_election_namespace or own_namespace(os.environ)
     needed = needed_permissions(

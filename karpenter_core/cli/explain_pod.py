@@ -41,6 +41,7 @@ _REMEDIES: Final = {
     PoolConstraint.RESOURCE: "reduce the requests of the pod, or let the NodePool use larger instance types",
     PoolConstraint.PORT: "use another host port",
     PoolConstraint.VOLUME: "correct the PersistentVolumeClaim, or let the NodePool launch in the zone of the volume",
+    PoolConstraint.DEVICE: "correct the ResourceClaim, or let the NodePool use instance types with such devices",
     PoolConstraint.TOPOLOGY: "relax the pod's topology spread, or let the NodePool use more domains",
     PoolConstraint.AFFINITY: "relax the pod's affinity to other pods",
     PoolConstraint.LIMIT: "raise the limits of the NodePool",

@@ -68,12 +68,14 @@ class ObjectReader:
         with_buffers: bool = False,
         with_overlays: bool = False,
         with_quotas: bool = False,
+        with_devices: bool = False,
     ) -> None:
-        """`with_selectors` also reads Services and pod controllers, for the default spread.
+        """Read kinds that not every plan needs.
 
-        `with_requests` also reads ProvisioningRequests and PodTemplates, `with_buffers` CapacityBuffers
-        and the templates that they may refer to, `with_quotas` CapacityQuotas. Without `with_overlays`,
-        NodeOverlays are ignored with a note.
+        `with_selectors` reads Services and pod controllers, for the default spread; `with_requests`
+        ProvisioningRequests and PodTemplates; `with_buffers` CapacityBuffers and the templates that
+        they may refer to; `with_quotas` CapacityQuotas; `with_devices` what ResourceClaims are
+        allocated from. Without `with_overlays`, NodeOverlays are ignored with a note.
         """
         from karpenter_core.api.crd import core_models
         from karpenter_core.api.provisioning_request import ProvisioningRequest
@@ -86,6 +88,7 @@ class ObjectReader:
             with_buffers=with_buffers,
             with_overlays=with_overlays,
             with_quotas=with_quotas,
+            with_devices=with_devices,
         )
         self._labels: Final = labels
         self._models: Final = {

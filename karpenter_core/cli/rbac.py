@@ -102,6 +102,7 @@ def render_rbac(
             with_requests=True,
             with_overlays=True,
             with_quotas=True,
+            with_devices=True,
         ).kinds,
         models,
         lease_namespace=namespace,

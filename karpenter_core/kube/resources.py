@@ -13,6 +13,8 @@ __all__ = [
     "CUSTOM_RESOURCE_DEFINITIONS",
     "DAEMON_SETS",
     "DEPLOYMENTS",
+    "DEVICE_CLASSES",
+    "DEVICE_KINDS",
     "EVENTS",
     "LEASES",
     "NAMESPACES",
@@ -24,6 +26,9 @@ __all__ = [
     "POD_TEMPLATES",
     "REPLICATION_CONTROLLERS",
     "REPLICA_SETS",
+    "RESOURCE_CLAIMS",
+    "RESOURCE_CLAIM_TEMPLATES",
+    "RESOURCE_SLICES",
     "SERVICES",
     "STATEFUL_SETS",
     "STORAGE_CLASSES",
@@ -104,6 +109,20 @@ CSI_NODES: Final = ResourceKind("storage.k8s.io", "v1", "csinodes", "CSINode", n
 VOLUME_ATTACHMENTS: Final = ResourceKind(
     "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", namespaced=False,
 )  # fmt: skip
+RESOURCE_CLAIMS: Final = ResourceKind(
+    "resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", namespaced=True,
+)  # fmt: skip
+RESOURCE_CLAIM_TEMPLATES: Final = ResourceKind(
+    "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", namespaced=True,
+)  # fmt: skip
+RESOURCE_SLICES: Final = ResourceKind(
+    "resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False,
+)  # fmt: skip
+DEVICE_CLASSES: Final = ResourceKind(
+    "resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False,
+)  # fmt: skip
+DEVICE_KINDS: Final = (RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES)
+"""The kinds that devices are allocated from (Kubernetes 1.34)."""
 LEASES: Final = ResourceKind("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
 CUSTOM_RESOURCE_DEFINITIONS: Final = ResourceKind(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition",

@@ -9,7 +9,7 @@ import structlog
 from karpenter_core.errors import ApiError, NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -26,8 +26,17 @@ RETRY_SECONDS: Final = 2.0
 class CrdWaiter:
     """Polls until all kinds are served, and logs the missing ones meanwhile."""
 
-    def __init__(self, apis: ClusterApis, kinds: Iterable[ResourceKind], *, clock: Clock) -> None:
+    def __init__(
+        self,
+        apis: ClusterApis,
+        kinds: Iterable[ResourceKind],
+        *,
+        device_kinds: Iterable[ResourceKind] = (),
+        clock: Clock,
+    ) -> None:
+        """`device_kinds` are kinds of Kubernetes itself, which its older versions lack."""
         self._apis = apis
+        self._device_kinds = tuple(device_kinds)
         self._kinds = tuple(kinds)
         self._clock = clock
         self._log: FilteringBoundLogger = structlog.get_logger("operator")
@@ -50,16 +59,27 @@ class CrdWaiter:
 
     async def _missing_kinds(self) -> str | None:
         missing: list[str] = []
-        for kind in self._kinds:
+        absent: list[str] = []
+        for kind in (*self._kinds, *self._device_kinds):
             try:
                 await self._apis.api_for(kind).list_page(kind, limit=1)
             except NotFoundError:
-                missing.append(f"{kind.plural}.{kind.group}")
+                name = f"{kind.plural}.{kind.group}"
+                (absent if kind in self._device_kinds else missing).append(name)
             except ApiError as error:
                 return f"waiting for the API server: {error}"
         if not missing:
-            return None
+            return _absence(absent)
         return (
             f"waiting for CustomResourceDefinitions that are not installed: {', '.join(missing)}; "
             "install them with: karpenter crds | kubectl apply --server-side -f -"
         )
+
+
+def _absence(kinds: Sequence[str]) -> str | None:
+    if not kinds:
+        return None
+    return (
+        f"waiting for kinds that the API server does not serve: {', '.join(kinds)}; "
+        "--ignore-dra-requests=false needs resource.k8s.io/v1 (Kubernetes 1.34)"
+    )

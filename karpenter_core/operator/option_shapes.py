@@ -67,11 +67,6 @@ def shape_value(
             return parse_feature_gates(str(value))
         case "scheduler-config":
             return parse_scheduler_config(str(value))
-        case "ignore-dra-requests" if value is False:
-            raise SettingsError(
-                f"{source}: must be true, not false: pods that request devices through "
-                "ResourceClaims cannot be scheduled yet"
-            )
         case "cpu-requests" if isinstance(value, int) and value <= 0:
             warnings.append(f"{source}: {value} is not above zero; {DEFAULT_CPU_REQUESTS} is used")
             return DEFAULT_CPU_REQUESTS

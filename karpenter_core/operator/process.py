@@ -33,7 +33,7 @@ from karpenter_core.kube.informers import Informers
 from karpenter_core.kube.lease import LeaseElector
 from karpenter_core.kube.metrics import KubeMetrics
 from karpenter_core.kube.rate_limits import AsyncTokenBucket
-from karpenter_core.kube.resources import custom_kind
+from karpenter_core.kube.resources import DEVICE_KINDS, custom_kind
 from karpenter_core.kube.server_clock import ServerClock
 from karpenter_core.kube.wire.codecs import (
     CAPACITY_BUFFERS,
@@ -127,6 +127,7 @@ class Process:
         self._journal_file: Final = self._keep_journal()
         models = self.providers.node_class_models()
         gates = settings.feature_gates
+        with_devices = not settings.ignore_dra_requests
         self.cluster_state: Final = ClusterState(
             StateBuilder(plugins.owners, overlays=gates.node_overlay), self.clock
         )
@@ -137,6 +138,7 @@ class Process:
             with_buffers=gates.capacity_buffer,
             with_overlays=gates.node_overlay,
             with_quotas=settings.capacity_quotas,
+            with_devices=with_devices,
         )
         self.informers: Final = self._make_informers(codecs)
         self.freshness: Final = FreshnessGuard(
@@ -157,6 +159,7 @@ class Process:
                 *((CAPACITY_BUFFERS,) if gates.capacity_buffer else ()),
                 *(custom_kind(model.resource) for model in models.values()),
             ),
+            device_kinds=DEVICE_KINDS if with_devices else (),
             clock=platform.clock,
         )
         self._tasks: list[PluginTasks] = []

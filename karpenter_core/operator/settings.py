@@ -358,8 +358,9 @@ OPTIONS: Final = (
         flag="ignore-dra-requests",
         env="IGNORE_DRA_REQUESTS",
         default=True,
-        help="Ignore pods that request devices through ResourceClaims. Must be true: such pods are "
-        "not supported yet.",
+        help="Ignore pods that request devices through ResourceClaims (Dynamic Resource Allocation). "
+        "With false, their devices are allocated in simulation; the API server must serve "
+        "resource.k8s.io/v1 (Kubernetes 1.34).",
         falls_back=True,
     ),
     ProcessOption(

@@ -266,6 +266,7 @@ def _provisioning_options(dependencies: ControllerDependencies) -> ProvisioningO
                 well_known=WELL_KNOWN | labels.well_known,
                 aliases={**ALIASES, **labels.aliases},
             ),
+            ignores_devices=settings.ignore_dra_requests,
         ),
     )
 
@@ -314,6 +315,7 @@ def _claim_lifecycle_controller(
         freshness=dependencies.freshness,
         nodes=dependencies.informers[NODES],
         well_known=dependencies.providers.label_classes().well_known,
+        ignores_devices=settings.ignore_dra_requests,
         launch_timeout=settings.launch_timeout,
         registration_timeout=settings.registration_timeout,
         paused=settings.pause_disruption,

@@ -14,6 +14,7 @@ from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from karpenter_core.api.devices import InstanceDevices
     from karpenter_core.api.prices import Price
     from karpenter_core.api.records import Resources
     from karpenter_core.scheduling.requirements import Requirements
@@ -93,6 +94,8 @@ class InstanceType:
     overhead: Overhead = field(default_factory=Overhead)
     overlaid_resources: frozenset[str] = frozenset()
     """Names of the resources in `capacity` that NodeOverlays have set."""
+    devices: InstanceDevices | None = None
+    """The devices that drivers will publish on its nodes, for ResourceClaims; None: no devices."""
 
     def allocatable(self) -> dict[str, int]:
         """Return what pods and daemons may use: capacity less overhead and huge pages."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.judgements import FailedJudgement
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.records import HostPort, PodShape, PodView, Resources, Taint
+    from karpenter_core.scheduling.devices.inventory import DeviceInventory
     from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.scheduling.requirements import Requirement, Requirements
 
@@ -214,6 +215,8 @@ class SchedulingProblem:
     """The most nodes that may be launched, from all NodePools together; None is any number."""
     quotas: tuple[LaunchQuota, ...] = ()
     """A new node keeps within each of them that may count it."""
+    devices: DeviceInventory | None = None
+    """What ResourceClaims are allocated from; None: pods with claims are not placed."""
 
 
 class PoolConstraint(StrEnum):
@@ -225,6 +228,7 @@ class PoolConstraint(StrEnum):
     RESOURCE = "resource"
     PORT = "port"
     VOLUME = "volume"
+    DEVICE = "device"
     TOPOLOGY = "topology"
     AFFINITY = "affinity"
     LIMIT = "limit"
@@ -289,6 +293,8 @@ class PlannedNodeClaim:
     capacity_max: Resources = field(default_factory=dict[str, int])
     """Element-wise maximum over the listed types; it counts against limits."""
     min_values_relaxed: bool = False
+    device_drivers: tuple[str, ...] = ()
+    """The drivers whose devices the pods get from the node itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.compiled.problem import compile_steps
+from karpenter_core.scheduling.device_pass import device_plan_steps, has_device_pods
 from karpenter_core.scheduling.explain.explainer import PendingPodExplainer
 from karpenter_core.scheduling.node_limit import limit_nodes_steps
 from karpenter_core.scheduling.placement.effective_zone import pending_pods_by_zone
@@ -70,8 +71,13 @@ def solve_steps(
     """
     options, cache = options or SolveOptions(), cache or CatalogueCache()
 
-    def steps(asked: SchedulingProblem) -> Generator[int, None, SchedulingPlan]:
+    def without_devices(asked: SchedulingProblem) -> Generator[int, None, SchedulingPlan]:
         return _plan_steps(asked, options, cache, halt)
+
+    def steps(asked: SchedulingProblem) -> Generator[int, None, SchedulingPlan]:
+        if has_device_pods(asked):
+            return device_plan_steps(asked, options, cache, without_devices, halt)
+        return without_devices(asked)
 
     most = problem.max_new_nodes
     plan = yield from steps(replace(problem, max_new_nodes=None))

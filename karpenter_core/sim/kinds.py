@@ -355,6 +355,14 @@ BUILT_IN: Final = (
     ServedKind(kind=kinds.STORAGE_CLASSES, short_names=("sc",)),
     ServedKind(kind=kinds.CSI_NODES),
     ServedKind(kind=kinds.VOLUME_ATTACHMENTS, status=True),
+    ServedKind(kind=kinds.RESOURCE_CLAIMS, status=True),
+    ServedKind(kind=kinds.RESOURCE_CLAIM_TEMPLATES),
+    ServedKind(
+        kind=kinds.RESOURCE_SLICES,
+        fields=_METADATA_FIELDS | {"spec.nodeName", "spec.driver"},
+        generation=True,
+    ),
+    ServedKind(kind=kinds.DEVICE_CLASSES, generation=True),
     ServedKind(kind=kinds.LEASES, unconditional_update=False),
     ServedKind(
         kind=kinds.POD_DISRUPTION_BUDGETS, status=True, generation=True, short_names=("pdb",),

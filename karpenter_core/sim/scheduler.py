@@ -3,7 +3,8 @@
 Without preemption and preferences: the nominated node is tried first; of the nodes that fit, the
 least (or most) allocated one is taken, ties by name. Pods that differ only in their names are
 evaluated once. Nominated pods reserve nothing, but an unschedulable pod loses its nomination, as
-upstream.
+upstream. Devices are not allocated: a pod waits until somebody has written the allocations of its
+ResourceClaims, and goes to the node that they name.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from karpenter_core.kube.resources import NAMESPACES, NODES, PODS
-from karpenter_core.sim.fields import Json, entries, labels_of
+from karpenter_core.kube.resources import NAMESPACES, NODES, PODS, RESOURCE_CLAIMS
+from karpenter_core.sim.device_claims import device_nodes
+from karpenter_core.sim.fields import Json, entries, labels_of, section
 from karpenter_core.sim.filters import (
     host_ports,
     port_refusal,
@@ -29,7 +31,7 @@ from karpenter_core.sim.store import DELETED, Key
 from karpenter_core.sim.topology import ClusterView, NodeInfo, depends_on_other_pods
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Iterable
 
     from karpenter_core.clock import Clock
     from karpenter_core.sim.registry import Registry
@@ -80,8 +82,19 @@ class Scheduler(SimulatedController):
         self.follow(NAMESPACES, self._on_namespace)
         self.follow(NODES, self._on_node)
         self.follow(PODS, self._on_pod)
+        self.follow(RESOURCE_CLAIMS, self._on_claim)
 
     # Hearing
+
+    def _on_claim(self, change: ObjectChange) -> None:
+        if change.type != DELETED and "allocation" in section(change.stored.obj, "status"):
+            self._activate(
+                [
+                    key
+                    for key, pod in self._pending.items()
+                    if entries(pod["spec"], "resourceClaims")
+                ]
+            )
 
     def _on_namespace(self, change: ObjectChange) -> None:
         self._namespaces[change.stored.key[1]] = labels_of(change.stored.obj)
@@ -157,7 +170,13 @@ class Scheduler(SimulatedController):
                 "Scheduling is blocked due to non-empty scheduling gates",
             )
             return
-        node, refusals = self._choose(pod)
+        named = device_nodes(self.registry, pod)
+        if isinstance(named, str):
+            node, refusals = None, dict.fromkeys(self._view.nodes, named)
+        elif named is not None:
+            node, refusals = self._choose_among(pod, named)
+        else:
+            node, refusals = self._choose(pod)
         if node is None:
             if pod["status"].get("nominatedNodeName"):
                 cleared_nomination: Json = {"status": {"nominatedNodeName": None}}
@@ -166,6 +185,20 @@ class Scheduler(SimulatedController):
             return
         binding: Json = {"target": {"kind": "Node", "name": node}}
         bind(self.registry, binding, key[1], key[0], now=self.clock.now())
+
+    def _choose_among(self, pod: Json, names: Iterable[str]) -> tuple[str | None, dict[str, str]]:
+        """Return the first of some nodes that takes a pod, or the reason of each."""
+        pod_group = self._pod_group_of(pod)
+        refusals: dict[str, str] = {}
+        for name in names:
+            info = self._view.nodes.get(name)
+            if info is None:
+                continue
+            why = static_refusal(pod, info.node) or _capacity_refusal(pod_group, info)
+            if not why:
+                return name, {}
+            refusals[name] = why
+        return None, refusals
 
     def _choose(self, pod: Json) -> tuple[str | None, dict[str, str]]:
         """Return the best node, or the reason of each node."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.capacity_quota import CapacityQuota
+from karpenter_core.api.devices import DeviceClassView, ResourceClaimView, ResourceSliceView
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.api.nodeoverlay import NodeOverlay
@@ -85,6 +86,9 @@ StateObject: TypeAlias = (
     | ProvisioningRequest
     | ServiceView
     | WorkloadView
+    | ResourceClaimView
+    | ResourceSliceView
+    | DeviceClassView
     | PodTemplateView
     | CapacityBuffer
     | CapacityQuota

@@ -34,12 +34,13 @@ _PREFERENCE: Final = "PreferNoSchedule"
 _NEGATIVE: Final = frozenset({"NotIn", "DoesNotExist"})
 
 
-def daemon_pods(snapshot: Snapshot) -> tuple[DaemonPod, ...]:
+def daemon_pods(snapshot: Snapshot, *, ignores_devices: bool = True) -> tuple[DaemonPod, ...]:
     """Return the pod that each DaemonSet puts on a node.
 
     The newest of its pods shows the actual requests (quotas and webhooks change them); the node
-    terms are the template's, if it has any, since a running pod is pinned to its node. Pods with
-    DRA resource claims are left out as long as these are not supported.
+    terms are the template's, if it has any, since a running pod is pinned to its node. With
+    `ignores_devices`, those with ResourceClaims are left out: they will not run. Otherwise their
+    resources count, but not their devices.
     """
     daemons: list[DaemonPod] = []
     for name, daemon_set in sorted(snapshot.daemon_sets.items()):
@@ -47,7 +48,7 @@ def daemon_pods(snapshot: Snapshot) -> tuple[DaemonPod, ...]:
         shape = daemon_set.template
         if newest is not None:
             shape = _with_terms_of(newest.shape, shape)
-        if not shape.resource_claims:
+        if not (ignores_devices and shape.resource_claims):
             daemons.append(DaemonPod(name=name, shape=shape))
     return tuple(daemons)
 
@@ -104,13 +105,14 @@ class ExistingNodeBuilder:
         well_known: frozenset[str],
         aliases: Mapping[str, str] = ALIASES,
         volumes: PodVolumeReader | None = None,
+        ignores_devices: bool = True,
     ) -> None:
         self._snapshot = snapshot
         self._volumes = volumes or PodVolumeReader(snapshot, aliases=aliases)
         self._well_known = well_known
         self._aliases = aliases
         self._claim_resources: dict[tuple[object, ...], _FreeResources] = {}
-        self.daemons: Final = daemon_pods(snapshot)
+        self.daemons: Final = daemon_pods(snapshot, ignores_devices=ignores_devices)
         self._daemons = tuple(
             _DaemonTerms(pod=pod, terms=_terms(pod.shape, aliases)) for pod in self.daemons
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.base import KubernetesObject
 from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.capacity_quota import CapacityQuota
+from karpenter_core.api.devices import DeviceClassView, ResourceClaimView, ResourceSliceView
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.api.nodeoverlay import NodeOverlay
@@ -57,6 +58,9 @@ class ObjectKind(StrEnum):
     SERVICE = "Service"
     WORKLOAD = "Workload"
     """A Deployment, ReplicaSet, StatefulSet or ReplicationController."""
+    RESOURCE_CLAIM = "ResourceClaim"
+    RESOURCE_SLICE = "ResourceSlice"
+    DEVICE_CLASS = "DeviceClass"
     POD_TEMPLATE = "PodTemplate"
     CAPACITY_BUFFER = "CapacityBuffer"
     PROVISIONING_REQUEST = "ProvisioningRequest"
@@ -94,6 +98,9 @@ _KINDS: Final[Mapping[type, ObjectKind]] = {
     NamespaceView: ObjectKind.NAMESPACE,
     ServiceView: ObjectKind.SERVICE,
     WorkloadView: ObjectKind.WORKLOAD,
+    ResourceClaimView: ObjectKind.RESOURCE_CLAIM,
+    ResourceSliceView: ObjectKind.RESOURCE_SLICE,
+    DeviceClassView: ObjectKind.DEVICE_CLASS,
     PodTemplateView: ObjectKind.POD_TEMPLATE,
     ProvisioningRequest: ObjectKind.PROVISIONING_REQUEST,
     CapacityBuffer: ObjectKind.CAPACITY_BUFFER,
@@ -113,7 +120,7 @@ def object_key(obj: StateObject) -> str | tuple[str, str, str]:
             return obj.uid
         case (
             DaemonSetView() | PodDisruptionBudgetView() | PersistentVolumeClaimView()
-            | ServiceView() | PodTemplateView() | CapacityBuffer()
+            | ServiceView() | PodTemplateView() | CapacityBuffer() | ResourceClaimView()
         ):  # fmt: skip
             return f"{obj.namespace}/{obj.name}"
         case ProvisioningRequest():

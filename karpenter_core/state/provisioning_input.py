@@ -19,6 +19,7 @@ from karpenter_core.scheduling.problem import SchedulingProblem
 from karpenter_core.state.bookings import booked_pods, bookings, launching_nodes
 from karpenter_core.state.capacity_quotas import launch_quotas
 from karpenter_core.state.default_spread import DefaultSpread
+from karpenter_core.state.device_inventory import build_device_inventory
 from karpenter_core.state.existing_nodes import ExistingNodeBuilder
 from karpenter_core.state.expendable_pods import NO_CUTOFF, expendable_reason
 from karpenter_core.state.interruption import is_interrupted_soon
@@ -63,7 +64,7 @@ class ProblemSettings:
     then copies with these, with the same UID and name. A placed pod keeps its placement for
     `nomination_window`, the time that the scheduler has to bind it. `launch_limits` may leave
     pools out. With `serves_requests`, pods that use the capacity of a ProvisioningRequest get no
-    other.
+    other. With `ignores_devices` (the default), pods with ResourceClaims are not placed.
     """
 
     well_known: frozenset[str] = frozenset()
@@ -78,6 +79,7 @@ class ProblemSettings:
     serves_requests: bool = False
     priority_cutoff: int = NO_CUTOFF
     """The lowest priority of pods for which nodes are launched (`state.expendable_pods`)."""
+    ignores_devices: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +149,11 @@ def build_provisioning_input(
     candidates.extend(pods_on_leaving_nodes(snapshot, now, failed=failed, cutoff=cutoff))
     candidates.extend(pod for pods in snapshot.virtual_pods.values() for pod in pods)
     capacity = ExistingNodeBuilder(
-        snapshot, well_known=WELL_KNOWN | well_known, aliases=aliases, volumes=volumes
+        snapshot,
+        well_known=WELL_KNOWN | well_known,
+        aliases=aliases,
+        volumes=volumes,
+        ignores_devices=problem_settings.ignores_devices,
     )
     places, unplaced = _keep_placements(
         snapshot, capacity, candidates, nominated, now=now, nomination_window=nomination_window
@@ -199,6 +205,9 @@ def build_provisioning_input(
             well_known=WELL_KNOWN | well_known,
             aliases=aliases,
         ),
+        devices=None
+        if problem_settings.ignores_devices
+        else build_device_inventory(snapshot, state_nodes),
     )
     return ProvisioningInput(
         problem=problem,

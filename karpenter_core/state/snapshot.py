@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.capacity_buffer import CapacityBuffer
     from karpenter_core.api.capacity_quota import CapacityQuota
+    from karpenter_core.api.devices import (
+        DeviceClassView,
+        ResourceClaimView,
+        ResourceSliceView,
+    )
     from karpenter_core.api.judgements import FailedJudgement
     from karpenter_core.api.nodeclaim import NodeClaim, NodeClassRef
     from karpenter_core.api.nodeclass import NodeClass
@@ -129,6 +134,16 @@ class Snapshot:
     workloads: Mapping[str, WorkloadView] = field(default_factory=dict[str, "WorkloadView"])
     """By `kind/namespace/name`: the controllers of pods; empty unless there is a default topology
     spread or there are CapacityBuffers."""
+    resource_claims: Mapping[str, ResourceClaimView] = field(
+        default_factory=dict[str, "ResourceClaimView"],
+    )
+    """By `namespace/name`; empty while requests for devices are ignored, like the next two."""
+    resource_slices: Mapping[str, ResourceSliceView] = field(
+        default_factory=dict[str, "ResourceSliceView"],
+    )
+    device_classes: Mapping[str, DeviceClassView] = field(
+        default_factory=dict[str, "DeviceClassView"],
+    )
     capacity_buffers: Mapping[str, CapacityBuffer] = field(
         default_factory=dict[str, "CapacityBuffer"]
     )

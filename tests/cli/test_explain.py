@@ -147,7 +147,9 @@ def test_resource_claims_are_the_reason_of_an_unschedulable_pod(answer):
     explanation = answer("shop/device")
 
     assert explanation["state"] == "unschedulable"
-    assert explanation["pools"]["general"]["remedy"] == "remove the resource claims from the pod"
+    assert explanation["pools"]["general"]["remedy"] == (
+        "remove the resource claims from the pod, or set --ignore-dra-requests=false"
+    )
 
 
 def test_people_are_shown_verdict_closest_type_and_remedy(explain, monkeypatch):

@@ -22,6 +22,7 @@ from tests.cli.inputs import (
     pool,
     write,
 )
+from tests.support import device_manifests as devices
 
 
 @pytest.fixture
@@ -105,6 +106,33 @@ def test_static_pools_are_planned_by_their_replicas(run, plan, tmp_path):
     assert "static NodePool few: 1 of 4 replicas exist; 2 to create, from" in text
     assert "static NodePool none: 1 of 0 replicas exist; to delete: none-a" in text
     assert "staticNodePools" not in plan(write(tmp_path / "plain.yaml", POOL))
+
+
+def test_devices_are_allocated_if_the_files_have_a_device_class(plan, tmp_path):
+    """Slices of the cluster, here for all nodes, and the reason of a pod that gets none."""
+    device_slice = {
+        "apiVersion": devices.API,
+        "kind": "ResourceSlice",
+        "metadata": {"name": "shared"},
+        "spec": {
+            "driver": devices.DRIVER,
+            "allNodes": True,
+            "pool": {"name": "shared", "generation": 1, "resourceSliceCount": 1},
+            "devices": [devices.DEVICE],
+        },
+    }
+    claims = [devices.claim("one"), devices.claim("two")]
+    for each in claims:
+        each["metadata"]["namespace"] = "shop"
+    pods = [
+        pod(name, resourceClaims=[{"name": "gpu", "resourceClaimName": name}])
+        for name in ("one", "two")
+    ]
+    document = plan(write(tmp_path / "all.yaml", POOL, devices.CLASS, device_slice, *claims, *pods))
+    assert [each["pods"] for each in document["nodeClaims"]] == [["shop/one"]]
+    reason = document["unschedulable"]["shop/two"]["pools"]["general"]
+    assert reason["constraint"] == "device"
+    assert "not enough of them are free" in reason["detail"]
 
 
 def test_one_json_object_may_hold_a_whole_cluster(plan, tmp_path):

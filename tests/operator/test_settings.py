@@ -615,17 +615,10 @@ def test_a_known_gate_causes_no_warning():
 
 
 @pytest.mark.parametrize("by_flag", [True, False], ids=["flag", "variable"])
-def test_requests_for_devices_that_cannot_be_scheduled_are_refused(by_flag):
+def test_requests_for_devices_are_ignored_unless_that_is_switched_off(by_flag):
     option = REFERENCE["ignore-dra-requests"]
-    source = "--ignore-dra-requests" if by_flag else "IGNORE_DRA_REQUESTS"
-
-    with pytest.raises(SettingsError) as error:
-        load_settings(*given_as(option, "false", by_flag=by_flag))
-
-    assert str(error.value) == (
-        f"{source}: must be true, not false: pods that request devices through ResourceClaims "
-        "cannot be scheduled yet"
-    )
+    assert load_settings([], {}).ignore_dra_requests
+    assert not load_settings(*given_as(option, "false", by_flag=by_flag)).ignore_dra_requests
 
 
 @pytest.mark.parametrize(
@@ -650,7 +643,5 @@ def test_every_setting_has_a_reader():
     effective_fields = {option.field for option in OPTIONS if not option.without_effect}
     loaded_before = {"providers"}  # read by selected_plugins, before there are settings
 
-    assert effective_fields - read - loaded_before == {
-        "ignore_dra_requests"
-    }  # refused when it is false
+    assert effective_fields - read - loaded_before == set()
     assert not {option.field for option in OPTIONS if option.without_effect} & read

@@ -343,7 +343,7 @@ FILTERED = "nodepool requirements filtered out all available instance types"
                     "(resource claim gpu, nic)"
                 ),
                 "",
-                "remove the resource claims from the pod",
+                "remove the resource claims from the pod, or set --ignore-dra-requests=false",
             ),
         ),
         (

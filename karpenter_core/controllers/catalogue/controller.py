@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
+    from karpenter_core.api.devices import InstanceDevices
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.controllers.cluster_state import ClusterState
     from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
@@ -263,11 +264,17 @@ def catalogue_version(instance_types: Iterable[InstanceType]) -> str:
             _requirements_text(item.requirements),
             _amounts(item.capacity),
             _amounts(item.overhead.total()),
+            *(() if item.devices is None else (_devices_text(item.devices),)),
             *(_offering_text(offering) for offering in item.offerings),
         )
         digest.update("\x1f".join(parts).encode())
         digest.update(b"\x1e")
     return digest.hexdigest()
+
+
+def _devices_text(devices: InstanceDevices) -> str:
+    bindings = [(one.attribute, sorted(one.devices)) for one in devices.bindings]
+    return f"{devices.templates!r} {bindings!r}"
 
 
 def _offering_text(offering: Offering) -> str:

@@ -38,6 +38,7 @@ from karpenter_core.lifecycle.nodeclaim.consistency import consistency_step
 from karpenter_core.lifecycle.nodeclaim.consolidatable import consolidatable_step, quiet_since
 from karpenter_core.lifecycle.nodeclaim.expiration import EXPIRED, expiration_step
 from karpenter_core.lifecycle.nodeclaim.hydration import hydration_step
+from karpenter_core.lifecycle.nodeclaim.initialization import requested_drivers
 from karpenter_core.lifecycle.nodeclaim.launch import (
     INSUFFICIENT_CAPACITY,
     NODE_CLASS_NOT_READY,
@@ -61,15 +62,17 @@ from karpenter_core.lifecycle.nodeclaim.registration import (
     node_to_register,
     synced_node,
 )
+from karpenter_core.state.device_inventory import slices_of_node
 from karpenter_core.state.disruption_pause import replacement_pause_reason
 from karpenter_core.state.object_kinds import ObjectKind
 from karpenter_core.state.taints import has_taint, is_ephemeral
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
+    from karpenter_core.api.devices import ResourceSliceView
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
     from karpenter_core.controllers.live_reader import LiveReader
@@ -120,6 +123,7 @@ class NodeClaimLifecycleController:
         nodes: LiveReader,
         well_known: frozenset[str],
         registration_hold: timedelta = REGISTRATION_HOLD,
+        ignores_devices: bool = True,
         launch_timeout: timedelta,
         registration_timeout: timedelta,
         paused: bool,
@@ -134,6 +138,7 @@ class NodeClaimLifecycleController:
         self._providers = providers
         self._runtime = runtime
         self._hold = registration_hold
+        self._ignores_devices = ignores_devices
         self._launch_timeout = launch_timeout
         self._registration_timeout = registration_timeout
         self._paused = paused
@@ -164,6 +169,7 @@ class NodeClaimLifecycleController:
             ObjectKind.NODE_POOL,
             ObjectKind.CATALOGUE,
             ObjectKind.NODE_CLASS,
+            ObjectKind.RESOURCE_SLICE,
         )
         writer.cluster_state.subscribe(ObjectKind.NODE_CLAIM, self._reconciler.wake)
 
@@ -280,6 +286,7 @@ class NodeClaimLifecycleController:
                 gate_error=gate_error,
                 launch_timeout=self._launch_timeout,
                 registration_timeout=self._registration_timeout,
+                slices=self._published_slices(claim, nodes, snapshot),
             ),
         )
         pool = snapshot.node_pools.get(claim.metadata.labels.get(NODE_POOL, ""))
@@ -304,6 +311,16 @@ class NodeClaimLifecycleController:
         if held is None:
             return step
         return merge_steps(step, LifecycleStep(claim=step.claim, requeue_after=held))
+
+    def _published_slices(
+        self, claim: NodeClaim, nodes: Sequence[NodeView], snapshot: Snapshot
+    ) -> tuple[ResourceSliceView, ...] | None:
+        """Return the ResourceSlices of a claim's node, if its initialisation depends on them."""
+        if self._ignores_devices or not requested_drivers(claim):
+            return None
+        if is_true(claim.status.conditions, INITIALIZED):
+            return None
+        return tuple(one for node in nodes for one in slices_of_node(snapshot, node.name))
 
     def _observed_quiet_time(self, claim: NodeClaim) -> timedelta:
         """Return how long this process has seen the same start of quiet time and no pod event."""
@@ -446,12 +463,22 @@ class NodeClaimLifecycleController:
                 if state_node is not None and state_node.claim is not None:
                     self._pod_events.add(state_node.claim.name)
                     self._reconciler.wake(state_node.claim.name)
+            for name in changes.get(ObjectKind.RESOURCE_SLICE, ()):
+                self._wake_claim_of_slice(snapshot, name)
             edited = self._edited_pools(snapshot, changes.get(ObjectKind.NODE_POOL, ()))
             listed = set(changes.get(ObjectKind.CATALOGUE, ()))
             classes = set(changes.get(ObjectKind.NODE_CLASS, ()))
             if edited or listed or classes:
                 for name in _affected_claims(snapshot, edited, listed, classes):
                     self._reconciler.wake(name)
+
+    def _wake_claim_of_slice(self, snapshot: Snapshot, name: str) -> None:
+        published = snapshot.resource_slices.get(name)
+        if published is not None:
+            node = published.node_name or published.owner_node
+            state_node = snapshot.state_nodes_by_node.get(node)
+            if state_node is not None and state_node.claim is not None:
+                self._reconciler.wake(state_node.claim.name)
 
     def _edited_pools(self, snapshot: Snapshot, pools: tuple[str, ...]) -> set[str]:
         """Return the pools whose spec changed; their status changes all the time."""

@@ -99,6 +99,9 @@ class Provisioner:
             ObjectKind.NODE_CLAIM,
             ObjectKind.NODE_POOL,
             ObjectKind.CATALOGUE,
+            ObjectKind.RESOURCE_CLAIM,
+            ObjectKind.RESOURCE_SLICE,
+            ObjectKind.DEVICE_CLASS,
             ObjectKind.VIRTUAL_PODS,
         )
         self._passes = PeriodicLoop(self.name, self._run_pass, runtime=runtime)
@@ -265,9 +268,30 @@ def _triggers(snapshot: Snapshot, changes: Mapping[ObjectKind, tuple[str, ...]])
     yield from changes.get(ObjectKind.VIRTUAL_PODS, ())
     if not snapshot.pending_pods and not snapshot.has_virtual_pods:
         return
+    yield from _device_triggers(snapshot, changes)
     for name in (*changes.get(ObjectKind.NODE_POOL, ()), *changes.get(ObjectKind.CATALOGUE, ())):
         if name in snapshot.node_pools and name in snapshot.catalogues:
             yield f"nodepool/{name}"
+
+
+def _device_triggers(
+    snapshot: Snapshot, changes: Mapping[ObjectKind, tuple[str, ...]]
+) -> Iterator[str]:
+    """Yield changed objects that devices are allocated from, if a pod waits that asks for some."""
+    changed = [
+        f"{kind.value.lower()}/{name}"
+        for kind in (
+            ObjectKind.RESOURCE_CLAIM,
+            ObjectKind.RESOURCE_SLICE,
+            ObjectKind.DEVICE_CLASS,
+        )
+        for name in changes.get(kind, ())
+    ]
+    if changed and any(
+        pod.shape.resource_claims and pod.uid not in snapshot.ledger.placements
+        for pod in snapshot.pending_pods.values()
+    ):
+        yield from changed
 
 
 def _triggers_of_lost_claim(snapshot: Snapshot, name: str) -> Iterator[str]:

@@ -25,6 +25,14 @@ from karpenter_core.kube import resources
 from karpenter_core.kube.garbage_collector import gc_paused
 from karpenter_core.kube.resources import ResourceKind, custom_kind
 from karpenter_core.kube.wire import raw
+from karpenter_core.kube.wire.devices import (
+    RawDeviceClass,
+    RawResourceClaim,
+    RawResourceSlice,
+    device_class_view,
+    resource_claim_view,
+    resource_slice_view,
+)
 from karpenter_core.kube.wire.nodes import namespace_view, node_view, pod_disruption_budget_view
 from karpenter_core.kube.wire.pods import daemon_set_view, pod_view
 from karpenter_core.kube.wire.shapes import PodShapes
@@ -312,7 +320,7 @@ class Codecs:
     them, and nothing but default topology spread looks at them. CapacityBuffers and the templates
     that they may refer to are read only `with_buffers`, ProvisioningRequests and the PodTemplates
     that they name only `with_requests`, NodeOverlays only `with_overlays`, CapacityQuotas only
-    `with_quotas`.
+    `with_quotas`; ResourceClaims, and what they are allocated from, only `with_devices`.
     """
 
     __slots__ = ("_codecs", "shapes")
@@ -324,6 +332,7 @@ class Codecs:
         with_selectors: bool = False,
         with_requests: bool = False,
         with_overlays: bool = False,
+        with_devices: bool = False,
         with_buffers: bool = False,
         with_quotas: bool = False,
     ) -> None:
@@ -341,6 +350,8 @@ class Codecs:
             codecs.append(_model_codec(NodeOverlay))
         if with_quotas:
             codecs.append(_model_codec(CapacityQuota))
+        if with_devices:
+            codecs += _device_codecs()
         codecs += map(_model_codec, node_classes)
         self._codecs: Final = {(codec.kind.group, codec.kind.kind): codec for codec in codecs}
 
@@ -436,6 +447,15 @@ def _selector_codecs(*, with_workloads: bool) -> list[Codec]:
             for kind in (resources.REPLICA_SETS, resources.STATEFUL_SETS)
             if with_workloads
         ),
+    ]
+    return [Codec(kind, fast.read, fast) for kind, fast in fasts]
+
+
+def _device_codecs() -> list[Codec]:
+    fasts: list[tuple[ResourceKind, _TypedDecoders[Any]]] = [
+        (resources.RESOURCE_CLAIMS, _TypedDecoders(RawResourceClaim, resource_claim_view)),
+        (resources.RESOURCE_SLICES, _TypedDecoders(RawResourceSlice, resource_slice_view)),
+        (resources.DEVICE_CLASSES, _TypedDecoders(RawDeviceClass, device_class_view)),
     ]
     return [Codec(kind, fast.read, fast) for kind, fast in fasts]
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["daemon_set_view", "pod_view"]
 
+_NO_CLAIMS: Final[dict[str, str]] = {}
 _NO_STATUS: Final = RawPodStatus()
 _KNOWN: Final = {"True": True, "False": False}
 
@@ -60,6 +61,11 @@ def pod_view(raw: RawPod, shapes: PodShapes) -> PodView:
         deletion_grace_period_seconds=meta.deletion_grace_period_seconds,
         start_time=status.start_time,
         nominated_node_name=status.nominated_node_name,
+        resource_claim_statuses={
+            claim.name: claim.resource_claim_name or "" for claim in status.resource_claim_statuses
+        }
+        if status.resource_claim_statuses
+        else _NO_CLAIMS,
         owner_name=intern(owner.name) if owner else "",
         owner_uid=intern(owner.uid) if owner else "",
         unschedulable=scheduled is not None and scheduled.reason == "Unschedulable",

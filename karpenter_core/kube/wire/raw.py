@@ -23,6 +23,7 @@ __all__ = [
     "RawMeta",
     "RawNamespace",
     "RawNode",
+    "RawNodeSelector",
     "RawPersistentVolume",
     "RawPersistentVolumeClaim",
     "RawPod",
@@ -200,6 +201,16 @@ class RawNamed(_Raw, gc=False):
     name: str = ""
 
 
+class RawPodResourceClaim(_Raw, gc=False):
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class RawPodResourceClaimStatus(_Raw, gc=False):
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class RawPodSpec(_Raw):
     node_name: str = ""
     containers: list[RawContainer] | None = None
@@ -215,7 +226,7 @@ class RawPodSpec(_Raw):
     priority_class_name: str = ""
     scheduler_name: str = "default-scheduler"
     scheduling_gates: list[RawNamed] | None = None
-    resource_claims: list[RawNamed] | None = None
+    resource_claims: list[RawPodResourceClaim] | None = None
     termination_grace_period_seconds: int | None = 30
     host_network: bool = False
 
@@ -240,6 +251,7 @@ class RawPodStatus(_Raw):
     nominated_node_name: str = ""
     container_statuses: list[RawContainerStatus] | None = None
     init_container_statuses: list[RawContainerStatus] | None = None
+    resource_claim_statuses: list[RawPodResourceClaimStatus] | None = None
 
 
 class RawPod(_Raw):

@@ -191,6 +191,11 @@ def _shape(parts: PodShapeParts) -> PodShape:
         scheduler_name=spec.scheduler_name,
         scheduling_gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
         resource_claims=tuple(claim.name for claim in spec.resource_claims or ()),
+        resource_claim_names={
+            claim.name: claim.resource_claim_name
+            for claim in spec.resource_claims or ()
+            if claim.resource_claim_name
+        },
         termination_grace_period_seconds=spec.termination_grace_period_seconds,
         owner_api_version=parts.owner_api_version,
         owner_kind=parts.owner_kind,

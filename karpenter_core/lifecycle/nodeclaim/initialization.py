@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.api.conditions import UNKNOWN, is_true
 from karpenter_core.api.labels import INITIALIZED as INITIALIZED_LABEL
+from karpenter_core.api.labels import REQUESTED_DRA_DRIVERS
 from karpenter_core.api.nodeclaim import (
+    DRA_DRIVER_POOLS_NOT_PUBLISHED,
     INITIALIZED,
     KNOWN_EPHEMERAL_TAINTS_EXIST,
     NODE_NOT_FOUND,
@@ -18,6 +20,7 @@ from karpenter_core.api.nodeclaim import (
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.lifecycle.changes import LifecycleStep, NodePatch
 from karpenter_core.lifecycle.claim_status import with_condition
+from karpenter_core.scheduling.devices.pools import has_complete_pool
 from karpenter_core.scheduling.taints import taint_text
 from karpenter_core.state.taints import has_taint, is_ephemeral, taint_of
 
@@ -25,18 +28,24 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from karpenter_core.api.devices import ResourceSliceView
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
 
-__all__ = ["initialization_step"]
+__all__ = ["initialization_step", "requested_drivers"]
 
 
 def initialization_step(
-    claim: NodeClaim, nodes: Sequence[NodeView], *, now: datetime
+    claim: NodeClaim,
+    nodes: Sequence[NodeView],
+    *,
+    now: datetime,
+    slices: Sequence[ResourceSliceView] | None = None,
 ) -> LifecycleStep:
     """Set Initialized once the node is Ready, without startup taints and with all resources.
 
-    Until then the condition names the first requirement that is not met.
+    Until then the condition names the first requirement that is not met. With `slices`, those of
+    the node, each driver whose devices the claim was created for has to have a complete pool.
     """
     conditions = claim.status.conditions
     if not is_true(conditions, REGISTERED) or is_true(conditions, INITIALIZED):
@@ -45,6 +54,8 @@ def initialization_step(
         return _waiting(claim, NODE_NOT_FOUND, "Node not registered with cluster", now)
     node = nodes[0]
     unmet = _unmet_requirement(claim, node)
+    if unmet is None and slices is not None:
+        unmet = _missing_devices(claim, slices)
     if unmet is not None:
         return _waiting(claim, *unmet, now)
     return LifecycleStep(
@@ -68,6 +79,24 @@ def _unmet_requirement(claim: NodeClaim, node: NodeView) -> tuple[str, str] | No
         if amount and not node.allocatable.get(name, 0):
             return RESOURCE_NOT_REGISTERED, f'Resource "{name}" was requested but not registered'
     return None
+
+
+def _missing_devices(
+    claim: NodeClaim, slices: Sequence[ResourceSliceView]
+) -> tuple[str, str] | None:
+    for driver in requested_drivers(claim):
+        if not has_complete_pool(slices, driver):
+            return (
+                DRA_DRIVER_POOLS_NOT_PUBLISHED,
+                f'DRA driver "{driver}" has not published a complete resource pool',
+            )
+    return None
+
+
+def requested_drivers(claim: NodeClaim) -> tuple[str, ...]:
+    """Return the drivers whose devices a claim was created for."""
+    text = claim.metadata.annotations.get(REQUESTED_DRA_DRIVERS, "")
+    return tuple(filter(None, (driver.strip() for driver in text.split(","))))
 
 
 def _waiting(claim: NodeClaim, reason: str, message: str, now: datetime) -> LifecycleStep:

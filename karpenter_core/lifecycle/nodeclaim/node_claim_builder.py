@@ -17,6 +17,7 @@ from karpenter_core.api.labels import (
     NODE_POOL_HASH_VERSION,
     PRICE_OVERLAY_APPLIED,
     REGISTERED,
+    REQUESTED_DRA_DRIVERS,
     TERMINATION_FINALIZER,
     node_class_label,
 )
@@ -60,6 +61,8 @@ def build_node_claim(
         NODE_POOL_HASH_VERSION: node_pool_hash_version,
         MIN_VALUES_RELAXED: "true" if planned.min_values_relaxed else "false",
     }
+    if planned.device_drivers:
+        annotations[REQUESTED_DRA_DRIVERS] = ",".join(planned.device_drivers)
     return NodeClaim(
         api_version=API_VERSION,
         kind=NodeClaim.resource.kind,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime, timedelta
 
+    from karpenter_core.api.devices import ResourceSliceView
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
     from karpenter_core.lifecycle.nodeclaim.registration import PendingGate
@@ -40,11 +41,13 @@ def progress_step(
     gate_error: Exception | None = None,
     launch_timeout: timedelta = LAUNCH_TIMEOUT,
     registration_timeout: timedelta = REGISTRATION_TIMEOUT,
+    slices: Sequence[ResourceSliceView] | None = None,
 ) -> LifecycleStep:
     """Advance a claim as far as its node allows.
 
     `nodes` are those with the claim's provider id, `pending` the gates that hold its registration. A
-    claim that is not launched has no node, and its conditions say so.
+    claim that is not launched has no node, and its conditions say so. `slices` are the ResourceSlices
+    of the node; None if requests for devices are ignored.
     """
     step = LifecycleStep(claim=with_current_generation(claim, now))
     if is_unknown(step.claim.status.conditions, REGISTERED):
@@ -54,7 +57,7 @@ def progress_step(
         )
     if step.node is not None:
         nodes = tuple(step.node.applied_to(node) for node in nodes)
-    step = merge_steps(step, initialization_step(step.claim, nodes, now=now))
+    step = merge_steps(step, initialization_step(step.claim, nodes, now=now, slices=slices))
     return merge_steps(
         step,
         liveness_step(

@@ -19,6 +19,7 @@ from math import inf, isfinite
 from operator import is_
 from typing import TYPE_CHECKING, ClassVar, Final, cast, final
 
+from karpenter_core.api.devices import InstanceDevices
 from karpenter_core.api.labels import (
     CAPACITY_TYPE,
     CAPACITY_TYPES,
@@ -134,6 +135,9 @@ class _CatalogueRun:
             )
         _check_labels(it.requirements)
         _check_node_amounts(it)
+        devices = _raw(it.devices)
+        if devices is not None and not isinstance(devices, InstanceDevices):
+            raise _InvalidValue(f"devices must be InstanceDevices, not {_value_text(it.devices)}")
         if not isinstance(_raw(it.offerings), tuple):
             raise _InvalidValue(f"offerings must be a tuple, not {_value_text(it.offerings)}")
         allowed: set[tuple[str, str]] = set()

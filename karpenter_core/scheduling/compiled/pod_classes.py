@@ -25,7 +25,7 @@ from karpenter_core.scheduling.compiled.volumes import VolumeAttachments
 from karpenter_core.scheduling.problem import PodVolumes
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping
+    from collections.abc import Collection, Generator, Iterable, Mapping
 
     from karpenter_core.api.records import (
         HostPort,
@@ -120,13 +120,14 @@ def pod_order(pod: PodView) -> tuple[datetime, str]:
 
 
 def classify_pods_steps(
-    problem: SchedulingProblem, options: SolveOptions
+    problem: SchedulingProblem, options: SolveOptions, *, with_devices: bool = False
 ) -> Generator[int, None, tuple[tuple[PodClass, ...], TopologyGroups]]:
     """Sort the pods of a problem into classes, in the order in which they are to be placed.
 
-    Returns the classes, and all topology groups of the pass.
+    Returns the classes, and all topology groups of the pass. `with_devices`: pods may have
+    ResourceClaims, and each pod is a class of its own.
     """
-    reader = _PodClassReader(problem, options)
+    reader = _PodClassReader(problem, options, with_devices=with_devices)
     constraints_reader: dict[int, PodConstraints] = {}
     for number, pod in enumerate(problem.pods, start=1):
         if id(pod.shape) not in constraints_reader:
@@ -145,6 +146,8 @@ def classify_pods_steps(
             key = keys[id(shape)] = reader.key(shape, constraints_reader[id(shape)])
         own = volumes.get(pod.uid) if volumes else None
         whole = key if own is None else (key, own.alternatives, attachments.signature(own))
+        if with_devices:
+            whole = (whole, pod.uid)
         pod_class_found = classes.get(whole)
         if pod_class_found is None:
             pod_class_found = classes[whole] = reader.make(
@@ -153,22 +156,29 @@ def classify_pods_steps(
         pod_class_found.members.append(pod)
         if number % PODS_PER_STEP == 0:
             yield 2
-    for pod_class_found in classes.values():
-        if len(pod_class_found.members) > 1:
-            pod_class_found.members.sort(key=pod_order)
-    ordered = sorted(classes.values(), key=lambda pod_class: pod_class.queue_order)
-    return tuple(ordered), reader.groups
+    return _in_queue_order(classes.values()), reader.groups
+
+
+def _in_queue_order(classes: Collection[PodClass]) -> tuple[PodClass, ...]:
+    for pod_class in classes:
+        if len(pod_class.members) > 1:
+            pod_class.members.sort(key=pod_order)
+    return tuple(sorted(classes, key=lambda pod_class: pod_class.queue_order))
 
 
 @final
 class _PodClassReader:
     """Makes classes of what shapes ask for, and interns it."""
 
-    def __init__(self, problem: SchedulingProblem, options: SolveOptions) -> None:
+    def __init__(
+        self, problem: SchedulingProblem, options: SolveOptions, *, with_devices: bool
+    ) -> None:
         self._problem: Final = problem
         aliases = {**ALIASES, **problem.aliases}
         self.groups: Final = TopologyGroups(lambda: _namespaces(problem), aliases=aliases)
-        self.constraints_reader: Final = PodConstraintsReader(problem, options, self.groups)
+        self.constraints_reader: Final = PodConstraintsReader(
+            problem, options, self.groups, with_devices=with_devices
+        )
         self._asks: Final = dict[object, NodeConstraints]()
         self._relaxation_steps: Final = dict[object, tuple[tuple[ClassRelaxationStep, ...], int]]()
 

@@ -48,8 +48,14 @@ class PodConstraintsReader:
     """Reads shapes; their topology groups go to `groups`."""
 
     def __init__(
-        self, problem: SchedulingProblem, options: SolveOptions, groups: TopologyGroups
+        self,
+        problem: SchedulingProblem,
+        options: SolveOptions,
+        groups: TopologyGroups,
+        *,
+        with_devices: bool = False,
     ) -> None:
+        self._with_devices: Final = with_devices
         self._aliases: Final = {**ALIASES, **problem.aliases}
         self._well_known: Final = WELL_KNOWN | problem.well_known
         self._respect: Final = options.preferences is Preferences.RESPECT
@@ -106,7 +112,7 @@ class PodConstraintsReader:
                 tuple(dict.fromkeys(owned)) for owned in self._groups.of_steps(shape, steps)
             ),
             inverse=self._groups.inverse_of(shape),
-            blocked=_unsupported_feature(shape),
+            blocked=None if self._with_devices else _unsupported_feature(shape),
         )
 
     def _invalid(self, shape: PodShape) -> PoolRejection | None:
@@ -146,5 +152,5 @@ def _unsupported_feature(shape: PodShape) -> PoolRejection | None:
         constraint=PoolConstraint.RESOURCE,
         detail="pod has Dynamic Resource Allocation requirements that are not yet supported "
         f"(resource claim {', '.join(shape.resource_claims)})",
-        remedy="remove the resource claims from the pod",
+        remedy="remove the resource claims from the pod, or set --ignore-dra-requests=false",
     )

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.compiled.reservations import AvailableReservations
     from karpenter_core.scheduling.compiled.topology import TopologyGroups
     from karpenter_core.scheduling.compiled.topology_axes import TopologyAxis
+    from karpenter_core.scheduling.devices.inventory import DeviceInventory
     from karpenter_core.scheduling.problem import ExistingNode, SchedulingProblem, SolveOptions
 
 __all__ = ["CompiledProblem", "ExistingNodeReader", "PlacementTask", "compile_steps"]
@@ -95,6 +96,8 @@ class CompiledProblem:
     topology_groups: TopologyGroups
     reader: ExistingNodeReader
     max_new_nodes: int | None = None
+    devices: DeviceInventory | None = None
+    """What the pods' ResourceClaims are allocated from; such pods are classes of their own."""
     _tasks: dict[tuple[int, int], PlacementTask] = field(
         init=False, default_factory=dict["tuple[int, int]", PlacementTask]
     )
@@ -119,10 +122,19 @@ class CompiledProblem:
 
 
 def compile_steps(
-    problem: SchedulingProblem, options: SolveOptions, cache: CatalogueCache
+    problem: SchedulingProblem,
+    options: SolveOptions,
+    cache: CatalogueCache,
+    *,
+    devices: DeviceInventory | None = None,
 ) -> Generator[int, None, CompiledProblem]:
-    """Compile a problem; yields units of work done."""
-    classes, groups = yield from classify_pods_steps(problem, options)
+    """Compile a problem; yields units of work done.
+
+    With `devices`, each pod is a class of its own; without, pods with ResourceClaims are refused.
+    """
+    classes, groups = yield from classify_pods_steps(
+        problem, options, with_devices=devices is not None
+    )
     cache.retain({pool.name for pool in problem.pools})
     pools, reservations = yield from compile_pool_steps(problem, options, cache)
     daemons = read_daemons(problem)
@@ -165,6 +177,7 @@ def compile_steps(
         topology_groups=groups,
         reader=reader,
         max_new_nodes=problem.max_new_nodes,
+        devices=devices,
     )
 
 

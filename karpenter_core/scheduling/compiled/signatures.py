@@ -225,6 +225,11 @@ class SignatureTable:
             return NO_MATCH
         return self._narrowed_to(signature, signature.requirements.merge(required))
 
+    def restricted(self, number: int, requirements: Requirements) -> int:
+        """Return the signature of a claim with more requirements; NO_MATCH when no row is left."""
+        signature = self.claim(number)
+        return self._narrowed_to(signature, signature.requirements.merge(requirements))
+
     def holding(
         self, number: int, reservations: frozenset[Reservation], *, only: bool = True
     ) -> int:

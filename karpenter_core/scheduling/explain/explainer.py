@@ -15,6 +15,7 @@ from karpenter_core.scheduling.explain.limit_constraints import narrow_by_limits
 from karpenter_core.scheduling.explain.options import ClaimOption, ExplainedPool, PoolExplanation
 from karpenter_core.scheduling.explain.pod_topology import narrow_by_pods
 from karpenter_core.scheduling.explain.pool_constraints import (
+    narrow_by_devices,
     narrow_by_free_capacity,
     narrow_by_min_values,
     narrow_by_ports,
@@ -38,6 +39,7 @@ _NARROWINGS: Final = (
     narrow_by_resources,
     narrow_by_ports,
     narrow_by_volumes,
+    narrow_by_devices,
     narrow_by_pods,
     narrow_by_limits,
     narrow_by_min_values,

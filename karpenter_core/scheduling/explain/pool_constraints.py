@@ -13,6 +13,7 @@ import numpy as np
 from karpenter_core.api.labels import CPU
 from karpenter_core.api.quantities import format_amount
 from karpenter_core.scheduling.compiled.bitsets import bits_of_mask
+from karpenter_core.scheduling.compiled.signatures import NO_MATCH
 from karpenter_core.scheduling.explain.options import ClaimOption, fitting, listed
 from karpenter_core.scheduling.ports import first_port_conflict, port_text
 from karpenter_core.scheduling.problem import MinValuesPolicy, PoolConstraint, PoolRejection
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "min_values_missed",
+    "narrow_by_devices",
     "narrow_by_free_capacity",
     "narrow_by_min_values",
     "narrow_by_ports",
@@ -166,6 +168,32 @@ def narrow_by_ports(
         detail="; ".join(conflicts),
         closest=explanation.cheapest(options),
         remedy="use another host port, or keep the DaemonSet off some nodes",
+    )
+
+
+def narrow_by_devices(
+    explanation: PoolExplanation, options: tuple[ClaimOption, ...]
+) -> NarrowingResult:
+    """Keep the options if they have devices for the pod's ResourceClaims."""
+    devices = explanation.engine.devices
+    if devices is None or not explanation.pod_class.shape.resource_claims:
+        return options
+    task = explanation.compiled.placement_task(
+        explanation.index, explanation.pod_class.last_relaxation_step
+    )
+    details: list[str] = []
+    for option in options:
+        number = explanation.claim(option)
+        if number == NO_MATCH:
+            continue
+        detail = devices.refusal(task, explanation.compiled.signatures.claim(number))
+        if not detail:
+            return options
+        details.append(detail)
+    if not details:
+        return options
+    return PoolRejection(
+        constraint=PoolConstraint.DEVICE, detail=explanation.with_remarks(details[0])
     )
 
 

@@ -174,7 +174,10 @@ class ClaimOpener:
                 continue
             for typed, most in self._of_capacity_types(pool, joined, remaining):
                 within = signatures.within(typed, opening_request.pins)
-                for asked, choice in self._within_limits(pool, typed, within, remaining):
+                for asked, limited in self._within_limits(pool, typed, within, remaining):
+                    choice = self._with_devices(limited, opening_request)
+                    if choice == NO_MATCH:
+                        continue
                     opening = self._of_signature(number, choice, opening_request)
                     if isinstance(opening, ReservationDeferral):
                         waiting = waiting or opening
@@ -186,6 +189,12 @@ class ClaimOpener:
                         count = min(count, self._repetitions(name, remaining[name], opening))
                     return replace(opening, count=count, asked=asked)
         return waiting
+
+    def _with_devices(self, signature: int, opening_request: _OpeningRequest) -> int:
+        """Return the signature that is left of a claim with the pod's devices."""
+        if self._state.devices is None:
+            return signature
+        return self._state.devices.opening(opening_request.task, signature)
 
     def _of_capacity_types(
         self, pool: CompiledPool, joined: int, remaining: Mapping[str, int]

@@ -62,6 +62,7 @@ class PlacementEngine:
         self.remaining: Final = self._state.remaining
         self.holdings: Final = self._state.holdings
         self.deferred: Final = self._state.deferred
+        self.devices: Final = self._state.devices
 
     @property
     def nodes_left(self) -> int | None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.compiled.pod_classes import NodeConstraints
     from karpenter_core.scheduling.compiled.problem import CompiledProblem, PlacementTask
     from karpenter_core.scheduling.compiled.signatures import DomainPin
+    from karpenter_core.scheduling.placement.device_places import DevicePlaces
     from karpenter_core.scheduling.placement.open_nodes import OpenNodes
     from karpenter_core.scheduling.placement.shared_volumes import SharedVolumes
     from karpenter_core.scheduling.placement.topology_counts import HostCaps
@@ -90,11 +91,18 @@ class NodeFit:
     """
 
     def __init__(
-        self, compiled: CompiledProblem, nodes: OpenNodes, volumes: SharedVolumes, *, tight: bool
+        self,
+        compiled: CompiledProblem,
+        nodes: OpenNodes,
+        volumes: SharedVolumes,
+        devices: DevicePlaces | None,
+        *,
+        tight: bool,
     ) -> None:
         self._signatures: Final = compiled.signatures
         self._nodes: Final = nodes
         self._volumes: Final = volumes
+        self._devices: Final = devices
         self._tight: Final = tight
         self._joined: Final = dict[tuple[int, tuple["DomainPin", ...]], JoinedSignatures]()
 
@@ -199,7 +207,9 @@ class NodeFit:
             able &= caps.open > 0
         columns = able.nonzero()[0]
         if task.pod_class.shared_volumes and len(columns):
-            return self._volumes.attachable(task, columns)
+            columns = self._volumes.attachable(task, columns)
+        if self._devices is not None:
+            columns = self._devices.able(task, columns, joined.met)
         return columns
 
     def _ranked(self, columns: Columns) -> Columns:

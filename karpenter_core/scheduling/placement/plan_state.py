@@ -13,6 +13,7 @@ from karpenter_core.api.labels import NODES
 from karpenter_core.scheduling.compiled.signatures import UNDECIDED_DOMAIN, DomainPin
 from karpenter_core.scheduling.compiled.topology import TopologyKind
 from karpenter_core.scheduling.compiled.volumes import is_attach_resource
+from karpenter_core.scheduling.placement.device_places import DevicePlaces
 from karpenter_core.scheduling.placement.node_fit import NodeFit
 from karpenter_core.scheduling.placement.open_nodes import NO_ROW, OpenNodes
 from karpenter_core.scheduling.placement.plan_profile import RowMeasure
@@ -66,8 +67,13 @@ class PlanState:
         self.deferred: Final = dict[int, ReservationDeferral]()
         """Classes of which some pods wait for reserved capacity."""
         self._volumes: Final = SharedVolumes(compiled, self.nodes)
+        self.devices: Final = (
+            None
+            if compiled.devices is None
+            else DevicePlaces(compiled, self.nodes, compiled.devices)
+        )
         self.node_fit: Final = NodeFit(
-            compiled, self.nodes, self._volumes, tight=profile.fullest_first
+            compiled, self.nodes, self._volumes, self.devices, tight=profile.fullest_first
         )
         self._soft: Final = dict[tuple[int, ...], tuple[DomainPin, ...]]()
         self._loose: Final = dict[int, dict[int, tuple[int, ...]]]()
@@ -149,6 +155,8 @@ class PlanState:
         self.nodes.place(task.index, columns, counts, task.request)
         if joined.changes:
             self._set_joined_signatures(columns, joined)
+        if self.devices is not None:
+            self.devices.take(task, columns)
         self.holdings.release_unusable(columns)
         self.count(task, columns, counts)
 

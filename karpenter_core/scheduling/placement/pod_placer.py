@@ -127,6 +127,8 @@ class PodPlacer:
         counts = [opening.pods] * count
         counts[-1] = min(opening.pods, remaining - opening.pods * (count - 1))
         self.state.nodes.place(task.index, columns, counts, task.request)
+        if self.state.devices is not None:
+            self.state.devices.take(task, columns)
         self.state.holdings.release_unusable(columns)
         self.state.count(task, columns, counts)
         self.opener.charge(opening, count)

@@ -18,12 +18,18 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.api.labels import NODES, PODS
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.compiled.problem import compile_steps
+from karpenter_core.scheduling.node_pods import with_pods
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.whatif.base_state import BaseState
+from karpenter_core.scheduling.whatif.device_moves import (
+    device_verdict,
+    has_devices,
+    without_waiting_device_pods,
+)
 from karpenter_core.scheduling.whatif.overlay import ClusterOverlay
 from karpenter_core.scheduling.whatif.price_bounds import PriceBounds
 from karpenter_core.scheduling.whatif.solver_run import run_steps
-from karpenter_core.scheduling.whatif.what_if_cluster import WhatIfCluster, with_pods
+from karpenter_core.scheduling.whatif.what_if_cluster import WhatIfCluster
 from karpenter_core.scheduling.whatif.what_if_question import (
     WhatIfOutcome,
     WhatIfQuestion,
@@ -79,7 +85,9 @@ class WhatIf:
     ) -> None:
         self._options: Final = options or SolveOptions()
         self._cache: Final = cache or CatalogueCache()
-        self._cluster: Final = WhatIfCluster(problem, movable)
+        self._cluster: Final = WhatIfCluster(
+            without_waiting_device_pods(problem, self._options, self._cache), movable
+        )
         self._excluded: frozenset[str] = frozenset()
         self._compiled: _CompiledState | None = None
         self._pushes: Final = list[int]()
@@ -99,8 +107,18 @@ class WhatIf:
             KeyError: no such node.
         """
         compiled = self._placed_state()
+        names = tuple(dict.fromkeys(removed))
+        slots = [compiled.base.slots[name] for name in names]
+        if self._moves_devices(names):
+            return device_verdict(
+                names,
+                self.problem_without(names),
+                self._options,
+                self._cache,
+                below_price=below_price,
+                max_claims=max_claims,
+            )
         mark = compiled.overlay.mark()
-        slots = [compiled.base.slots[name] for name in dict.fromkeys(removed)]
         question = WhatIfQuestion(
             compiled.overlay,
             compiled.bounds,
@@ -117,14 +135,18 @@ class WhatIf:
         """Remove nodes for the questions that follow, if their pods find places on others.
 
         Otherwise nothing changes. Pods that moved to a node earlier move on with it. `pop` undoes
-        the last push that fitted; `exclude_nodes` undoes all.
+        the last push that fitted; `exclude_nodes` undoes all. Nodes whose pods have devices are
+        not removed: they are for questions of their own.
 
         Raises:
             KeyError: no such node.
         """
         compiled = self._placed_state()
+        names = tuple(dict.fromkeys(removed))
+        slots = [compiled.base.slots[name] for name in names]
+        if self._moves_devices(names):
+            return WhatIfVerdict(names, WhatIfOutcome.TOO_MANY)
         mark = compiled.overlay.mark()
-        slots = [compiled.base.slots[name] for name in dict.fromkeys(removed)]
         question = WhatIfQuestion(compiled.overlay, compiled.bounds, slots, max_claims=0)
         is_kept = False
         try:
@@ -174,6 +196,17 @@ class WhatIf:
             there = with_pods(node, added_pods, cluster.volumes)
             nodes.append(replace(there, available={PODS: 0}) if name in self._excluded else there)
         return cluster.problem_for(pods, nodes, usage)
+
+    def _moves_devices(self, removed: Iterable[str]) -> bool:
+        """Tell whether devices have to be found for pods of nodes that are removed."""
+        cluster = self._cluster
+        return any(
+            has_devices(
+                (pod for pod in cluster.nodes[name].pods if pod.uid in cluster.movable[name]),
+                cluster.frame,
+            )
+            for name in removed
+        )
 
     def exclude_nodes(self, names: Iterable[str]) -> None:
         """Exclude exactly these nodes: they take no pods. Undoes every push."""

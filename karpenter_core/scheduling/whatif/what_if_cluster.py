@@ -5,18 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.api.labels import PODS
-from karpenter_core.scheduling.problem import PodVolumes
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from karpenter_core.api.records import PodView
     from karpenter_core.scheduling.problem import ExistingNode, SchedulingProblem
 
-__all__ = ["WhatIfCluster", "with_pods"]
-
-_NO_VOLUMES: Final = PodVolumes()
+__all__ = ["WhatIfCluster"]
 
 
 @final
@@ -24,7 +19,8 @@ class WhatIfCluster:
     """The facts as plain data, from which everything else can be computed again."""
 
     def __init__(self, problem: SchedulingProblem, movable: Mapping[str, Collection[str]]) -> None:
-        self._frame: Final = replace(problem, pods=(), nodes=(), volumes={}, pool_usage={})
+        self.frame: Final = replace(problem, pods=(), nodes=(), volumes={}, pool_usage={})
+        """The problem without pods and nodes."""
         self.nodes: Final = dict[str, "ExistingNode"]()
         self.movable: Final = dict[str, frozenset[str]]()
         self.pending: Final = {pod.uid: pod for pod in problem.pods}
@@ -53,30 +49,12 @@ class WhatIfCluster:
     ) -> SchedulingProblem:
         """Return a problem with these pods and nodes."""
         return replace(
-            self._frame,
+            self.frame,
             pods=tuple(pods),
             nodes=tuple(nodes),
             pool_usage={pool: dict(amounts) for pool, amounts in usage.items()},
             volumes=dict(self.volumes),
         )
-
-
-def with_pods(
-    node: ExistingNode, pods: Iterable[PodView], volumes: Mapping[str, PodVolumes]
-) -> ExistingNode:
-    """Return a node with more pods: their requests taken, their volumes attached."""
-    added = tuple(pods)
-    available, attached = dict(node.available), dict(node.volumes)
-    for pod in added:
-        for name, amount in _requests(pod):
-            available[name] = available.get(name, 0) - amount
-        for driver, claims in volumes.get(pod.uid, _NO_VOLUMES).attached.items():
-            attached[driver] = attached.get(driver, frozenset()) | claims
-    return replace(node, pods=(*node.pods, *added), available=available, volumes=attached)
-
-
-def _requests(pod: PodView) -> tuple[tuple[str, int], ...]:
-    return (*((n, max(a, 0)) for n, a in pod.shape.requests.items() if n != PODS), (PODS, 1))
 
 
 def _leaving(node: ExistingNode, movable: Iterable[str]) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 import numpy as np
 
@@ -47,6 +47,33 @@ MAX_PLANNED_PAIRS: Final = 1000
 _POSSIBLE: Final = frozenset({WhatIfOutcome.FITS, WhatIfOutcome.CLAIMS})
 
 
+class WhatIfPlan(Protocol):
+    """The plan of the pods that need more than places on nodes."""
+
+    @property
+    def cost_per_hour(self) -> float:
+        """The price of the new claims."""
+        ...
+
+    @property
+    def left(self) -> tuple[PodView, ...]:
+        """The pods without a place."""
+        ...
+
+    @property
+    def sequence(self) -> tuple[str, ...]:
+        """UIDs in the order of placing."""
+        ...
+
+    def moves(self) -> Sequence[object]:
+        """Return what goes to nodes."""
+        ...
+
+    def planned(self) -> tuple[PlannedNodeClaim, ...]:
+        """Return the new claims."""
+        ...
+
+
 @final
 class WhatIfVerdict:
     """The verdict on removing nodes; `removed` are their names, as given.
@@ -61,7 +88,7 @@ class WhatIfVerdict:
         removed: tuple[str, ...],
         outcome: WhatIfOutcome,
         placements: tuple[tuple[str, tuple[PodView, ...]], ...] = (),
-        solver_run: SolverRun | None = None,
+        solver_run: SolverRun | WhatIfPlan | None = None,
     ) -> None:
         self.removed: Final = removed
         self.outcome: Final = outcome

@@ -57,6 +57,7 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.kit.doctor",
     "karpenter_core.provider.kit.cached_response",
     "karpenter_core.provider.kit.cached_prices",
+    "karpenter_core.provider.kit.device_templates",
     "karpenter_core.provider.kit.instance_owners",
     "karpenter_core.provider.kit.instance_types",
     "karpenter_core.provider.kit.instances",

@@ -5,8 +5,9 @@ The format is the one that users of upstream's kwok provider have: a list of
     {"name": …, "architecture": …, "operatingSystems": […], "resources": {"cpu": …, "memory": …},
      "offerings": [{"Price": …, "Available": …, "Requirements": [{"key", "operator", "values"}]}]}
 
-with field names in any case. Two optional fields are ours: `overhead` (a resource list) of an entry
-and `Currency` of an offering. Offerings may have requirements on any label beside zone and capacity
+with field names in any case. Some optional fields are ours: `overhead` (a resource list),
+`resourceSliceTemplates` and `attributeBindings` (devices for ResourceClaims) of an entry, and
+`Currency` of an offering. Offerings may have requirements on any label beside zone and capacity
 type. A mistake stops the start, and the message says where it is: file, entry, field, value.
 """
 
@@ -45,6 +46,7 @@ from karpenter_core.provider.catalogue import (
     Requirement,
     Requirements,
 )
+from karpenter_core.provider.kit.device_templates import read_instance_devices
 from karpenter_provider_kwok.labels import (
     INSTANCE_CPU,
     INSTANCE_FAMILY,
@@ -56,6 +58,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from karpenter_core.api.devices import InstanceDevices
+
 __all__ = ["extra_labels", "load_catalogue", "read_catalogue"]
 
 DEFAULT_PODS: Final = 110  # Kubernetes' default for a kubelet
@@ -63,6 +67,7 @@ DEFAULT_OVERHEAD: Final = {CPU: 100, MEMORY: 10 * 2**20}  # upstream's kwok: 100
 
 _ENTRY_FIELDS: Final = {
     "name", "offerings", "architecture", "operatingsystems", "resources", "overhead",
+    "resourceslicetemplates", "attributebindings",
 }  # fmt: skip
 _OFFERING_FIELDS: Final = {
     "price", "available", "requirements", "currency", "reservationcapacity",
@@ -196,7 +201,17 @@ def _instance_type(value: object, *, file: str, index: int) -> InstanceType:
         offerings=offerings,
         capacity=capacity,
         overhead=Overhead(kube_reserved=overhead),
+        devices=_devices(place, fields),
     )
+
+
+def _devices(place: _FilePosition, fields: Mapping[str, object]) -> InstanceDevices | None:
+    try:
+        return read_instance_devices(
+            fields.get("resourceslicetemplates"), fields.get("attributebindings")
+        )
+    except BadInputError as error:
+        raise BadInputError(f"{place.entry}: {error}") from error
 
 
 def _resources(place: _FilePosition, amounts: Mapping[str, object]) -> dict[str, int]:

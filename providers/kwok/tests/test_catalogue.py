@@ -312,3 +312,27 @@ def test_the_default_catalogue_is_the_one_that_examples_and_benchmarks_are_about
         "cpu": "64", "memory": "524288Mi", "ephemeral-storage": "20Gi", "pods": "110",
         "nvidia.com/gpu": "8",
     }  # fmt: skip
+
+
+def test_an_entry_without_devices_has_none():
+    assert load(entry())[0].devices is None
+
+
+@pytest.mark.parametrize(
+    ("templates", "bindings", "place"),
+    [
+        ([{"driver": "d"}], None, "resourceSliceTemplates"),
+        ([{"driver": "d", "pool": "p", "slices": []}], None, "slices"),
+        (
+            [{"driver": "d", "pool": "p", "devices": [{"name": "a"}, {"name": "b", "size": 1}]}],
+            None,
+            "resourceSliceTemplates.0.devices.1",
+        ),
+        (None, [{"attribute": "d/x", "devices": []}], "attributeBindings"),
+    ],
+    ids=["no pool", "unknown field", "unknown field of a device", "bindings without devices"],
+)
+def test_a_mistake_in_devices_names_entry_and_field(templates, bindings, place):
+    wrong = entry("gpu", resourceSliceTemplates=templates, attributeBindings=bindings)
+    with pytest.raises(BadInputError, match=f'entry 0 "gpu": .*{place}'):
+        load(wrong)

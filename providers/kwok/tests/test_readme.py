@@ -27,6 +27,9 @@ def test_every_fault_has_its_row():
 
 
 def test_the_examples_are_read():
-    catalogue, faults = re.findall(r"```json\n(.*?)```", README, re.DOTALL)
+    catalogue, with_devices, faults = re.findall(r"```json\n(.*?)```", README, re.DOTALL)
     assert [it.name for it in load_catalogue(catalogue, file="README")] == ["c-2x-amd64-linux"]
+    (declaring,) = load_catalogue(with_devices, file="README")
+    assert len(declaring.devices.templates[0].devices) == 2
+    assert len(declaring.devices.bindings[0].devices) == 2
     assert len(load_faults(faults, file="README")) == len(json.loads(faults))

@@ -1,0 +1,277 @@
+"""Plans passes with pods that have ResourceClaims.
+
+These pods come first, one by one in the order of first-fit: few nodes have devices. Then all other
+pods are planned as always, with the claims of the first plan as nodes that they may share. Claims
+keep their instance types: what is added to one fits on each of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.labels import NODES, PODS
+from karpenter_core.scheduling.compiled.problem import compile_steps
+from karpenter_core.scheduling.explain.explainer import PendingPodExplainer
+from karpenter_core.scheduling.node_pods import with_pods
+from karpenter_core.scheduling.placement.effective_zone import pending_pods_by_zone
+from karpenter_core.scheduling.portfolio.finished_plan import emit_steps, place_steps
+from karpenter_core.scheduling.portfolio.plan_portfolio import first_fit_steps
+from karpenter_core.scheduling.problem import (
+    Catalogue,
+    ExistingNode,
+    PlanCost,
+    SchedulingPlan,
+    UnschedulablePod,
+)
+from karpenter_core.scheduling.requirements import Requirements
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Mapping
+
+    from karpenter_core.api.records import PodView
+    from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
+    from karpenter_core.scheduling.compiled.problem import CompiledProblem
+    from karpenter_core.scheduling.compiled.reservations import Reservation
+    from karpenter_core.scheduling.placement.engine import HaltRequest
+    from karpenter_core.scheduling.portfolio.finished_plan import SizedClaim
+    from karpenter_core.scheduling.problem import (
+        PlannedNodeClaim,
+        SchedulingProblem,
+        SolveOptions,
+    )
+
+    PlanSteps = Callable[[SchedulingProblem], Generator[int, None, SchedulingPlan]]
+
+__all__ = ["device_plan_steps", "has_device_pods"]
+
+_PLANNED: Final = "planned claim "
+"""The beginning of the names that planned claims have as nodes; no object has such a name."""
+
+
+def has_device_pods(problem: SchedulingProblem) -> bool:
+    """Tell whether some pod has ResourceClaims, and these are to be allocated."""
+    return problem.devices is not None and any(pod.shape.resource_claims for pod in problem.pods)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _DevicePlan:
+    """The plan of the pods with claims, and its claims as nodes for other pods."""
+
+    plan: SchedulingPlan
+    compiled: CompiledProblem
+    claims: tuple[PlannedNodeClaim, ...] = ()
+    sized_claims: tuple[SizedClaim, ...] = ()
+
+
+def device_plan_steps(
+    problem: SchedulingProblem,
+    options: SolveOptions,
+    cache: CatalogueCache,
+    plan_steps: PlanSteps,
+    halt: HaltRequest | None,
+) -> Generator[int, None, SchedulingPlan]:
+    """Plan a problem with such pods; `plan_steps` plans the others."""
+    first = yield from _device_steps(problem, options, cache, halt)
+    others = tuple(pod for pod in problem.pods if not pod.shape.resource_claims)
+    if not others or first.plan.partial:
+        return first.plan
+    second = yield from plan_steps(_problem_after(problem, others, first))
+    return _merged(first, second)
+
+
+def _device_steps(
+    problem: SchedulingProblem,
+    options: SolveOptions,
+    cache: CatalogueCache,
+    halt: HaltRequest | None,
+) -> Generator[int, None, _DevicePlan]:
+    """Place the pods with claims alone."""
+    # The others wait too: those that run are not counted where they are.
+    waiting = {pod.uid for pod in problem.pods}
+    asked = replace(
+        problem,
+        pods=tuple(pod for pod in problem.pods if pod.shape.resource_claims),
+        nodes=tuple(
+            replace(node, pods=tuple(pod for pod in node.pods if pod.uid not in waiting))
+            for node in problem.nodes
+        ),
+    )
+    compiled = yield from compile_steps(asked, options, cache, devices=problem.devices)
+    pending_by_zone = pending_pods_by_zone(asked, compiled)
+    yield 5
+    plan = yield from first_fit_steps(compiled, halt)
+    placement = yield from place_steps(plan)
+    claims = yield from emit_steps(plan, placement)
+    devices = plan.engine.devices
+    if devices is not None:
+        claims = tuple(
+            replace(claim, device_drivers=devices.drivers(column, sized.rows))
+            for (column, sized), claim in zip(plan.sized_claims.items(), claims, strict=True)
+        )
+    explainer = PendingPodExplainer(plan.engine)
+    reasons: dict[str, UnschedulablePod] = {}
+    for index, members in sorted(placement.left.items()):
+        reason = yield from explainer.explain_steps(index)
+        reasons.update((pod.uid, reason) for pod in members)
+    cost = plan.reported_cost()
+    return _DevicePlan(
+        compiled=compiled,
+        claims=claims,
+        sized_claims=tuple(plan.sized_claims.values()),
+        plan=SchedulingPlan(
+            claims=claims,
+            existing={
+                node.name: tuple(placement.pods[column])
+                for column, node in enumerate(compiled.nodes)
+                if column in placement.pods
+            },
+            unschedulable=reasons,
+            sequence=tuple(placement.sequence),
+            pending_by_zone=pending_by_zone,
+            partial=bool(plan.engine.unreached),
+            unusable_pools={
+                pool.name: pool.unusable_constraint
+                for pool in compiled.pools
+                if pool.unusable_constraint is not None
+            },
+            cost=PlanCost(hourly=cost, first_fit_hourly=cost),
+        ),
+    )
+
+
+def _problem_after(
+    problem: SchedulingProblem, pods: tuple[PodView, ...], first: _DevicePlan
+) -> SchedulingProblem:
+    """Return the problem of the other pods, once those with claims are in their places."""
+    existing = first.plan.existing
+    usage = {pool: dict(amounts) for pool, amounts in problem.pool_usage.items()}
+    for claim in first.claims:
+        of_pool = usage.setdefault(claim.pool, {})
+        for name, amount in (*claim.capacity_max.items(), (NODES, 1)):
+            of_pool[name] = of_pool.get(name, 0) + amount
+    placed = {pod.uid for pod in problem.pods if pod.shape.resource_claims}
+    most = problem.max_new_nodes
+    return replace(
+        problem,
+        pods=pods,
+        nodes=(
+            *(
+                with_pods(
+                    replace(node, pods=tuple(pod for pod in node.pods if pod.uid not in placed)),
+                    existing.get(node.name, ()),
+                    problem.volumes,
+                )
+                for node in problem.nodes
+            ),
+            *_planned_nodes(problem, pods, first),
+        ),
+        catalogues=_catalogues_after(problem, first),
+        pool_usage=usage,
+        max_new_nodes=None if most is None else max(most - len(first.claims), 0),
+    )
+
+
+def _planned_nodes(
+    problem: SchedulingProblem, pods: Iterable[PodView], first: _DevicePlan
+) -> Generator[ExistingNode]:
+    """Yield the planned claims as nodes, with what is free on each of their types."""
+    every_pod = (*pods, *(pod for claim in first.claims for pod in claim.pods))
+    names = sorted({PODS, *(name for pod in every_pod for name in pod.shape.requests)})
+    for number, (claim, sized) in enumerate(zip(first.claims, first.sized_claims, strict=True)):
+        pool = sized.claim.pool
+        free = pool.free(names)[:, sized.rows].min(axis=1)
+        capacity = [int(pool.catalogue.capacity(name)[sized.rows].min()) for name in names]
+        requirements = Requirements(claim.requirements).merge(
+            Requirements.from_labels(claim.labels, aliases=problem.aliases)
+        )
+        yield with_pods(
+            ExistingNode(
+                name=f"{_PLANNED}{number:06}",
+                labels=claim.labels,
+                taints=pool.taints,
+                available=dict(zip(names, free.tolist(), strict=True)),
+                capacity=dict(zip(names, capacity, strict=True)),
+                initialized=False,
+                pool=claim.pool,
+                requirements=requirements,
+                host_ports=sized.claim.host_ports,
+            ),
+            claim.pods,
+            problem.volumes,
+        )
+
+
+def _catalogues_after(problem: SchedulingProblem, first: _DevicePlan) -> Mapping[str, Catalogue]:
+    """Return the catalogues without the reserved instances that the planned claims hold."""
+    held: Counter[Reservation] = Counter(
+        reservation for sized in first.sized_claims for reservation in sized.claim.held or ()
+    )
+    if not held:
+        return problem.catalogues
+    reservation_of = first.compiled.reservations.reservation_of
+    version = ",".join(f"{dict(one)}:{count}" for one, count in sorted(held.items()))
+
+    def reduced(catalogue: Catalogue) -> Catalogue:
+        return Catalogue(
+            version=f"{catalogue.version} without {version}",
+            instance_types=tuple(
+                replace(
+                    it,
+                    offerings=tuple(
+                        replace(
+                            one,
+                            reservation_capacity=max(
+                                one.reservation_capacity - held[reservation_of(one.requirements)], 0
+                            ),
+                        )
+                        if one.reservation_capacity
+                        else one
+                        for one in it.offerings
+                    ),
+                )
+                for it in catalogue.instance_types
+            ),
+        )
+
+    return {name: reduced(catalogue) for name, catalogue in problem.catalogues.items()}
+
+
+def _merged(first: _DevicePlan, second: SchedulingPlan) -> SchedulingPlan:
+    """Return one plan of both; what went on planned claims is added to these."""
+    claims: list[PlannedNodeClaim] = []
+    for number, claim in enumerate(first.claims):
+        added = second.existing.get(f"{_PLANNED}{number:06}", ())
+        claims.append(_with_more_pods(claim, added) if added else claim)
+    existing = dict(first.plan.existing)
+    for name, pods in second.existing.items():
+        if not name.startswith(_PLANNED):
+            existing[name] = (*existing.get(name, ()), *pods)
+    by_zone = Counter(first.plan.pending_by_zone)
+    by_zone.update(second.pending_by_zone)
+    own = first.plan.cost.hourly
+    first_fit = second.cost.first_fit_hourly
+    return replace(
+        second,
+        claims=(*claims, *second.claims),
+        existing=existing,
+        unschedulable={**first.plan.unschedulable, **second.unschedulable},
+        sequence=(*first.plan.sequence, *second.sequence),
+        pending_by_zone=dict(by_zone),
+        cost=PlanCost(
+            hourly=round(own + second.cost.hourly, 9),
+            lower_bound=None if first.claims else second.cost.lower_bound,
+            first_fit_hourly=None if first_fit is None else round(own + first_fit, 9),
+        ),
+    )
+
+
+def _with_more_pods(claim: PlannedNodeClaim, pods: tuple[PodView, ...]) -> PlannedNodeClaim:
+    requests = dict(claim.requests)
+    for pod in pods:
+        for name, amount in pod.shape.requests.items():
+            if name != PODS:
+                requests[name] = requests.get(name, 0) + max(amount, 0)
+        requests[PODS] = requests.get(PODS, 0) + 1
+    return replace(claim, pods=(*claim.pods, *pods), requests=requests)

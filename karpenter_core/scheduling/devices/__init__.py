@@ -1,0 +1,1 @@
+"""Allocates devices to ResourceClaims, as the Kubernetes scheduler does (structured parameters)."""

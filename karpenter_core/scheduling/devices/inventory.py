@@ -1,0 +1,36 @@
+"""Holds what the devices of a pass are allocated from, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from karpenter_core.api.devices import (
+        DeviceClassView,
+        InstanceDevices,
+        ResourceClaimView,
+        ResourceSliceView,
+    )
+
+__all__ = ["DeviceInventory"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DeviceInventory:
+    """ResourceClaims, DeviceClasses and ResourceSlices of the cluster.
+
+    `node_types` are the devices of the instance types that a node which is not initialised may have,
+    by the name of its `ExistingNode`. Such a node has these, whatever is published on it: drivers
+    may have published a part only.
+    """
+
+    claims: Mapping[str, ResourceClaimView] = field(default_factory=dict[str, "ResourceClaimView"])
+    """By `namespace/name`."""
+    classes: Mapping[str, DeviceClassView] = field(default_factory=dict[str, "DeviceClassView"])
+    slices: tuple[ResourceSliceView, ...] = ()
+    node_types: Mapping[str, tuple[InstanceDevices | None, ...]] = field(
+        default_factory=dict[str, "tuple[InstanceDevices | None, ...]"]
+    )

@@ -1,0 +1,126 @@
+"""Pods with ResourceClaims get nodes with devices, and these nodes wait for their drivers."""
+
+from __future__ import annotations
+
+import json
+
+from karpenter_core.kube.resources import RESOURCE_CLAIMS, RESOURCE_SLICES
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
+from tests.support.device_manifests import API, CLASS, DEVICE, DRIVER, claim
+
+
+def catalogue(folder):
+    """Write a catalogue of a cheap type without devices and one with a device."""
+    offerings = [
+        {
+            "Price": 0.1,
+            "Available": True,
+            "Requirements": [
+                {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["zone-a"]},
+                {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+            ],
+        }
+    ]
+    plain = {
+        "name": "plain",
+        "architecture": "amd64",
+        "operatingSystems": ["linux"],
+        "resources": {"cpu": "4", "memory": "16Gi"},
+        "offerings": offerings,
+    }
+    with_device = {
+        **plain,
+        "name": "with-device",
+        "offerings": [{**offerings[0], "Price": 1.0}],
+        "resourceSliceTemplates": [{"driver": DRIVER, "pool": "node", "devices": [DEVICE]}],
+    }
+    path = folder / "types.json"
+    path.write_text(json.dumps([plain, with_device]), encoding="utf-8")
+    return f"--instance-types-file={path}"
+
+
+def published(node):
+    """The ResourceSlice that a driver publishes on a node."""
+    return {
+        "apiVersion": API,
+        "kind": "ResourceSlice",
+        "metadata": {"name": f"{node}-gpu"},
+        "spec": {
+            "driver": DRIVER,
+            "nodeName": node,
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+            "devices": [DEVICE],
+        },
+    }
+
+
+def allocation(node):
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    result = {"request": "gpu", "driver": DRIVER, "pool": node, "device": "gpu-0"}
+    return {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": [term]}}
+
+
+def gpu_pods(name="train"):
+    return deployment(name, 1, resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
+
+
+def condition(nodeclaim, kind):
+    return next(one for one in nodeclaim["status"]["conditions"] if one["type"] == kind)
+
+
+def test_a_node_with_the_device_is_launched_and_initialised_when_its_driver_has_published(tmp_path):
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), CLASS, gpu_pods()])
+        scene.start()
+        await scene.settle(
+            lambda: any("not found" in one["message"] for one in scene.events("FailedScheduling"))
+        )
+        assert scene.claims() == []
+
+        scene.cluster.apply([claim("gpu")])
+        await scene.settle(lambda: bool(scene.nodes()))
+        (made,) = scene.claims()
+        assert made["metadata"]["annotations"]["karpenter.sh/requested-dra-drivers"] == DRIVER
+        assert made["metadata"]["labels"]["node.kubernetes.io/instance-type"] == "with-device"
+        await scene.settle(
+            lambda: (
+                condition(scene.claims()[0], "Initialized")["reason"]
+                == "DRADriverPoolsNotPublished"
+            )
+        )
+
+        (node,) = (one["metadata"]["name"] for one in scene.nodes())
+        half = published(node)
+        half["spec"]["pool"]["resourceSliceCount"] = 2
+        scene.cluster.apply([half])
+        await scene.settle(lambda: bool(scene.cluster.list(RESOURCE_SLICES)))
+        assert condition(scene.claims()[0], "Initialized")["status"] == "Unknown"
+        scene.cluster.apply([published(node)])
+        await scene.settle(lambda: condition(scene.claims()[0], "Initialized")["status"] == "True")
+
+        (uid,) = (one["metadata"]["uid"] for one in scene.pods())
+        (pod_name,) = (one["metadata"]["name"] for one in scene.pods())
+        consumer = {"resource": "pods", "name": pod_name, "uid": uid}
+        status = {"allocation": allocation(node), "reservedFor": [consumer]}
+        scene.cluster.server.registry.patch(
+            RESOURCE_CLAIMS, {"status": status}, "gpu", "default", part="status"
+        )
+        await scene.settle(lambda: bool(scene.pods("Running")))
+        assert len(scene.claims()) == 1
+
+    run_controller(tmp_path, story, arguments=["--ignore-dra-requests=false", catalogue(tmp_path)])
+
+
+def test_pods_with_claims_wait_while_devices_are_ignored(tmp_path):
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), CLASS, claim("gpu"), gpu_pods()])
+        scene.cluster.apply([deployment("web", 1)])
+        scene.start()
+        await scene.settle(lambda: bool(scene.pods("Running")))
+        await scene.settle(
+            lambda: any("not yet supported" in one["message"] for one in scene.events())
+        )
+        (made,) = scene.claims()
+        assert "karpenter.sh/requested-dra-drivers" not in made["metadata"]["annotations"]
+
+    run_controller(tmp_path, story, arguments=[catalogue(tmp_path)])

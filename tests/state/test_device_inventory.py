@@ -1,0 +1,79 @@
+"""A problem holds what devices are allocated from, unless they are ignored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+
+from karpenter_core.api.devices import DeviceTemplate, InstanceDevices
+from karpenter_core.api.records import DaemonSetView
+from karpenter_core.state.device_inventory import slices_of_node
+from karpenter_core.state.events import ObjectObserved
+from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
+from karpenter_core.testing.builders import (
+    EPOCH,
+    catalogue,
+    instance_type,
+    node_pool,
+    pod_shape,
+    requirement_spec,
+)
+from karpenter_core.testing.state_builders import node_claim, synced_state
+from tests.scheduling.devices.builders import claim, device_class, resource_slice
+
+DEVICES = InstanceDevices(templates=(DeviceTemplate(driver="d", pool="p"),))
+ALLOCATES = ProblemSettings(ignores_devices=False)
+POOL = node_pool("default")
+
+
+def problem(builder, settings=ALLOCATES):
+    return build_provisioning_input(
+        builder.snapshot(), now=EPOCH, problem_settings=settings
+    ).problem
+
+
+def test_a_problem_holds_claims_classes_and_slices():
+    objects = claim("gpu"), device_class(), resource_slice(node="node-1")
+    builder = synced_state(POOL, *objects)
+    devices = problem(builder).devices
+    assert set(devices.claims) == {"default/gpu"}
+    assert set(devices.classes) == {"gpu.example.com"}
+    assert [one.node_name for one in devices.slices] == ["node-1"]
+    assert slices_of_node(builder.snapshot(), "node-1") == devices.slices
+    assert slices_of_node(builder.snapshot(), "node-2") == ()
+
+
+def test_a_problem_holds_nothing_of_devices_while_they_are_ignored():
+    assert problem(synced_state(POOL, claim("gpu")), ProblemSettings()).devices is None
+
+
+def test_daemons_with_claims_count_only_if_devices_are_allocated():
+    """Case 161."""
+    shape = msgspec.structs.replace(pod_shape(owner_kind="DaemonSet"), resource_claims=("gpu",))
+    owner = DaemonSetView(uid="u", namespace="default", name="ds", template=shape)
+    builder = synced_state(POOL, owner)
+    assert len(problem(builder).daemons) == 1
+    assert problem(builder, ProblemSettings()).daemons == ()
+
+
+def test_a_changed_claim_replaces_the_one_before():
+    builder = synced_state(POOL, claim("gpu"))
+    newer = msgspec.structs.replace(claim("gpu"), resource_version=2, is_allocated=True)
+    builder.apply_event(ObjectObserved(newer))
+    assert problem(builder).devices.claims["default/gpu"].is_allocated
+
+
+def typed(name, devices=None):
+    return replace(instance_type(name), devices=devices)
+
+
+def test_a_starting_claim_may_have_the_devices_of_each_of_its_types():
+    types = catalogue(typed("plain"), typed("gpu", DEVICES), typed("other"))
+    listed = (requirement_spec("node.kubernetes.io/instance-type", "In", "plain", "gpu"),)
+    starting = node_claim("starting", requirements=listed)
+    launched = node_claim("launched", stage="Launched", instance_type="gpu")
+    builder = synced_state(POOL, starting, launched, catalogues={"default": types})
+    node_types = problem(builder).devices.node_types
+    assert set(node_types["starting"]) == {None, DEVICES}
+    assert node_types["launched"] == (DEVICES,)
