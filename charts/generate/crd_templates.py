@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["crd_templates"]
 
 _KEPT: Final = "{{- if .Values.keep }}\n    helm.sh/resource-policy: keep\n    {{- end }}"
+_SHARED_GROUPS: Final = frozenset({"autoscaling.x-k8s.io"})
+"""API groups whose kinds other projects install too."""
 _METADATA: Final = f"""\
 metadata:
   annotations:
@@ -54,6 +56,8 @@ def _template(text: str, owner: str) -> str:
     if not separator:
         raise ValueError(f"CRD {crd['metadata']['name']}: no metadata in its text")
     body = head + _METADATA + rest
+    if not owner and crd["spec"]["group"] in _SHARED_GROUPS:
+        return f"{{{{- if .Values.sharedKinds }}}}\n{body}{{{{- end }}}}\n"
     if not owner:
         return body
     return f'{{{{- if has "{owner}" (include "karpenter-crd.providers" . | fromYamlArray) }}}}\n{body}{{{{- end }}}}\n'

@@ -68,7 +68,7 @@ class CapacityBufferSpec(Model):
     )
 
     provisioning_strategy: Annotated[str | None, Facets(default=ACTIVE_CAPACITY)] = None
-    """How room is provided; `buffer.x-k8s.io/active-capacity` keeps nodes with free room."""
+    """Way to provide room; `buffer.x-k8s.io/active-capacity` keeps nodes with free room."""
     pod_template_ref: LocalObjectRef | None = None
     """PodTemplate of the pods to keep room for. Excludes `scalableRef`."""
     scalable_ref: ScalableRef | None = None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.nodeclaim import NodeClaim
+from karpenter_core.api.nodeoverlay import NodeOverlay
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.openapi import object_schema
 
@@ -32,7 +33,7 @@ __all__ = ["core_models", "crd_file_name", "crd_name", "render_crd", "render_yam
 
 def core_models() -> tuple[type[KubernetesObject], ...]:
     """Return the core's own kinds; providers name theirs in `ProviderInfo`."""
-    return (NodePool, NodeClaim, CapacityBuffer)
+    return (NodePool, NodeClaim, NodeOverlay, CapacityBuffer)
 
 
 def crd_name(resource: CustomResource) -> str:

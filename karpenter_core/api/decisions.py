@@ -70,6 +70,10 @@ class DecisionLaunch:
     instance_types: int
     price_per_hour: Price
     pods: int
+    list_price_per_hour: Price | None = None
+    """What the provider lists, if plug-ins or overlays have changed the price."""
+    price_source: str = ""
+    """What has changed it: `NodeOverlay "NAME"`, `plug-in "NAME"`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, TypeAlias
 
 from pydantic import Field
 
@@ -52,6 +52,8 @@ __all__ = [
     "NodeClaimSpec",
     "NodeClaimStatus",
     "NodeClassRef",
+    "RequirementKey",
+    "RequirementOperator",
     "RequirementSpec",
     "ResourceRequirements",
     "TaintSpec",
@@ -114,6 +116,23 @@ REQUIREMENT_RULES: Final = (
 )
 
 
+RequirementKey: TypeAlias = Annotated[
+    str,
+    Facets(max_length=316, pattern=QUALIFIED_NAME),
+    CEL(
+        'self in ["karpenter.sh/capacity-type", "karpenter.sh/nodepool"] || '
+        '!self.find("^([^/]+)").endsWith("karpenter.sh")',
+        'label domain "karpenter.sh" is restricted',
+    ),
+    CEL('self != "kubernetes.io/hostname"', 'label "kubernetes.io/hostname" is restricted'),
+    RuleSlot.REQUIREMENT_KEY,
+]
+"""The label key of a requirement."""
+
+RequirementOperator: TypeAlias = Annotated[str, Facets(enum=_OPERATORS)]
+"""The operator of a requirement."""
+
+
 class TaintSpec(Model):
     """A taint: pods that do not tolerate it are not scheduled on the node."""
 
@@ -130,19 +149,9 @@ class TaintSpec(Model):
 class RequirementSpec(Model):
     """A requirement on a node label, optionally with a minimum number of values."""
 
-    key: Annotated[
-        str,
-        Facets(max_length=316, pattern=QUALIFIED_NAME),
-        CEL(
-            'self in ["karpenter.sh/capacity-type", "karpenter.sh/nodepool"] || '
-            '!self.find("^([^/]+)").endsWith("karpenter.sh")',
-            'label domain "karpenter.sh" is restricted',
-        ),
-        CEL('self != "kubernetes.io/hostname"', 'label "kubernetes.io/hostname" is restricted'),
-        RuleSlot.REQUIREMENT_KEY,
-    ]
+    key: RequirementKey
     """Label key."""
-    operator: Annotated[str, Facets(enum=_OPERATORS)]
+    operator: RequirementOperator
     """Relation between the label's value and `values`."""
     # Upstream attaches the pattern of label values to the array, where the API server ignores
     # it: values are judged by runtime validation, so that no manifest is refused here alone.

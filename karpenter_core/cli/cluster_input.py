@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from karpenter_core.cli.catalogues import CatalogueSource
     from karpenter_core.provider.contract import LabelClasses
     from karpenter_core.scheduling.problem import SolveOptions
+    from karpenter_core.state.builder import StateBuilder
     from karpenter_core.state.events import StateObject
     from karpenter_core.state.provisioning_input import ProblemSettings, ProvisioningInput
     from karpenter_core.state.snapshot import Snapshot
@@ -59,12 +60,15 @@ async def build_cluster(
     options: SolveOptions,
     labels: LabelClasses,
     default_spread: tuple[TopologySpread, ...] = (),
+    serves_requests: bool = False,
+    overlays: bool = False,
     is_lenient: bool = False,
     notes: Sequence[str] = (),
 ) -> ClusterInput:
     """List the catalogues, and build the problem.
 
-    In lenient mode NodePools whose catalogue cannot be listed are left out.
+    In lenient mode NodePools whose catalogue cannot be listed are left out. With `overlays` the
+    NodeOverlays among the objects are applied, as with the feature gate.
 
     Raises:
         BadInputError: a NodePool refers to an unknown NodeClass.
@@ -74,6 +78,7 @@ async def build_cluster(
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.cli.plan_notes import plan_notes, unusable_pools
+    from karpenter_core.lifecycle.capacity_buffer.declaration import buffer_declarations
     from karpenter_core.state.builder import StateBuilder
     from karpenter_core.state.events import CataloguePublished, InformersSynced, ObjectObserved
     from karpenter_core.state.pod_volumes import UnsupportedVolumes
@@ -84,12 +89,16 @@ async def build_cluster(
     ]
     classes = [placed.found for placed in objects if isinstance(placed.found, NodeClass)]
     catalogues, problems = await catalogue_source.catalogues(pools, classes, is_lenient=is_lenient)
-    builder = StateBuilder(catalogue_source.owners(pool for _, pool in pools))
+    builder = StateBuilder(catalogue_source.owners(pool for _, pool in pools), overlays=overlays)
     for placed in objects:
         builder.apply_event(ObjectObserved(placed.found))
     for pool, catalogue in sorted(catalogues.items()):
         builder.apply_event(CataloguePublished(pool, catalogue))
     builder.apply_event(InformersSynced())
+    declarations, buffer_problems = buffer_declarations(builder.snapshot())
+    for declaration in declarations:
+        builder.apply_event(declaration)
+    overlay_notes = _apply_overlays(builder, labels) if overlays else ()
     snapshot = builder.snapshot()
     problem_settings = ProblemSettings(
         well_known=labels.well_known,
@@ -100,6 +109,7 @@ async def build_cluster(
             topology_keys=labels.unsupported_topology_keys,
             provisioners=labels.unsupported_provisioners,
         ),
+        serves_requests=serves_requests,
     )
     return ClusterInput(
         input=build_provisioning_input(snapshot, now=now, problem_settings=problem_settings),
@@ -108,5 +118,39 @@ async def build_cluster(
         now=now,
         problem_settings=problem_settings,
         unusable_pools=unusable_pools(snapshot, problems),
-        notes=(*notes, *plan_notes(snapshot)),
+        notes=(
+            *notes,
+            *overlay_notes,
+            *plan_notes(snapshot),
+            *(f'buffer "{key}" has no room: {why}' for key, why in buffer_problems.items()),
+        ),
+    )
+
+
+def _apply_overlays(builder: StateBuilder, labels: LabelClasses) -> tuple[str, ...]:
+    """Evaluate the NodeOverlays of the state; return notes about those that are not applied."""
+    from karpenter_core.api.labels import ALIASES, RESTRICTED_DOMAIN, WELL_KNOWN
+    from karpenter_core.lifecycle.nodeoverlay.evaluation import evaluate_overlays, listed_pools
+    from karpenter_core.lifecycle.nodepool.validation import LabelRules
+    from karpenter_core.state.events import OverlaysEvaluated
+
+    snapshot = builder.snapshot()
+    rules = LabelRules(
+        well_known=WELL_KNOWN | labels.well_known,
+        restricted_domains=labels.restricted_domains | {RESTRICTED_DOMAIN},
+        settable=labels.settable,
+        aliases={**ALIASES, **labels.aliases},
+    )
+    evaluation = evaluate_overlays(
+        snapshot.node_overlays.values(), listed_pools(snapshot), rules=rules
+    )
+    builder.apply_event(OverlaysEvaluated(evaluation.store))
+    problems = {name: "; ".join(errors) for name, errors in evaluation.errors.items()}
+    problems |= {
+        name: f"it conflicts with another one of its weight: {conflict}"
+        for name, conflict in evaluation.conflicts.items()
+    }
+    return tuple(
+        f'NodeOverlay "{name}" is not applied: {problem}'
+        for name, problem in sorted(problems.items())
     )

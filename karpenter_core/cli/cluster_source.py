@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -39,6 +39,8 @@ __all__ = [
     "PackingMode",
     "help_of",
 ]
+
+_PROVISIONING_REQUEST: Final = ("autoscaling.x-k8s.io", "ProvisioningRequest")
 
 Files = Annotated[
     list[Path] | None,
@@ -139,7 +141,7 @@ class ClusterSource:
         )
         from karpenter_core.cli.cluster_input import build_cluster
         from karpenter_core.cli.manifests import read_files
-        from karpenter_core.cli.object_reader import ObjectReader, latest_creation
+        from karpenter_core.cli.object_reader import ObjectReader, has_buffers, latest_creation
         from karpenter_core.operator.settings import Settings
         from karpenter_core.provider.host.manager import load_plugins
 
@@ -152,8 +154,16 @@ class ClusterSource:
         )
         async with opening as providers:
             labels = providers.label_classes()
+            with_requests = any(
+                (entry.group, entry.kind) == _PROVISIONING_REQUEST for entry in manifests.entries
+            )
             reader = ObjectReader(
-                providers.node_class_models(), labels, with_selectors=bool(spread)
+                providers.node_class_models(),
+                labels,
+                with_selectors=bool(spread),
+                with_requests=with_requests,
+                with_buffers=has_buffers(manifests.entries),
+                with_overlays=True,
             )
             objects = reader.read_all(manifests.entries)
             return await build_cluster(
@@ -163,6 +173,8 @@ class ClusterSource:
                 options=self._options(Settings(), max_instance_types(providers)),
                 labels=labels,
                 default_spread=spread,
+                serves_requests=with_requests,
+                overlays=True,
                 notes=(*manifests.notes, *reader.notes()),
             )
 
@@ -193,7 +205,15 @@ class ClusterSource:
         )
         async with opening as providers:
             labels, models = providers.label_classes(), providers.node_class_models()
-            reader = ObjectReader(models, labels, with_selectors=bool(spread))
+            overlays = settings.feature_gates.node_overlay
+            reader = ObjectReader(
+                models,
+                labels,
+                with_selectors=bool(spread),
+                with_requests=settings.provisioning_requests,
+                with_buffers=settings.feature_gates.capacity_buffer,
+                with_overlays=overlays,
+            )
             additions = reader.read_all(manifests.entries)
             groups = frozenset(group for group, _ in models)
             async with connected(settings, clock, node_class_groups=groups) as apis:
@@ -207,6 +227,8 @@ class ClusterSource:
                     options=self._options(settings, max_instance_types(providers)),
                     labels=labels,
                     default_spread=spread,
+                    serves_requests=settings.provisioning_requests,
+                    overlays=overlays,
                     is_lenient=True,
                     notes=(*listing.notes, *notes),
                 )

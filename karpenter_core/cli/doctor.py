@@ -154,6 +154,7 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
         check_permissions,
         needed_permissions,
     )
+    from karpenter_core.cli.doctor_requests import check_requests
     from karpenter_core.errors import KarpenterError
     from karpenter_core.kube.api import ClusterApis, KubeApi
     from karpenter_core.kube.client import connect
@@ -165,10 +166,13 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
     clock = SystemClock()
     models = {name: found.info.node_classes for name, found in plugins.providers.items()}
     every_model = [model for found in models.values() for model in found]
+    gates = settings.feature_gates
     codecs = Codecs(
         every_model,
         with_selectors=bool(settings.scheduler_config),
-        with_buffers=settings.feature_gates.capacity_buffer,
+        with_requests=settings.provisioning_requests,
+        with_buffers=gates.capacity_buffer,
+        with_overlays=gates.node_overlay,
     )
     namespace = settings.leader_election_namespace or own_namespace(os.environ)
     needed = needed_permissions(
@@ -191,15 +195,23 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
             transports.append(await connect(kubeconfig=settings.workload_kubeconfig, clock=clock))
         groups = frozenset(model.resource.group for model in every_model)
         apis = ClusterApis(*(KubeApi(t, clock=clock) for t in transports), node_class_groups=groups)
-        gates = settings.feature_gates
         found = [
             _CheckResult("CRDs", f)
-            for f in await check_definitions(apis, models, with_buffers=gates.capacity_buffer)
+            for f in await check_definitions(
+                apis, models, with_buffers=gates.capacity_buffer, overlays=gates.node_overlay
+            )
         ]
         found += [
             _CheckResult("objects", f)
-            for f in await check_objects(apis, every_model, static_capacity=gates.static_capacity)
+            for f in await check_objects(
+                apis,
+                every_model,
+                static_capacity=gates.static_capacity,
+                overlays=gates.node_overlay,
+            )
         ]
+        request_findings = await check_requests(apis, are_served=settings.provisioning_requests)
+        found += [_CheckResult("objects", f) for f in request_findings]
         of_lease = tuple(one for one in needed if one.kind == LEASES)
         if settings.leader_election_kubeconfig and of_lease:
             needed = tuple(one for one in needed if one.kind != LEASES)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.crd import core_models, crd_name, render_crd
 from karpenter_core.api.labels import NODES as NODES_LIMIT
+from karpenter_core.api.nodeoverlay import NodeOverlay
 from karpenter_core.api.quantities import parse_amount
 from karpenter_core.errors import ApiError, NotFoundError
 from karpenter_core.kube.resources import (
@@ -27,7 +28,13 @@ from karpenter_core.kube.resources import (
     ResourceKind,
     custom_kind,
 )
-from karpenter_core.kube.wire.codecs import CAPACITY_BUFFERS, NODE_CLAIMS, NODE_POOLS
+from karpenter_core.kube.wire.codecs import (
+    CAPACITY_BUFFERS,
+    NODE_CLAIMS,
+    NODE_OVERLAYS,
+    NODE_POOLS,
+    PROVISIONING_REQUESTS,
+)
 from karpenter_core.lifecycle.nodepool.exchange_rates import PRICES_COMPARABLE
 from karpenter_core.lifecycle.nodepool.instance_types_listed import INSTANCE_TYPES_LISTED
 from karpenter_core.lifecycle.nodepool.static_capacity import REPLICAS_HELD_BACK
@@ -117,6 +124,10 @@ def needed_permissions(
     needed = [Permission(verb, kind) for kind in kinds for verb in _READ]
     if not observe:
         needed += _writes(kinds, node_classes, creates_nodes=creates_nodes)
+        if PROVISIONING_REQUESTS in kinds:
+            needed.append(Permission("patch", PROVISIONING_REQUESTS, "status"))
+        if NODE_OVERLAYS in kinds:
+            needed.append(Permission("patch", NODE_OVERLAYS, "status"))
         if lease_namespace is not None:
             needed.append(Permission("create", LEASES, namespace=lease_namespace))
             needed += [
@@ -240,10 +251,11 @@ async def check_definitions(
     providers: dict[str, tuple[type[NodeClass], ...]],
     *,
     with_buffers: bool = False,
+    overlays: bool = False,
 ) -> list[Finding]:
     """Compare the CustomResourceDefinitions of the core and of these providers with the models.
 
-    CapacityBuffers are needed only `with_buffers`.
+    CapacityBuffers are needed only `with_buffers`, NodeOverlays only if they are in use (`overlays`).
 
     Raises:
         ApiError: the API server cannot be reached.
@@ -259,6 +271,8 @@ async def check_definitions(
             server = apis.api_for_group(model.resource.group)
             body = await server.get(CUSTOM_RESOURCE_DEFINITIONS, name)
         except NotFoundError:
+            if model is NodeOverlay and not overlays:
+                continue
             findings.append(_error(f"the CustomResourceDefinition {name} is not installed", remedy))
         except ApiError as error:
             if error.status != _FORBIDDEN:
@@ -324,9 +338,13 @@ def _structure(schema: object) -> object:
 
 
 async def check_objects(
-    apis: ClusterApis, node_classes: Sequence[type[NodeClass]], *, static_capacity: bool = False
+    apis: ClusterApis,
+    node_classes: Sequence[type[NodeClass]],
+    *,
+    static_capacity: bool = False,
+    overlays: bool = False,
 ) -> list[Finding]:
-    """Check whether the existing NodePools and NodeClasses can be used.
+    """Check whether the existing NodePools and NodeClasses, and with `overlays` NodeOverlays, can be used.
 
     `static_capacity` is the feature gate `StaticCapacity`.
 
@@ -336,6 +354,7 @@ async def check_objects(
     findings: list[Finding] = []
     kinds = [NODE_POOLS, *(custom_kind(model.resource) for model in node_classes)]
     served = {(kind.group, kind.kind) for kind in kinds[1:]}
+    kinds += [NODE_OVERLAYS] if overlays else []
     count = 0
     for kind in kinds:
         try:
@@ -372,7 +391,8 @@ def _readiness_findings(kind: ResourceKind, item: JsonObject) -> list[Finding]:
     return [
         _error(
             f"{what} is not ready: {cause['type']}: {cause.get('message') or cause.get('reason')}",
-            "correct the cause in the message; until then no node is launched from it",
+            "correct the cause in the message; until then "
+            + ("it changes nothing" if kind is NODE_OVERLAYS else "no node is launched from it"),
         )
         for cause in causes
     ]

@@ -5,7 +5,10 @@ Apart from `timings`, which the command adds, the same input gives the same byte
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
+
+from karpenter_core.scheduling.virtual_pods import virtual_placements, without_virtual_pods
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,12 +35,15 @@ _COST_DIGITS: Final = 9
 
 def plan_document(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, object]:
     """Return a plan in the documented form, without `timings`."""
+    virtual = _virtual_pods(cluster, plan)
+    uids = {pod.uid for pods in cluster.snapshot.virtual_pods.values() for pod in pods}
+    whole, plan = plan, without_virtual_pods(plan, uids)
     existing = {name: [pod.key for pod in pods] for name, pods in cluster.input.placed_pods.items()}
     for name, pods in plan.existing.items():
         existing.setdefault(name, []).extend(pod.key for pod in pods)
     bound = plan.cost.lower_bound
     return {
-        "nodeClaims": [_claim(claim) for claim in plan.claims],
+        "nodeClaims": [_claim(claim) for claim in whole.claims],
         "existingNodes": {name: sorted(existing[name]) for name in sorted(existing)},
         "unschedulable": dict(sorted(_unschedulable(cluster, plan).items())),
         "cost": {
@@ -47,7 +53,25 @@ def plan_document(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, obje
             if plan.cost.first_fit_hourly is None
             else float(plan.cost.first_fit_hourly),
         },
+        **({"virtualPods": virtual} if virtual else {}),
     }
+
+
+def _virtual_pods(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, object]:
+    """Return for each object that asks for virtual pods how many have room, and why some have none."""
+    sources = cluster.snapshot.virtual_pods
+    found: dict[str, object] = {}
+    for source, placement in virtual_placements(plan, sources).items():
+        reasons = (plan.unschedulable.get(pod.uid) for pod in sources[source])
+        why = next((reason for reason in reasons if reason is not None), None)
+        found[str(source)] = {
+            "wanted": placement.wanted,
+            "existingNodes": placement.on_existing,
+            "newNodes": placement.on_new,
+            "unschedulable": placement.failed,
+            "message": "" if why is None else why.message,
+        }
+    return dict(sorted(found.items()))
 
 
 def json_text(document: Mapping[str, object]) -> str:
@@ -58,19 +82,26 @@ def json_text(document: Mapping[str, object]) -> str:
 
 
 def offering(cheapest: CheapestOffering) -> dict[str, object]:
-    """Return the cheapest offering of a claim."""
-    return {
+    """Return the cheapest offering of a claim; with the list price, if the price is another."""
+    document: dict[str, object] = {
         "instanceType": cheapest.instance_type,
         "zone": cheapest.zone,
         "capacityType": cheapest.capacity_type,
         "price": cheapest.price_per_hour,
     }
+    if cheapest.price_source:
+        document |= {
+            "listPrice": cheapest.list_price_per_hour,
+            "priceSource": cheapest.price_source,
+        }
+    return document
 
 
 def _claim(claim: PlannedNodeClaim) -> dict[str, object]:
     return {
         "nodePool": claim.pool,
-        "pods": sorted(pod.key for pod in claim.pods),
+        "pods": sorted(pod.key for pod in claim.pods if not pod.is_virtual),
+        **_virtual_part(claim),
         "instanceTypes": list(claim.instance_types),
         "cheapest": offering(claim.cheapest),
         "requirements": [
@@ -79,6 +110,13 @@ def _claim(claim: PlannedNodeClaim) -> dict[str, object]:
             for spec in requirement.to_specs()
         ],
     }
+
+
+def _virtual_part(claim: PlannedNodeClaim) -> dict[str, object]:
+    """Return the number of virtual pods by source; nothing for a claim without any."""
+    sources = (pod.shape.virtual_source for pod in claim.pods)
+    counts = Counter(str(source) for source in sources if source is not None)
+    return {"virtualPods": dict(sorted(counts.items()))} if counts else {}
 
 
 # -- pods that stay pending ------------------------------------------------------------------------
@@ -123,18 +161,22 @@ def constraint_of_ignored(cluster: ClusterInput, ignored: IgnoredPod) -> PoolCon
 
 def _unschedulable(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, object]:
     """Return the reasons of pods that stay pending, planned or not."""
+    from karpenter_core.api.provisioning_request import consumed_request
+
     pools = sorted(pool.name for pool in cluster.input.problem.pools)
     pending: dict[str, object] = {}
     for pod in cluster.input.problem.pods:
         why = plan.unschedulable.get(pod.uid)
-        if why is not None:
+        if why is not None and not pod.is_virtual:
             pending[pod.key] = _reasons(why)
     for ignored in cluster.input.ignored:
         constraint = constraint_of_ignored(cluster, ignored).value
         reason = {"constraint": constraint, "detail": ignored.reason, "closest": ""}
         pending[ignored.pod.key] = {
             "message": ignored.reason,
-            "pools": {name: dict(reason) for name in pools},
+            "pools": {}
+            if consumed_request(ignored.pod.shape.annotations)
+            else {name: dict(reason) for name in pools},
         }
     settled = {pod.uid for pod in cluster.input.problem.pods}
     settled.update(pod.uid for pods in cluster.input.placed_pods.values() for pod in pods)

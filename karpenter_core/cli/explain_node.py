@@ -6,7 +6,7 @@ JSON and the texts of `karpenter explain node`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
@@ -30,7 +30,9 @@ from karpenter_core.disruption.method import DeclineReason, DisruptionOptions, D
 from karpenter_core.disruption.plan import METHODS, methods_of
 from karpenter_core.errors import BadInputError
 from karpenter_core.lifecycle.nodeclaim.consolidatable import consolidatable_at
+from karpenter_core.scheduling.isolation import solve_isolated
 from karpenter_core.state.static_pools import is_static
+from karpenter_core.state.virtual_pods import count_virtual_pods, virtual_count_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from karpenter_core.disruption.budgets import PoolBudget
     from karpenter_core.disruption.candidates import BlockedNode
     from karpenter_core.disruption.command import Command
-    from karpenter_core.state.snapshot import StateNode
+    from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = ["find_state_node", "node_explanation"]
 
@@ -118,7 +120,7 @@ def find_state_node(cluster: ClusterInput, name: str) -> StateNode:
 
 def node_explanation(command_input: CommandInput, state_node: StateNode) -> dict[str, object]:
     """Return the JSON of `karpenter explain node` for a node."""
-    cluster = command_input.cluster
+    cluster = with_virtual_counts(command_input.cluster)
     planner_pass = DisruptionPass(
         snapshot=cluster.snapshot,
         now=cluster.now,
@@ -137,6 +139,14 @@ def node_explanation(command_input: CommandInput, state_node: StateNode) -> dict
     answer = explain_state_node(planner_pass, state_node, methods=methods)
     node = _ExplainedNode(state_node=state_node, pool=pool, now=cluster.now)
     state = _state(answer)
+    prices = planner_pass.prices
+    offering_found = prices.offering_of(state_node)
+    origin: dict[str, object] = {}
+    if offering_found is not None and offering_found.list_price is not None:
+        origin = {
+            "listPricePerHour": prices.convert(offering_found.list_price),
+            "priceSource": offering_found.price_source,
+        }
     return {
         "node": "" if state_node.node is None else state_node.node.name,
         "nodeClaim": "" if state_node.claim is None else state_node.claim.name,
@@ -144,11 +154,27 @@ def node_explanation(command_input: CommandInput, state_node: StateNode) -> dict
         "state": state,
         "message": _message(answer, node, state),
         "pods": node.pods,
-        "pricePerHour": planner_pass.prices.convert(planner_pass.prices.price_of(state_node))
-        or None,
+        **_virtual_part(cluster.snapshot, state_node),
+        "pricePerHour": prices.convert(prices.price_of(state_node)) or None,
+        **origin,
         "settlesAt": None if node.settle_time is None else _instant(node.settle_time),
         "methods": {item.method.name: _method(item, node) for item in answer.methods},
     }
+
+
+def with_virtual_counts(cluster: ClusterInput) -> ClusterInput:
+    """Return the cluster with the places of virtual pods, which a pass finds; nothing without any."""
+    if not cluster.snapshot.has_virtual_pods:
+        return cluster
+    plan = solve_isolated(cluster.input.problem, cluster.options)
+    counts = count_virtual_pods(cluster.snapshot, plan.existing)
+    return replace(cluster, snapshot=replace(cluster.snapshot, virtual_pod_counts=counts))
+
+
+def _virtual_part(snapshot: Snapshot, state_node: StateNode) -> dict[str, object]:
+    """Return the number of virtual pods for which room on the node is kept, if there are any."""
+    count = (snapshot.virtual_pod_counts or {}).get(virtual_count_key(state_node), 0)
+    return {"virtualPods": count} if count else {}
 
 
 # -- as a whole ------------------------------------------------------------------------------------
@@ -368,7 +394,7 @@ def _move(command: Command) -> dict[str, object]:
         "nodeClaims": [
             {
                 "nodePool": planned.pool,
-                "pods": sorted(pod.key for pod in planned.pods),
+                "pods": sorted(pod.key for pod in planned.pods if not pod.is_virtual),
                 "instanceTypes": list(planned.instance_types),
                 "cheapest": offering(planned.cheapest),
             }

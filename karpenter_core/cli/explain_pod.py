@@ -14,6 +14,7 @@ from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.json_objects import JsonMapping, JsonObject
 from karpenter_core.api.nodeclaim import INITIALIZED, LAUNCHED, REGISTERED
 from karpenter_core.cli.document import constraint_of_ignored, hold_reason, offering
+from karpenter_core.cli.provisioning_requests import consumer_message
 from karpenter_core.cli.tables import counted
 from karpenter_core.errors import BadInputError
 from karpenter_core.scheduling.isolation import solve_isolated
@@ -118,6 +119,9 @@ def _pod_outcome(
         pools = {name: _rejected(reason) for name, reason in why.pools.items()}
         message = why.message if pools else f"{why.message}: {_no_pools(cluster)}"
         return _PodOutcome(state="unschedulable", message=message, pools=pools)
+    message = "" if pod.node_name else consumer_message(cluster, pod)
+    if message:
+        return _PodOutcome(state="held", message=message)
     ignored = next((item for item in cluster.input.ignored if item.pod.uid == pod.uid), None)
     if ignored is not None:
         reason = PoolRejection(
@@ -190,7 +194,9 @@ def _launch(claim: PlannedNodeClaim, pod: PodView) -> JsonObject:
         "nodePool": claim.pool,
         "instanceTypes": list(claim.instance_types),
         "cheapest": offering(claim.cheapest),
-        "pods": [other.key for other in claim.pods if other.uid != pod.uid],
+        "pods": [
+            other.key for other in claim.pods if other.uid != pod.uid and not other.is_virtual
+        ],
     }
 
 

@@ -54,6 +54,8 @@ _KINDS: Final = {
     "daemonSets": ("apps/v1", "DaemonSet"),
     "namespaces": ("v1", "Namespace"),
     "podDisruptionBudgets": ("policy/v1", "PodDisruptionBudget"),
+    "podTemplates": ("v1", "PodTemplate"),
+    "provisioningRequests": ("autoscaling.x-k8s.io/v1", "ProvisioningRequest"),
     "persistentVolumes": ("v1", "PersistentVolume"),
     "persistentVolumeClaims": ("v1", "PersistentVolumeClaim"),
     "storageClasses": ("storage.k8s.io/v1", "StorageClass"),

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["ObjectReader", "latest_creation"]
 
 _CORE_GROUP: Final = "karpenter.sh"
-_NOT_READ_YET: Final = frozenset({"NodeOverlay"})
-"""Kinds of the core group that this version ignores."""
+_OVERLAY: Final = "NodeOverlay"
 _WORKLOADS: Final = frozenset(
     {"CronJob", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"}
 )
@@ -48,6 +47,13 @@ def latest_creation(entries: Iterable[ManifestEntry]) -> datetime:
     return max(stamps, default=datetime.fromtimestamp(0, tz=UTC))
 
 
+def has_buffers(entries: Iterable[ManifestEntry]) -> bool:
+    """Tell whether there is a CapacityBuffer among the objects."""
+    return any(
+        (entry.group, entry.kind) == ("autoscaling.x-k8s.io", "CapacityBuffer") for entry in entries
+    )
+
+
 @final
 class ObjectReader:
     """Validates and decodes objects, and refuses duplicate names."""
@@ -58,16 +64,31 @@ class ObjectReader:
         labels: LabelClasses,
         *,
         with_selectors: bool = False,
+        with_requests: bool = False,
+        with_buffers: bool = False,
+        with_overlays: bool = False,
     ) -> None:
-        """`with_selectors` also reads Services and pod controllers, for the default spread."""
+        """`with_selectors` also reads Services and pod controllers, for the default spread.
+
+        `with_requests` also reads ProvisioningRequests and PodTemplates, `with_buffers` CapacityBuffers
+        and the templates that they may refer to. Without `with_overlays`, NodeOverlays are ignored with
+        a note.
+        """
         from karpenter_core.api.crd import core_models
+        from karpenter_core.api.provisioning_request import ProvisioningRequest
         from karpenter_core.kube.wire.codecs import Codecs
 
-        self.codecs: Final[Codecs] = Codecs(models.values(), with_selectors=with_selectors)
+        self.codecs: Final[Codecs] = Codecs(
+            models.values(),
+            with_selectors=with_selectors,
+            with_requests=with_requests,
+            with_buffers=with_buffers,
+            with_overlays=with_overlays,
+        )
         self._labels: Final = labels
         self._models: Final = {
             (model.resource.group, model.resource.kind): model
-            for model in (*core_models(), *models.values())
+            for model in (*core_models(), ProvisioningRequest, *models.values())
         }
         self._validators: Final = dict[tuple[str, str], "SchemaValidator"]()
         self._skipped: Final = dict[str, int]()
@@ -93,6 +114,7 @@ class ObjectReader:
         """Return notes about objects and fields that were ignored."""
         notes = [
             f"ignored: {count} of kind {kind}"
+            + ("; the feature gate NodeOverlay is off" if kind == _OVERLAY else "")
             for kind, count in sorted(self._skipped.items())
             if kind not in _WORKLOADS
         ]
@@ -109,7 +131,7 @@ class ObjectReader:
     def _is_read(self, entry: ManifestEntry) -> bool:
         if self.codecs.find(entry.group, entry.kind) is not None:
             return True
-        if entry.group == _CORE_GROUP and entry.kind not in _NOT_READ_YET:
+        if entry.group == _CORE_GROUP and entry.kind != _OVERLAY:
             raise BadInputError(
                 f'{entry.where}: field "kind": unknown kind "{entry.kind}" of {entry.group}'
             )
@@ -118,7 +140,12 @@ class ObjectReader:
 
     def _read(self, entry: ManifestEntry) -> StateObject:
         from karpenter_core.api.nodepool import NodePool
-        from karpenter_core.api.records import DaemonSetView, PodView
+        from karpenter_core.api.records import (
+            DaemonSetView,
+            PodTemplateView,
+            PodView,
+            WorkloadView,
+        )
         from karpenter_core.kube.objects import view_from_manifest
 
         try:
@@ -131,10 +158,13 @@ class ObjectReader:
         except (UnicodeEncodeError, OverflowError) as error:
             text = f"{entry.title}: {value_error(entry.manifest)}"
             raise BadInputError(f"{entry.where}: {_as_written(text, entry)}") from error
+        template = view.template if isinstance(view, DaemonSetView | WorkloadView) else None
         if isinstance(view, PodView):
             self._check_shape(view.shape, entry, "")
-        elif isinstance(view, DaemonSetView):
-            self._check_shape(view.template, entry, "spec.template.")
+        elif template is not None:
+            self._check_shape(template, entry, "spec.template.")
+        elif isinstance(view, PodTemplateView):
+            self._check_shape(view.template, entry, "template.")
         return self._ready(view) if isinstance(view, NodePool) else view
 
     def _check_shape(self, shape: PodShape, entry: ManifestEntry, path: str) -> None:

@@ -75,6 +75,7 @@ def plan(
     cannot be used.
     """
     from karpenter_core.cli.document import json_text, plan_document
+    from karpenter_core.cli.provisioning_requests import requests_document
     from karpenter_core.cli.static_pools import static_pools_document
 
     source = ClusterSource(
@@ -94,6 +95,9 @@ def plan(
     static_pools = static_pools_document(
         command_input.cluster, static_capacity=command_input.static_capacity
     )
+    requests = requests_document(command_input.cluster)
+    if requests:
+        document["provisioningRequests"] = requests
     if static_pools:
         document["staticNodePools"] = static_pools
     document["timings"] = {

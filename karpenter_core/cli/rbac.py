@@ -95,7 +95,13 @@ def render_rbac(
     every_info = tuple(infos)
     models = [model for info in every_info for model in info.node_classes]
     needed = needed_permissions(
-        Codecs(models, with_selectors=True, with_buffers=True).kinds,
+        Codecs(
+            models,
+            with_selectors=True,
+            with_buffers=True,
+            with_requests=True,
+            with_overlays=True,
+        ).kinds,
         models,
         lease_namespace=namespace,
         lease_name=lease_name,

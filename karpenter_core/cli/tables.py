@@ -37,6 +37,8 @@ STATES: Final = {
     "unschedulable": "stays pending",
 }
 """Texts for the states of a pod."""
+_SOURCES: Final = {"CapacityBuffer": "buffer", "ProvisioningRequest": "provisioning request"}
+"""Words for the kinds of objects that ask for virtual pods."""
 _VERDICTS: Final = {
     "blocked": "blocked",
     "budget": "no budget",
@@ -72,11 +74,22 @@ def print_plan(document: JsonMapping, before: JsonMapping | None = None) -> None
     if document["unschedulable"]:
         _heading(console, "Pods that stay pending")
         _print_pending(console, document["unschedulable"])
+    for source, found in document.get("virtualPods", {}).items():
+        _say(console, _virtual_line(source, found))
     _say(console, _summary(document))
     for entry in document.get("staticNodePools", ()):
         _say(console, _static_pool_line(entry))
+    _print_requests(console, document.get("provisioningRequests", ()))
     if before is not None:
         _say(console, f"without the files: {_summary(before)}")
+
+
+def _print_requests(console: Console, entries: Sequence[JsonMapping]) -> None:
+    if entries:
+        from karpenter_core.cli.provisioning_requests import request_line
+
+        for entry in entries:
+            _say(console, request_line(entry))
 
 
 def _static_pool_line(entry: JsonMapping) -> str:
@@ -128,10 +141,13 @@ def print_node_explanation(document: JsonMapping) -> None:
     if document["state"] == "unmanaged":
         return
     facts = [f"{counted(document['pods'], 'pod')} would have to move"]
+    if "virtualPods" in document:
+        facts.append(f"room is kept for {counted(document['virtualPods'], 'virtual pod')}")
     if document["nodePool"]:
         facts.insert(0, f"NodePool {document['nodePool']}")
     if document["pricePerHour"] is not None:
-        facts.append(f"{_amount(document['pricePerHour'])} per hour")
+        origin = _origin(document, "listPricePerHour")
+        facts.append(f"{_amount(document['pricePerHour'])} per hour{origin}")
     _say(console, ", ".join(facts))
     groups: dict[tuple[str, ...], list[str]] = {}
     for method, answer in document["methods"].items():
@@ -156,7 +172,7 @@ def _node_verdict(answer: JsonMapping) -> list[str]:
         for claim in move["nodeClaims"]:
             cheapest = claim["cheapest"]
             lines.append(
-                f"to a new {_offering(cheapest)} at {_price(cheapest)} per hour:"
+                f"to a new {_offering(cheapest)} at {_full_price(cheapest)}:"
                 f" {_some(claim['pods'], _SHOWN_PODS)}"
             )
     budget: Mapping[str, int] | None = answer["budget"]
@@ -169,7 +185,7 @@ def _verdict(pool: JsonMapping, *, is_chosen: bool) -> tuple[str, ...]:
     """Return the lines of a NodePool's result for a pod: an offering, or the required change."""
     if pool["fits"]:
         verdict = "takes it" if is_chosen else "could take it as the only NodePool"
-        offer = f"{_offering(pool['cheapest'])} at {_price(pool['cheapest'])} per hour"
+        offer = f"{_offering(pool['cheapest'])} at {_full_price(pool['cheapest'])}"
         return (f"{verdict}: {offer}",)
     lines = [f"{pool['constraint']}: {pool['detail']}"]
     if pool["closest"]:
@@ -189,6 +205,16 @@ def _offering(cheapest: JsonMapping) -> str:
 
 def _price(cheapest: JsonMapping) -> str:
     return _amount(cheapest["price"])
+
+
+def _full_price(cheapest: JsonMapping) -> str:
+    """Return the price of an offering and, if it is another one, its list price."""
+    return f"{_price(cheapest)} per hour{_origin(cheapest, 'listPrice')}"
+
+
+def _origin(document: JsonMapping, list_price: str) -> str:
+    source: str = document.get("priceSource", "")
+    return f" (list price {_amount(document[list_price])}; {source})" if source else ""
 
 
 def _amount(amount: float) -> str:
@@ -270,6 +296,17 @@ def _summary(document: JsonMapping) -> str:
     return "; ".join(parts) or "no pod waits for a node"
 
 
+def _virtual_line(source: str, found: JsonMapping) -> str:
+    """Return the line of an object that asks for virtual pods, such as a buffer."""
+    kind, _, name = source.partition(" ")
+    text = f"{_SOURCES.get(kind, kind)} {name}: {found['existingNodes']} of {found['wanted']} fit on existing nodes"
+    if found["newNodes"]:
+        text += f", {found['newNodes']} on nodes to launch"
+    if found["unschedulable"]:
+        text += f", {found['unschedulable']} have no place: {found['message']}"
+    return text
+
+
 def _claims_table(claims: list[JsonObject], width: int) -> Table:
     """Group nodes of one NodePool and one cheapest offering in one row."""
     groups: dict[tuple[str, float, str], list[JsonObject]] = {}
@@ -289,11 +326,19 @@ def _claims_table(claims: list[JsonObject], width: int) -> Table:
                 str(sum(len(claim["pods"]) for claim in members)),
                 str(types[0]) if len(types) == 1 else f"{types[0]}-{types[-1]}",
                 _price(members[0]["cheapest"]),
-                members[0]["pods"][0],
+                _first_pod(members),
             )
         )
     made = _table("pool", "cheapest offering", numbers=("nodes", "pods", "types", "price/h"))
     return _with_names(made, rows, "first pod", width)
+
+
+def _first_pod(claims: Sequence[JsonMapping]) -> str:
+    """Return the first pod of claims, or for whose virtual pods they are."""
+    pods = next((claim["pods"] for claim in claims if claim["pods"]), None)
+    if pods is not None:
+        return str(pods[0])
+    return next(iter(claims[0].get("virtualPods", {})), "")
 
 
 def _existing_table(existing: dict[str, list[str]], width: int) -> Table:

@@ -12,6 +12,7 @@ from karpenter_core.api.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TY
 from karpenter_core.api.notices import DEFAULT_DEDUPE, Notice, ObjectRef
 from karpenter_core.disruption.costs import disruption_cost, eviction_cost, reschedule_cost
 from karpenter_core.disruption.pricing import current_price
+from karpenter_core.state.bookings import booked_nodes
 from karpenter_core.state.disruption_pause import pause_reason
 from karpenter_core.state.placements import NOMINATION_WINDOW, expected_state_nodes
 from karpenter_core.state.pod_budgets import PodBudgets, budget_key
@@ -72,6 +73,8 @@ class DisruptionObstacle(StrEnum):
     """The node's own annotation `karpenter.sh/do-not-disrupt`."""
     NO_POOL = "noPool"
     """It has no NodePool label, or the NodePool is missing or has no instance types."""
+    BOOKING = "booking"
+    """A ProvisioningRequest has booked capacity on it, or waits for it."""
     PAUSE = "pause"
     POD = "pod"
     """The annotation of a pod."""
@@ -183,6 +186,7 @@ def evaluate_nodes(
         budgets=PodBudgets(snapshot.disruption_budgets.values()),
         expected=_expected_state_nodes(snapshot, now, nomination_window, failed),
         paused=paused,
+        booked=booked_nodes(snapshot),
     )
     candidates: list[Candidate] = []
     blocked: list[BlockedNode] = []
@@ -280,6 +284,7 @@ class _NodeEvaluator:
     budgets: PodBudgets
     expected: frozenset[StateNode]
     paused: bool
+    booked: Mapping[StateNode, str]
     notices: list[Notice] = field(default_factory=list[Notice])
     _types: dict[str, Mapping[str, InstanceType]] = field(
         default_factory=dict[str, "Mapping[str, InstanceType]"]
@@ -343,6 +348,11 @@ class _NodeEvaluator:
             )
         elif state_node.is_nominated(self.now) or state_node in self.expected:
             obstacle, message = DisruptionObstacle.NOMINATION, "Node is nominated for a pending pod"
+        elif state_node in self.booked:
+            obstacle, subjects = DisruptionObstacle.BOOKING, (self.booked[state_node],)
+            message = (
+                f"ProvisioningRequest {self.booked[state_node]} has booked capacity on the node"
+            )
         elif state_node.annotations.get(DO_NOT_DISRUPT) == "true":
             obstacle, subjects = DisruptionObstacle.ANNOTATION, (DO_NOT_DISRUPT,)
             message = f'Disruption is blocked through the "{DO_NOT_DISRUPT}" annotation'

@@ -303,7 +303,7 @@ def command_for_move(
         reason=method.reason,
         candidates=move.candidates,
         replacements=move.replacements,
-        moves=move.verdict.moves,
+        moves=move.verdict.real_moves,
         created=disruption_pass.now,
         evidence=command_evidence(
             disruption_pass.snapshot.version,
@@ -340,7 +340,7 @@ def with_new_move(
         command,
         candidates=move.candidates,
         replacements=move.replacements,
-        moves=move.verdict.moves,
+        moves=move.verdict.real_moves,
         evidence=command_evidence(
             disruption_pass.snapshot.version,
             move.candidates,

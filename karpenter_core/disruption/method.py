@@ -182,8 +182,6 @@ class DeclineReason(StrEnum):
 
     STATIC = "static"
     """Its pool has a fixed number of nodes."""
-    DYNAMIC = "dynamic"
-    """Its pool has no fixed number of nodes."""
     UNKNOWN_OFFERING = "unknownOffering"
     """Its instance type, zone or capacity type is unknown, and so is its price."""
     DISABLED = "disabled"

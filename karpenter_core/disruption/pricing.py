@@ -33,7 +33,7 @@ from karpenter_core.scheduling.resources import element_max
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from karpenter_core.scheduling.instance_types import InstanceType
+    from karpenter_core.scheduling.instance_types import InstanceType, Offering
     from karpenter_core.scheduling.problem import PlannedNodeClaim, SolveOptions
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
@@ -51,9 +51,14 @@ def current_price(instance_type: InstanceType | None, zone: str, capacity_type: 
 def _listed_price(
     instance_type: InstanceType | None, zone: str, capacity_type: str
 ) -> Price | None:
+    offering = _offering(instance_type, zone, capacity_type)
+    return None if offering is None or isnan(offering.price.amount) else offering.price
+
+
+def _offering(instance_type: InstanceType | None, zone: str, capacity_type: str) -> Offering | None:
     for offering in () if instance_type is None else instance_type.offerings:
         if offering.zone == zone and offering.capacity_type == capacity_type:
-            return None if isnan(offering.price.amount) else offering.price
+            return offering
     return None
 
 
@@ -111,8 +116,14 @@ class NodePrices:
             return None
         return self.convert(listed_price)
 
+    def offering_of(self, state_node: StateNode) -> Offering | None:
+        """Return the offering of a node by its labels, available or not; None if none is listed."""
+        labels = state_node.labels
+        instance_type = self._types_of_pool(state_node.pool).get(labels.get(INSTANCE_TYPE, ""))
+        return _offering(instance_type, labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, ""))
+
     def listed_price_of(self, state_node: StateNode) -> Price | None:
-        """Return the price of a node as its catalogue lists it; None when it is unknown."""
+        """Return the price of a node in its catalogue, overlays included; None when it is unknown."""
         instance_type = self._types_of_pool(state_node.pool).get(
             state_node.labels.get(INSTANCE_TYPE, "")
         )
@@ -222,6 +233,10 @@ class NodePrices:
                 zone=offering.zone,
                 capacity_type=offering.capacity_type,
                 price_per_hour=self.convert(offering.price),
+                list_price_per_hour=None
+                if offering.list_price is None
+                else self.convert(offering.list_price),
+                price_source=offering.price_source,
             ),
             capacity_max=element_max(it.capacity for it in ordered),
         )

@@ -50,9 +50,9 @@ class StaticDriftMethod:
         """Accept drifted nodes of static pools that act on drift and are not backing off."""
         pool = candidate.pool
         declined = None
-        if not is_static(pool):
-            declined = DeclineReason.DYNAMIC
-        elif not is_true(candidate.claim.status.conditions, DRIFTED):
+        if not is_static(pool):  # the other drift method explains it
+            return CandidateAcceptance(accepted=False)
+        if not is_true(candidate.claim.status.conditions, DRIFTED):
             declined = DeclineReason.NOT_DRIFTED
         elif is_detect_only(pool):
             declined = DeclineReason.DETECT_ONLY

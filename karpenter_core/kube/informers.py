@@ -6,11 +6,16 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import structlog
+
+from karpenter_core.errors import ApiError, NotFoundError
 from karpenter_core.kube.contact import ContactTimes, StaleKind
 from karpenter_core.kube.informer import Informer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.clock import Clock
     from karpenter_core.kube.api import ClusterApis
@@ -21,6 +26,9 @@ if TYPE_CHECKING:
     from karpenter_core.state.events import StateObject
 
 __all__ = ["Informers"]
+
+MISSING_KIND_SECONDS: Final = 30.0
+"""How often an optional kind that is not served is looked for."""
 
 
 class Informers:
@@ -39,7 +47,14 @@ class Informers:
         kinds: Iterable[ResourceKind] | None = None,
         watch_list: bool = True,
         times: ContactTimes | None = None,
+        optional: Iterable[ResourceKind] = (),
     ) -> None:
+        """Nothing waits for kinds that are `optional` and not served."""
+        self._apis: Final = apis
+        self._clock: Final = clock
+        self._optional: Final = frozenset(optional)
+        self._missing: Final[set[ResourceKind]] = set()
+        self._log: FilteringBoundLogger = structlog.get_logger("kube.informer")
         self.times: Final = times or ContactTimes()
         self._on_fresh: list[Callable[[ResourceKind], None]] = []
         self._informers: Final = {
@@ -86,12 +101,16 @@ class Informers:
         """Time since the last list, event or bookmark of each kind; None before the first list."""
         return {kind: informer.age_seconds for kind, informer in self._informers.items()}
 
+    def is_served(self, kind: ResourceKind) -> bool:
+        """Return whether a kind is followed: its objects are known if it is synced."""
+        return kind not in self._missing
+
     def stale(self) -> tuple[StaleKind, ...]:
         """Return the kinds whose last contact is too long ago."""
         return tuple(
             StaleKind(kind=kind, seconds=informer.age_seconds, problem=informer.problem)
             for kind, informer in self._informers.items()
-            if not informer.is_fresh
+            if not informer.is_fresh and kind not in self._missing
         )
 
     def subscribe_fresh(self, listener: Callable[[ResourceKind], None]) -> None:
@@ -106,7 +125,35 @@ class Informers:
         """Follow every kind until cancelled; ends when all streams are closed."""
         async with asyncio.TaskGroup() as group:
             for kind, informer in self._informers.items():
-                group.create_task(informer.run(), name=f"informer:{kind.plural}")
+                following = self._follow(kind, informer)
+                group.create_task(following, name=f"informer:{kind.plural}")
+
+    async def _follow(self, kind: ResourceKind, informer: Informer) -> None:
+        """Follow a kind; an optional one from the moment it is served."""
+        if kind in self._optional:
+            while not await self._find(kind):
+                if kind not in self._missing:
+                    self._log.warning(
+                        f"{kind.plural}.{kind.group} is not installed, so that nothing is done for "
+                        f"this kind; install its CustomResourceDefinition, or turn the option off"
+                    )
+                    self._missing.add(kind)
+                    informer.synced.set()
+                await self._clock.sleep(MISSING_KIND_SECONDS)
+            if kind in self._missing:
+                self._log.info(f"{kind.plural}.{kind.group} is installed")
+                self._missing.discard(kind)
+        await informer.run()
+
+    async def _find(self, kind: ResourceKind) -> bool:
+        """Return whether a kind is served, also if that is unknown: its informer will tell."""
+        try:
+            await self._apis.api_for(kind).list_page(kind, limit=1)
+        except NotFoundError:
+            return False
+        except ApiError:
+            return True
+        return True
 
     async def wait_synced(self) -> None:
         """Wait until every kind has been listed once."""

@@ -47,8 +47,6 @@ _GATE_FIELDS: Final = {
     "StaticCapacity": "static_capacity",
     "CapacityBuffer": "capacity_buffer",
 }
-NOT_BUILT: Final = frozenset({"NodeOverlay"})
-"""Gates of Karpenter that are known here and change nothing yet."""
 DEFAULT_GATES: Final = ",".join(
     f"{gate}={str(getattr(FeatureGates(), name)).lower()}" for gate, name in _GATE_FIELDS.items()
 )
@@ -175,15 +173,13 @@ def parse_feature_gates(text: str) -> FeatureGates:
 
 
 def gate_warnings(text: str) -> tuple[str, ...]:
-    """Return what of `A=true,B=false` changes nothing: gates not built yet, and unknown names."""
+    """Return what of `A=true,B=false` changes nothing: unknown names."""
     warnings: list[str] = []
-    for name, value in _gates_of(text):
+    for name, _ in _gates_of(text):
         if name not in _GATE_FIELDS:
             near = difflib.get_close_matches(name, _GATE_FIELDS, n=1)
             hint = f"did you mean {near[0]}?" if near else "it has no effect"
             warnings.append(f'there is no gate "{name}"; {hint}')
-        elif name in NOT_BUILT and value in TRUE_TEXTS:
-            warnings.append(f"{name} is not implemented yet; the gate has no effect")
     return tuple(warnings)
 
 

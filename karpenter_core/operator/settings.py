@@ -377,6 +377,13 @@ OPTIONS: Final = (
         minimum=0,
     ),
     ProcessOption(
+        flag="provisioning-requests",
+        env="PROVISIONING_REQUESTS",
+        default=False,
+        help="Serve ProvisioningRequests of autoscaling.x-k8s.io, by which Kueue and other queues ask "
+        "for room for all pods of a job at once.",
+    ),
+    ProcessOption(
         flag="pause-disruption",
         env="PAUSE_DISRUPTION",
         default=False,
@@ -492,6 +499,7 @@ class Settings:
     ignore_dra_requests: bool = True
     max_nodes_total: int = 0
     launches_per_minute: int = 0
+    provisioning_requests: bool = False
     pause_disruption: bool = False
     repair_unhealthy_limit: UnhealthyLimit = DEFAULT_LIMIT
     repair_conditions: tuple[HealthRule, ...] = ()

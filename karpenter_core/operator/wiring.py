@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import ALIASES, RESTRICTED_DOMAIN, WELL_KNOWN
@@ -18,6 +20,7 @@ from karpenter_core.controllers.nodeclaim.garbage_collection import GarbageColle
 from karpenter_core.controllers.nodeclaim.instance_sync import InstanceSyncController
 from karpenter_core.controllers.nodeclaim.lifecycle import NodeClaimLifecycleController
 from karpenter_core.controllers.nodeclass.controller import NodeClassController
+from karpenter_core.controllers.nodeoverlay.controller import NodeOverlayController
 from karpenter_core.controllers.nodepool.controller import NodePoolController
 from karpenter_core.controllers.object_writer import ObjectWriter
 from karpenter_core.controllers.observability.cluster import ClusterMetricsController
@@ -26,12 +29,15 @@ from karpenter_core.controllers.observation.controller import ObservationControl
 from karpenter_core.controllers.observation.unjudged import UnjudgedNodePools
 from karpenter_core.controllers.provisioning.claim_creator import ClaimCreator
 from karpenter_core.controllers.provisioning.provisioner import Provisioner, ProvisioningOptions
+from karpenter_core.controllers.provisioning_request.controller import (
+    ProvisioningRequestController,
+)
 from karpenter_core.controllers.reconciling.passes import pool_failure_reporter
 from karpenter_core.controllers.static.deprovisioning import StaticDeprovisioningController
 from karpenter_core.controllers.static.provisioning import StaticProvisioningController
 from karpenter_core.disruption.method import DisruptionOptions
 from karpenter_core.kube.resources import NODES, PODS
-from karpenter_core.kube.wire.codecs import NODE_CLAIMS
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS, PROVISIONING_REQUESTS
 from karpenter_core.lifecycle.node.health_rules import apply_health_rules
 from karpenter_core.lifecycle.nodeclaim.drift import DriftRules
 from karpenter_core.lifecycle.nodepool.validation import LabelRules
@@ -94,6 +100,7 @@ def build_controllers(dependencies: ControllerDependencies) -> tuple[Controller,
         cluster_state=dependencies.cluster_state, providers=providers, runtime=runtime
     )
     options = _provisioning_options(dependencies)
+    planning_turn = asyncio.Lock()
     creator = ClaimCreator(
         writer=writer, runtime=runtime, launch_limits=options.problem_settings.launch_limits
     )
@@ -101,6 +108,7 @@ def build_controllers(dependencies: ControllerDependencies) -> tuple[Controller,
     disruption = _disruption_controllers(dependencies, writer, creator, options)
     return (
         catalogue,
+        *_overlay_controllers(dependencies, writer),
         node_pools,
         NodeClassController(writer=writer, providers=providers, runtime=runtime),
         Provisioner(
@@ -110,6 +118,10 @@ def build_controllers(dependencies: ControllerDependencies) -> tuple[Controller,
             runtime=runtime,
             options=options,
             unevaluated_pools=catalogue.unlisted_pools,
+            planning_turn=planning_turn,
+        ),
+        *_request_controllers(
+            dependencies, writer, creator, options, planning_turn, catalogue.unlisted_pools
         ),
         _claim_lifecycle_controller(dependencies, writer),
         *_node_termination_controllers(dependencies, writer),
@@ -128,6 +140,31 @@ def build_controllers(dependencies: ControllerDependencies) -> tuple[Controller,
     )
 
 
+def _request_controllers(
+    dependencies: ControllerDependencies,
+    writer: ObjectWriter,
+    creator: ClaimCreator,
+    options: ProvisioningOptions,
+    planning_turn: asyncio.Lock,
+    unevaluated_pools: Callable[[], tuple[str, ...]],
+) -> tuple[Controller, ...]:
+    """Return the controller of ProvisioningRequests, if they are to be served."""
+    if not dependencies.settings.provisioning_requests:
+        return ()
+    return (
+        ProvisioningRequestController(
+            writer=writer,
+            planner=dependencies.platform.planner,
+            creator=creator,
+            runtime=dependencies.runtime,
+            options=options,
+            planning_turn=planning_turn,
+            unevaluated_pools=unevaluated_pools,
+            is_served=partial(dependencies.informers.is_served, PROVISIONING_REQUESTS),
+        ),
+    )
+
+
 def build_observers(dependencies: ControllerDependencies) -> tuple[Controller, ...]:
     """Return the controllers of a process that only observes; none of them writes."""
     settings, runtime = dependencies.settings, dependencies.runtime
@@ -139,6 +176,7 @@ def build_observers(dependencies: ControllerDependencies) -> tuple[Controller, .
     options = _provisioning_options(dependencies)
     return (
         catalogue,
+        *_overlay_controllers(dependencies, None),
         ObservationController(
             cluster_state=dependencies.cluster_state,
             planner=dependencies.platform.planner,
@@ -158,6 +196,22 @@ def build_observers(dependencies: ControllerDependencies) -> tuple[Controller, .
             detailed=not settings.disable_cluster_state_observability,
             solve=options.solve,
             unevaluated_pools=catalogue.unlisted_pools,
+        ),
+    )
+
+
+def _overlay_controllers(
+    dependencies: ControllerDependencies, writer: ObjectWriter | None
+) -> tuple[Controller, ...]:
+    """Return the controller of NodeOverlays if they are in use; it writes with a `writer` only."""
+    if not dependencies.settings.feature_gates.node_overlay:
+        return ()
+    return (
+        NodeOverlayController(
+            cluster_state=dependencies.cluster_state,
+            runtime=dependencies.runtime,
+            label_rules=_label_rules(dependencies.providers),
+            writer=writer,
         ),
     )
 
@@ -185,6 +239,7 @@ def _provisioning_options(dependencies: ControllerDependencies) -> ProvisioningO
                 provisioners=labels.unsupported_provisioners,
             ),
             nomination_window=nomination_window(settings.batch_max_duration),
+            serves_requests=settings.provisioning_requests,
             launch_limits=LaunchLimits(
                 max_nodes_total=settings.max_nodes_total,
                 launches_per_minute=settings.launches_per_minute,
@@ -401,6 +456,7 @@ def _observability_controllers(
             detailed=not settings.disable_cluster_state_observability,
             solve=solve,
             unevaluated_pools=catalogue.unlisted_pools,
+            static_capacity=settings.feature_gates.static_capacity,
         ),
     )
 

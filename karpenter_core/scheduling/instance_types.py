@@ -7,7 +7,7 @@ Provider contract, `spec/scheduling.md` section 5. Immutable; amounts are in fix
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CAPACITY_TYPE, ZONE
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import Resources
     from karpenter_core.scheduling.requirements import Requirements
 
-__all__ = ["InstanceType", "Offering", "Overhead", "allocatable"]
+__all__ = ["OVERLAY_SOURCE", "InstanceType", "Offering", "Overhead", "allocatable"]
+
+OVERLAY_SOURCE: Final = "NodeOverlay"
+"""How `Offering.price_source` names the kind of overlays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,15 @@ class Offering:
     """Probability of an interruption within an hour, as a risk plug-in rates it."""
     capacity_override: Resources | None = None
     overhead_override: Resources | None = None
+    list_price: Price | None = None
+    """The price as the provider listed it, if plug-ins or overlays have changed `price`."""
+    price_source: str = ""
+    """What changed the price: `plug-in "NAME"`, `NodeOverlay "NAME"`, several separated by commas."""
+
+    @property
+    def is_overlaid(self) -> bool:
+        """Whether a NodeOverlay changed the price."""
+        return OVERLAY_SOURCE in self.price_source
 
     @property
     def zone(self) -> str:
@@ -79,6 +91,8 @@ class InstanceType:
     offerings: tuple[Offering, ...]
     capacity: Resources
     overhead: Overhead = field(default_factory=Overhead)
+    overlaid_resources: frozenset[str] = frozenset()
+    """Names of the resources in `capacity` that NodeOverlays have set."""
 
     def allocatable(self) -> dict[str, int]:
         """Return what pods and daemons may use: capacity less overhead and huge pages."""

@@ -130,6 +130,10 @@ def planned_launch(planned: PlannedNodeClaim, *, name: str, currency: str) -> De
         capacity_type=cheapest.capacity_type,
         instance_types=len(planned.instance_types),
         price_per_hour=Price(cheapest.price_per_hour, currency),
+        list_price_per_hour=None
+        if cheapest.list_price_per_hour is None
+        else Price(cheapest.list_price_per_hour, currency),
+        price_source=cheapest.price_source,
         pods=len(planned.pods),
     )
 

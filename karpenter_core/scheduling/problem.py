@@ -244,6 +244,10 @@ class CheapestOffering:
     zone: str
     capacity_type: str
     price_per_hour: float
+    list_price_per_hour: float | None = None
+    """What the provider lists, if plug-ins or overlays have changed the price."""
+    price_source: str = ""
+    """What has changed it, as in `Offering.price_source`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

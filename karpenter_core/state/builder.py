@@ -31,6 +31,7 @@ from karpenter_core.state.events import (
     ObjectRemoved,
     ObjectWritten,
     OfferingsUnavailable,
+    OverlaysEvaluated,
     PodsDecided,
     TimePassed,
     VirtualPodsDeclared,
@@ -69,6 +70,7 @@ _TABLES: Final[Mapping[ObjectKind, str]] = {
     ObjectKind.NODE_CLAIM: "node_claims",
     ObjectKind.NODE_POOL: "node_pools",
     ObjectKind.NODE_CLASS: "node_classes",
+    ObjectKind.NODE_OVERLAY: "node_overlays",
     ObjectKind.DAEMON_SET: "daemon_sets",
     ObjectKind.DISRUPTION_BUDGET: "disruption_budgets",
     ObjectKind.VOLUME_CLAIM: "volume_claims",
@@ -80,6 +82,7 @@ _TABLES: Final[Mapping[ObjectKind, str]] = {
     ObjectKind.SERVICE: "services",
     ObjectKind.WORKLOAD: "workloads",
     ObjectKind.POD_TEMPLATE: "pod_templates",
+    ObjectKind.PROVISIONING_REQUEST: "provisioning_requests",
     ObjectKind.CAPACITY_BUFFER: "capacity_buffers",
 }
 """Names of the Snapshot's tables, by kind."""
@@ -101,7 +104,7 @@ class StateBuilder:
     """The only place where the state of the cluster changes.
 
     `managed_kinds` maps group and kind of every NodeClass that a loaded provider serves to that
-    provider's name.
+    provider's name. With `overlays`, a pool has no catalogue until its overlays are evaluated.
     """
 
     __slots__ = (
@@ -109,7 +112,9 @@ class StateBuilder:
         "_snapshot", "_synced", "_tables", "_tombstones", "_version", "_virtual_pods",
     )  # fmt: skip
 
-    def __init__(self, managed_kinds: Mapping[tuple[str, str], str]) -> None:
+    def __init__(
+        self, managed_kinds: Mapping[tuple[str, str], str], *, overlays: bool = False
+    ) -> None:
         self._kinds = frozenset(managed_kinds)
         self._ledger = Ledger()
         self._tables: dict[ObjectKind, SnapshotTable[Any, Any]] = {
@@ -117,7 +122,7 @@ class StateBuilder:
         }
         self._pods = PodIndex()
         self._nodes = NodeIndex(self._kinds)
-        self._catalogues = AvailableCatalogues(dict(managed_kinds))
+        self._catalogues = AvailableCatalogues(dict(managed_kinds), overlays=overlays)
         self._virtual_pods = VirtualPodTable()
         self._claim_names: dict[str, str] = {}
         self._tombstones: dict[str, datetime] = {}
@@ -182,6 +187,7 @@ class StateBuilder:
             nominated_pods=pods.nominated,
             daemon_pods=pods.newest_daemons,
             catalogues=self._catalogues.freeze(ledger, self._ledger.now),
+            listed_catalogues=self._catalogues.listed(),
             state_nodes=nodes.state_nodes,
             state_nodes_by_node=nodes.by_node,
             state_nodes_by_claim=nodes.by_claim,
@@ -287,6 +293,8 @@ class StateBuilder:
                 self._changed = True
                 self._catalogues.publish(pool, catalogue)
                 return (StateChange(ObjectKind.CATALOGUE, (pool,)),)
+            case OverlaysEvaluated(store):
+                return self._catalogue_changes(self._catalogues.overlay(store))
             case OfferingsUnavailable():
                 return self._catalogue_changes(self._catalogues.touch_provider(event.provider))
             case NodesNominated() | DeletionMarked() | DeletionUnmarked():

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
+from karpenter_core.api.nodeoverlay import NodeOverlay
 from karpenter_core.api.nodepool import NodePool
+from karpenter_core.api.provisioning_request import ProvisioningRequest
 from karpenter_core.api.records import (
     CSINodeView,
     DaemonSetView,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import VirtualSource
     from karpenter_core.errors import OfferingMask
+    from karpenter_core.scheduling.overlays import OverlayStore
     from karpenter_core.scheduling.problem import Catalogue
     from karpenter_core.scheduling.virtual_pods import VirtualPlacement
 
@@ -52,6 +55,7 @@ __all__ = [
     "ObjectRemoved",
     "ObjectWritten",
     "OfferingsUnavailable",
+    "OverlaysEvaluated",
     "PodsDecided",
     "RegistrationHealthReset",
     "RegistrationSettled",
@@ -68,6 +72,7 @@ StateObject: TypeAlias = (
     | NodeClaim
     | NodePool
     | NodeClass
+    | NodeOverlay
     | DaemonSetView
     | PodDisruptionBudgetView
     | PersistentVolumeClaimView
@@ -76,6 +81,7 @@ StateObject: TypeAlias = (
     | CSINodeView
     | VolumeAttachmentView
     | NamespaceView
+    | ProvisioningRequest
     | ServiceView
     | WorkloadView
     | PodTemplateView
@@ -120,6 +126,13 @@ class CataloguePublished:
 
     pool: str
     catalogue: Catalogue | None
+
+
+@dataclass(frozen=True, slots=True)
+class OverlaysEvaluated:
+    """All NodeOverlays were evaluated: what they change, in every pool at once."""
+
+    store: OverlayStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +263,7 @@ StateEvent: TypeAlias = (
     | ObjectWritten
     | InformersSynced
     | CataloguePublished
+    | OverlaysEvaluated
     | LaunchCallStarted
     | LaunchCallFinished
     | NodesNominated

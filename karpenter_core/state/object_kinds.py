@@ -9,7 +9,9 @@ from karpenter_core.api.base import KubernetesObject
 from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
+from karpenter_core.api.nodeoverlay import NodeOverlay
 from karpenter_core.api.nodepool import NodePool
+from karpenter_core.api.provisioning_request import ProvisioningRequest
 from karpenter_core.api.records import (
     CSINodeView,
     DaemonSetView,
@@ -42,6 +44,7 @@ class ObjectKind(StrEnum):
     NODE_CLAIM = "NodeClaim"
     NODE_POOL = "NodePool"
     NODE_CLASS = "NodeClass"
+    NODE_OVERLAY = "NodeOverlay"
     DAEMON_SET = "DaemonSet"
     DISRUPTION_BUDGET = "PodDisruptionBudget"
     VOLUME_CLAIM = "PersistentVolumeClaim"
@@ -55,6 +58,7 @@ class ObjectKind(StrEnum):
     """A Deployment, ReplicaSet, StatefulSet or ReplicationController."""
     POD_TEMPLATE = "PodTemplate"
     CAPACITY_BUFFER = "CapacityBuffer"
+    PROVISIONING_REQUEST = "ProvisioningRequest"
     NODE_PODS = "NodePods"
     """The pods of a node, by the node's name."""
     POD_EVENT = "PodEvent"
@@ -77,6 +81,7 @@ _KINDS: Final[Mapping[type, ObjectKind]] = {
     NodeView: ObjectKind.NODE,
     NodeClaim: ObjectKind.NODE_CLAIM,
     NodePool: ObjectKind.NODE_POOL,
+    NodeOverlay: ObjectKind.NODE_OVERLAY,
     DaemonSetView: ObjectKind.DAEMON_SET,
     PodDisruptionBudgetView: ObjectKind.DISRUPTION_BUDGET,
     PersistentVolumeClaimView: ObjectKind.VOLUME_CLAIM,
@@ -88,6 +93,7 @@ _KINDS: Final[Mapping[type, ObjectKind]] = {
     ServiceView: ObjectKind.SERVICE,
     WorkloadView: ObjectKind.WORKLOAD,
     PodTemplateView: ObjectKind.POD_TEMPLATE,
+    ProvisioningRequest: ObjectKind.PROVISIONING_REQUEST,
     CapacityBuffer: ObjectKind.CAPACITY_BUFFER,
 }
 
@@ -107,6 +113,8 @@ def object_key(obj: StateObject) -> str | tuple[str, str, str]:
             | ServiceView() | PodTemplateView() | CapacityBuffer()
         ):  # fmt: skip
             return f"{obj.namespace}/{obj.name}"
+        case ProvisioningRequest():
+            return obj.key
         case WorkloadView():
             return workload_key(obj.kind, obj.namespace, obj.name)
         case NodeClass():

@@ -13,8 +13,10 @@ from karpenter_core.api.judgements import (
     failure_message,
 )
 from karpenter_core.api.labels import ALIASES, WELL_KNOWN
+from karpenter_core.api.provisioning_request import consumed_request
 from karpenter_core.scheduling.pod_selectors import opts_out, selector_error
 from karpenter_core.scheduling.problem import SchedulingProblem
+from karpenter_core.state.bookings import booked_pods, bookings, launching_nodes
 from karpenter_core.state.default_spread import DefaultSpread
 from karpenter_core.state.existing_nodes import ExistingNodeBuilder
 from karpenter_core.state.interruption import is_interrupted_soon
@@ -58,7 +60,8 @@ class ProblemSettings:
     constraints, without selectors, for pods that have none of their own; the pods of a problem are
     then copies with these, with the same UID and name. A placed pod keeps its placement for
     `nomination_window`, the time that the scheduler has to bind it. `launch_limits` may leave
-    pools out.
+    pools out. With `serves_requests`, pods that use the capacity of a ProvisioningRequest get no
+    other.
     """
 
     well_known: frozenset[str] = frozenset()
@@ -70,6 +73,7 @@ class ProblemSettings:
     unsupported_volumes: UnsupportedVolumes = field(default_factory=UnsupportedVolumes)
     nomination_window: timedelta = NOMINATION_WINDOW
     launch_limits: LaunchLimits = field(default_factory=LaunchLimits)
+    serves_requests: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +109,14 @@ def build_provisioning_input(
     *,
     now: datetime,
     problem_settings: ProblemSettings | None = None,
+    gang: tuple[PodView, ...] = (),
 ) -> ProvisioningInput:
     """Build the problem for pending pods and for pods whose nodes are being removed.
 
     A placed pod keeps its placement while its node starts, or while the scheduler still has time to
     bind it. It is not scheduled again, and its resources are reserved. Virtual pods have no
-    placement that lasts: every pass places all of them.
+    placement that lasts: every pass places all of them. With a `gang`, the virtual pods of one
+    ProvisioningRequest, the problem is to place those and no others.
     """
     problem_settings = problem_settings or ProblemSettings()
     well_known, aliases = problem_settings.well_known, problem_settings.aliases
@@ -123,7 +129,11 @@ def build_provisioning_input(
     )
     nominated, stranded = _nominated(snapshot, now=now, nomination_window=nomination_window)
     waiting = {**snapshot.pending_pods, **stranded}
+    consuming: list[IgnoredPod] = []
+    if problem_settings.serves_requests:
+        waiting, consuming = _split_consuming(waiting)
     candidates, ignored = _split_ignored(waiting, volumes, well_known, aliases)
+    ignored.extend(consuming)
     failed = FailedJudgements()
     candidates.extend(pods_on_leaving_nodes(snapshot, now, failed=failed))
     candidates.extend(pod for pods in snapshot.virtual_pods.values() for pod in pods)
@@ -133,24 +143,31 @@ def build_provisioning_input(
     places, unplaced = _keep_placements(
         snapshot, capacity, candidates, nominated, now=now, nomination_window=nomination_window
     )
+    taken, launching = booked_pods(bookings(snapshot), snapshot), launching_nodes(snapshot)
     state_nodes = sorted(
         (
             state_node
             for state_node in snapshot.state_nodes
-            if not state_node.marked_for_deletion and not has_lost_node(state_node)
+            if not state_node.marked_for_deletion
+            and not has_lost_node(state_node)
+            and state_node not in launching
         ),
         key=lambda state_node: (not state_node.initialized, state_node.name),
     )
     held = refused_pools(snapshot, now=now, launch_limits=problem_settings.launch_limits)
     pools = tuple(pool for pool in usable_pools(snapshot) if pool.name not in held)
     spread = DefaultSpread(snapshot, problem_settings.default_spread)
+    if gang:
+        unplaced, ignored = _split_ignored(
+            {pod.uid: pod for pod in gang}, volumes, well_known, aliases
+        )
     pods, asked_volumes = _with_defaults(unplaced, spread, volumes, ignored)
     problem = SchedulingProblem(
         pods=pods,
         pools=pools,
         catalogues={pool.name: snapshot.catalogues[pool.name] for pool in pools},
         nodes=(
-            *_open_nodes(capacity, state_nodes, places, failed),
+            *_open_nodes(capacity, state_nodes, _merged(places, taken), failed),
             *_closed_nodes(snapshot, capacity, state_nodes, {pod.uid for pod in candidates}),
         ),
         daemons=capacity.daemons,
@@ -168,6 +185,33 @@ def build_provisioning_input(
         refused_pools=held,
         set_aside=failed.found,
     )
+
+
+def _split_consuming(
+    waiting: Mapping[str, PodView],
+) -> tuple[dict[str, PodView], list[IgnoredPod]]:
+    """Split off the pods for which a ProvisioningRequest provides the capacity."""
+    others: dict[str, PodView] = {}
+    consuming: list[IgnoredPod] = []
+    for uid, pod in waiting.items():
+        name = consumed_request(pod.shape.annotations)
+        if not name:
+            others[uid] = pod
+            continue
+        reason = f"ProvisioningRequest {pod.namespace}/{name} provides the capacity of the pod"
+        consuming.append(IgnoredPod(pod=pod, reason=reason, silent=True))
+    return others, consuming
+
+
+def _merged(
+    places: Mapping[StateNode, Sequence[PodView]], taken: Mapping[StateNode, Sequence[PodView]]
+) -> Mapping[StateNode, Sequence[PodView]]:
+    if not taken:
+        return places
+    return {
+        state_node: (*places.get(state_node, ()), *taken.get(state_node, ()))
+        for state_node in (*places, *taken)
+    }
 
 
 def _with_defaults(

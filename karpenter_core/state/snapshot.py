@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from karpenter_core.api.judgements import FailedJudgement
     from karpenter_core.api.nodeclaim import NodeClaim, NodeClassRef
     from karpenter_core.api.nodeclass import NodeClass
+    from karpenter_core.api.nodeoverlay import NodeOverlay
     from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.api.provisioning_request import ProvisioningRequest
     from karpenter_core.api.records import (
         CSINodeView,
         DaemonSetView,
@@ -91,6 +93,7 @@ class Snapshot:
         default_factory=dict[tuple[str, str, str], "NodeClass"],
     )
     """By group, kind and name."""
+    node_overlays: Mapping[str, NodeOverlay] = field(default_factory=dict[str, "NodeOverlay"])
     nodes: Mapping[str, NodeView] = field(default_factory=dict[str, "NodeView"])
     pods: Mapping[str, PodView] = field(default_factory=dict[str, "PodView"])
     """By UID."""
@@ -128,9 +131,13 @@ class Snapshot:
     capacity_buffers: Mapping[str, CapacityBuffer] = field(
         default_factory=dict[str, "CapacityBuffer"]
     )
-    """By `namespace/name`; empty without the feature gate, like the next one."""
+    """By `namespace/name`; empty without the feature gate."""
+    provisioning_requests: Mapping[str, ProvisioningRequest] = field(
+        default_factory=dict[str, "ProvisioningRequest"]
+    )
+    """By `namespace/name`; empty unless they are served."""
     pod_templates: Mapping[str, PodTemplateView] = field(
-        default_factory=dict[str, "PodTemplateView"]
+        default_factory=dict[str, "PodTemplateView"],
     )
     """By `namespace/name`."""
     set_aside: tuple[FailedJudgement, ...] = ()
@@ -138,7 +145,9 @@ class Snapshot:
     outlined_state_nodes: tuple[StateNode, ...] = ()
     """Outlines of those: they count against limits and budgets of their pools."""
     catalogues: Mapping[str, Catalogue] = field(default_factory=dict[str, "Catalogue"])
-    """By pool name, with unavailable offerings masked."""
+    """By pool name, as overlays change them and with unavailable offerings masked."""
+    listed_catalogues: Mapping[str, Catalogue] = field(default_factory=dict[str, "Catalogue"])
+    """By pool name, as providers and plug-ins list them."""
     daemon_pods: Mapping[str, PodView] = field(default_factory=dict[str, "PodView"])
     """By UID of the DaemonSet: the newest of its pods."""
     state_nodes: tuple[StateNode, ...] = ()

@@ -15,6 +15,7 @@ from karpenter_core.api.labels import SPOT
 from karpenter_core.errors import OfferingKey, QuotaGroup
 from karpenter_core.scheduling.problem import Catalogue
 from karpenter_core.state.ledger import UNAVAILABLE_TTL
+from karpenter_core.state.overlaid_catalogues import OverlaidCatalogues
 from karpenter_core.state.tables import SnapshotTable
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.errors import OfferingMask
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
+    from karpenter_core.scheduling.overlays import OverlayStore
     from karpenter_core.scheduling.requirements import Requirements
     from karpenter_core.state.ledger_view import LedgerView, OfferingShortage
 
@@ -48,18 +50,19 @@ class AvailableCatalogues:
         "_classes",
         "_filtered_by_pool",
         "_masked",
+        "_overlaid",
         "_providers",
-        "_published",
         "_refs",
         "_stale",
     )
 
-    def __init__(self, providers: Mapping[tuple[str, str], str]) -> None:
+    def __init__(self, providers: Mapping[tuple[str, str], str], *, overlays: bool = False) -> None:
+        """With `overlays`, a pool has no catalogue until its overlays are evaluated."""
         self._providers = providers
         self._refs: dict[str, tuple[str, str]] = {}
         self._classes: dict[str, str] = {}
         """Names of the pools' NodeClasses."""
-        self._published: dict[str, Catalogue] = {}
+        self._overlaid: OverlaidCatalogues = OverlaidCatalogues(overlays=overlays)
         self._masked: SnapshotTable[str, Catalogue] = SnapshotTable()
         self._filtered_by_pool: dict[str, _FilteredCatalogue] = {}
         """The sources of the catalogues in `_masked`."""
@@ -83,10 +86,17 @@ class AvailableCatalogues:
     def publish(self, pool: str, catalogue: Catalogue | None) -> None:
         """Set or remove a pool's catalogue."""
         self._stale.add(pool)
-        if catalogue is None:
-            self._published.pop(pool, None)
-        else:
-            self._published[pool] = catalogue
+        self._overlaid.publish(pool, catalogue)
+
+    def overlay(self, store: OverlayStore) -> tuple[str, ...]:
+        """Take the changes of overlays; return the pools whose catalogues change."""
+        pools = self._overlaid.overlay(store)
+        self._stale.update(pools)
+        return pools
+
+    def listed(self) -> Mapping[str, Catalogue]:
+        """Return the catalogues as they were published, by pool."""
+        return self._overlaid.listed()
 
     def touch_provider(self, provider: str) -> tuple[str, ...]:
         """Note that the mask of a provider changed; return its pools."""
@@ -94,7 +104,7 @@ class AvailableCatalogues:
             sorted(
                 pool
                 for pool, ref in self._refs.items()
-                if self._providers.get(ref) == provider and pool in self._published
+                if self._providers.get(ref) == provider and pool in self._overlaid
             )
         )
         self._stale.update(pools)
@@ -141,7 +151,7 @@ class AvailableCatalogues:
     ) -> None:
         """Mask one pool's catalogue; `masks` and `shared` are results to reuse."""
         self._changes_at.pop(pool, None)
-        catalogue = self._published.get(pool)
+        catalogue = self._overlaid.get(pool)
         if catalogue is None:
             self._filtered_by_pool.pop(pool, None)
             self._masked.drop(pool)

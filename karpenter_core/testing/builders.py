@@ -26,6 +26,7 @@ from karpenter_core.api.labels import (
     ZONE,
 )
 from karpenter_core.api.nodeclaim import NodeClassRef, RequirementSpec, TaintSpec
+from karpenter_core.api.nodeoverlay import NodeOverlay, NodeOverlaySpec, OverlayRequirement
 from karpenter_core.api.nodepool import (
     Disruption,
     NodeClaimTemplate,
@@ -59,6 +60,7 @@ __all__ = [
     "daemon",
     "existing_node",
     "instance_type",
+    "node_overlay",
     "node_pool",
     "node_term",
     "offering",
@@ -285,6 +287,33 @@ def node_pool(
             limits={key: Quantity(value) for key, value in (limits or {}).items()},
             weight=weight,
             replicas=replicas,
+        ),
+    )
+
+
+def node_overlay(
+    name: str,
+    *requirements: Expression,
+    price: str | None = None,
+    adjustment: str | None = None,
+    capacity: Mapping[str, str] | None = None,
+    weight: int | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> NodeOverlay:
+    """Make a NodeOverlay; `adjustment` is its `priceAdjustment`."""
+    return NodeOverlay(
+        metadata=ObjectMeta(
+            name=name, uid=f"overlay/{name}", generation=1, annotations=dict(annotations or {})
+        ),
+        spec=NodeOverlaySpec(
+            requirements=tuple(
+                OverlayRequirement(key=key, operator=operator, values=tuple(values))
+                for key, operator, *values in requirements
+            ),
+            price=price,
+            price_adjustment=adjustment,
+            capacity={key: Quantity(amount) for key, amount in (capacity or {}).items()},
+            weight=weight,
         ),
     )
 

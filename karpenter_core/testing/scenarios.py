@@ -138,6 +138,8 @@ class ScenarioNodePool(_ScenarioModel):
     requirements: list[Manifest] = Field(default_factory=list[Manifest])
     limits: dict[str, str] = Field(default_factory=dict)
     weight: int | None = None
+    replicas: int | None = None
+    """Of a static pool."""
     expire_after: str = ""
     termination_grace_period: str = ""
     disruption: Manifest = Field(
@@ -174,6 +176,8 @@ class ScenarioNodePool(_ScenarioModel):
             spec["limits"] = self.limits
         if self.weight is not None:
             spec["weight"] = self.weight
+        if self.replicas is not None:
+            spec["replicas"] = self.replicas
         return {
             "apiVersion": "karpenter.sh/v1",
             "kind": "NodePool",

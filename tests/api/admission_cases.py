@@ -79,6 +79,15 @@ def kwok_node_class(**spec: Any) -> Json:
     }
 
 
+def node_overlay(**spec: Any) -> Json:
+    return {
+        "apiVersion": "karpenter.sh/v1alpha1",
+        "kind": "NodeOverlay",
+        "metadata": {"name": "discount"},
+        "spec": {"requirements": []} | spec,
+    }
+
+
 def without(obj: Json, *path: str) -> Json:
     """Return a copy of the object without one field."""
     obj = copy.deepcopy(obj)
@@ -510,6 +519,78 @@ UPDATE_CASES.append(
     UpdateCase("NodeClaim: unchanged", "NodeClaim", node_claim(), node_claim(), None)
 )
 
+# --- 334: overlays -------------------------------------------------------------------------------
+
+
+def _overlay(name: str, field: str | None, **spec: Any) -> None:
+    CASES.append(Case(f"NodeOverlay: {name}", "NodeOverlay", node_overlay(**spec), field))
+
+
+for _case in [each for each in CASES if each.name.startswith("NodeClaim: requirement: ")]:
+    _listed = _case.object["spec"]["requirements"]
+    # NotIn needs values here, as it does not elsewhere; an overlay has no minValues.
+    if all(each.get("operator") != "NotIn" and "minValues" not in each for each in _listed):
+        CASES.append(
+            _case._replace(
+                name=_case.name.replace("NodeClaim", "NodeOverlay"),
+                kind="NodeOverlay",
+                object=node_overlay(requirements=_listed),
+            )
+        )
+for _spec in ({}, {"values": []}):
+    _overlay(
+        f"NotIn {_spec}",
+        "spec.requirements",
+        requirements=[{"key": "a", "operator": "NotIn"} | _spec],
+    )
+_overlay(
+    "of a pool",
+    None,
+    requirements=[{"key": "karpenter.sh/nodepool", "operator": "In", "values": ["web"]}],
+)
+_overlay(
+    "several of one key",
+    None,
+    requirements=[
+        {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a", "b"]},
+        {"key": "topology.kubernetes.io/zone", "operator": "NotIn", "values": ["a", "c"]},
+    ],
+)
+_overlay("of everything", None)
+CASES.append(
+    Case(
+        "NodeOverlay: without requirements",
+        "NodeOverlay",
+        without(node_overlay(price="1"), "spec", "requirements"),
+        "spec.requirements",
+    )
+)
+CASES.append(
+    Case("NodeOverlay: without spec", "NodeOverlay", without(node_overlay(), "spec"), "spec")
+)
+for _text in ("42", "0", "34.43", "0.0001", "13234.223"):
+    _overlay(f"price {_text}", None, price=_text)
+for _text in (
+    "+42", ".5", "42.", "42%", "3,14", "1e10", "0x42", "forty-two", "42a", "42 ", " 42", "42.0.0",
+    "-", ".", "-.42", "-100.0%", "-101.1%", "-129", "",
+):  # fmt: skip
+    _overlay(f"price {_text!r}", "spec.price", price=_text)
+for _text in (
+    "+1%", "-1%", "-100%", "+100.102%", "+298%", "+43", "-43", "+34.43", "-34.43", "-129", "+.5",
+):  # fmt: skip
+    _overlay(f"adjustment {_text}", None, priceAdjustment=_text)
+for _text in ("1%", "1", "1.3", "-101.1%", "-129%", "-100.0%", "+", "++1", "+1 %", ""):
+    _overlay(f"adjustment {_text!r}", "spec.priceAdjustment", priceAdjustment=_text)
+_overlay("both prices", "spec", price="0.432", priceAdjustment="+10%")
+for _resource in ("cpu", "memory", "ephemeral-storage", "pods"):
+    _overlay(f"capacity {_resource}", "spec.capacity", capacity={_resource: "1"})
+_overlay("capacity", None, capacity={"smarter-devices/fuse": 1, "hugepages-1Gi": "2Gi"})
+_overlay("capacity one", "spec.capacity.example.com/x", capacity={"example.com/x": "one"})
+for _weight in (1, 10_000):
+    _overlay(f"weight {_weight}", None, weight=_weight)
+for _weight in (0, 10_001, -1):
+    _overlay(f"weight {_weight}", "spec.weight", weight=_weight)
+
 # --- KWOKNodeClass --------------------------------------------------------------------------------
 
 for _text, _expected in (("5s", None), ("1m30s", None), ("soon", "spec.nodeRegistrationDelay")):
@@ -553,4 +634,69 @@ for _name, _given, _stored in (
     )
 DEFAULT_CASES.append(
     DefaultCase("claim", "NodeClaim", node_claim(), _TEMPLATE["spec"]),
+)
+
+# --- CapacityBuffer -------------------------------------------------------------------------------
+
+_CHUNK: Json = {"podTemplateRef": {"name": "chunk"}}
+_WEB: Json = {"scalableRef": {"apiGroup": "apps", "kind": "Deployment", "name": "web"}}
+
+
+def capacity_buffer(**spec: Any) -> Json:
+    return {
+        "apiVersion": "autoscaling.x-k8s.io/v1beta1",
+        "kind": "CapacityBuffer",
+        "metadata": {"name": "headroom", "namespace": "default"},
+        "spec": spec,
+    }
+
+
+for _name, _given, _expected in (
+    ("template and replicas", {**_CHUNK, "replicas": 3}, None),
+    ("template and limits", {**_CHUNK, "limits": {"cpu": "4", "memory": 8}}, None),
+    ("workload", {**_WEB, "replicas": 5}, None),
+    ("workload alone", _WEB, None),
+    (
+        "workload without group",
+        {"scalableRef": {"kind": "ReplicationController", "name": "web"}, "replicas": 1},
+        None,
+    ),
+    ("replicas and percentage", {**_WEB, "replicas": 10, "percentage": 20}, None),
+    ("no replicas", {**_CHUNK, "replicas": 0}, None),
+    ("no percentage", {**_WEB, "percentage": 0}, None),
+    ("more than all", {**_WEB, "percentage": 250}, None),
+    ("another strategy", {**_WEB, "provisioningStrategy": "example.com/standby"}, None),
+    ("nothing", {}, None),
+    ("template and workload", {**_CHUNK, **_WEB, "replicas": 3}, "spec"),
+    ("template alone", _CHUNK, "spec"),
+    ("template and percentage", {**_CHUNK, "percentage": 20}, "spec"),
+    ("negative replicas", {**_CHUNK, "replicas": -1}, "spec.replicas"),
+    ("negative percentage", {**_WEB, "percentage": -1}, "spec.percentage"),
+    (
+        "template without name",
+        {"podTemplateRef": {"name": ""}, "replicas": 1},
+        "spec.podTemplateRef.name",
+    ),
+    (
+        "workload without kind",
+        {"scalableRef": {"kind": "", "name": "web"}, "replicas": 1},
+        "spec.scalableRef.kind",
+    ),
+    (
+        "workload without name",
+        {"scalableRef": {"kind": "Deployment", "name": ""}, "replicas": 1},
+        "spec.scalableRef.name",
+    ),
+    ("bad limit", {**_CHUNK, "limits": {"cpu": "many"}}, "spec.limits.cpu"),
+):
+    CASES.append(
+        Case(f"CapacityBuffer: {_name}", "CapacityBuffer", capacity_buffer(**_given), _expected)
+    )
+DEFAULT_CASES.append(
+    DefaultCase(
+        "buffer",
+        "CapacityBuffer",
+        capacity_buffer(**_CHUNK, replicas=1),
+        {**_CHUNK, "replicas": 1, "provisioningStrategy": "buffer.x-k8s.io/active-capacity"},
+    )
 )

@@ -16,6 +16,10 @@ from tests.support.helm import (
 )
 
 
+def kinds_of(objects):
+    return {each["spec"]["names"]["kind"] for each in objects}
+
+
 def test_lint_finds_nothing_in_the_chart_of_the_crds():
     helm("lint", "--strict", CRD_CHART)
 
@@ -31,7 +35,13 @@ def test_lint_finds_nothing_in_the_chart_of_the_crds():
 def test_the_crds_are_those_of_the_chosen_providers(provider, kinds):
     objects = render({"provider": provider}, chart=CRD_CHART)
 
-    assert {each["spec"]["names"]["kind"] for each in objects} == {"NodePool", "NodeClaim"} | kinds
+    assert kinds_of(objects) == {"NodePool", "NodeClaim", "CapacityBuffer"} | kinds
+
+
+def test_kinds_that_other_projects_install_can_be_left_out():
+    objects = render({"provider": [], "sharedKinds": False}, chart=CRD_CHART)
+
+    assert kinds_of(objects) == {"NodePool", "NodeClaim"}
 
 
 def test_the_crds_are_those_of_the_project():

@@ -22,7 +22,12 @@ def test_the_cores_kinds_are_printed(capsys):
     assert run() == 0
 
     names = [crd["metadata"]["name"] for crd in yaml.safe_load_all(capsys.readouterr().out)]
-    assert names == ["nodepools.karpenter.sh", "nodeclaims.karpenter.sh"]
+    assert names == [
+        "nodepools.karpenter.sh",
+        "nodeclaims.karpenter.sh",
+        "nodeoverlays.karpenter.sh",
+        "capacitybuffers.autoscaling.x-k8s.io",
+    ]
 
 
 def test_files_are_those_that_are_committed(tmp_path):

@@ -78,7 +78,7 @@ def ask(check, server, *arguments):
 def test_definitions_of_this_version_are_fine():
     server = Server([stored(model) for model in MODELS])
     assert ask(check_definitions, server, KWOK) == [
-        (Severity.OK, "3 CustomResourceDefinitions are those of this version")
+        (Severity.OK, "4 CustomResourceDefinitions are those of this version")
     ]
 
 
@@ -356,11 +356,11 @@ def test_a_setting_that_cannot_be_used_is_an_error():
 
 
 def test_settings_that_are_not_in_effect_are_warnings():
-    """An unreadable variable of Karpenter's, a gate that is not built, one that does not exist."""
+    """An unreadable variable of Karpenter's, and gates that do not exist."""
     result = doctor(
         "--offline",
         "--output=json",
-        "--feature-gates=CapacityBuffer=true,Nonsense=true",
+        "--feature-gates=NodeRepiar=true,Nonsense=true",
         KUBE_CLIENT_QPS="many",
     )
     results = [each for each in json.loads(result.output) if each["about"] == "settings"]
@@ -371,7 +371,7 @@ def test_settings_that_are_not_in_effect_are_warnings():
         "--feature-gates",
         "--feature-gates",
     ]
-    assert "CapacityBuffer is not implemented yet" in results[1]["message"]
+    assert "did you mean NodeRepair?" in results[1]["message"]
     assert 'there is no gate "Nonsense"' in results[2]["message"]
 
 

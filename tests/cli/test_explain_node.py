@@ -257,6 +257,41 @@ def test_a_drifted_node_is_replaced_whatever_that_costs(explain):
     )
 
 
+def static(replicas, **limits):
+    return pool(replicas=replicas, **({"limits": limits} if limits else {}))
+
+
+def test_a_drifted_node_of_a_static_pool_is_replaced_by_a_claim_of_its_template(explain):
+    """Also with pods that fit nowhere else; no other method takes it."""
+    drifted = claim_with_node("a", conditions=(condition("Drifted", reason="NodePoolDrifted"),))
+    explanation = explain("a", static(1), drifted, web("one", "a", cpu="3"))
+
+    assert (explanation["state"], explanation["message"]) == (
+        "disrupted",
+        "static-drift disrupts it now",
+    )
+    move = explanation["methods"]["static-drift"]["move"]
+    assert [claim["nodePool"] for claim in move["nodeClaims"]] == ["general"]
+    others = {m["declined"] for n, m in explanation["methods"].items() if n != "static-drift"}
+    assert others == {"static"}
+
+
+def test_a_node_limit_without_room_is_named(explain):
+    drifted = claim_with_node("a", conditions=(condition("Drifted", reason="NodePoolDrifted"),))
+    explanation = explain("a", static(1, nodes=1), drifted)
+
+    assert explanation["state"] == "stays"
+    method = explanation["methods"]["static-drift"]
+    assert (method["verdict"], method["message"]) == (
+        "refused",
+        "Drifted node is not replaced: limits.nodes=1 leaves no room for a replacement",
+    )
+
+
+def test_a_node_of_a_dynamic_pool_is_not_explained_by_the_method_of_static_ones(explain):
+    assert "static-drift" not in explain("a", CONSOLIDATING, claim_with_node("a"))["methods"]
+
+
 @pytest.mark.parametrize(
     ("disruption", "declined", "said"),
     [

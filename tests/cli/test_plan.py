@@ -11,7 +11,17 @@ import sys
 import pytest
 import yaml
 
-from tests.cli.inputs import POOL, TYPES, instance_type, node, offering, pod, pool, write
+from tests.cli.inputs import (
+    NODE_CLASS_REF,
+    POOL,
+    TYPES,
+    instance_type,
+    node,
+    offering,
+    pod,
+    pool,
+    write,
+)
 
 
 @pytest.fixture
@@ -66,6 +76,35 @@ def test_the_json_says_claims_nodes_reasons_and_cost(plan, tmp_path):
     assert "kubernetes.io/arch" in picky["message"]
     assert (document["cost"]["hourly"], document["cost"]["firstFit"]) == (0.18, 0.18)
     assert 0 < document["cost"]["lowerBound"] <= 0.18
+
+
+def test_static_pools_are_planned_by_their_replicas(run, plan, tmp_path):
+    """Without a static pool the plan says nothing of them."""
+    claim = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "metadata": {"name": "few-a", "labels": {"karpenter.sh/nodepool": "few"}},
+        "spec": {"nodeClassRef": NODE_CLASS_REF, "requirements": []},
+    }
+    surplus = {**claim, "metadata": {"name": "none-a", "labels": {"karpenter.sh/nodepool": "none"}}}
+    file = write(
+        tmp_path / "static.yaml",
+        pool("few", replicas=4, limits={"nodes": 3}),
+        pool("none", replicas=0),
+        claim,
+        surplus,
+    )
+
+    few, none = plan(file)["staticNodePools"]
+
+    assert (few["nodePool"], few["replicas"], few["nodeClaims"]) == ("few", 4, 1)
+    assert (few["create"], few["delete"], few["problem"]) == (2, [], None)
+    assert few["cheapest"]["price"] > 0
+    assert (none["create"], none["delete"]) == (0, ["none-a"])
+    text = run(file).out
+    assert "static NodePool few: 1 of 4 replicas exist; 2 to create, from" in text
+    assert "static NodePool none: 1 of 0 replicas exist; to delete: none-a" in text
+    assert "staticNodePools" not in plan(write(tmp_path / "plain.yaml", POOL))
 
 
 def test_one_json_object_may_hold_a_whole_cluster(plan, tmp_path):
@@ -456,3 +495,49 @@ def test_costs_are_compared_where_there_is_something_to_compare(plan, tmp_path):
     assert nothing == {"hourly": 0.0, "lowerBound": None, "firstFit": 0.0}
     assert types == {"hourly": 0.1, "lowerBound": None, "firstFit": 0.1}
     assert 0 < large["lowerBound"] <= large["hourly"] == large["firstFit"] == 1.0
+
+
+def overlay(name, requirement=None, **spec):
+    return {
+        "apiVersion": "karpenter.sh/v1alpha1",
+        "kind": "NodeOverlay",
+        "metadata": {"name": name},
+        "spec": {"requirements": [] if requirement is None else [requirement], **spec},
+    }
+
+
+LARGE = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["large"]}
+
+
+def test_overlays_in_the_files_change_prices_and_say_so(run, plan, tmp_path):
+    file = write(
+        tmp_path / "all.yaml", POOL, pod("b", cpu="3"), overlay("cut", LARGE, price="0.01")
+    )
+
+    (claim,) = plan(file)["nodeClaims"]
+    cheapest = claim["cheapest"]
+    assert (cheapest["instanceType"], cheapest["price"]) == ("large", 0.01)
+    assert cheapest["listPrice"] > 0.1
+    assert cheapest["priceSource"] == 'NodeOverlay "cut"'
+    assert "ignored" not in run(file).err
+
+
+def test_an_overlay_that_is_not_applied_is_noted(run, tmp_path):
+    file = write(
+        tmp_path / "all.yaml",
+        POOL,
+        pod("b", cpu="3"),
+        overlay("a", price="1"),
+        overlay("b", price="2"),
+        overlay("c", {"key": f"a/{'b' * 70}", "operator": "Exists"}),
+    )
+
+    said = run(file).err
+    assert 'NodeOverlay "a" is not applied: it conflicts with another one of its weight' in said
+    assert 'NodeOverlay "c" is not applied: requirements[0]' in said
+    assert 'NodeOverlay "b"' not in said.replace('"b" changes', "")
+
+
+def test_an_overlay_that_its_definition_refuses_is_refused(run, tmp_path):
+    file = write(tmp_path / "all.yaml", POOL, overlay("a", price="1,5"))
+    assert "spec.price" in run(file, code=2).err

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from karpenter_core.api.capacity_buffer import CapacityBuffer
+from karpenter_core.api.crd import render_crd
 from karpenter_core.kube.resources import DEPLOYMENTS, POD_TEMPLATES
 from karpenter_core.kube.wire.codecs import CAPACITY_BUFFERS, NODE_POOLS
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
@@ -78,6 +80,13 @@ async def started(scene, *objects, disruption=CONSOLIDATING, **pool):
     scene.start(*ARGUMENTS)
 
 
+async def restarted(scene):
+    """Kill the process, and start another one."""
+    (running,) = [one for one in scene._processes if one.is_alive]
+    await running.kill()
+    scene.start(*ARGUMENTS)
+
+
 async def with_room(scene, *objects, **pool):
     await started(scene, pod_template(), buffer(), *objects, **pool)
     await scene.settle(lambda: is_provided(scene) and len(ready_nodes(scene)) >= 2)
@@ -97,6 +106,8 @@ def test_room_for_the_pods_of_a_buffer_is_made_and_kept(tmp_path):
         await scene.cluster.clock.sleep(300)
 
         assert sorted(ready_nodes(scene)) == before
+        (told,) = scene.events("Provisioning")[-1:]
+        assert "False -> True, Reason: FitsExistingCapacity" in told["message"]
         assert not scene.events("Nominated")
         assert not scene.events("FailedScheduling")
         scene.cluster.delete(CAPACITY_BUFFERS, "headroom", namespace="default")
@@ -203,13 +214,78 @@ def test_a_restart_disrupts_no_node_of_a_buffer(tmp_path):
         await with_room(scene)
         before = sorted(ready_nodes(scene))
         for _ in range(3):
-            (running,) = [one for one in scene._processes if one.is_alive]
-            await running.kill()
-            scene.start(*ARGUMENTS)
+            await restarted(scene)
             await scene.cluster.clock.sleep(45)
             assert sorted(ready_nodes(scene)) == before
 
     run_controller(tmp_path, scenario)
+
+
+def test_a_buffer_grows_with_the_bursts_that_it_has_seen(tmp_path):
+    """Up to its limits; a new process still knows them."""
+
+    async def scenario(scene):
+        sized = buffer(podTemplateRef={"name": "chunk"}, limits={"cpu": "3"})
+        sized["metadata"]["annotations"] = {"karpenter.sh/size-from-bursts": "true"}
+        await started(scene, pod_template(), sized)
+        await scene.settle(lambda: stored(scene).get("status", {}).get("replicas") == 0)
+        assert condition(scene, "Provisioning") == ("False", "BufferEmpty")
+
+        scene.cluster.apply([deployment("web", 2)])
+        await scene.settle(lambda: stored(scene)["status"]["replicas"] == 2, seconds=300)
+        scene.cluster.delete(DEPLOYMENTS, "web", namespace="default")
+        await scene.settle(lambda: not scene.pods())
+        await restarted(scene)
+        await scene.cluster.clock.sleep(600)
+        assert stored(scene)["status"]["replicas"] == 2
+        await scene.settle(lambda: is_provided(scene))
+
+        scene.cluster.apply([deployment("web", 9)])
+        await scene.settle(lambda: stored(scene)["status"]["replicas"] == 3, seconds=300)
+
+    run_controller(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "limits"),
+    [
+        ({"karpenter.sh/size-from-bursts": "many"}, {"cpu": "3"}),
+        ({"karpenter.sh/size-from-bursts": "true"}, None),
+        (
+            {"karpenter.sh/size-from-bursts": "true", "karpenter.sh/observed-bursts": "{"},
+            {"cpu": "3"},
+        ),
+    ],
+    ids=["setting", "no-limits", "record"],
+)
+def test_a_size_that_cannot_be_automatic_is_reported(tmp_path, annotations, limits):
+    """The buffer has its own size."""
+
+    async def scenario(scene):
+        spec = {"podTemplateRef": {"name": "chunk"}, "replicas": 1}
+        sized = buffer(**spec, **({"limits": limits} if limits else {}))
+        sized["metadata"]["annotations"] = annotations
+        await started(scene, pod_template(), sized)
+        await scene.settle(lambda: is_provided(scene))
+        assert stored(scene)["status"]["replicas"] == 1
+        assert stored(scene)["metadata"]["annotations"] == annotations
+        (event,) = scene.events("InvalidBufferSizing")
+        assert event["involvedObject"]["kind"] == "CapacityBuffer"
+
+    run_controller(tmp_path, scenario)
+
+
+def test_buffers_are_in_the_cluster_of_the_pods(tmp_path):
+    """Where NodeClaims are in another one."""
+
+    async def scenario(scene):
+        scene.workload.apply([render_crd(CapacityBuffer)])
+        scene.workload.apply([pod_template(), buffer()])
+        await started(scene)
+        await scene.settle(lambda: is_provided(scene) and len(ready_nodes(scene)) >= 2)
+        assert len(scene.claims()) == 2
+
+    run_controller(tmp_path, scenario, split=True)
 
 
 @pytest.mark.parametrize("gate", ["false", ""])

@@ -65,13 +65,29 @@ async def scale(scene, replicas, name="general"):
     assert response.status == 200
 
 
-async def watch_most(scene, *, seconds):
-    """Let time pass; return the most and the fewest claims that existed at once."""
-    most, fewest = 0, len(scene.claims())
-    for _ in range(seconds * 2):
-        await scene.cluster.clock.sleep(0.5)
-        most, fewest = max(most, len(scene.claims())), min(fewest, len(live(scene)))
-    return most, fewest
+class ClaimCounts:
+    """Counts claims at every write: the most at once, and the fewest that were not being deleted."""
+
+    def __init__(self, scene):
+        self._scene, self._claims = scene, {}
+        self.most, self.fewest = 0, None
+        scene.cluster.server.registry.store.listen(NODE_CLAIMS, self._count)
+
+    def _count(self, change):
+        metadata = change.stored.obj["metadata"]
+        if change.type == "DELETED":
+            self._claims.pop(metadata["uid"], None)
+        else:
+            self._claims[metadata["uid"]] = "deletionTimestamp" not in metadata
+        self.most = max(self.most, len(self._claims))
+        if self.fewest is not None:
+            self.fewest = min(self.fewest, sum(self._claims.values()))
+
+    async def watch(self, *, seconds):
+        """Let time pass; return the most claims ever, and the fewest live ones from now on."""
+        self.fewest = len(live(self._scene))
+        await self._scene.cluster.clock.sleep(seconds)
+        return self.most, self.fewest
 
 
 async def grown(scene, *objects, count, arguments=ON, **spec):
@@ -224,15 +240,17 @@ def test_a_node_limit_holds_and_the_pool_says_so(tmp_path):
     """Case 313; a raised limit is used, and the condition goes."""
 
     async def scenario(scene):
+        counts = ClaimCounts(scene)
         scene.cluster.apply(
             [NODE_CLASS, node_pool(replicas=3, limits={"nodes": 2}, disruption=NEVER)]
         )
         scene.start(*ON)
-        assert (await watch_most(scene, seconds=60))[0] == 2
+        assert (await counts.watch(seconds=60))[0] == 2
         held = condition(scene.pool("general"), "ReplicasHeldBack")
         assert (held["status"], held["reason"]) == ("True", "NodeLimitReached")
         assert held["message"].startswith("1 of 3 replica(s) are missing: limits.nodes is 2")
-        assert [event["type"] for event in scene.events("NodeLimitReached")] == ["Warning"]
+        warnings = [e for e in scene.events("ReplicasHeldBack") if e["type"] == "Warning"]
+        assert [event["involvedObject"]["name"] for event in warnings] == ["general"]
 
         scene.cluster.patch(NODE_POOLS, "general", {"spec": {"limits": {"nodes": 3}}})
         await scene.settle(lambda: all_ready(scene, 3))
@@ -245,9 +263,10 @@ def test_a_node_limit_holds_and_the_pool_says_so(tmp_path):
 
 def test_launch_limits_hold_for_static_pools(tmp_path):
     async def scenario(scene):
+        counts = ClaimCounts(scene)
         scene.cluster.apply([NODE_CLASS, node_pool(replicas=5, disruption=NEVER)])
         scene.start(*ON, "--max-nodes-total=3")
-        assert (await watch_most(scene, seconds=90))[0] == 3
+        assert (await counts.watch(seconds=90))[0] == 3
 
     run_controller(tmp_path, scenario)
 
@@ -256,6 +275,7 @@ def test_nothing_is_created_for_a_template_that_nothing_fits(tmp_path):
     """A claim that cannot be launched would be created again and again."""
 
     async def scenario(scene):
+        counts = ClaimCounts(scene)
         template = {
             "requirements": [
                 {
@@ -268,7 +288,7 @@ def test_nothing_is_created_for_a_template_that_nothing_fits(tmp_path):
         scene.cluster.apply([NODE_CLASS, node_pool(replicas=1, template=template)])
         scene.start(*ON)
         await scene.settle(lambda: condition(scene.pool("general"), "ReplicasHeldBack"))
-        assert (await watch_most(scene, seconds=60))[0] == 0
+        assert (await counts.watch(seconds=60))[0] == 0
         held = condition(scene.pool("general"), "ReplicasHeldBack")
         assert held["reason"] == "NoInstanceTypeAvailable"
 
@@ -280,6 +300,7 @@ def test_nothing_is_created_for_a_pool_that_is_not_ready_or_deleted(tmp_path, ch
     """Case 311; a pool becomes ready with its NodeClass."""
 
     async def scenario(scene):
+        counts = ClaimCounts(scene)
         pool = node_pool(replicas=2, disruption=NEVER)
         if change == "deleting":
             pool["metadata"]["finalizers"] = ["example.com/kept"]
@@ -289,7 +310,7 @@ def test_nothing_is_created_for_a_pool_that_is_not_ready_or_deleted(tmp_path, ch
         else:
             scene.cluster.apply([pool])
         scene.start(*ON)
-        assert (await watch_most(scene, seconds=60))[0] == 0
+        assert (await counts.watch(seconds=60))[0] == 0
         if change == "not ready":
             scene.cluster.apply([NODE_CLASS])
             await scene.settle(lambda: all_ready(scene, 2))
@@ -334,6 +355,7 @@ def test_creates_with_lost_answers_are_not_doubled(tmp_path):
     """The limit holds too, although nobody knows for a while how many claims there are."""
 
     async def scenario(scene):
+        counts = ClaimCounts(scene)
         scene.cluster.frontend.faults.add(
             RequestFault(matches=matching("POST", "/nodeclaims"), drop_reply=True, times=40)
         )
@@ -341,7 +363,7 @@ def test_creates_with_lost_answers_are_not_doubled(tmp_path):
             [NODE_CLASS, node_pool(replicas=3, limits={"nodes": 4}, disruption=NEVER)]
         )
         scene.start(*ON)
-        most, _ = await watch_most(scene, seconds=120)
+        most, _ = await counts.watch(seconds=120)
         assert most == 3
         await scene.settle(lambda: all_ready(scene, 3))
 
@@ -353,6 +375,7 @@ def test_a_restart_between_creation_and_launch_adds_nothing(tmp_path, created):
     """The process dies after some creates; the next one completes the replicas."""
 
     async def scenario(scene):
+        counts = ClaimCounts(scene)
         scene.cluster.apply(
             [NODE_CLASS, node_pool(replicas=4, limits={"nodes": 4}, disruption=NEVER)]
         )
@@ -360,7 +383,7 @@ def test_a_restart_between_creation_and_launch_adds_nothing(tmp_path, created):
         await scene.settle(lambda: len(scene.claims()) >= created)
         await first.kill()
         scene.start(*ON)
-        most, _ = await watch_most(scene, seconds=90)
+        most, _ = await counts.watch(seconds=90)
         assert most == 4
         assert all_ready(scene, 4)
 
@@ -371,6 +394,7 @@ def test_two_controllers_at_once_create_each_claim_once(tmp_path):
     """Without leader election, so that both act on the same view: the worst of a hand-over."""
 
     async def scenario(scene):
+        counts = ClaimCounts(scene)
         scene.cluster.apply([NODE_CLASS, node_pool(replicas=6, disruption=NEVER)])
         creates = matching("POST", "/nodeclaims")
         scene.cluster.frontend.faults.add(
@@ -378,32 +402,40 @@ def test_two_controllers_at_once_create_each_claim_once(tmp_path):
         )
         scene.start(*ON)
         scene.start(*ON)
-        most, _ = await watch_most(scene, seconds=90)
+        most, _ = await counts.watch(seconds=90)
         assert most == 6
 
     run_controller(tmp_path, scenario)
 
 
-def test_a_create_in_flight_at_a_hand_over_is_not_doubled(tmp_path):
-    """The old leader's requests arrive after the new one has listed the claims."""
+def test_creates_in_flight_at_a_hand_over_are_not_doubled(tmp_path):
+    """Requests of the old leader reach the server after the new one has created its claims."""
 
     async def scenario(scene):
+        counts = ClaimCounts(scene)
+        in_flight = []
+
+        def creates(request):
+            is_create = request.method == "POST" and "/nodeclaims" in request.path
+            if is_create:
+                in_flight.append(request)
+            return is_create
+
+        delayed = RequestFault(matches=creates, drop_request=True, times=None)
+        scene.cluster.frontend.faults.add(delayed)
         scene.cluster.apply(
             [NODE_CLASS, node_pool(replicas=3, limits={"nodes": 3}, disruption=NEVER)]
         )
-        late = RequestFault(matches=matching("POST", "/nodeclaims"), times=3, latency_seconds=40.0)
-        scene.cluster.frontend.faults.add(late)
-        first = scene.start("--feature-gates=StaticCapacity=true")
-        await scene.settle(lambda: late.times == 0, seconds=30)
-        del first  # it keeps running, and loses its lease
-        scene.cluster.frontend.faults.add(
-            RequestFault(matches=matching("", "/leases"), times=None, status=503)
-        )
-        await scene.cluster.clock.sleep(20)
-        scene.cluster.frontend.faults.clear()
-        scene.start("--feature-gates=StaticCapacity=true")
-        most, _ = await watch_most(scene, seconds=120)
-        assert most == 3
+        first = scene.start(*ON)
+        await scene.settle(lambda: len(in_flight) == 3)
+        await first.kill()
+        scene.cluster.frontend.faults.remove(delayed)
+        scene.start(*ON)
+        await scene.settle(lambda: len(scene.claims()) == 3)
+        answers = [await scene.cluster.transport().request(each) for each in in_flight]
+        assert [answer.status for answer in answers] == [409, 409, 409]
+        await counts.watch(seconds=60)
+        assert counts.most == 3
         assert all_ready(scene, 3)
 
     run_controller(tmp_path, scenario)
@@ -433,10 +465,11 @@ def test_drifted_nodes_get_their_replacement_first(tmp_path, limits, budget, mos
     """Cases 187 and 189: within budget and node limit, and never fewer nodes than replicas."""
 
     async def scenario(scene):
+        counts = ClaimCounts(scene)
         disruption = {**NEVER, "budgets": [{"nodes": budget}]}
         await grown(scene, count=4, limits=limits, disruption=disruption)
         drift(scene)
-        seen, fewest = await watch_most(scene, seconds=400)
+        seen, fewest = await counts.watch(seconds=400)
         assert (seen, fewest) == (most, 4)
         assert len(revised(scene)) == 4
         assert all_ready(scene, 4)
@@ -463,13 +496,14 @@ def test_a_restart_during_drift_leaves_the_replicas(tmp_path):
     """The replacement exists and the old node is still there: one of the two goes."""
 
     async def scenario(scene):
+        counts = ClaimCounts(scene)
         await grown(scene, count=2, limits={"nodes": 3})
         process = scene._processes[0]
         drift(scene)
         await scene.settle(lambda: len(scene.claims()) == 3, seconds=60)
         await process.kill()
         scene.start(*ON)
-        most, fewest = await watch_most(scene, seconds=400)
+        most, fewest = await counts.watch(seconds=400)
         assert (most, fewest) == (3, 2)
         assert len(revised(scene)) == 2
         assert all_ready(scene, 2)
@@ -481,13 +515,35 @@ def test_scaling_up_while_nodes_drift_stays_within_the_limit(tmp_path):
     """Case 316."""
 
     async def scenario(scene):
+        counts = ClaimCounts(scene)
         await grown(scene, count=3, limits={"nodes": 5})
         drift(scene)
         await scale(scene, 4)
-        most, _ = await watch_most(scene, seconds=400)
+        most, _ = await counts.watch(seconds=400)
         assert most <= 5
         assert len(revised(scene)) == 4
         assert all_ready(scene, 4)
+
+    run_controller(tmp_path, scenario)
+
+
+def test_replicas_and_replacements_in_flight_share_the_limit(tmp_path):
+    """Case 316: the pool is scaled while the creation of replacements is not answered."""
+
+    async def scenario(scene):
+        counts = ClaimCounts(scene)
+        await grown(scene, count=3, limits={"nodes": 5})
+        slow = RequestFault(matches=matching("POST", "/nodeclaims"), times=None)
+        slow.latency_seconds = 20.0
+        scene.cluster.frontend.faults.add(slow)
+        drift(scene)
+        await scene.settle(
+            lambda: any(condition(claim, "DisruptionReason") for claim in scene.claims())
+        )
+        await scale(scene, 5)
+        await counts.watch(seconds=600)
+        assert counts.most == 5
+        assert len(live(scene)) == 5
 
     run_controller(tmp_path, scenario)
 
@@ -593,7 +649,7 @@ def test_with_the_gate_off_a_static_pool_says_that_its_replicas_are_ignored(tmp_
 
         reported = condition(scene.pool("general"), "ReplicasIgnored")
         assert (reported["status"], reported["reason"]) == ("True", "StaticCapacityDisabled")
-        (event,) = scene.events("StaticCapacityDisabled")
+        (event,) = scene.events("ReplicasIgnored")
         assert (event["type"], event["involvedObject"]["name"]) == ("Warning", "general")
         assert event["message"] == reported["message"]
         assert not scene.claims()
@@ -608,6 +664,33 @@ def test_a_dynamic_pool_says_nothing_of_replicas(tmp_path):
         await scene.settle(lambda: condition(scene.pool("general"), "Ready"), seconds=60)
 
         assert condition(scene.pool("general"), "ReplicasIgnored") is None
-        assert not scene.events("StaticCapacityDisabled")
+        assert not scene.events("ReplicasIgnored")
+
+    run_controller(tmp_path, scenario)
+
+
+# -- metrics ---------------------------------------------------------------------------------------
+
+
+def test_the_claims_of_static_pools_are_counted_by_state(tmp_path):
+    async def scenario(scene):
+        scene.cluster.apply(
+            [
+                NODE_CLASS,
+                node_pool(replicas=3, limits={"nodes": 2}, disruption=NEVER),
+                node_pool("dynamic", disruption=NEVER),
+            ]
+        )
+        running = scene.start(*ON)
+        await scene.settle(lambda: all_ready(scene, 2))
+        await scene.cluster.clock.sleep(15)
+
+        def count(state, pool="general"):
+            labels = f'nodepool="{pool}",state="{state}"'
+            return running.metric(f"karpenter_nodepools_replicas{{{labels}}}")
+
+        states = ("desired", "active", "replacing", "deleting")
+        assert [count(state) for state in states] == [3, 2, 0, 0]
+        assert count("desired", "dynamic") == 0  # no such series
 
     run_controller(tmp_path, scenario)

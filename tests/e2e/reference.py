@@ -16,6 +16,7 @@ __all__ = ["reference_controller", "reference_program"]
 
 MODULE: Final = Path(__file__).parent / "upstream" / "suite"
 PACKAGE: Final = "sigs.k8s.io/karpenter/kwok"
+GATES: Final = "StaticCapacity=true"
 
 
 def reference_program() -> Path:
@@ -40,6 +41,7 @@ def reference_controller(
             "HEALTH_PROBE_PORT": str(probe),
             "INSTANCE_TYPES_FILE_PATH": str(catalogue),
             "SYSTEM_NAMESPACE": "kube-system",
+            "FEATURE_GATES": GATES,
         },
     )
 

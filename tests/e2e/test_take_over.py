@@ -17,9 +17,9 @@ from karpenter_core.kube.resources import NODES, PODS, ResourceKind
 from karpenter_core.testing.scenarios import InitialObjects, ScenarioDeployment, ScenarioNodePool
 from karpenter_provider_kwok.plugin import KwokProvider
 from tests.e2e.kwok import KwokCloud
-from tests.e2e.reference import reference_controller
+from tests.e2e.reference import GATES, reference_controller
 from tests.support.processes import wait_until
-from tests.support.runner import NODE_CLAIMS, ScenarioWorld
+from tests.support.runner import NODE_CLAIMS, NODE_POOLS, ScenarioWorld
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +51,21 @@ GIVEN: Final = InitialObjects(
                 "budgets": [{"nodes": "100%"}],
             },
             labels={"team": "web"},
-        )
+        ),
+        ScenarioNodePool(
+            name="fixed",
+            replicas=2,
+            limits={"nodes": "4"},
+            taints=[{"key": "fixed", "effect": "NoSchedule"}],
+            # Karpenter's kwok provider chooses no instance type itself.
+            requirements=[
+                {
+                    "key": "node.kubernetes.io/instance-type",
+                    "operator": "In",
+                    "values": ["mem1.xlarge"],
+                }
+            ],
+        ),
     ],
     deployments=[ScenarioDeployment(name="web", replicas=6, cpu="1500m", memory="1Gi")],
 )
@@ -128,6 +142,18 @@ async def running(world: ScenarioWorld, count: int, *, seconds: float = 90) -> N
     await wait_until(holds, seconds=seconds)
 
 
+async def fixed_nodes(world: ScenarioWorld, replicas: int) -> None:
+    """Set the replicas of the static NodePool, and wait for so many nodes of it."""
+    await world.client.patch(NODE_POOLS, "fixed", {"spec": {"replicas": replicas}})
+
+    async def holds() -> bool:
+        nodes = await world.client.list(NODES)
+        pools = [node["metadata"].get("labels", {}).get(NODE_POOL) for node in nodes]
+        return pools.count("fixed") == replicas
+
+    await wait_until(holds, seconds=60)
+
+
 async def test_nodes_stay_when_controllers_follow_each_other(
     real_local_cluster: RealLocalCluster, tmp_path
 ):
@@ -135,7 +161,11 @@ async def test_nodes_stay_when_controllers_follow_each_other(
     catalogue = tmp_path / "catalogue.json"
     catalogue.write_bytes(await asyncio.to_thread(shipped_catalogue))
     kubeconfig = real_local_cluster.kubeconfig
-    ours = {"providers": "kwok", "instance-types-file": str(catalogue)}
+    ours = {
+        "providers": "kwok",
+        "instance-types-file": str(catalogue),
+        "feature-gates": GATES,
+    }
     limited = real_local_cluster.control_plane.write_kubeconfig(ACCOUNT, organization="nobody")
     roles = render_rbac(
         [KwokProvider().karpenter_provider_info()],
@@ -152,6 +182,7 @@ async def test_nodes_stay_when_controllers_follow_each_other(
             await first.start()
             for manifest in GIVEN.objects():
                 await world.create(manifest)
+            await fixed_nodes(world, 2)
             await running(world, 6)
             left = await state(world)
             assert left["claims"]
@@ -167,6 +198,7 @@ async def test_nodes_stay_when_controllers_follow_each_other(
             assert await state(world) == left, "taken over without a change"
 
             await world.scale("web", 12)
+            await fixed_nodes(world, 3)
             await running(world, 12)
             grown = await state(world)
             assert all(left[kind].items() <= grown[kind].items() for kind in left)
@@ -177,6 +209,7 @@ async def test_nodes_stay_when_controllers_follow_each_other(
             await asyncio.sleep(QUIET_SECONDS)
             assert await state(world) == grown, "handed back without a change"
             await world.scale("web", 0)
+            await fixed_nodes(world, 0)
 
             async def nothing_left() -> bool:
                 return not any((await state(world)).values())

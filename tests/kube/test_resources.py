@@ -20,6 +20,7 @@ PLACES = {
     "PersistentVolumeClaim": "/api/v1/namespaces/shop/persistentvolumeclaims/web",
     "Pod": "/api/v1/namespaces/shop/pods/web",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/shop/poddisruptionbudgets/web",
+    "PodTemplate": "/api/v1/namespaces/shop/podtemplates/web",
     "ReplicaSet": "/apis/apps/v1/namespaces/shop/replicasets/web",
     "ReplicationController": "/api/v1/namespaces/shop/replicationcontrollers/web",
     "Service": "/api/v1/namespaces/shop/services/web",

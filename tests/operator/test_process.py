@@ -207,7 +207,7 @@ async def test_settings_that_are_not_in_effect_are_logged_at_start(monkeypatch, 
     monkeypatch.setattr(launcher, "run_process", run_process)
     file = tmp_path / "log"
     arguments = [f"--log-output-paths={file}", "--log-format=json", "--providers=kwok"]
-    environment = {"KUBE_CLIENT_QPS": "0", "FEATURE_GATES": "NodeOverlay=true"}
+    environment = {"KUBE_CLIENT_QPS": "0", "FEATURE_GATES": "Nonsense=true"}
 
     await launcher.run_from_command_line(arguments, environment)
 
@@ -219,7 +219,7 @@ async def test_settings_that_are_not_in_effect_are_logged_at_start(monkeypatch, 
         ),
         (
             "WARN",
-            "FEATURE_GATES: NodeOverlay is not implemented yet; the gate has no effect",
+            'FEATURE_GATES: there is no gate "Nonsense"; it has no effect',
         ),
     ]
     structlog.reset_defaults()

@@ -633,11 +633,35 @@ def test_plugins_change_prices_and_risks_of_the_catalogue(virtual):
                 factor = 0.25 if it.name == "small" else 1
                 assert new.price.amount == pytest.approx(old.price.amount * factor)
                 assert new.interruption_risk == (0.2 if new.capacity_type == "spot" else 0)
+                if it.name == "small":
+                    assert new.list_price == old.price
+                    assert new.price_source == 'plug-in "a", plug-in "b"'
+                else:
+                    assert (new.list_price, new.price_source) == (None, "")
 
     before = {}
     virtual(plain, web=FakeProvider())
     plugins = {"a": Discount(0.5), "b": Discount(0.5), "c": Risk(0.2), "d": Risk(0.1)}
     virtual(scenario, web=FakeProvider(), **plugins)
+
+
+def test_instance_types_that_no_price_plugin_changes_stay_the_same_objects(virtual):
+    async def scenario(world):
+        first, second = [
+            {it.name: it for it in await world.catalogue(node_class())} for _ in range(2)
+        ]
+        assert first.keys() - {"small"}
+        assert all(second[name] is it for name, it in first.items() if name != "small")
+        assert second["small"] is not first["small"]
+
+    types = tuple(FakeProvider().karpenter_list_instance_types())
+
+    class Steady(FakeProvider):
+        @hookimpl
+        def karpenter_list_instance_types(self):
+            return types
+
+    virtual(scenario, web=Steady(), pricing=Discount(0.5))
 
 
 @pytest.mark.parametrize(

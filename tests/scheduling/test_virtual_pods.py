@@ -52,7 +52,7 @@ def virtual_pods(count, *, name="headroom", priority=LOWEST_PRIORITY, **asked):
     ]
 
 
-@pytest.mark.parametrize("options", PACKINGS, ids=str)
+@pytest.mark.parametrize("options", PACKINGS, ids=lambda options: options.packing)
 def test_real_pods_get_the_room_that_virtual_pods_would_like_too(options):
     """Though the virtual ones are larger, and so would be placed first."""
     node = existing_node("node-1", cpu="2", memory="8Gi")
@@ -67,7 +67,7 @@ def test_real_pods_get_the_room_that_virtual_pods_would_like_too(options):
     assert [[item.is_virtual for item in claim.pods] for claim in plan.claims] == [[True]]
 
 
-@pytest.mark.parametrize("options", PACKINGS, ids=str)
+@pytest.mark.parametrize("options", PACKINGS, ids=lambda options: options.packing)
 def test_real_pods_get_what_a_limit_leaves(options):
     """Virtual pods stay without a node, and no real one does."""
     pool = node_pool("default", limits={"cpu": "4"})

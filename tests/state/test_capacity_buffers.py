@@ -228,9 +228,7 @@ def test_a_changed_template_is_resolved_again():
     state = StateBuilder({})
     state.apply_event(ObjectObserved(template()))
     before = resolve_buffer(made, state.snapshot())
-    changed = template(
-        generation=2, version=2, shape=pod_shape(namespace="web", cpu="2")
-    )
+    changed = template(generation=2, version=2, shape=pod_shape(namespace="web", cpu="2"))
     state.apply_event(ObjectObserved(changed))
 
     after = resolve_buffer(made, state.snapshot())
@@ -256,7 +254,10 @@ def test_virtual_pods_are_as_the_template_says_without_its_volumes():
     shape = msgspec.structs.replace(
         pod_shape(namespace="web", cpu="1", labels={"app": "web"}, node_selector={"disk": "ssd"}),
         tolerations=(Toleration(key="gpu", operator="Exists"),),
-        volumes=(VolumeView(name="data", claim_name="data"), VolumeView(name="tmp", ephemeral=True)),
+        volumes=(
+            VolumeView(name="data", claim_name="data"),
+            VolumeView(name="tmp", ephemeral=True),
+        ),
         annotations={"karpenter.sh/do-not-disrupt": "true"},
         scheduling_gates=("quota",),
         priority=1000,

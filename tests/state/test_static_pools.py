@@ -178,7 +178,7 @@ def test_only_served_pools_with_replicas_that_stay_are_managed():
     st.lists(st.sampled_from(("active", "pending", "deleting")), max_size=12),
     st.integers(0, 5),
 )
-def test_what_is_granted_never_exceeds_limit_or_replicas(replicas, limit, kinds, in_flight):
+def test_granted_claims_never_exceeds_limit_or_replicas(replicas, limit, kinds, in_flight):
     makers = {
         "active": node_claim,
         "pending": lambda name: replaced(node_claim(name)),

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, final
 
 import yaml
 
+from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.nodeclaim import NodeClaim
+from karpenter_core.api.nodeoverlay import NodeOverlay
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.kube import resources
 from karpenter_core.kube.resources import ResourceKind, custom_kind
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KINDS",
     "NODE_CLAIMS",
+    "NODE_OVERLAYS",
     "NODE_POOLS",
     "ScenarioCloud",
     "ScenarioFailedError",
@@ -42,6 +45,7 @@ __all__ = [
 
 NODE_POOLS: Final = custom_kind(NodePool.resource)
 NODE_CLAIMS: Final = custom_kind(NodeClaim.resource)
+NODE_OVERLAYS: Final = custom_kind(NodeOverlay.resource)
 KWOK_NODE_CLASSES: Final = ResourceKind(
     "karpenter.kwok.sh", "v1alpha1", "kwoknodeclasses", "KWOKNodeClass", namespaced=False,
 )  # fmt: skip
@@ -59,7 +63,9 @@ KINDS: Final[Mapping[str, ResourceKind]] = {
         resources.POD_DISRUPTION_BUDGETS,
         NODE_POOLS,
         NODE_CLAIMS,
+        NODE_OVERLAYS,
         KWOK_NODE_CLASSES,
+        custom_kind(CapacityBuffer.resource),
     )
 }
 """The kinds that scenarios can name."""

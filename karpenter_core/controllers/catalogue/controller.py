@@ -193,7 +193,7 @@ class CatalogueController:
     def _publish(self, pools: Iterable[NodePool], listing: _NodeClassListing) -> None:
         catalogue, refresh_time = listing.catalogue, self._runtime.metrics.catalogue_refresh_time
         snapshot = self._cluster_state.snapshot()
-        pools_now, listed = snapshot.node_pools, snapshot.catalogues
+        pools_now, listed = snapshot.node_pools, snapshot.listed_catalogues
         for gone in [name for name in self._published if name not in pools_now]:
             del self._published[gone]
             self._classes.pop(gone, None)
@@ -224,7 +224,7 @@ class CatalogueController:
         key = _class_key(pool)
         listing = self._listings.get(key)
         # A failing listing is retried by its back-off, not because of the conditions we write.
-        is_missing = name not in snapshot.catalogues and not (listing and listing.problem)
+        is_missing = name not in snapshot.listed_catalogues and not (listing and listing.problem)
         if is_missing or self._classes.get(name) != key:
             self._classes[name] = key
             self._reconciler.wake(key)

@@ -80,6 +80,7 @@ class Metrics:
         self._declare_disruption()
         self._declare_consolidation()
         self._declare_interruptions()
+        self._declare_provisioning_requests()
         self._declare_scheduler()
         self._declare_process()
         self.conditions: Final = ConditionMetrics(
@@ -284,6 +285,12 @@ class Metrics:
             "Resources that NodePools use, by which their limits are checked.",
             by_resource,
         )
+        self.nodepools_replicas = self._declare.gauge(
+            "nodepools_replicas",
+            "NodeClaims of static NodePools by state, and the desired number (feature gate "
+            "StaticCapacity).",
+            ("nodepool", "state"),
+        )
         by_reason = ("nodepool", "reason")
         self.nodepools_allowed_disruptions = self._declare.gauge(
             "nodepools_allowed_disruptions",
@@ -360,6 +367,18 @@ class Metrics:
             "interruption_message_queue_duration_seconds",
             "Time from the cloud's announcement of an interruption until it is handled.",
             ("provider",),
+        )
+
+    def _declare_provisioning_requests(self) -> None:
+        self.provisioning_requests = self._declare.gauge(
+            "provisioning_requests",
+            "ProvisioningRequests that this controller serves, by class and state.",
+            ("provisioning_class", "state"),
+        )
+        self.provisioning_request_changes = self._declare.counter(
+            "provisioning_request_changes_total",
+            "Changes of conditions of ProvisioningRequests, by class and new reason.",
+            ("provisioning_class", "reason"),
         )
 
     def _declare_scheduler(self) -> None:

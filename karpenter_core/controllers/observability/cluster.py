@@ -22,6 +22,11 @@ from karpenter_core.controllers.observability.pod_waits import PodWaitMetrics
 from karpenter_core.controllers.reconciling.reconciler import PeriodicLoop
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.state.node_pool_usage import PoolStatusSums
+from karpenter_core.state.static_pools import (
+    StaticPoolClaims,
+    is_managed_static,
+    static_claims_by_pool,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Container, Mapping
@@ -49,11 +54,14 @@ class ClusterMetricsController:
         detailed: bool,
         solve: SolveOptions | None = None,
         unevaluated_pools: Callable[[], Container[str]] = frozenset,
+        static_capacity: bool = False,
     ) -> None:
         """`solve` has the reporting currency and the exchange rates.
 
-        `unevaluated_pools` are those whose prices are not listed yet.
+        `unevaluated_pools` are those whose prices are not listed yet. `static_capacity` is the
+        feature gate `StaticCapacity`.
         """
+        self._static_capacity = static_capacity
         self._cluster_state = cluster_state
         self._runtime = runtime
         self._metrics = runtime.metrics
@@ -118,6 +126,30 @@ class ClusterMetricsController:
             gauge.clear()
             for name, of_pool in amounts.items():
                 _set_amounts(gauge, of_pool, {"nodepool": name})
+        if self._static_capacity:
+            self._replicas(snapshot)
+
+    def _replicas(self, snapshot: Snapshot) -> None:
+        gauge = self._metrics.nodepools_replicas
+        gauge.clear()
+        pools = {
+            name: pool
+            for name, pool in snapshot.node_pools.items()
+            if is_managed_static(pool, snapshot)
+        }
+        if not pools:
+            return
+        claims = static_claims_by_pool(snapshot, frozenset(pools))
+        for name, pool in pools.items():
+            of_pool = claims.get(name, StaticPoolClaims())
+            counts = {
+                "desired": pool.spec.replicas or 0,
+                "active": len(of_pool.active),
+                "replacing": len(of_pool.pending),
+                "deleting": len(of_pool.deleting),
+            }
+            for state, count in counts.items():
+                gauge.labels(nodepool=name, state=state).set(count)
 
     async def _utilization(self, snapshot: Snapshot) -> None:
         allocatable: Counter[str] = Counter()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
+from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.conditions import FALSE, READY, TRUE, UNKNOWN, Condition
 from karpenter_core.api.labels import GROUP, TERMINATION_FINALIZER
 from karpenter_core.api.nodeclaim import NODE_CLAIM_CONDITIONS, NodeClaim
@@ -40,7 +41,7 @@ EVENT_BUCKET: Final = "conditions"
 BATCH_SIZE: Final = 200
 """The number of objects that are observed before other tasks run."""
 
-ObservedObject: TypeAlias = NodeClaim | NodePool | NodeView
+ObservedObject: TypeAlias = NodeClaim | NodePool | NodeView | CapacityBuffer
 
 _STAGES: Final = frozenset((*NODE_CLAIM_CONDITIONS.dependents, *NODE_POOL_CONDITIONS.dependents))
 """The conditions that make up `Ready`."""
@@ -48,7 +49,14 @@ _KINDS: Final = {
     ObjectKind.NODE_CLAIM: "NodeClaim",
     ObjectKind.NODE_POOL: "NodePool",
     ObjectKind.NODE: "Node",
+    ObjectKind.CAPACITY_BUFFER: "CapacityBuffer",
 }
+_GROUPS: Final = {
+    "NodeClaim": GROUP,
+    "NodePool": GROUP,
+    "CapacityBuffer": CapacityBuffer.resource.group,
+}
+"""API groups of the kinds that the metrics without a kind in their names count too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +74,12 @@ class _LastObserved:
             if isinstance(self.kube_object, NodeView)
             else self.kube_object.ref
         )
+
+    @property
+    def namespace(self) -> str:
+        """The namespace; empty for most kinds."""
+        kube_object = self.kube_object
+        return kube_object.namespace if isinstance(kube_object, CapacityBuffer) else ""
 
     @property
     def conditions(self) -> Sequence[Condition | NodeConditionView]:
@@ -121,7 +135,7 @@ class ConditionObserver:
         self._change_queue = ChangeQueue(cluster_state, *_KINDS)
         for kind, family in self._metrics.by_kind.items():
             _connect_series(self, family, (kind,), deprecated=False)
-        _connect_series(self, self._metrics.deprecated, ("NodeClaim", "NodePool"), deprecated=True)
+        _connect_series(self, self._metrics.deprecated, tuple(_GROUPS), deprecated=True)
 
     @property
     def name(self) -> str:
@@ -228,9 +242,9 @@ class ConditionObserver:
         self, kind: str, observed: _LastObserved
     ) -> tuple[tuple[ConditionFamily, tuple[str, ...]], ...]:
         own = self._metrics.by_kind[kind], observed.labels
-        if kind == "Node":
+        if kind not in _GROUPS:
             return (own,)
-        return (own, (self._metrics.deprecated, (GROUP, kind)))
+        return (own, (self._metrics.deprecated, (_GROUPS[kind], kind)))
 
     # Called when the metrics are scraped, in another thread: they read copies of the tables.
 
@@ -269,8 +283,10 @@ class ConditionObserver:
         for kind in kinds:
             names = ("group", "kind") if deprecated else self._metrics.label_names[kind]
             for observed in tuple(self._last_observed[kind].values()):
-                text = _labels_text(names, (GROUP, kind) if deprecated else observed.labels)
-                yield observed, f'{text}name="{observed.kube_object.name}",namespace=""'
+                values = (_GROUPS[kind], kind) if deprecated else observed.labels
+                text = _labels_text(names, values)
+                where = f'name="{observed.kube_object.name}",namespace="{observed.namespace}"'
+                yield observed, f"{text}{where}"
 
 
 def _connect_series(
@@ -307,6 +323,8 @@ def _table(snapshot: Snapshot, kind: ObjectKind) -> Mapping[str, ObservedObject]
             return snapshot.node_claims
         case ObjectKind.NODE_POOL:
             return snapshot.node_pools
+        case ObjectKind.CAPACITY_BUFFER:
+            return snapshot.capacity_buffers
         case _:
             return snapshot.nodes
 

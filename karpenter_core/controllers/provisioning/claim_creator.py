@@ -31,6 +31,7 @@ from karpenter_core.errors import (
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate
 from karpenter_core.lifecycle.nodeclaim.node_claim_builder import created_metric
+from karpenter_core.scheduling.overlays import OverlaidTypes
 from karpenter_core.state.events import PodsDecided
 from karpenter_core.state.launch_limits import LaunchAllowance, LaunchLimits
 from karpenter_core.state.node_pool_usage import exceeded_limits, pool_usage
@@ -85,6 +86,8 @@ class ClaimCreator:
         self._launch_limits = launch_limits or LaunchLimits()
         self._in_flight: Counter[str] = Counter()
         """By pool: allowed claims whose creation has not been answered."""
+        self._overlaid: dict[str, tuple[str, OverlaidTypes]] = {}
+        """By pool: the version of its catalogue, and what overlays change in it."""
         self._slots_in_flight: set[str] = set()
         """Ids of the slots of such claims of static pools."""
         self._cluster_state = writer.cluster_state
@@ -92,14 +95,25 @@ class ClaimCreator:
         self._log: FilteringBoundLogger = structlog.get_logger("provisioner")
 
     async def create(
-        self, planned: Sequence[PlannedNodeClaim], *, decision_ref: DecisionRef, reason: str
+        self,
+        planned: Sequence[PlannedNodeClaim],
+        *,
+        decision_ref: DecisionRef,
+        reason: str,
+        annotations: Sequence[Mapping[str, str]] = (),
     ) -> CreatedClaims:
         """Create the claims that the limits allow, a few at a time.
+
+        With `annotations`, one mapping for each claim, the claims belong together: if the limits
+        refuse one of them, none is created.
 
         Serialising all claims of a plan for ten thousand pods before the first is sent would block the
         event loop for seconds, and the lease would be lost meanwhile.
         """
         refused = self._refusals(planned, counted=True)
+        if annotations and refused:
+            why = next(iter(refused.values()))
+            refused = {number: refused.get(number, why) for number in range(len(planned))}
         under_way = {n: item.pool for n, item in enumerate(planned) if n not in refused}
         self._in_flight.update(under_way.values())
         slots = self._take_slots(under_way)
@@ -111,7 +125,11 @@ class ClaimCreator:
             async with turns:
                 try:
                     return await self._create_one(
-                        item, decision_ref=decision_ref, reason=reason, slot=slots.get(number, "")
+                        item,
+                        decision_ref=decision_ref,
+                        reason=reason,
+                        annotations=annotations[number] if annotations else {},
+                        slot=slots.get(number, ""),
                     )
                 finally:
                     self._count_created(under_way, number)
@@ -217,10 +235,17 @@ class ClaimCreator:
         return refused
 
     async def _create_one(
-        self, planned: PlannedNodeClaim, *, decision_ref: DecisionRef, reason: str, slot: str
+        self,
+        planned: PlannedNodeClaim,
+        *,
+        decision_ref: DecisionRef,
+        reason: str,
+        annotations: Mapping[str, str],
+        slot: str,
     ) -> str | None:
         """Create one claim; `slot` is the slot of a static pool's claim, else empty."""
-        pool = self._cluster_state.snapshot().node_pools.get(planned.pool)
+        snapshot = self._cluster_state.snapshot()
+        pool = snapshot.node_pools.get(planned.pool)
         if pool is None:
             self._report_failed(planned, _GONE)
             return None
@@ -230,6 +255,8 @@ class ClaimCreator:
             unique=slot or self._runtime.new_id(),
             decision_ref=decision_ref,
             reason=reason,
+            annotations=annotations,
+            overlaid=self._overlaid_types(snapshot, planned.pool),
         )
         try:
             await self._send(claim)
@@ -260,6 +287,16 @@ class ClaimCreator:
             instance_types=_type_names(planned.instance_types),
         )
         return claim.name
+
+    def _overlaid_types(self, snapshot: Snapshot, pool: str) -> OverlaidTypes | None:
+        """Return the instance types of a pool that overlays change; None without overlays."""
+        catalogue = snapshot.catalogues.get(pool) if snapshot.node_overlays else None
+        if catalogue is None:
+            return None
+        found = self._overlaid.get(pool)
+        if found is None or found[0] != catalogue.version:
+            found = self._overlaid[pool] = catalogue.version, OverlaidTypes.of(catalogue)
+        return found[1]
 
     async def _send(self, claim: NodeClaim) -> None:
         """Create a claim; after a lost answer, create it again under the same name.

@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CREATED_FOR
 from karpenter_core.lifecycle.claim_status import with_metadata
-from karpenter_core.lifecycle.nodeclaim.node_claim_builder import build_node_claim
+from karpenter_core.lifecycle.nodeclaim.node_claim_builder import (
+    build_node_claim,
+    overlay_annotations,
+)
 from karpenter_core.lifecycle.nodepool.hashing import HASH_VERSION, node_pool_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Container, Iterator, Mapping
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.scheduling.overlays import OverlaidTypes
     from karpenter_core.scheduling.problem import PlannedNodeClaim
 
 __all__ = [
@@ -80,8 +84,13 @@ def new_claim(
     unique: str,
     decision_ref: DecisionRef,
     reason: str = "provisioned",
+    annotations: Mapping[str, str] | None = None,
+    overlaid: OverlaidTypes | None = None,
 ) -> NodeClaim:
-    """Return the complete claim to create, so that it needs no patch before its launch."""
+    """Return the complete claim to create, so that it needs no patch before its launch.
+
+    `annotations` are added to those that every claim has.
+    """
     claim = build_node_claim(
         planned,
         pool,
@@ -89,13 +98,15 @@ def new_claim(
         node_pool_hash=node_pool_hash(pool),
         node_pool_hash_version=HASH_VERSION,
     )
-    annotations = {
+    all_annotations = {
         **claim.metadata.annotations,
+        **(annotations or {}),
+        **({} if overlaid is None else overlay_annotations(planned.instance_types, overlaid)),
         DECISION: decision_ref.id,
         CAUSE: decision_ref.cause,
         CREATED_FOR: reason,
     }
-    return with_metadata(claim, annotations=annotations)
+    return with_metadata(claim, annotations=all_annotations)
 
 
 def manifest_of(claim: NodeClaim) -> dict[str, object]:

@@ -74,12 +74,15 @@ class Provisioner:
         runtime: ControllerRuntime,
         options: ProvisioningOptions,
         unevaluated_pools: Callable[[], tuple[str, ...]],
+        planning_turn: asyncio.Lock,
     ) -> None:
+        """`planning_turn` is held by a pass, so that no other plan uses the same room meanwhile."""
         self._cluster_state = writer.cluster_state
         self._planner = planner
         self._runtime = runtime
         self._options = options
         self._unevaluated_pools = unevaluated_pools
+        self._planning_turn = planning_turn
         self._batcher = TriggerBatcher(
             runtime.clock, idle=options.batch_idle, maximum=options.batch_maximum
         )
@@ -147,7 +150,8 @@ class Provisioner:
             lambda _: not self._unevaluated_pools(), seconds=FIRST_LISTING_SECONDS
         )
         with self._runtime.tracer.span("provisioning.pass", triggers=len(triggers)):
-            await self._plan_pods(triggers)
+            async with self._planning_turn:
+                await self._plan_pods(triggers)
         return 0.0
 
     async def _plan_pods(self, triggers: tuple[str, ...]) -> None:
@@ -181,7 +185,7 @@ class Provisioner:
         self, provisioning_input: ProvisioningInput, snapshot: Snapshot, triggers: tuple[str, ...]
     ) -> bool:
         """Plan and create claims; tell whether a pass over the same state would change nothing."""
-        virtual_uids = {pod.uid for pod in provisioning_input.problem.pods if pod.is_virtual}
+        virtual_uids = {pod.uid for pods in snapshot.virtual_pods.values() for pod in pods}
         pods = len(provisioning_input.problem.pods) - len(virtual_uids)
         cause = f"{pods} pod(s) without a placement"
         if virtual_uids:

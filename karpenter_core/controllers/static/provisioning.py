@@ -140,7 +140,10 @@ class StaticProvisioningController:
     async def _record(
         self, decision_ref: DecisionRef, planned: PlannedNodeClaim, created: CreatedClaims
     ) -> None:
+        """Record the decision, unless limits or errors left nothing of it: it is made again soon."""
         names = [name for name in created.names if name is not None]
+        if not names:
+            return
         currency = self._solve.currency
         price = planned.cheapest.price_per_hour * len(names)
         await self._runtime.journal.record(

@@ -16,7 +16,9 @@ from pydantic import ValidationError
 from karpenter_core.api.base import KubernetesObject
 from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.nodeclaim import NodeClaim
+from karpenter_core.api.nodeoverlay import NodeOverlay
 from karpenter_core.api.nodepool import NodePool
+from karpenter_core.api.provisioning_request import ProvisioningRequest
 from karpenter_core.errors import ApiError, BadInputError, GoneError
 from karpenter_core.kube import resources
 from karpenter_core.kube.garbage_collector import gc_paused
@@ -49,7 +51,9 @@ if TYPE_CHECKING:
 __all__ = [
     "CAPACITY_BUFFERS",
     "NODE_CLAIMS",
+    "NODE_OVERLAYS",
     "NODE_POOLS",
+    "PROVISIONING_REQUESTS",
     "Codec",
     "Codecs",
     "EventType",
@@ -63,6 +67,8 @@ __all__ = [
 NODE_POOLS: Final = custom_kind(NodePool.resource)
 CAPACITY_BUFFERS: Final = custom_kind(CapacityBuffer.resource)
 NODE_CLAIMS: Final = custom_kind(NodeClaim.resource)
+PROVISIONING_REQUESTS: Final = custom_kind(ProvisioningRequest.resource)
+NODE_OVERLAYS: Final = custom_kind(NodeOverlay.resource)
 
 EventType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
 
@@ -301,7 +307,8 @@ class Codecs:
 
     What selects pods (Services, ReplicaSets …) is read only `with_selectors`: clusters have many of
     them, and nothing but default topology spread looks at them. CapacityBuffers and the templates
-    that they may refer to are read only `with_buffers`.
+    that they may refer to are read only `with_buffers`, ProvisioningRequests and the PodTemplates
+    that they name only `with_requests`, NodeOverlays only `with_overlays`.
     """
 
     __slots__ = ("_codecs", "shapes")
@@ -311,6 +318,8 @@ class Codecs:
         node_classes: Iterable[type[NodeClass]] = (),
         *,
         with_selectors: bool = False,
+        with_requests: bool = False,
+        with_overlays: bool = False,
         with_buffers: bool = False,
     ) -> None:
         self.shapes: Final = PodShapes()
@@ -319,6 +328,12 @@ class Codecs:
             codecs += _selector_codecs(with_workloads=not with_buffers)
         if with_buffers:
             codecs += [_model_codec(CapacityBuffer), *_template_codecs(self.shapes)]
+        if with_requests:
+            codecs.append(_model_codec(ProvisioningRequest))
+        if with_requests and not with_buffers:
+            codecs.append(_pod_template_codec(self.shapes))
+        if with_overlays:
+            codecs.append(_model_codec(NodeOverlay))
         codecs += map(_model_codec, node_classes)
         self._codecs: Final = {(codec.kind.group, codec.kind.kind): codec for codec in codecs}
 
@@ -383,21 +398,23 @@ def _template_codecs(shapes: PodShapes) -> list[Codec]:
     """Return the codecs of all that a CapacityBuffer may refer to."""
     fasts: list[tuple[ResourceKind, _TypedDecoders[Any]]] = [
         (
-            resources.POD_TEMPLATES,
-            _TypedDecoders(raw.RawPodTemplateObject, partial(pod_template_view, shapes=shapes)),
-        ),
-        *(
-            (
-                kind,
-                _TypedDecoders(
-                    raw.RawTemplatedWorkload,
-                    partial(templated_workload_view, kind=kind.kind, shapes=shapes),
-                ),
-            )
-            for kind in (resources.DEPLOYMENTS, resources.REPLICA_SETS, resources.STATEFUL_SETS)
-        ),
+            kind,
+            _TypedDecoders(
+                raw.RawTemplatedWorkload,
+                partial(templated_workload_view, kind=kind.kind, shapes=shapes),
+            ),
+        )
+        for kind in (resources.DEPLOYMENTS, resources.REPLICA_SETS, resources.STATEFUL_SETS)
     ]
-    return [Codec(kind, fast.read, fast) for kind, fast in fasts]
+    return [
+        _pod_template_codec(shapes),
+        *(Codec(kind, fast.read, fast) for kind, fast in fasts),
+    ]
+
+
+def _pod_template_codec(shapes: PodShapes) -> Codec:
+    fast = _TypedDecoders(raw.RawPodTemplateObject, partial(pod_template_view, shapes=shapes))
+    return Codec(resources.POD_TEMPLATES, fast.read, fast)
 
 
 def _selector_codecs(*, with_workloads: bool) -> list[Codec]:
@@ -416,7 +433,12 @@ def _selector_codecs(*, with_workloads: bool) -> list[Codec]:
     return [Codec(kind, fast.read, fast) for kind, fast in fasts]
 
 
-def _model_codec(model: type[NodePool | NodeClaim | NodeClass | CapacityBuffer]) -> Codec:
+_Model: TypeAlias = (
+    "NodePool | NodeClaim | NodeOverlay | NodeClass | CapacityBuffer | ProvisioningRequest"
+)
+
+
+def _model_codec(model: type[_Model]) -> Codec:
     def read(body: bytes | msgspec.Raw) -> StateObject:
         found = model.model_validate_json(bytes(body))
         if not _is_version(found.metadata.resource_version):

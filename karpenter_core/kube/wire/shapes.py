@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from karpenter_core.api.labels import DO_NOT_DISRUPT, DO_NOT_EVICT, POD_DELETION_COST, SAFE_TO_EVICT
+from karpenter_core.api.provisioning_request import CONSUMING_ANNOTATIONS
 from karpenter_core.api.records import (
     AffinityTerm,
     HostPort,
@@ -48,7 +49,7 @@ __all__ = [
 ]
 
 READ_ANNOTATIONS: Final = frozenset(
-    {DO_NOT_DISRUPT, DO_NOT_EVICT, POD_DELETION_COST, SAFE_TO_EVICT}
+    {DO_NOT_DISRUPT, DO_NOT_EVICT, POD_DELETION_COST, SAFE_TO_EVICT, *CONSUMING_ANNOTATIONS}
 )
 """The pod annotations that some rule reads; all others are left out of the shape."""
 

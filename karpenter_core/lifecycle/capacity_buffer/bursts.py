@@ -7,7 +7,7 @@ rank); intervals without a pod are no bursts.
 
 Everything is a pure function of the history and of creation times. The history is kept in an
 annotation of the buffer, so that a restart loses nothing; it has a bounded length, since days are
-few and sizes above ten are rounded up to two digits.
+few and sizes above 99 are rounded up to two digits.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from karpenter_core.api.base import ObjectMeta, OwnerReference
 from karpenter_core.api.labels import (
     API_VERSION,
+    CAPACITY_OVERLAY_APPLIED,
     HOSTNAME,
     INITIALIZED,
     INSTANCE_TYPE,
@@ -14,6 +15,7 @@ from karpenter_core.api.labels import (
     NODE_POOL,
     NODE_POOL_HASH,
     NODE_POOL_HASH_VERSION,
+    PRICE_OVERLAY_APPLIED,
     REGISTERED,
     TERMINATION_FINALIZER,
     node_class_label,
@@ -24,11 +26,14 @@ from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from karpenter_core.api.durations import Duration
     from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.scheduling.overlays import OverlaidTypes
     from karpenter_core.scheduling.problem import PlannedNodeClaim
 
-__all__ = ["build_node_claim", "created_metric"]
+__all__ = ["build_node_claim", "created_metric", "overlay_annotations"]
 
 _SIMULATION_ONLY = frozenset({REGISTERED, INITIALIZED, HOSTNAME})
 
@@ -89,6 +94,17 @@ def build_node_claim(
             expire_after=template.spec.expire_after,
         ),
     )
+
+
+def overlay_annotations(instance_types: Iterable[str], overlaid: OverlaidTypes) -> dict[str, str]:
+    """Return the annotations of a claim that tell whether overlays changed some listed type."""
+    names = frozenset(instance_types)
+    annotations: dict[str, str] = {}
+    if names & overlaid.price:
+        annotations[PRICE_OVERLAY_APPLIED] = "true"
+    if names & overlaid.capacity:
+        annotations[CAPACITY_OVERLAY_APPLIED] = "true"
+    return annotations
 
 
 def created_metric(claim: NodeClaim, reason: str) -> MetricUpdate:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
     from datetime import datetime
 
+    from karpenter_core.api.conditions import Condition
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.scheduling.problem import SolveOptions
     from karpenter_core.state.snapshot import Snapshot
@@ -72,7 +73,7 @@ def replicas_problem(
 ) -> ReplicasProblem | None:
     """Return why a pool's replicas are ignored or not launched now; None if neither is so.
 
-    `static_capacity` is the feature gate.
+    Until its instance types have been listed nothing is known. `static_capacity` is the feature gate.
     """
     if pool.spec.replicas is None:
         return None
@@ -80,7 +81,7 @@ def replicas_problem(
         return _GATE_OFF
     claims = static_pool_claims(snapshot, pool.name)
     missing = missing_replicas(pool, claims)
-    if not missing:
+    if not missing or pool.name not in snapshot.catalogues:
         return None
     lack = f"{missing} of {pool.spec.replicas} replica(s) are missing"
     if free_nodes(pool, claims) == 0:
@@ -121,16 +122,21 @@ def with_replicas_conditions(
 
 def replicas_notices(pool: NodePool) -> tuple[Notice, ...]:
     """Return the Event about the pool's condition, at most once an hour; none without one."""
-    conditions = (find_condition(pool.status.conditions, name) for name in _CONDITIONS)
-    return tuple(
-        Notice(
-            regarding=pool.ref,
-            type="Warning",
-            reason=condition.reason,
-            message=condition.message,
-            dedupe=(pool.uid, condition.reason),
-            window=_WINDOW,
-        )
-        for condition in conditions
-        if condition is not None
+    ignored = find_condition(pool.status.conditions, REPLICAS_IGNORED)
+    if ignored is not None:
+        return (_notice(pool, ignored, reason="ReplicasIgnored"),)
+    held_back = find_condition(pool.status.conditions, REPLICAS_HELD_BACK)
+    if held_back is not None:
+        return (_notice(pool, held_back, reason="ReplicasHeldBack"),)
+    return ()
+
+
+def _notice(pool: NodePool, condition: Condition, *, reason: str) -> Notice:
+    return Notice(
+        regarding=pool.ref,
+        type="Warning",
+        reason=reason,
+        message=condition.message,
+        dedupe=(pool.uid, condition.reason),
+        window=_WINDOW,
     )

@@ -37,7 +37,14 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import RequirementSpec, TaintSpec
     from karpenter_core.api.nodepool import NodePool
 
-__all__ = ["LabelRules", "NodePoolFindings", "validate_node_pool", "with_validation"]
+__all__ = [
+    "LabelRules",
+    "NodePoolFindings",
+    "joined_errors",
+    "requirement_errors",
+    "validate_node_pool",
+    "with_validation",
+]
 
 _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte")
 _COMPARISONS: Final = frozenset({"Gt", "Lt", "Gte", "Lte"})
@@ -98,7 +105,7 @@ def with_validation(pool: NodePool, *, now: datetime, rules: LabelRules | None =
         type=VALIDATION_SUCCEEDED,
         status=FALSE if errors else TRUE,
         reason=NODE_POOL_VALIDATION_FAILED if errors else VALIDATION_SUCCEEDED,
-        message=_joined(errors),
+        message=joined_errors(errors),
         now=now,
     )
 
@@ -113,7 +120,9 @@ def validate_node_pool(pool: NodePool, *, rules: LabelRules | None = None) -> No
     for index, requirement in enumerate(template.spec.requirements):
         place = f"requirements[{index}]"
         key = rules.aliases.get(requirement.key, requirement.key)
-        problems = _requirement_errors(requirement, key, rules)
+        if key == NODE_POOL:
+            errors.append(f'{place}: key "{key}" is restricted')
+        problems = requirement_errors(requirement, key, rules)
         errors += (f"{place}: {text}" for text in problems)
         known_values = _KNOWN_VALUES.get(key) or rules.known_values.get(key, frozenset())
         unknown = _unknown_values(requirement, known_values)
@@ -171,12 +180,11 @@ def _taint_errors(
                 yield f"{place}: duplicate taint {taint.key}:{taint.effect}, first in {first}"
 
 
-def _requirement_errors(requirement: RequirementSpec, key: str, rules: LabelRules) -> Iterator[str]:
+def requirement_errors(requirement: RequirementSpec, key: str, rules: LabelRules) -> Iterator[str]:
+    """Check operator, key and values of a requirement; `key` is the canonical spelling of its key."""
     if requirement.operator not in _OPERATORS:
         supported = ", ".join(_OPERATORS)
         yield f"key {key} has an unsupported operator {requirement.operator} not in {supported}"
-    if key == NODE_POOL:
-        yield f'key "{key}" is restricted'
     problem = rules.restriction(key)
     if problem:
         yield problem
@@ -227,7 +235,8 @@ def _unknown_text(
     )
 
 
-def _joined(errors: Sequence[str]) -> str:
+def joined_errors(errors: Sequence[str]) -> str:
+    """Return errors as the message of a condition, cut if they are very long."""
     text = "; ".join(errors)
     if len(text) <= _LONGEST_MESSAGE:
         return text

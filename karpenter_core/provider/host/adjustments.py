@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from operator import is_
 from typing import TYPE_CHECKING, TypeVar
 
 from karpenter_core.errors import CloudProviderError
@@ -72,7 +73,17 @@ def _with_price(line: CatalogueOffering, price: Price | None, name: str) -> Cata
         raise CloudProviderError(
             f'plug-in "{name}": {ADJUST_PRICES.name}: instance type "{line.instance_type.name}": {problem}'
         )
-    return replace(line, offering=replace(line.offering, price=price))
+    offering = line.offering
+    if price == offering.price:
+        return line
+    sources = (*filter(None, (offering.price_source,)), f'plug-in "{name}"')
+    changed = replace(
+        offering,
+        price=price,
+        list_price=offering.list_price or offering.price,
+        price_source=", ".join(sources),
+    )
+    return replace(line, offering=changed)
 
 
 def _with_risk(line: CatalogueOffering, risk: float | None, name: str) -> CatalogueOffering:
@@ -93,4 +104,9 @@ def _with_offerings(
     offerings: defaultdict[int, list[Offering]] = defaultdict(list)
     for line in lines:
         offerings[id(line.instance_type)].append(line.offering)
-    return tuple(replace(it, offerings=tuple(offerings[id(it)])) for it in instance_types)
+    return tuple(
+        it
+        if all(map(is_, it.offerings, offerings[id(it)]))
+        else replace(it, offerings=tuple(offerings[id(it)]))
+        for it in instance_types
+    )

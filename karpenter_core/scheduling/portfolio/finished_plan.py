@@ -262,6 +262,15 @@ def _claim_template(sized_claim: SizedClaim, compiled: CompiledProblem) -> _Clai
         if not is_attach_resource(name)
         and (amount := int(sized_claim.used[number]) + int(pool.daemon_overhead(name)[rows].min()))
     }
+    origin = next(
+        (
+            offering
+            for offering in catalogue.instance_types[int(rows[0])].offerings
+            if offering.list_price is not None and offering.requirements == group.requirements
+        ),
+        None,
+    )
+    rates = compiled.options.exchange_rates
     return _ClaimTemplate(
         requirements=tuple(requirements.get(key) for key in sorted(requirements)),
         requests=requests,
@@ -270,6 +279,10 @@ def _claim_template(sized_claim: SizedClaim, compiled: CompiledProblem) -> _Clai
             zone=group.zone,
             capacity_type=group.capacity_type,
             price_per_hour=sized_claim.price_per_hour,
+            list_price_per_hour=None
+            if origin is None or origin.list_price is None
+            else origin.list_price.amount * rates.get(origin.list_price.currency, 1.0),
+            price_source="" if origin is None else origin.price_source,
         ),
         labels=_labels(claim),
         capacity_max={

@@ -98,6 +98,15 @@ class WhatIfVerdict:
         return moves
 
     @property
+    def real_moves(self) -> dict[str, tuple[PodView, ...]]:
+        """The pods that each node gets, without virtual ones: nobody will bind those."""
+        moves = {
+            name: tuple(pod for pod in pods if not pod.is_virtual)
+            for name, pods in self.moves.items()
+        }
+        return {name: pods for name, pods in moves.items() if pods}
+
+    @property
     def sequence(self) -> tuple[str, ...]:
         """UIDs of all placed pods, in an order in which each passes the scheduler's filters."""
         if self._solver_run is None:

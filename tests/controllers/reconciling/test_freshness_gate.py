@@ -42,6 +42,7 @@ def gate(contacts=None, registry=None):
             {
                 FreshnessConsumer.DISRUPTION, FreshnessConsumer.DRAIN, FreshnessConsumer.INSTANCE_TERMINATION,
                 FreshnessConsumer.GARBAGE_COLLECTION, FreshnessConsumer.EXPIRATION, FreshnessConsumer.LEADERSHIP,
+                FreshnessConsumer.STATIC_DEPROVISIONING,
             },
         ),
         (NODES, set(FreshnessConsumer) - {FreshnessConsumer.DRIFT}),

@@ -31,6 +31,8 @@ OPTIONS = {
     "log-level": "debug",
     "feature-gates": "NodeRepair=true,StaticCapacity=true,CapacityBuffer=true",
 }
+SHARED_GROUPS = ("autoscaling.x-k8s.io",)
+"""API groups whose kinds other projects own: their definitions are used unchanged."""
 CRD_SECONDS = 30.0
 COLLECTION_SECONDS = 300.0
 """An instance whose claim has vanished is looked for every two minutes."""
@@ -115,11 +117,13 @@ class ScenarioEnvironment:
 
 
 def _crds():
-    """Return our CRDs by name, and Karpenter's own where we have none yet."""
+    """Return our CRDs by name, and Karpenter's own where we have none, or share the kind."""
     result = {}
     for folder in (module_folder() / THEIR_CRDS, OUR_CRDS):
         for path in sorted(folder.glob("*.yaml")):
             crd = yaml.safe_load(path.read_text())
+            if folder == OUR_CRDS and crd["spec"]["group"] in SHARED_GROUPS:
+                continue
             result[crd["metadata"]["name"]] = crd
     return result
 

@@ -5,14 +5,35 @@ Names are those that `python -m tests.e2e.upstream --list` prints.
 
 from __future__ import annotations
 
+_BUFFER = "CapacityBuffer "
 _CLAIM = "NodeClaim StandaloneNodeClaim should "
 _DRIFT = "Drift Budgets should "
 _REPAIR = "Integration Validation Repair Policy "
 _END = "Termination "
 _POOL = "Integration Validation NodePool should "
+_STATIC = "StaticCapacity "
 
 EXPECTED = {
     "regression": (
+        f"{_BUFFER}PodTemplateRef Provisioning should provision capacity when a buffer with podTemplateRef is applied",
+        f"{_BUFFER}PodTemplateRef Provisioning should update buffer status when PodTemplate is updated",
+        f"{_BUFFER}ScalableRef Provisioning should provision buffer capacity using scalableRef with percentage",
+        f"{_BUFFER}ScalableRef Provisioning should provision buffer capacity using scalableRef with fixed replicas",
+        f"{_BUFFER}ScalableRef Provisioning should recover when scalable ref is created after buffer",
+        f"{_BUFFER}Consumer Interaction should allow consumer pods to use existing buffer capacity and then refill",
+        f"{_BUFFER}Consumer Interaction should refill buffer capacity after consumption",
+        f"{_BUFFER}Disruption should not empty-consolidate nodes hosting buffer pods",
+        f"{_BUFFER}Disruption should consolidate buffer nodes after buffer is deleted",
+        f"{_BUFFER}Disruption should allow drift to replace buffer nodes",
+        f"{_BUFFER}Lifecycle should scale buffer down when replicas are reduced",
+        f"{_BUFFER}Lifecycle should handle scalableRef percentage update when deployment scales",
+        f"{_BUFFER}NodePool Limits should not provision buffer capacity beyond NodePool CPU limit",
+        f"{_BUFFER}Multiple Buffers should provision capacity independently for multiple buffers",
+        f"{_BUFFER}Edge Cases should not leak nodes on rapid buffer create and delete",
+        f"{_BUFFER}Edge Cases should coexist with real pods on the same node",
+        f"{_BUFFER}Edge Cases should respect nodeSelector from PodTemplate",
+        f"{_BUFFER}Edge Cases should refill buffer after node expiry",
+        f"{_BUFFER}Edge Cases should grow buffer replicas when limits are increased",
         "Chaos Runaway Scale-Up should not produce a runaway scale-up when consolidation is enabled",
         "Chaos Runaway Scale-Up should not produce a runaway scale-up when emptiness is enabled",
         f"{_DRIFT}respect budgets for empty drift",
@@ -72,6 +93,18 @@ EXPECTED = {
         "Performance Provisioning should do simple provisioning and simple drift",
         "Performance Provisioning should do complex provisioning",
         "Performance Provisioning should do complex provisioning and complex drift",
+        f"{_STATIC}Provisioning should create static NodeClaims to meet desired replicas",
+        f"{_STATIC}Provisioning should create static NodeClaim propagating all the NodePool spec details",
+        f"{_STATIC}Provisioning should respect node limits when provisioning",
+        f"{_STATIC}Deprovisioning should scale down to zero",
+        f"{_STATIC}Deprovisioning should terminate empty nodes first, then nodes with least cost, then respect do-not-disrupt",
+        f"{_STATIC}Deprovisioning should handle graceful pod eviction during scale down",
+        f"{_STATIC}Drift should replace drifted nodes",
+        f"{_STATIC}Drift should handle drift with node limits when budget allows",
+        f"{_STATIC}Drift should handle drift with node limits when budget restricts",
+        f"{_STATIC}Dynamic NodeClaim Interaction should provision dynamic nodeclaims when static nodeclaims cant satisfy pod constraints",
+        f"{_STATIC}Edge Cases should not go over limit during concurrent changes/executions",
+        f"{_STATIC}Edge Cases should handle NodePool deletion gracefully",
         f"{_END}Emptiness Budgets should not allow emptiness if the budget is fully blocking",
         f"{_END}Emptiness Budgets should not allow emptiness if the budget is fully blocking during a scheduled time",
         f"{_END}Emptiness should terminate an empty node",
@@ -84,7 +117,5 @@ EXPECTED = {
 }
 
 NOT_YET = {
-    "StaticCapacity ": "pools with replicas are not provisioned",
-    "CapacityBuffer ": "there are no capacity buffers",
 }
 """By what names begin with."""

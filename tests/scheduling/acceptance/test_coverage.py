@@ -11,11 +11,10 @@ from tests.scheduling.acceptance.catalogues import DEFAULT_TYPES, assorted_types
 from tests.scheduling.acceptance.conftest import HERE, differences
 
 ROOT = HERE.parents[2]
-CASES = {*range(1, 311), *range(343, 350), 367}
-"""Sections A to T and X, and the case of daemons in Z."""
+CASES = {*range(1, 350), 367}
+"""Sections A to X, and the case of daemons in Z."""
 
 LATER = {
-    54: "prices are adjusted by NodeOverlays, which are not there yet",
     97: "when pods were placed in pools whose nodes register is not kept",
     304: "claims without an instance are capacity here, so no pass waits for them",
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, final
 
-from karpenter_core.api.labels import NODE_POOL
+from karpenter_core.api.labels import NODE_POOL, PRICE_OVERLAY_APPLIED
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.errors import CloudProviderError, ExhaustedScope, InsufficientCapacityError
 from karpenter_core.provider.catalogue import Requirements
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from karpenter_core.provider.kit.launch_candidates import CompatibleType, LaunchCandidate
 
 __all__ = [
-    "PRICE_OVERLAY_APPLIED",
     "LaunchGroup",
     "LaunchRules",
     "apply_filters",
@@ -42,8 +41,6 @@ __all__ = [
     "group_requests",
 ]
 
-PRICE_OVERLAY_APPLIED: Final = "karpenter.sh/price-overlay-applied"
-"""On a NodeClaim: an overlay has changed the prices that it was planned by."""
 _UNAVAILABLE: Final = "all requested instance types were unavailable during launch"
 
 

@@ -53,10 +53,13 @@ def play(few_types_aws, few_types_shared, tmp_path):
     return run
 
 
-async def take_over(state: ReferenceState, *, seconds: float = HOUR + 600) -> None:
+STATIC = ("--feature-gates=StaticCapacity=true",)
+
+
+async def take_over(state: ReferenceState, *arguments: str, seconds: float = HOUR + 600) -> None:
     """Start the controller, and let it work for longer than its slowest check."""
     state.aws.calls.clear()
-    state.harness.start()
+    state.harness.start(*arguments)
     clock = state.harness.cluster.clock
     for _ in range(int(seconds // 60)):
         state.aws.time.advance(60)
@@ -231,18 +234,38 @@ def test_a_deletion_that_was_under_way_is_finished(play):
     play(story)
 
 
-def test_a_static_node_pool_is_left_alone(play):
+@pytest.mark.parametrize("arguments", [(), STATIC], ids=["gate off", "gate on"])
+def test_a_static_node_pool_is_left_alone(play, arguments):
+    """With the gate too, since it has its replicas."""
+
     async def story(state: ReferenceState) -> None:
         state.node_pool("fixed", replicas=1)
         state.running("fixed-0", pool="fixed")
         before = copy.deepcopy(state.find("NodeClaim", "fixed-0"))
 
-        await take_over(state)
+        await take_over(state, *arguments)
 
         (claim,) = state.objects("NodeClaim")
         assert claim["metadata"]["uid"] == before["metadata"]["uid"]
         assert "Drifted" not in conditions(claim)
         assert changes(state) == []
+
+    play(story)
+
+
+def test_a_static_node_pool_grows_beside_the_claims_of_the_reference(play):
+    """The cloud launches claims that list no instance types, once each."""
+
+    async def story(state: ReferenceState) -> None:
+        state.node_pool("fixed", replicas=3)
+        state.running("fixed-0", pool="fixed")
+
+        await take_over(state, *STATIC, seconds=600)  # no kubelet of theirs ever registers
+
+        names = [claim["metadata"]["name"] for claim in state.objects("NodeClaim")]
+        assert len(names) == 3
+        assert "fixed-0" in names
+        assert len(state.aws.instances.living) == 3
 
     play(story)
 

@@ -1,0 +1,344 @@
+"""Serves ProvisioningRequests: the controller `provisioningrequest`.
+
+A pass takes the next step of every request, then looks for capacity for the oldest ones that wait. It
+plans one request at a time, and never while pending pods are planned: the two would put pods into the
+same room. `lifecycle.provisioning_request` decides; this module reads, writes and creates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast, final
+
+import structlog
+
+from karpenter_core.api.conditions import READY, is_unknown
+from karpenter_core.api.provisioning_request import ATOMIC_SCALE_UP, GANG_ATTEMPT
+from karpenter_core.controllers.cluster_state import ChangeQueue
+from karpenter_core.controllers.provisioning.new_claims import DecisionRef
+from karpenter_core.controllers.reconciling.reconciler import PeriodicLoop
+from karpenter_core.errors import ConflictError, NotFoundError
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS, PROVISIONING_REQUESTS
+from karpenter_core.lifecycle.provisioning_request.gang_plan import (
+    attempt_annotations,
+    judge_plan,
+)
+from karpenter_core.lifecycle.provisioning_request.next_step import next_step, orphaned_claims
+from karpenter_core.lifecycle.provisioning_request.notices import notices_of_change, request_state
+from karpenter_core.lifecycle.provisioning_request.outcome import with_no_capacity
+from karpenter_core.lifecycle.provisioning_request.parameters import is_ours
+from karpenter_core.lifecycle.provisioning_request.status import (
+    status_patch,
+    with_attempt_ended,
+    with_attempt_started,
+    with_provisioned,
+)
+from karpenter_core.scheduling.journal import plan_decision
+from karpenter_core.state.bookings import bookings, request_pods
+from karpenter_core.state.gang_places import claims_by_request
+from karpenter_core.state.object_kinds import ObjectKind
+from karpenter_core.state.provisioning_input import build_provisioning_input
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.provisioning_request import ProvisioningRequest
+    from karpenter_core.api.records import PodView
+    from karpenter_core.controllers.object_writer import ObjectWriter
+    from karpenter_core.controllers.planner import Planner
+    from karpenter_core.controllers.provisioning.claim_creator import ClaimCreator
+    from karpenter_core.controllers.provisioning.provisioner import ProvisioningOptions
+    from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
+    from karpenter_core.lifecycle.provisioning_request.next_step import RequestStep
+    from karpenter_core.scheduling.problem import SchedulingPlan
+    from karpenter_core.state.provisioning_input import ProvisioningInput
+    from karpenter_core.state.snapshot import Snapshot
+
+__all__ = ["ProvisioningRequestController"]
+
+BATCH: Final = 10
+"""Requests for which one pass looks for capacity (upstream default)."""
+IDLE_SECONDS: Final = 3600.0
+BEHIND_SECONDS: Final = 1.0
+COLLECT_SECONDS: Final = 0.1
+"""Time for which changes are collected: a gang of a thousand nodes changes thousands of times."""
+POOLS_SECONDS: Final = 5.0
+"""The longest time that a pass waits for NodePools that were just created, or for a start."""
+REASON: Final = "provisioning_request"
+"""The reason for which NodeClaims are created, in metrics and `karpenter.sh/created-for`."""
+
+
+@final
+class ProvisioningRequestController:
+    """The controller `provisioningrequest`."""
+
+    def __init__(
+        self,
+        *,
+        writer: ObjectWriter,
+        planner: Planner,
+        creator: ClaimCreator,
+        runtime: ControllerRuntime,
+        options: ProvisioningOptions,
+        planning_turn: asyncio.Lock,
+        is_served: Callable[[], bool],
+        unevaluated_pools: Callable[[], tuple[str, ...]],
+    ) -> None:
+        """`planning_turn` is held while room is looked for; the provisioner holds it too.
+
+        `is_served` tells whether the API server has the kind: if not, requests are unknown.
+        """
+        self._writer = writer
+        self._cluster_state = writer.cluster_state
+        self._planner = planner
+        self._creator = creator
+        self._runtime = runtime
+        self._options = options
+        self._planning_turn = planning_turn
+        self._is_served = is_served
+        self._unevaluated_pools = unevaluated_pools
+        self._change_queue = ChangeQueue(
+            writer.cluster_state,
+            ObjectKind.PROVISIONING_REQUEST,
+            ObjectKind.POD_TEMPLATE,
+            ObjectKind.NODE_CLAIM,
+            ObjectKind.NODE,
+        )
+        self._passes = PeriodicLoop(self.name, self._run_pass, runtime=runtime)
+        self._is_behind = False
+        self._shown: set[tuple[str, str]] = set()
+        self._log: FilteringBoundLogger = structlog.get_logger(self.name)
+
+    @property
+    def name(self) -> str:
+        """Name in logs and metrics."""
+        return "provisioningrequest"
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._planner.warm()
+        await self._cluster_state.wait_synced()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._dispatch_changes())
+            group.create_task(self._passes.run())
+
+    async def _dispatch_changes(self) -> None:
+        while True:
+            changes = await self._change_queue.take()
+            snapshot = self._cluster_state.snapshot()
+            if (
+                snapshot.provisioning_requests
+                or changes.keys() & {ObjectKind.PROVISIONING_REQUEST, ObjectKind.POD_TEMPLATE}
+                or any(map(_is_of_attempt, snapshot.node_claims.values()))
+            ):
+                self._passes.wake()
+            await self._runtime.clock.sleep(COLLECT_SECONDS)
+
+    async def _run_pass(self) -> float:
+        """Take the next step of every request; return the seconds until the next one is known."""
+        if not self._is_served():
+            return IDLE_SECONDS
+        self._is_behind = False
+        self._cluster_state.tick()
+        snapshot = self._cluster_state.snapshot()
+        claims = claims_by_request(snapshot)
+        for claim in orphaned_claims(snapshot, claims):
+            await self._delete(claim, "its ProvisioningRequest is gone")
+        due: list[ProvisioningRequest] = []
+        wakes: list[datetime] = []
+        booked = {booking.request.uid: booking for booking in bookings(snapshot)}
+        for request in sorted(snapshot.provisioning_requests.values(), key=_order):
+            step = next_step(
+                snapshot,
+                request,
+                claims.get(request.uid, ()),
+                booked.get(request.uid),
+                now=self._runtime.clock.now(),
+            )
+            stored = await self._take(request, step)
+            if stored is not None and step.is_due:
+                due.append(stored)
+            elif step.wake_at is not None:
+                wakes.append(step.wake_at)
+        if due:
+            await self._cluster_state.wait_until(self._are_pools_judged, seconds=POOLS_SECONDS)
+        for request in due[:BATCH]:
+            await self._provide(request)
+        self._count(self._cluster_state.snapshot())
+        if self._is_behind:
+            return BEHIND_SECONDS
+        if due:
+            return 0.0  # the outcome of each is the next step
+        now = self._runtime.clock.now()
+        return max(0.0, min(((at - now).total_seconds() for at in wakes), default=IDLE_SECONDS))
+
+    def _are_pools_judged(self, snapshot: Snapshot) -> bool:
+        """Tell whether it is known of every NodePool what it can launch, so that no plan lacks one."""
+        return not self._unevaluated_pools() and not any(
+            is_unknown(pool.status.conditions, READY) for pool in snapshot.node_pools.values()
+        )
+
+    async def _take(
+        self, request: ProvisioningRequest, step: RequestStep
+    ) -> ProvisioningRequest | None:
+        """Carry out a step; return the request as stored, None if another writer was faster."""
+        stored = await self._write(request, step.request)
+        if stored is None:
+            return None
+        for claim in step.delete:
+            await self._delete(claim, "not all capacity of its ProvisioningRequest is there")
+        for claim in step.release:
+            await self._release(claim)
+        return stored
+
+    async def _provide(self, request: ProvisioningRequest) -> None:
+        """Look for the capacity of a request, and book or launch it."""
+        async with self._planning_turn:
+            self._cluster_state.tick()
+            snapshot = self._cluster_state.snapshot()
+            gang = request_pods(snapshot, request)
+            if gang is None:  # a template was deleted: the next pass says so
+                return
+            provisioning_input = await self._planner.compute(
+                partial(self._problem, snapshot, request, gang)
+            )
+            plan = await self._planner.plan(provisioning_input.problem, self._options.solve)
+            verdict = judge_plan(gang, provisioning_input, plan)
+            problem = verdict.problem or self._creator.refusal(plan.claims)
+            now = self._runtime.clock.now()
+            if problem:
+                await self._write(request, with_no_capacity(request, problem, now=now))
+            elif not plan.claims:
+                found = with_provisioned(request, verdict.places, launched=0, now=now)
+                await self._write(request, found)
+            else:
+                started = with_attempt_started(
+                    request, verdict.places, claims=len(plan.claims), now=now
+                )
+                stored = await self._write(request, started)
+                if stored is not None:
+                    await self._launch(stored, provisioning_input, plan)
+
+    def _problem(
+        self, snapshot: Snapshot, request: ProvisioningRequest, gang: tuple[PodView, ...]
+    ) -> ProvisioningInput:
+        """Return the problem to place a gang, on existing capacity only for a capacity check."""
+        provisioning_input = build_provisioning_input(
+            snapshot,
+            now=self._runtime.clock.now(),
+            problem_settings=self._options.problem_settings,
+            gang=gang,
+        )
+        if request.spec.provisioning_class_name == ATOMIC_SCALE_UP:
+            return provisioning_input
+        return replace(
+            provisioning_input,
+            problem=replace(provisioning_input.problem, pools=(), catalogues={}),
+        )
+
+    async def _launch(
+        self,
+        request: ProvisioningRequest,
+        provisioning_input: ProvisioningInput,
+        plan: SchedulingPlan,
+    ) -> None:
+        """Create the NodeClaims of an attempt that the status of its request announces."""
+        decision_ref = DecisionRef(
+            id=self._runtime.new_id(), cause=f"ProvisioningRequest {request.key}"
+        )
+        created = await self._creator.create(
+            plan.claims,
+            decision_ref=decision_ref,
+            reason=REASON,
+            annotations=attempt_annotations(request, plan.claims),
+        )
+        make_decision = partial(
+            plan_decision,
+            plan,
+            provisioning_input.problem,
+            options=self._options.solve,
+            id=decision_ref.id,
+            cause=decision_ref.cause,
+            at=self._runtime.clock.now(),
+            names=created.names,
+            refused=created.refused,
+        )
+        await self._runtime.journal.record(await self._planner.compute(make_decision))
+        if created.refused:  # a limit was reached since the plan was judged; nothing was created
+            why = next(iter(created.refused.values()))
+            now = self._runtime.clock.now()
+            await self._write(request, with_attempt_ended(request, why, now=now))
+
+    async def _write(
+        self, old: ProvisioningRequest, new: ProvisioningRequest
+    ) -> ProvisioningRequest | None:
+        """Write the status; return the request as stored, None if another writer was faster."""
+        patch = status_patch(old, new)
+        if patch is None:
+            return new
+        try:
+            written = await self._writer.kube_writer.patch(
+                PROVISIONING_REQUESTS,
+                old.name,
+                patch,
+                namespace=old.metadata.namespace or "",
+                subresource="status",
+                resource_version=old.metadata.resource_version,
+            )
+        except (ConflictError, NotFoundError):  # the watch is about to show the change
+            self._is_behind = True
+            return None
+        stored = cast("ProvisioningRequest", written)
+        for notice in notices_of_change(old, stored):
+            self._writer.publish(notice)
+            self._log.info(
+                notice.message,
+                reason=notice.reason,
+                ProvisioningRequest={"namespace": old.metadata.namespace, "name": old.name},
+            )
+            self._runtime.metrics.provisioning_request_changes.labels(
+                provisioning_class=old.spec.provisioning_class_name, reason=notice.reason
+            ).inc()
+        return stored
+
+    async def _delete(self, claim: NodeClaim, why: str) -> None:
+        if await self._writer.delete_claim(claim):
+            self._log.info("nodeclaim deleted", NodeClaim={"name": claim.name}, why=why)
+
+    async def _release(self, claim: NodeClaim) -> None:
+        """Make the claim of a provisioned request one like others."""
+        body = {"metadata": {"annotations": {GANG_ATTEMPT: None}}}
+        try:
+            await self._writer.kube_writer.patch(NODE_CLAIMS, claim.name, body)
+        except NotFoundError:
+            return
+
+    def _count(self, snapshot: Snapshot) -> None:
+        """Export how many requests are in each state."""
+        counts = Counter(
+            (request.spec.provisioning_class_name, request_state(request))
+            for request in snapshot.provisioning_requests.values()
+            if is_ours(request)
+        )
+        gauge = self._runtime.metrics.provisioning_requests
+        for labels in self._shown - counts.keys():
+            gauge.remove(*labels)
+        for labels, count in counts.items():
+            gauge.labels(*labels).set(count)
+        self._shown = set(counts)
+
+
+def _is_of_attempt(claim: NodeClaim) -> bool:
+    return GANG_ATTEMPT in claim.metadata.annotations
+
+
+def _order(request: ProvisioningRequest) -> tuple[str, str]:
+    created = request.metadata.creation_timestamp
+    return ("" if created is None else created.isoformat(), request.key)

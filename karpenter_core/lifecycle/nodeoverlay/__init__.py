@@ -1,0 +1,1 @@
+"""Pure rules for NodeOverlays: validation, evaluation, conditions."""

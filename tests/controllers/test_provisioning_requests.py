@@ -1,0 +1,334 @@
+"""ProvisioningRequests on the embedded cluster: gangs that are launched, booked and used."""
+
+from __future__ import annotations
+
+from karpenter_core.api.provisioning_request import (
+    ATOMIC_SCALE_UP,
+    CHECK_CAPACITY,
+    CONSUMED_REQUEST_DEPRECATED,
+    GANG_ATTEMPT,
+    GANG_REQUEST,
+)
+from karpenter_core.kube.resources import PODS
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS, PROVISIONING_REQUESTS
+from tests.controllers.gangs import (
+    FOUR_CORES,
+    SERVING,
+    Gangs,
+    consumer,
+    request,
+    run_gangs,
+    template,
+)
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
+
+CHECK = CHECK_CAPACITY
+NEVER = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
+"""Consolidation must not clean up what a gang has left."""
+
+
+def test_a_gang_is_launched_booked_and_used(tmp_path):
+    """The nodes stay while they are booked, though nothing runs on them, and no pod buys another."""
+
+    async def story(scene):
+        scene.prepare(request())
+        scene.harness.start()
+        await scene.until(lambda: scene.is_true("Provisioned"))
+        assert scene.condition("Accepted")["status"] == "True"
+        assert scene.condition("Provisioned")["reason"] == "CapacityIsProvisioned"
+        assert len(scene.instances()) == 2
+        await scene.passes(300)
+        assert len(scene.instances()) == 2, "booked nodes are not empty nodes"
+        marks = [claim["metadata"]["annotations"] for claim in scene.harness.claims()]
+        assert {each[GANG_REQUEST] for each in marks} == {"default/job"}
+        assert not any(GANG_ATTEMPT in each for each in marks)
+        scene.cluster.apply([consumer(f"worker-{n}") for n in range(6)])
+        await scene.until(lambda: len(scene.bound()) == 6, seconds=30)
+        assert len(scene.launches()) == 2
+        await scene.until(lambda: scene.is_true("BookingExpired"))
+        assert scene.condition("BookingExpired")["reason"] == "CapacityReservationTimeExpired"
+        await scene.passes(60)
+        assert len(scene.instances()) == 2, "the pods of the job are on them"
+
+    run_gangs(tmp_path, story)
+
+
+def test_a_gang_beyond_the_limits_creates_nothing_and_is_tried_again(tmp_path):
+    async def story(scene):
+        scene.prepare(request(), limits={"cpu": "4"})
+        scene.harness.start()
+        await scene.until(lambda: scene.condition("Provisioned"))
+        assert scene.condition("Provisioned")["status"] == "False"
+        assert scene.condition("Provisioned")["reason"] == "CapacityIsNotFound"
+        assert "3 of 6 pod(s) have no place" in scene.condition("Provisioned")["message"]
+        await scene.passes(50)
+        assert scene.status()["provisioningClassDetails"]["karpenter.sh/attempts"] == "1"
+        await scene.until(lambda: attempts(scene) == 2, seconds=30)
+        assert scene.is_empty()
+        assert not scene.harness.events("Launched")
+        scene.cluster.patch(NODE_POOLS, "general", {"spec": {"limits": {"cpu": "8"}}})
+        await scene.until(lambda: scene.is_true("Provisioned"), seconds=180)
+        assert set(scene.launches().values()) == {1}
+        assert len(scene.instances()) == 2
+
+    run_gangs(tmp_path, story)
+
+
+def test_a_stock_out_of_one_instance_takes_the_others_away_again(tmp_path):
+    """The gang is launched whole later, and each instance once."""
+
+    async def story(scene):
+        scene.break_cloud({"fault": "stock-out", "count": 1})
+        scene.prepare(request(), disruption=NEVER)
+        scene.harness.start()
+        await scene.until(lambda: attempts(scene) >= 1 and "retry-after" in details(scene))
+        assert scene.condition("Provisioned")["reason"] == "CapacityIsNotFound"
+        await scene.until(scene.is_empty, seconds=55)
+        scene.break_cloud()
+        await scene.until(lambda: scene.is_true("Provisioned"))
+        assert len(scene.instances()) == 2
+        assert set(scene.launches().values()) == {1}
+
+    run_gangs(tmp_path, story)
+
+
+def test_an_instance_that_fails_late_takes_the_others_away_again(tmp_path):
+    """The other instance runs by then, and is ended before the next attempt."""
+
+    async def story(scene):
+        most = []
+        scene.break_cloud({"fault": "late-failure", "delay": "5s", "count": 1})
+        scene.prepare(request(), disruption=NEVER)
+        scene.cluster.server.registry.store.listen(
+            NODE_CLAIMS, lambda _change: most.append(len(scene.harness.claims()))
+        )
+        scene.harness.start()
+        await scene.until(lambda: len(scene.nodes()) == 1)
+        await scene.until(lambda: "retry-after" in details(scene))
+        assert "NodeClaim general-" in scene.condition("Provisioned")["message"]
+        await scene.until(lambda: not scene.nodes(), seconds=55)
+        await scene.until(lambda: scene.is_true("Provisioned"))
+        assert len(scene.launches()) == 4
+        assert set(scene.launches().values()) == {1}
+        assert max(most) == 2, "no node is bought for the next attempt while one is left"
+
+    run_gangs(tmp_path, story)
+
+
+def test_a_gang_whose_nodes_are_never_ready_fails_at_its_deadline_and_leaves_nothing(tmp_path):
+    async def story(scene):
+        scene.break_cloud({"fault": "unready-node", "count": 1})
+        scene.prepare(request("job", ValidUntilSeconds="200"), disruption=NEVER)
+        scene.harness.start()
+        await scene.until(lambda: len(scene.nodes()) == 2)
+        await scene.passes(150)
+        assert len(scene.nodes()) == 2, "the ready node waits for the other one"
+        await scene.until(lambda: scene.is_true("Failed"), seconds=60)
+        assert scene.condition("Failed")["reason"] == "Expired"
+        assert not scene.is_true("Provisioned")
+        await scene.until(scene.is_empty)
+        await scene.passes(700)
+        assert len(scene.launches()) == 2
+
+    run_gangs(tmp_path, story)
+
+
+def test_a_request_that_is_deleted_while_it_launches_leaves_nothing(tmp_path):
+    async def story(scene):
+        scene.prepare(request(), disruption=NEVER)
+        scene.harness.start()
+        await scene.until(lambda: len(scene.harness.claims()) == 2)
+        scene.cluster.delete(PROVISIONING_REQUESTS, "job", namespace="default")
+        await scene.until(scene.is_empty)
+
+    run_gangs(tmp_path, story)
+
+
+def test_nodes_of_a_deleted_request_that_was_provisioned_are_nodes_like_others(tmp_path):
+    """The pool keeps empty nodes, so nothing may delete them."""
+
+    async def story(scene):
+        scene.prepare(request(), disruption=NEVER)
+        scene.harness.start()
+        await scene.until(lambda: scene.is_true("Provisioned"))
+        await scene.passes(5)
+        scene.cluster.delete(PROVISIONING_REQUESTS, "job", namespace="default")
+        await scene.passes(300)
+        assert len(scene.instances()) == 2
+
+    run_gangs(tmp_path, story)
+
+
+def test_a_booking_ends_and_its_unused_nodes_go(tmp_path):
+    async def story(scene):
+        scene.prepare(request())
+        scene.harness.start()
+        await scene.until(lambda: scene.is_true("Provisioned"))
+        scene.cluster.apply([consumer(f"worker-{n}") for n in range(2)])
+        await scene.until(lambda: scene.is_true("BookingExpired"), seconds=700)
+        for pod in scene.bound():
+            scene.cluster.delete(PODS, pod["metadata"]["name"], namespace="default")
+        await scene.until(scene.is_empty)
+
+    run_gangs(tmp_path, story)
+
+
+def test_booked_nodes_that_vanish_revoke_the_capacity(tmp_path):
+    """Kueue then deactivates the workload, rather than have its pods wait for ever."""
+
+    async def story(scene):
+        scene.prepare(request())
+        scene.harness.start()
+        await scene.until(lambda: scene.is_true("Provisioned"))
+        scene.cluster.delete(NODE_CLAIMS, scene.harness.claims()[0]["metadata"]["name"])
+        await scene.until(lambda: scene.is_true("CapacityRevoked"))
+        assert "3 pod(s)" in scene.condition("CapacityRevoked")["message"]
+        await scene.until(scene.is_empty)
+        assert len(scene.launches()) == 2
+
+    run_gangs(tmp_path, story)
+
+
+def test_pods_that_consume_a_request_buy_no_nodes(tmp_path):
+    async def story(scene):
+        scene.prepare(consumer("early"), consumer("old", annotation=CONSUMED_REQUEST_DEPRECATED))
+        scene.harness.start()
+        await scene.passes(60)
+        assert scene.is_empty()
+        scene.cluster.apply([request("job", ("workers", 1))])
+        await scene.until(lambda: len(scene.bound()) == 2)
+
+    run_gangs(tmp_path, story)
+
+
+def test_without_the_option_requests_are_not_read_and_annotations_mean_nothing(tmp_path):
+    async def story(harness):
+        scene = Gangs(harness, tmp_path)
+        scene.prepare(request(), consumer("early"))
+        running = harness.start("--disable-leader-election")
+        await scene.until(lambda: len(scene.bound()) == 1)
+        await scene.passes(60)
+        assert not scene.status().get("conditions")
+        assert len(scene.instances()) == 1
+        kinds = {kind.kind for kind in running.process.informers.ages}
+        assert not kinds & {"ProvisioningRequest", "PodTemplate"}
+
+    run_controller(tmp_path, story)
+
+
+def test_a_cluster_without_the_kind_is_served_and_requests_are_once_it_is_there(tmp_path):
+    async def story(harness):
+        scene = Gangs(harness, tmp_path)
+        scene.cluster.apply([NODE_CLASS, node_pool(template=FOUR_CORES), deployment("web", 1)])
+        harness.start(*SERVING)
+        await scene.until(lambda: len(scene.bound()) == 1)
+        scene.prepare(request())
+        await scene.until(lambda: scene.is_true("Provisioned"))
+
+    run_controller(tmp_path, story)
+
+
+def test_templates_may_follow_their_request_and_late_ones_are_named(tmp_path):
+    """Kueue creates the request first."""
+
+    async def story(scene):
+        scene.prepare(request("job", ("late", 1)))
+        scene.harness.start()
+        await scene.passes(20)
+        assert not scene.status().get("conditions")
+        await scene.until(lambda: scene.condition("Accepted"), seconds=15)
+        assert scene.condition("Accepted")["reason"] == "PodTemplateNotFound"
+        assert "late" in scene.condition("Accepted")["message"]
+        scene.cluster.apply([template("late")])
+        await scene.until(lambda: scene.is_true("Provisioned"))
+
+    run_gangs(tmp_path, story)
+
+
+def test_a_capacity_check_finds_room_on_nodes_and_launches_nothing(tmp_path):
+    async def story(scene):
+        scene.prepare(
+            deployment("web", 1), request("job", ("workers", 3), provisioning_class=CHECK)
+        )
+        scene.harness.start()
+        await scene.until(lambda: scene.condition("Provisioned"))
+        assert scene.condition("Provisioned")["reason"] == "CapacityIsNotFound"
+        await scene.until(lambda: len(scene.bound()) == 1)
+        scene.cluster.apply([request("small", ("workers", 2), provisioning_class=CHECK)])
+        await scene.until(lambda: scene.is_true("Provisioned", "small"), seconds=10)
+        assert scene.condition("Provisioned", "small")["reason"] == "CapacityIsFound"
+        scene.cluster.apply([request("second", ("workers", 1), provisioning_class=CHECK)])
+        await scene.until(lambda: scene.condition("Provisioned", "second"), seconds=10)
+        assert not scene.is_true("Provisioned", "second"), "the room is booked"
+        await scene.until(lambda: scene.is_true("BookingExpired", "small"), seconds=700)
+        await scene.until(lambda: scene.is_true("Provisioned", "second"), seconds=700)
+        assert len(scene.instances()) == 1
+
+    run_gangs(tmp_path, story)
+
+
+def test_a_capacity_check_without_retry_fails_at_once(tmp_path):
+    async def story(scene):
+        scene.prepare(request(provisioning_class=CHECK, noRetry="true"))
+        scene.harness.start()
+        await scene.until(lambda: scene.is_true("Failed"), seconds=10)
+        assert scene.condition("Failed")["reason"] == "CapacityIsNotFound"
+        assert scene.harness.events("CapacityIsNotFound")
+        assert scene.is_empty()
+
+    run_gangs(tmp_path, story)
+
+
+def test_a_gang_uses_room_on_nodes_and_launches_only_what_is_missing(tmp_path):
+    async def story(scene):
+        scene.prepare(deployment("web", 1))
+        scene.harness.start()
+        await scene.until(lambda: len(scene.bound()) == 1)
+        scene.cluster.apply([request("job", ("workers", 5))])
+        await scene.until(lambda: scene.is_true("Provisioned"))
+        assert len(scene.instances()) == 2
+        scene.cluster.apply([consumer(f"worker-{n}") for n in range(5)])
+        await scene.until(lambda: len(scene.bound()) == 6, seconds=30)
+        assert len(scene.launches()) == 2
+
+    run_gangs(tmp_path, story)
+
+
+def test_a_dozen_requests_are_all_served(tmp_path):
+    async def story(scene):
+        scene.prepare(*(request(f"job-{n}", ("workers", 1)) for n in range(12)))
+        running = scene.harness.start()
+        await scene.until(
+            lambda: all(scene.is_true("Provisioned", f"job-{n}") for n in range(12)), seconds=120
+        )
+        assert len(scene.instances()) == 12, "no request depends on the attempt of another one"
+        served = 'karpenter_provisioning_requests{provisioning_class="%s",state="Provisioned"}'
+        await scene.passes(1)
+        assert running.metric(served % ATOMIC_SCALE_UP) == 12
+
+    run_gangs(tmp_path, story)
+
+
+def test_a_request_with_a_bad_parameter_fails_and_one_of_a_foreign_class_is_left_alone(tmp_path):
+    async def story(scene):
+        scene.prepare(
+            request("bad", ValidUntilSeconds="soon"),
+            request("foreign", provisioning_class="queued.example.com"),
+        )
+        scene.harness.start()
+        await scene.until(lambda: scene.is_true("Failed", "bad"))
+        assert 'ValidUntilSeconds is "soon"' in scene.condition("Failed", "bad")["message"]
+        await scene.passes(60)
+        assert not scene.status("foreign").get("conditions")
+        assert scene.is_empty()
+
+    run_gangs(tmp_path, story)
+
+
+def details(scene):
+    found = scene.status().get("provisioningClassDetails", {})
+    return {key.partition("/")[2]: value for key, value in found.items()}
+
+
+def attempts(scene):
+    return int(details(scene).get("attempts", "0"))
