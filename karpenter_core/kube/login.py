@@ -224,7 +224,7 @@ def _from_service_account(clock: Clock) -> Login:
         raise SettingsError(f"the pod's service account cannot be used: {error}") from error
     token_file = _TokenFile(Path(config.incluster_config.SERVICE_TOKEN_FILENAME), clock)
     token_file.refresh(configuration)
-    configuration.refresh_api_key_hook = token_file.refresh
+    cast("Any", configuration).refresh_api_key_hook = token_file.refresh
     return Login(configuration, clock, in_cluster=True, token_file=token_file)
 
 

@@ -23,6 +23,7 @@ FOR_OTHERS = ("/testing/", "/testing.py", "/sim/", "/simulated/", "/scaffold/")
 CALLED_BY_NAME = re.compile(r"hookimpl|hookspec|command|callback|register|route|overload")
 """Decorators of what others find by its name."""
 KEPT = {
+    "redirect_request",  # urllib calls it
     "ignore_aliases",  # PyYAML calls it
     "mark_capacity_type",  # of the kit: clouds tell shortages of each scope
 }

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from urllib.request import BaseHandler, OpenerDirector
+    from http.client import HTTPMessage
+    from typing import IO
+    from urllib.request import BaseHandler, OpenerDirector, Request
 
 __all__ = ["MOST_ANSWER_BYTES", "UnusableAnswerError", "direct_opener", "read_bounded"]
 
@@ -32,8 +34,16 @@ def direct_opener(*handlers: BaseHandler) -> OpenerDirector:
     from urllib.request import HTTPRedirectHandler, build_opener
 
     class NoRedirects(HTTPRedirectHandler):
-        def redirect_request(self, *_arguments: object) -> None:
-            return
+        def redirect_request(  # the base class calls it by position, and asks for these names
+            self,
+            req: Request,
+            fp: IO[bytes],
+            code: int,
+            msg: str,
+            headers: HTTPMessage,
+            newurl: str,
+        ) -> None:
+            del req, fp, code, msg, headers, newurl
 
     return build_opener(NoRedirects(), *handlers)
 
