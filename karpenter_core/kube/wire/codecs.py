@@ -460,10 +460,9 @@ def _device_codecs() -> list[Codec]:
     return [Codec(kind, fast.read, fast) for kind, fast in fasts]
 
 
-_Model: TypeAlias = (
-    "NodePool | NodeClaim | NodeOverlay | NodeClass | CapacityBuffer | CapacityQuota "
-    "| ProvisioningRequest"
-)
+_Model: TypeAlias = """
+    NodePool | NodeClaim | NodeOverlay | NodeClass | CapacityBuffer | CapacityQuota | ProvisioningRequest
+"""
 
 
 def _model_codec(model: type[_Model]) -> Codec:
