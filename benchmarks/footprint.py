@@ -50,7 +50,7 @@ SIZES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """What one controller needed; seconds are wall time unless the name says otherwise."""
+    """Needs of one controller; seconds are wall time unless the name says otherwise."""
 
     nodes: int
     pods: int

@@ -90,7 +90,7 @@ class ClusterSize:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What a controller has built from a few Deployments."""
+    """State that a controller has built from a few Deployments."""
 
     shared: dict[ResourceKind, list[Json]]
     """Objects that are there once: CRDs, the NodeClass, the NodePool."""

@@ -71,9 +71,9 @@ class DecisionLaunch:
     price_per_hour: Price
     pods: int
     list_price_per_hour: Price | None = None
-    """What the provider lists, if plug-ins or overlays have changed the price."""
+    """Price that the provider lists, if plug-ins or overlays have changed the price."""
     price_source: str = ""
-    """What has changed it: `NodeOverlay "NAME"`, `plug-in "NAME"`."""
+    """Source of the change: `NodeOverlay "NAME"`, `plug-in "NAME"`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

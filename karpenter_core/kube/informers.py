@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Informers"]
 
 MISSING_KIND_SECONDS: Final = 30.0
-"""How often an optional kind that is not served is looked for."""
+"""Time between two looks for an optional kind that is not served."""
 
 
 class Informers:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["OVERLAY_SOURCE", "InstanceType", "Offering", "Overhead", "allocatable"]
 
 OVERLAY_SOURCE: Final = "NodeOverlay"
-"""How `Offering.price_source` names the kind of overlays."""
+"""Name of the kind of overlays in `Offering.price_source`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Offering:
     list_price: Price | None = None
     """The price as the provider listed it, if plug-ins or overlays have changed `price`."""
     price_source: str = ""
-    """What changed the price: `plug-in "NAME"`, `NodeOverlay "NAME"`, several separated by commas."""
+    """Source of the changed price: `plug-in "NAME"`, `NodeOverlay "NAME"`, several separated by commas."""
 
     @property
     def is_overlaid(self) -> bool:

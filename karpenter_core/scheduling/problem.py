@@ -216,7 +216,7 @@ class SchedulingProblem:
     quotas: tuple[LaunchQuota, ...] = ()
     """A new node keeps within each of them that may count it."""
     devices: DeviceInventory | None = None
-    """What ResourceClaims are allocated from; None: pods with claims are not placed."""
+    """Devices from which ResourceClaims are allocated; None: pods with claims are not placed."""
 
 
 class PoolConstraint(StrEnum):
@@ -269,9 +269,9 @@ class CheapestOffering:
     capacity_type: str
     price_per_hour: float
     list_price_per_hour: float | None = None
-    """What the provider lists, if plug-ins or overlays have changed the price."""
+    """Price that the provider lists, if plug-ins or overlays have changed the price."""
     price_source: str = ""
-    """What has changed it, as in `Offering.price_source`."""
+    """Source of the change, as in `Offering.price_source`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

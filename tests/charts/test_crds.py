@@ -35,13 +35,13 @@ def test_lint_finds_nothing_in_the_chart_of_the_crds():
 def test_the_crds_are_those_of_the_chosen_providers(provider, kinds):
     objects = render({"provider": provider}, chart=CRD_CHART)
 
-    assert kinds_of(objects) == {"NodePool", "NodeClaim", "CapacityBuffer"} | kinds
+    assert kinds_of(objects) == {"NodePool", "NodeClaim", "NodeOverlay", "CapacityBuffer"} | kinds
 
 
 def test_kinds_that_other_projects_install_can_be_left_out():
     objects = render({"provider": [], "sharedKinds": False}, chart=CRD_CHART)
 
-    assert kinds_of(objects) == {"NodePool", "NodeClaim"}
+    assert kinds_of(objects) == {"NodePool", "NodeClaim", "NodeOverlay"}
 
 
 def test_the_crds_are_those_of_the_project():

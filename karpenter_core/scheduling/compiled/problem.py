@@ -97,7 +97,7 @@ class CompiledProblem:
     reader: ExistingNodeReader
     max_new_nodes: int | None = None
     devices: DeviceInventory | None = None
-    """What the pods' ResourceClaims are allocated from; such pods are classes of their own."""
+    """Devices from which the pods' ResourceClaims are allocated; such pods are classes of their own."""
     _tasks: dict[tuple[int, int], PlacementTask] = field(
         init=False, default_factory=dict["tuple[int, int]", PlacementTask]
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from karpenter_core.api.quantities import parse_quantity
 
@@ -62,7 +62,7 @@ def _amount(value: object) -> Decimal:
 def _field(value: object, name: str) -> str | None:
     if not isinstance(value, dict):
         return None
-    text: object = value.get(name)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    text = cast("dict[object, object]", value).get(name)
     return text if isinstance(text, str) else None
 
 
@@ -109,7 +109,9 @@ def _is_quantity(text: object) -> bool:
 
 def _normalized(text: str) -> str:
     """Complete a version as Kubernetes does: no `v`, no leading zeros, three numbers."""
-    core, mark, rest = re.match(r"v?([^-+]*)([-+]?)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
+    without_v = text.removeprefix("v")
+    end = next((n for n, each in enumerate(without_v) if each in "-+"), len(without_v))
+    core, mark, rest = without_v[:end], without_v[end : end + 1], without_v[end + 1 :]
     parts = [part.lstrip("0") or "0" if part.isdigit() else part for part in core.split(".")]
     parts += ["0"] * (3 - len(parts))
     return f"{'.'.join(parts)}{mark}{rest}"

@@ -39,7 +39,7 @@ DeviceGroup: TypeAlias = "InstanceDevices | None"
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _GroupUsage:
-    """What the pods of one node use if it becomes a type of this group."""
+    """Devices that the pods of one node use if it becomes a type of this group."""
 
     own: UsageLayer = field(default_factory=UsageLayer)
     """Devices of templates."""
@@ -49,7 +49,7 @@ class _GroupUsage:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _NodeUsage:
-    """What the pods of one node use, in each group that it may still become."""
+    """Devices that the pods of one node use, in each group that it may still become."""
 
     groups: dict[DeviceGroup, _GroupUsage]
     published: UsageLayer = field(default_factory=UsageLayer)
@@ -96,9 +96,9 @@ class NodeDevices:
         self._shared_changes = 0
         """The number of allocations of devices that several nodes could use."""
         self._fixed: Final = UsageLayer()
-        """What pods use on nodes that are what they are."""
+        """Devices that pods use on nodes of a known type."""
         self._choosing: Final = dict[int, UsageLayer]()
-        """What planned claims and nodes of several possible types use at most, by column."""
+        """Devices that planned claims and nodes of several possible types use at most, by column."""
 
     def resolve(
         self, pod: PodView

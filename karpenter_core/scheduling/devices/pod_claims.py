@@ -74,7 +74,7 @@ class ClaimTable:
         self.allocated: Final = dict[str, AllocatedClaim]()
         """By key; grows while the pass allocates more."""
         self.layer: Final = UsageLayer()
-        """What the claims use that were allocated when the pass began."""
+        """Devices of the claims that were allocated when the pass began."""
         for key, claim in sorted(inventory.claims.items()):
             if claim.is_allocated and not self._is_released(claim):
                 self.allocated[key] = AllocatedClaim(

@@ -31,7 +31,7 @@ class UsageLayer:
 
     def __init__(self) -> None:
         self.users: Final = dict[DeviceId, int]()
-        """How many requests have each device."""
+        """Number of requests that have each device."""
         self.consumed: Final = dict[tuple[DeviceId, str], Decimal]()
         """Amounts of shared devices, by capacity."""
         self.counters: Final = dict[_Counter, Decimal]()

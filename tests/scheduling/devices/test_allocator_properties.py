@@ -182,7 +182,7 @@ def test_an_allocation_is_sound_and_found_if_there_is_one(offered, asked):
 
 @given(devices(), claims(), claims())
 def test_a_second_allocation_respects_the_first(offered, first, second):
-    """What one pod has is in use for the next."""
+    """Devices of one pod are in use for the next."""
     pools, layer = pools_of(offered), UsageLayer()
     placements = []
     for number, asked in enumerate((first, second)):

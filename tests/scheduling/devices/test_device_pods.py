@@ -468,7 +468,7 @@ def test_without_a_request_the_default_is_taken_or_everything():
     assert placed_counts([shared()], request(), request()) == ([1, 1], 0)
 
 
-def test_what_a_staying_pod_consumes_is_taken_and_what_a_moving_one_does_is_not():
+def test_capacity_of_a_staying_pod_is_taken_and_that_of_a_moving_pod_is_free():
     published = resource_slice(
         device("gpu-0", capacity={"memory": "10"}, shared=True), pool="net", zones=("zone-a",)
     )

@@ -1,4 +1,4 @@
-"""What-ifs free the devices of the pods that move."""
+"""Simulated moves free the devices of the pods that move."""
 
 from __future__ import annotations
 
