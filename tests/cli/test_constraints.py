@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.cli.inputs import POOL, TYPES, instance_type, node, offering, pod, pool, write
+from tests.support import device_manifests as devices
 
 ZONE = "topology.kubernetes.io/zone"
 HOSTNAME = "kubernetes.io/hostname"
@@ -69,6 +70,19 @@ CASES = {
     "an expendable pod": (
         "priority",
         {"pods": [pod("a", metadata={"annotations": {"karpenter.sh/expendable": "true"}})]},
+    ),
+    "a device that no instance type has": (
+        "device",
+        {
+            "deviceClasses": [devices.CLASS],
+            "resourceClaims": [
+                {
+                    **devices.claim("gpu"),
+                    "metadata": {**devices.claim("gpu")["metadata"], "namespace": "shop"},
+                }
+            ],
+            "pods": [pod("a", resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])],
+        },
     ),
     "a taint of the pool": (
         "taint",
