@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from karpenter_core.kube.wire.kind_groups import KindGroup
 from karpenter_core.state.expendable_pods import NO_CUTOFF
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
     from karpenter_core.api.records import TopologySpread
@@ -62,17 +63,15 @@ async def build_cluster(
     options: SolveOptions,
     labels: LabelClasses,
     default_spread: tuple[TopologySpread, ...] = (),
-    serves_requests: bool = False,
-    overlays: bool = False,
+    groups: Collection[KindGroup] = (),
     priority_cutoff: int = NO_CUTOFF,
-    ignores_devices: bool = True,
     is_lenient: bool = False,
     notes: Sequence[str] = (),
 ) -> ClusterInput:
     """List the catalogues, and build the problem.
 
-    In lenient mode NodePools whose catalogue cannot be listed are left out. With `overlays` the
-    NodeOverlays among the objects are applied, as with the feature gate.
+    In lenient mode NodePools whose catalogue cannot be listed are left out. `groups` are the kinds
+    that are acted on beside the usual ones.
 
     Raises:
         BadInputError: a NodePool refers to an unknown NodeClass.
@@ -99,6 +98,7 @@ async def build_cluster(
     ]
     classes = [placed.found for placed in objects if isinstance(placed.found, NodeClass)]
     catalogues, problems = await catalogue_source.catalogues(pools, classes, is_lenient=is_lenient)
+    overlays = KindGroup.OVERLAYS in groups
     builder = StateBuilder(catalogue_source.owners(pool for _, pool in pools), overlays=overlays)
     for placed in objects:
         builder.apply_event(ObjectObserved(placed.found))
@@ -119,7 +119,7 @@ async def build_cluster(
             topology_keys=labels.unsupported_topology_keys,
             provisioners=labels.unsupported_provisioners,
         ),
-        serves_requests=serves_requests,
+        serves_requests=KindGroup.REQUESTS in groups,
         priority_cutoff=priority_cutoff,
         launch_limits=LaunchLimits(
             currency=options.currency,
@@ -127,7 +127,7 @@ async def build_cluster(
             well_known=WELL_KNOWN | labels.well_known,
             aliases={**ALIASES, **labels.aliases},
         ),
-        ignores_devices=ignores_devices,
+        ignores_devices=KindGroup.DEVICES not in groups,
     )
     problem_input = build_provisioning_input(snapshot, now=now, problem_settings=problem_settings)
     return ClusterInput(

@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -39,8 +39,6 @@ __all__ = [
     "PackingMode",
     "help_of",
 ]
-
-_PROVISIONING_REQUEST: Final = ("autoscaling.x-k8s.io", "ProvisioningRequest")
 
 Files = Annotated[
     list[Path] | None,
@@ -141,18 +139,19 @@ class ClusterSource:
         )
         from karpenter_core.cli.cluster_input import build_cluster
         from karpenter_core.cli.manifests import read_files
-        from karpenter_core.cli.object_reader import ObjectReader, has_buffers, latest_creation
-        from karpenter_core.kube.resources import DEVICE_CLASSES
+        from karpenter_core.cli.object_reader import ObjectReader, groups_in_use, latest_creation
+        from karpenter_core.kube.wire.kind_groups import KindGroup
         from karpenter_core.operator.settings import Settings
         from karpenter_core.provider.host.manager import load_plugins
 
         spread = self._default_spread(Settings())
         manifests = read_files(self.files)
-        # Files with DeviceClasses are of a cluster that allocates devices.
-        with_devices = any(
-            entry.group == DEVICE_CLASSES.group and entry.kind == DEVICE_CLASSES.kind
-            for entry in manifests.entries
-        )
+        groups = {
+            *groups_in_use(manifests.entries),
+            KindGroup.OVERLAYS,
+            KindGroup.QUOTAS,
+            *((KindGroup.SELECTORS,) if spread else ()),
+        }
         opening = open_providers(
             load_plugins(),
             settings=Settings(cluster_name="offline"),  # no instance has this cluster tag
@@ -160,19 +159,7 @@ class ClusterSource:
         )
         async with opening as providers:
             labels = providers.label_classes()
-            with_requests = any(
-                (entry.group, entry.kind) == _PROVISIONING_REQUEST for entry in manifests.entries
-            )
-            reader = ObjectReader(
-                providers.node_class_models(),
-                labels,
-                with_selectors=bool(spread),
-                with_requests=with_requests,
-                with_buffers=has_buffers(manifests.entries),
-                with_overlays=True,
-                with_quotas=True,
-                with_devices=with_devices,
-            )
+            reader = ObjectReader(providers.node_class_models(), labels, groups=groups)
             objects = reader.read_all(manifests.entries)
             return await build_cluster(
                 objects,
@@ -181,9 +168,7 @@ class ClusterSource:
                 options=self._options(Settings(), max_instance_types(providers)),
                 labels=labels,
                 default_spread=spread,
-                serves_requests=with_requests,
-                overlays=True,
-                ignores_devices=not with_devices,
+                groups=groups,
                 notes=(*manifests.notes, *reader.notes()),
             )
 
@@ -204,6 +189,7 @@ class ClusterSource:
         from karpenter_core.cli.manifests import read_files
         from karpenter_core.cli.object_reader import ObjectReader
         from karpenter_core.operator.clock import SystemClock
+        from karpenter_core.operator.kind_groups import kind_groups
 
         manifests = read_files(self.files)
         plugins, settings = self._plugins_and_settings()
@@ -214,20 +200,11 @@ class ClusterSource:
         )
         async with opening as providers:
             labels, models = providers.label_classes(), providers.node_class_models()
-            overlays = settings.feature_gates.node_overlay
-            reader = ObjectReader(
-                models,
-                labels,
-                with_selectors=bool(spread),
-                with_requests=settings.provisioning_requests,
-                with_buffers=settings.feature_gates.capacity_buffer,
-                with_overlays=overlays,
-                with_quotas=settings.capacity_quotas,
-                with_devices=not settings.ignore_dra_requests,
-            )
+            groups = kind_groups(replace(settings, scheduler_config=spread))
+            reader = ObjectReader(models, labels, groups=groups)
             additions = reader.read_all(manifests.entries)
-            groups = frozenset(group for group, _ in models)
-            async with connected(settings, clock, node_class_groups=groups) as apis:
+            api_groups = frozenset(group for group, _ in models)
+            async with connected(settings, clock, node_class_groups=api_groups) as apis:
                 listing = await list_cluster(apis, reader.codecs)
 
             async def build(objects: list[LocatedObject], *notes: str) -> ClusterInput:
@@ -238,10 +215,8 @@ class ClusterSource:
                     options=self._options(settings, max_instance_types(providers)),
                     labels=labels,
                     default_spread=spread,
-                    serves_requests=settings.provisioning_requests,
-                    overlays=overlays,
+                    groups=groups,
                     priority_cutoff=settings.priority_cutoff,
-                    ignores_devices=settings.ignore_dra_requests,
                     is_lenient=True,
                     notes=(*listing.notes, *notes),
                 )

@@ -161,22 +161,16 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
     from karpenter_core.kube.client import connect
     from karpenter_core.kube.resources import LEASES
     from karpenter_core.kube.wire.codecs import Codecs
+    from karpenter_core.kube.wire.kind_groups import KindGroup
     from karpenter_core.operator.clock import SystemClock
+    from karpenter_core.operator.kind_groups import kind_groups
     from karpenter_core.operator.launcher import own_namespace
 
     clock = SystemClock()
     models = {name: found.info.node_classes for name, found in plugins.providers.items()}
     every_model = [model for found in models.values() for model in found]
-    gates = settings.feature_gates
-    codecs = Codecs(
-        every_model,
-        with_selectors=bool(settings.scheduler_config),
-        with_requests=settings.provisioning_requests,
-        with_buffers=gates.capacity_buffer,
-        with_overlays=gates.node_overlay,
-        with_quotas=settings.capacity_quotas,
-        with_devices=not settings.ignore_dra_requests,
-    )
+    groups_read = kind_groups(settings)
+    codecs = Codecs(every_model, groups=groups_read)
     namespace = settings.leader_election_namespace or own_namespace(os.environ)
     needed = needed_permissions(
         codecs.kinds,
@@ -200,22 +194,21 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
         apis = ClusterApis(*(KubeApi(t, clock=clock) for t in transports), node_class_groups=groups)
         found = [
             _CheckResult("CRDs", f)
-            for f in await check_definitions(
-                apis, models, with_buffers=gates.capacity_buffer, overlays=gates.node_overlay
-            )
+            for f in await check_definitions(apis, models, groups=groups_read)
         ]
         found += [
             _CheckResult("objects", f)
             for f in await check_objects(
                 apis,
                 every_model,
-                static_capacity=gates.static_capacity,
-                overlays=gates.node_overlay,
+                static_capacity=settings.feature_gates.static_capacity,
+                groups=groups_read,
             )
         ]
-        request_findings = await check_requests(apis, are_served=settings.provisioning_requests)
+        are_served = KindGroup.REQUESTS in groups_read
+        request_findings = await check_requests(apis, are_served=are_served)
         found += [_CheckResult("objects", f) for f in request_findings]
-        if settings.capacity_quotas:
+        if KindGroup.QUOTAS in groups_read:
             found += [_CheckResult("objects", f) for f in await check_quotas(apis)]
         of_lease = tuple(one for one in needed if one.kind == LEASES)
         if settings.leader_election_kubeconfig and of_lease:

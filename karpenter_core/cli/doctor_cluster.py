@@ -36,6 +36,7 @@ from karpenter_core.kube.wire.codecs import (
     NODE_POOLS,
     PROVISIONING_REQUESTS,
 )
+from karpenter_core.kube.wire.kind_groups import KindGroup
 from karpenter_core.lifecycle.nodepool.exchange_rates import PRICES_COMPARABLE
 from karpenter_core.lifecycle.nodepool.instance_types_listed import INSTANCE_TYPES_LISTED
 from karpenter_core.lifecycle.nodepool.static_capacity import REPLICAS_HELD_BACK
@@ -43,7 +44,7 @@ from karpenter_core.operator.declared_reads import kind_of
 from karpenter_core.provider.contract import Finding, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.api.nodeclass import NodeClass
@@ -253,19 +254,22 @@ async def check_definitions(
     apis: ClusterApis,
     providers: dict[str, tuple[type[NodeClass], ...]],
     *,
-    with_buffers: bool = False,
-    overlays: bool = False,
+    groups: Collection[KindGroup] = (),
 ) -> list[Finding]:
     """Compare the CustomResourceDefinitions of the core and of these providers with the models.
 
-    CapacityBuffers are needed only `with_buffers`, NodeOverlays only if they are in use (`overlays`).
+    CapacityBuffers and NodeOverlays are needed only if `groups`, which are in use, name them.
 
     Raises:
         ApiError: the API server cannot be reached.
     """
     names = " --provider ".join(sorted(providers)) or "NAME"
     remedy = APPLY.format(names)
-    own = [model for model in core_models() if with_buffers or model is not CapacityBuffer]
+    own = [
+        model
+        for model in core_models()
+        if KindGroup.BUFFERS in groups or model is not CapacityBuffer
+    ]
     models = [*own, *(model for found in providers.values() for model in found)]
     findings: list[Finding] = []
     for model in models:
@@ -274,7 +278,7 @@ async def check_definitions(
             server = apis.api_for_group(model.resource.group)
             body = await server.get(CUSTOM_RESOURCE_DEFINITIONS, name)
         except NotFoundError:
-            if model is NodeOverlay and not overlays:
+            if model is NodeOverlay and KindGroup.OVERLAYS not in groups:
                 continue
             findings.append(_error(f"the CustomResourceDefinition {name} is not installed", remedy))
         except ApiError as error:
@@ -345,9 +349,9 @@ async def check_objects(
     node_classes: Sequence[type[NodeClass]],
     *,
     static_capacity: bool = False,
-    overlays: bool = False,
+    groups: Collection[KindGroup] = (),
 ) -> list[Finding]:
-    """Check whether the existing NodePools and NodeClasses, and with `overlays` NodeOverlays, can be used.
+    """Check whether existing NodePools and NodeClasses can be used, and NodeOverlays if among `groups`.
 
     `static_capacity` is the feature gate `StaticCapacity`.
 
@@ -357,7 +361,7 @@ async def check_objects(
     findings: list[Finding] = []
     kinds = [NODE_POOLS, *(custom_kind(model.resource) for model in node_classes)]
     served = {(kind.group, kind.kind) for kind in kinds[1:]}
-    kinds += [NODE_OVERLAYS] if overlays else []
+    kinds += [NODE_OVERLAYS] if KindGroup.OVERLAYS in groups else []
     count = 0
     for kind in kinds:
         try:

@@ -83,7 +83,7 @@ async def _read_cluster(
     providers: Providers, settings: Settings, apis: ClusterApis
 ) -> ClusterInput:
     labels = providers.label_classes()
-    reader = ObjectReader(providers.node_class_models(), labels, with_selectors=False)
+    reader = ObjectReader(providers.node_class_models(), labels)
     listing = await list_cluster(apis, reader.codecs)
     return await build_cluster(
         [LocatedObject(CLUSTER, found) for found in listing.objects],

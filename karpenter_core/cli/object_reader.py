@@ -16,7 +16,7 @@ from karpenter_core.cli.manifests import DAEMON_SET_PODS, ManifestEntry
 from karpenter_core.errors import BadInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.api.nodeclass import NodeClass
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import PodShape
     from karpenter_core.api.schema import SchemaValidator
     from karpenter_core.kube.wire.codecs import Codecs
+    from karpenter_core.kube.wire.kind_groups import KindGroup
     from karpenter_core.provider.contract import LabelClasses
     from karpenter_core.state.events import StateObject
 
-__all__ = ["ObjectReader", "latest_creation"]
+__all__ = ["ObjectReader", "groups_in_use", "latest_creation"]
 
 _CORE_GROUP: Final = "karpenter.sh"
 _OVERLAY: Final = "NodeOverlay"
@@ -47,11 +48,20 @@ def latest_creation(entries: Iterable[ManifestEntry]) -> datetime:
     return max(stamps, default=datetime.fromtimestamp(0, tz=UTC))
 
 
-def has_buffers(entries: Iterable[ManifestEntry]) -> bool:
-    """Tell whether there is a CapacityBuffer among the objects."""
-    return any(
-        (entry.group, entry.kind) == ("autoscaling.x-k8s.io", "CapacityBuffer") for entry in entries
+def groups_in_use(entries: Iterable[ManifestEntry]) -> frozenset[KindGroup]:
+    """Return the groups of kinds whose feature the cluster of these objects uses, as they show."""
+    from karpenter_core.kube.resources import DEVICE_CLASSES
+    from karpenter_core.kube.wire.codecs import CAPACITY_BUFFERS, PROVISIONING_REQUESTS
+    from karpenter_core.kube.wire.kind_groups import KindGroup
+
+    signs = (
+        (CAPACITY_BUFFERS, KindGroup.BUFFERS),
+        (PROVISIONING_REQUESTS, KindGroup.REQUESTS),
+        (DEVICE_CLASSES, KindGroup.DEVICES),
     )
+    by_kind = {(kind.group, kind.kind): group for kind, group in signs}
+    kinds = {(entry.group, entry.kind) for entry in entries}
+    return frozenset(group for kind, group in by_kind.items() if kind in kinds)
 
 
 @final
@@ -63,33 +73,17 @@ class ObjectReader:
         models: Mapping[tuple[str, str], type[NodeClass]],
         labels: LabelClasses,
         *,
-        with_selectors: bool = False,
-        with_requests: bool = False,
-        with_buffers: bool = False,
-        with_overlays: bool = False,
-        with_quotas: bool = False,
-        with_devices: bool = False,
+        groups: Collection[KindGroup] = (),
     ) -> None:
-        """Read kinds that not every plan needs.
+        """Read the kinds that every plan needs, and those in `groups`.
 
-        `with_selectors` reads Services and pod controllers, for the default spread; `with_requests`
-        ProvisioningRequests and PodTemplates; `with_buffers` CapacityBuffers and the templates that
-        they may refer to; `with_quotas` CapacityQuotas; `with_devices` what ResourceClaims are
-        allocated from. Without `with_overlays`, NodeOverlays are ignored with a note.
+        Other NodeOverlays are ignored with a note.
         """
         from karpenter_core.api.crd import core_models
         from karpenter_core.api.provisioning_request import ProvisioningRequest
         from karpenter_core.kube.wire.codecs import Codecs
 
-        self.codecs: Final[Codecs] = Codecs(
-            models.values(),
-            with_selectors=with_selectors,
-            with_requests=with_requests,
-            with_buffers=with_buffers,
-            with_overlays=with_overlays,
-            with_quotas=with_quotas,
-            with_devices=with_devices,
-        )
+        self.codecs: Final[Codecs] = Codecs(models.values(), groups=groups)
         self._labels: Final = labels
         self._models: Final = {
             (model.resource.group, model.resource.kind): model

@@ -91,19 +91,12 @@ def render_rbac(
     )
     from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES
     from karpenter_core.kube.wire.codecs import Codecs
+    from karpenter_core.kube.wire.kind_groups import EVERY_KIND_GROUP
 
     every_info = tuple(infos)
     models = [model for info in every_info for model in info.node_classes]
     needed = needed_permissions(
-        Codecs(
-            models,
-            with_selectors=True,
-            with_buffers=True,
-            with_requests=True,
-            with_overlays=True,
-            with_quotas=True,
-            with_devices=True,
-        ).kinds,
+        Codecs(models, groups=EVERY_KIND_GROUP).kinds,
         models,
         lease_namespace=namespace,
         lease_name=lease_name,

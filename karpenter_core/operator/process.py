@@ -44,12 +44,14 @@ from karpenter_core.kube.wire.codecs import (
     PROVISIONING_REQUESTS,
     Codecs,
 )
+from karpenter_core.kube.wire.kind_groups import KindGroup
 from karpenter_core.kube.writer import KubeWriter, ProviderNodeWriter
 from karpenter_core.operator.crd_wait import CrdWaiter
 from karpenter_core.operator.decision_log import log_decision
 from karpenter_core.operator.declared_reads import DeclaredReads
 from karpenter_core.operator.journal_file import JournalFile
 from karpenter_core.operator.journal_page import PATH, decisions_page
+from karpenter_core.operator.kind_groups import kind_groups
 from karpenter_core.operator.loop_calls import on_loop
 from karpenter_core.operator.memory_limit import MemoryLimit
 from karpenter_core.operator.servers import HttpServers, ReadinessCheck
@@ -126,20 +128,11 @@ class Process:
         self.providers: Final = self._make_providers(plugins)
         self._journal_file: Final = self._keep_journal()
         models = self.providers.node_class_models()
-        gates = settings.feature_gates
-        with_devices = not settings.ignore_dra_requests
+        groups = kind_groups(settings)
         self.cluster_state: Final = ClusterState(
-            StateBuilder(plugins.owners, overlays=gates.node_overlay), self.clock
+            StateBuilder(plugins.owners, overlays=KindGroup.OVERLAYS in groups), self.clock
         )
-        codecs = Codecs(
-            models.values(),
-            with_selectors=bool(settings.scheduler_config),
-            with_requests=settings.provisioning_requests,
-            with_buffers=gates.capacity_buffer,
-            with_overlays=gates.node_overlay,
-            with_quotas=settings.capacity_quotas,
-            with_devices=with_devices,
-        )
+        codecs = Codecs(models.values(), groups=groups)
         self.informers: Final = self._make_informers(codecs)
         self.freshness: Final = FreshnessGuard(
             self.informers,
@@ -155,11 +148,11 @@ class Process:
             (
                 NODE_POOLS,
                 NODE_CLAIMS,
-                *((NODE_OVERLAYS,) if gates.node_overlay else ()),
-                *((CAPACITY_BUFFERS,) if gates.capacity_buffer else ()),
+                *((NODE_OVERLAYS,) if KindGroup.OVERLAYS in groups else ()),
+                *((CAPACITY_BUFFERS,) if KindGroup.BUFFERS in groups else ()),
                 *(custom_kind(model.resource) for model in models.values()),
             ),
-            device_kinds=DEVICE_KINDS if with_devices else (),
+            device_kinds=DEVICE_KINDS if KindGroup.DEVICES in groups else (),
             clock=platform.clock,
         )
         self._tasks: list[PluginTasks] = []

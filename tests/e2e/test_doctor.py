@@ -39,7 +39,7 @@ pytestmark = [
 
 def permissions():
     """Return what the controller needs, and what kwok needs to make Nodes."""
-    kinds = Codecs([KWOKNodeClass], with_selectors=False).kinds
+    kinds = Codecs([KWOKNodeClass]).kinds
     needed = needed_permissions(kinds, [KWOKNodeClass], lease_namespace="kube-system")
     needed += FACT_PERMISSIONS
     return (*needed, Permission("create", NODES), Permission("patch", NODES, "status"))

@@ -16,8 +16,9 @@ from karpenter_core.kube.resources import (
     RESOURCE_SLICES,
 )
 from karpenter_core.kube.wire.codecs import Codecs
+from karpenter_core.kube.wire.kind_groups import KindGroup
 
-CODECS = Codecs(with_devices=True)
+CODECS = Codecs(groups={KindGroup.DEVICES})
 META = {"name": "x", "namespace": "default", "uid": "u", "resourceVersion": "7"}
 
 

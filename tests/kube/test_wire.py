@@ -26,6 +26,7 @@ from karpenter_core.kube import resources
 from karpenter_core.kube.garbage_collector import gc_paused, tune_gc
 from karpenter_core.kube.objects import view_from_manifest
 from karpenter_core.kube.wire.codecs import NODE_POOLS, Codecs
+from karpenter_core.kube.wire.kind_groups import KindGroup
 from tests.kube.scripted import bookmark, event, node, node_pool, page
 
 POD = b"""{
@@ -516,7 +517,7 @@ def selecting(kind, spec, api_version="apps/v1"):
         "metadata": {"name": "web", "namespace": "shop", "resourceVersion": "7"},
         "spec": spec,
     }
-    view = view_from_manifest(manifest, Codecs(with_selectors=True))
+    view = view_from_manifest(manifest, Codecs(groups={KindGroup.SELECTORS}))
     assert (view.namespace, view.name, view.resource_version) == ("shop", "web", 7)
     return view
 
@@ -548,7 +549,7 @@ def test_services_may_select_or_not():
 
 def test_services_and_workloads_are_followed_only_on_request():
     """Clusters have many of these, and most need none of them."""
-    extra = set(Codecs(with_selectors=True).kinds) - set(Codecs().kinds)
+    extra = set(Codecs(groups={KindGroup.SELECTORS}).kinds) - set(Codecs().kinds)
     assert extra == {
         resources.SERVICES,
         resources.REPLICATION_CONTROLLERS,
@@ -611,5 +612,5 @@ def test_a_long_value_that_is_wrong_is_cut_in_the_message(length, cut):
 )
 def test_a_manifest_that_no_server_has_seen_has_version_zero(api_version, kind, spec):
     manifest = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}, "spec": spec}
-    codecs = Codecs(with_selectors=True)
+    codecs = Codecs(groups={KindGroup.SELECTORS})
     assert view_from_manifest(manifest, codecs).resource_version == 0

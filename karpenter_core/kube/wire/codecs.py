@@ -33,6 +33,7 @@ from karpenter_core.kube.wire.devices import (
     resource_claim_view,
     resource_slice_view,
 )
+from karpenter_core.kube.wire.kind_groups import KindGroup
 from karpenter_core.kube.wire.nodes import namespace_view, node_view, pod_disruption_budget_view
 from karpenter_core.kube.wire.pods import daemon_set_view, pod_view
 from karpenter_core.kube.wire.shapes import PodShapes
@@ -52,7 +53,7 @@ from karpenter_core.kube.wire.workloads import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.state.events import StateObject
@@ -316,11 +317,7 @@ class Codec:
 class Codecs:
     """The codecs of every kind that is read, and the shapes that their pods share.
 
-    What selects pods (Services, ReplicaSets …) is read only `with_selectors`: clusters have many of
-    them, and nothing but default topology spread looks at them. CapacityBuffers and the templates
-    that they may refer to are read only `with_buffers`, ProvisioningRequests and the PodTemplates
-    that they name only `with_requests`, NodeOverlays only `with_overlays`, CapacityQuotas only
-    `with_quotas`; ResourceClaims, and what they are allocated from, only `with_devices`.
+    Kinds that only some features need are read if their group is among `groups`.
     """
 
     __slots__ = ("_codecs", "shapes")
@@ -329,28 +326,23 @@ class Codecs:
         self,
         node_classes: Iterable[type[NodeClass]] = (),
         *,
-        with_selectors: bool = False,
-        with_requests: bool = False,
-        with_overlays: bool = False,
-        with_devices: bool = False,
-        with_buffers: bool = False,
-        with_quotas: bool = False,
+        groups: Collection[KindGroup] = (),
     ) -> None:
         self.shapes: Final = PodShapes()
         codecs = [*_view_codecs(self.shapes), *map(_model_codec, (NodePool, NodeClaim))]
-        if with_selectors:
-            codecs += _selector_codecs(with_workloads=not with_buffers)
-        if with_buffers:
+        if KindGroup.SELECTORS in groups:
+            codecs += _selector_codecs(with_workloads=KindGroup.BUFFERS not in groups)
+        if KindGroup.BUFFERS in groups:
             codecs += [_model_codec(CapacityBuffer), *_template_codecs(self.shapes)]
-        if with_requests:
+        if KindGroup.REQUESTS in groups:
             codecs.append(_model_codec(ProvisioningRequest))
-        if with_requests and not with_buffers:
+        if KindGroup.REQUESTS in groups and KindGroup.BUFFERS not in groups:
             codecs.append(_pod_template_codec(self.shapes))
-        if with_overlays:
+        if KindGroup.OVERLAYS in groups:
             codecs.append(_model_codec(NodeOverlay))
-        if with_quotas:
+        if KindGroup.QUOTAS in groups:
             codecs.append(_model_codec(CapacityQuota))
-        if with_devices:
+        if KindGroup.DEVICES in groups:
             codecs += _device_codecs()
         codecs += map(_model_codec, node_classes)
         self._codecs: Final = {(codec.kind.group, codec.kind.kind): codec for codec in codecs}
