@@ -13,31 +13,26 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import NODES, PODS
 from karpenter_core.scheduling.compiled.problem import compile_steps
-from karpenter_core.scheduling.explain.explainer import PendingPodExplainer
 from karpenter_core.scheduling.node_pods import with_pods
 from karpenter_core.scheduling.placement.effective_zone import pending_pods_by_zone
-from karpenter_core.scheduling.portfolio.finished_plan import emit_steps, place_steps
 from karpenter_core.scheduling.portfolio.plan_portfolio import first_fit_steps
-from karpenter_core.scheduling.problem import (
-    Catalogue,
-    ExistingNode,
-    PlanCost,
-    SchedulingPlan,
-    UnschedulablePod,
-)
+from karpenter_core.scheduling.problem import Catalogue, ExistingNode, PlanCost
 from karpenter_core.scheduling.requirements import Requirements
+from karpenter_core.scheduling.written_plan import write_plan_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
 
-    from karpenter_core.api.records import PodView
+    from karpenter_core.api.records import PodView, Resources
     from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
     from karpenter_core.scheduling.compiled.problem import CompiledProblem
     from karpenter_core.scheduling.compiled.reservations import Reservation
     from karpenter_core.scheduling.placement.engine import HaltRequest
     from karpenter_core.scheduling.portfolio.finished_plan import SizedClaim
     from karpenter_core.scheduling.problem import (
+        LaunchQuota,
         PlannedNodeClaim,
+        SchedulingPlan,
         SchedulingProblem,
         SolveOptions,
     )
@@ -61,8 +56,7 @@ class _DevicePlan:
 
     plan: SchedulingPlan
     compiled: CompiledProblem
-    claims: tuple[PlannedNodeClaim, ...] = ()
-    sized_claims: tuple[SizedClaim, ...] = ()
+    sized_claims: tuple[SizedClaim, ...]
 
 
 def device_plan_steps(
@@ -101,43 +95,24 @@ def _device_steps(
     compiled = yield from compile_steps(asked, options, cache, devices=problem.devices)
     pending_by_zone = pending_pods_by_zone(asked, compiled)
     yield 5
-    plan = yield from first_fit_steps(compiled, halt)
-    placement = yield from place_steps(plan)
-    claims = yield from emit_steps(plan, placement)
-    devices = plan.engine.devices
+    finished = yield from first_fit_steps(compiled, halt)
+    plan = yield from write_plan_steps(
+        finished, pending_by_zone=pending_by_zone, lower_bound=None, first_fit=finished
+    )
+    devices = finished.engine.devices
     if devices is not None:
-        claims = tuple(
-            replace(claim, device_drivers=devices.drivers(column, sized.rows))
-            for (column, sized), claim in zip(plan.sized_claims.items(), claims, strict=True)
+        drivers = (
+            devices.drivers(column, sized.rows) for column, sized in finished.sized_claims.items()
         )
-    explainer = PendingPodExplainer(plan.engine)
-    reasons: dict[str, UnschedulablePod] = {}
-    for index, members in sorted(placement.left.items()):
-        reason = yield from explainer.explain_steps(index)
-        reasons.update((pod.uid, reason) for pod in members)
-    cost = plan.reported_cost()
+        plan = replace(
+            plan,
+            claims=tuple(
+                replace(claim, device_drivers=names)
+                for claim, names in zip(plan.claims, drivers, strict=True)
+            ),
+        )
     return _DevicePlan(
-        compiled=compiled,
-        claims=claims,
-        sized_claims=tuple(plan.sized_claims.values()),
-        plan=SchedulingPlan(
-            claims=claims,
-            existing={
-                node.name: tuple(placement.pods[column])
-                for column, node in enumerate(compiled.nodes)
-                if column in placement.pods
-            },
-            unschedulable=reasons,
-            sequence=tuple(placement.sequence),
-            pending_by_zone=pending_by_zone,
-            partial=bool(plan.engine.unreached),
-            unusable_pools={
-                pool.name: pool.unusable_constraint
-                for pool in compiled.pools
-                if pool.unusable_constraint is not None
-            },
-            cost=PlanCost(hourly=cost, first_fit_hourly=cost),
-        ),
+        plan=plan, compiled=compiled, sized_claims=tuple(finished.sized_claims.values())
     )
 
 
@@ -146,11 +121,7 @@ def _problem_after(
 ) -> SchedulingProblem:
     """Return the problem of the other pods, once those with claims are in their places."""
     existing = first.plan.existing
-    usage = {pool: dict(amounts) for pool, amounts in problem.pool_usage.items()}
-    for claim in first.claims:
-        of_pool = usage.setdefault(claim.pool, {})
-        for name, amount in (*claim.capacity_max.items(), (NODES, 1)):
-            of_pool[name] = of_pool.get(name, 0) + amount
+    usage, quotas = _usage_after(problem, first)
     placed = {pod.uid for pod in problem.pods if pod.shape.resource_claims}
     most = problem.max_new_nodes
     return replace(
@@ -169,17 +140,40 @@ def _problem_after(
         ),
         catalogues=_catalogues_after(problem, first),
         pool_usage=usage,
-        max_new_nodes=None if most is None else max(most - len(first.claims), 0),
+        quotas=quotas,
+        max_new_nodes=None if most is None else max(most - len(first.plan.claims), 0),
     )
+
+
+def _usage_after(
+    problem: SchedulingProblem, first: _DevicePlan
+) -> tuple[dict[str, Resources], tuple[LaunchQuota, ...]]:
+    """Return what is used of the limits of NodePools and of quotas, with the planned claims."""
+    of_pools = {pool: Counter(amounts) for pool, amounts in problem.pool_usage.items()}
+    of_quotas = {quota.name: Counter(quota.used) for quota in problem.quotas}
+    for sized in first.sized_claims:
+        pool = sized.claim.pool
+        of_pool = of_pools.setdefault(pool.name, Counter())
+        of_pool.update({NODES: 1, sized.claim.spot_count: 1})
+        for name, amount in sized.claim.charge(sized.rows).items():
+            line = pool.quota_lines.get(name)
+            if line is None:
+                of_pool[name] += amount
+            else:
+                of_quotas[line.quota.name][line.resource] += amount
+    quotas = tuple(replace(quota, used=dict(of_quotas[quota.name])) for quota in problem.quotas)
+    return {pool: dict(used) for pool, used in of_pools.items()}, quotas
 
 
 def _planned_nodes(
     problem: SchedulingProblem, pods: Iterable[PodView], first: _DevicePlan
 ) -> Generator[ExistingNode]:
     """Yield the planned claims as nodes, with what is free on each of their types."""
-    every_pod = (*pods, *(pod for claim in first.claims for pod in claim.pods))
+    every_pod = (*pods, *(pod for claim in first.plan.claims for pod in claim.pods))
     names = sorted({PODS, *(name for pod in every_pod for name in pod.shape.requests)})
-    for number, (claim, sized) in enumerate(zip(first.claims, first.sized_claims, strict=True)):
+    for number, (claim, sized) in enumerate(
+        zip(first.plan.claims, first.sized_claims, strict=True)
+    ):
         pool = sized.claim.pool
         free = pool.free(names)[:, sized.rows].min(axis=1)
         capacity = [int(pool.catalogue.capacity(name)[sized.rows].min()) for name in names]
@@ -241,7 +235,7 @@ def _catalogues_after(problem: SchedulingProblem, first: _DevicePlan) -> Mapping
 def _merged(first: _DevicePlan, second: SchedulingPlan) -> SchedulingPlan:
     """Return one plan of both; what went on planned claims is added to these."""
     claims: list[PlannedNodeClaim] = []
-    for number, claim in enumerate(first.claims):
+    for number, claim in enumerate(first.plan.claims):
         added = second.existing.get(f"{_PLANNED}{number:06}", ())
         claims.append(_with_more_pods(claim, added) if added else claim)
     existing = dict(first.plan.existing)
@@ -261,7 +255,7 @@ def _merged(first: _DevicePlan, second: SchedulingPlan) -> SchedulingPlan:
         pending_by_zone=dict(by_zone),
         cost=PlanCost(
             hourly=round(own + second.cost.hourly, 9),
-            lower_bound=None if first.claims else second.cost.lower_bound,
+            lower_bound=None if first.plan.claims else second.cost.lower_bound,
             first_fit_hourly=None if first_fit is None else round(own + first_fit, 9),
         ),
     )

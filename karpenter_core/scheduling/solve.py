@@ -17,24 +17,17 @@ from typing import TYPE_CHECKING
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.compiled.problem import compile_steps
 from karpenter_core.scheduling.device_pass import device_plan_steps, has_device_pods
-from karpenter_core.scheduling.explain.explainer import PendingPodExplainer
 from karpenter_core.scheduling.node_limit import limit_nodes_steps
 from karpenter_core.scheduling.placement.effective_zone import pending_pods_by_zone
-from karpenter_core.scheduling.portfolio.finished_plan import emit_steps, place_steps
 from karpenter_core.scheduling.portfolio.plan_portfolio import portfolio_steps
-from karpenter_core.scheduling.problem import (
-    PlanCost,
-    SchedulingPlan,
-    SolveOptions,
-    UnschedulablePod,
-)
+from karpenter_core.scheduling.problem import SolveOptions
+from karpenter_core.scheduling.written_plan import write_plan_steps
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from karpenter_core.scheduling.placement.engine import HaltRequest
-    from karpenter_core.scheduling.portfolio.finished_plan import FinishedPlan, PlanPlacement
-    from karpenter_core.scheduling.problem import SchedulingProblem
+    from karpenter_core.scheduling.problem import SchedulingPlan, SchedulingProblem
 
 __all__ = ["solve", "solve_steps"]
 
@@ -96,41 +89,11 @@ def _plan_steps(
     pending_by_zone = pending_pods_by_zone(problem, compiled)
     yield 5
     plans = yield from portfolio_steps(compiled, halt)
-    best = plans.best
-    placement = yield from place_steps(best)
-    claims = yield from emit_steps(best, placement)
-    unschedulable = yield from _unschedulable_steps(best, placement)
-    return SchedulingPlan(
-        claims=claims,
-        existing={
-            node.name: tuple(placement.pods[column])
-            for column, node in enumerate(compiled.nodes)
-            if column in placement.pods
-        },
-        unschedulable=unschedulable,
-        sequence=tuple(placement.sequence),
-        pending_by_zone=pending_by_zone,
-        partial=bool(best.engine.unreached),
-        unusable_pools={
-            pool.name: pool.unusable_constraint
-            for pool in compiled.pools
-            if pool.unusable_constraint is not None
-        },
-        cost=PlanCost(
-            hourly=best.reported_cost(),
+    return (
+        yield from write_plan_steps(
+            plans.best,
+            pending_by_zone=pending_by_zone,
             lower_bound=plans.lower_bound,
-            first_fit_hourly=plans.first_fit.reported_cost(),
-        ),
+            first_fit=plans.first_fit,
+        )
     )
-
-
-def _unschedulable_steps(
-    plan: FinishedPlan, placement: PlanPlacement
-) -> Generator[int, None, dict[str, UnschedulablePod]]:
-    reasons: dict[str, UnschedulablePod] = {}
-    explainer = PendingPodExplainer(plan.engine)
-    for index, members in sorted(placement.left.items()):
-        reason = yield from explainer.explain_steps(index)
-        reasons.update((pod.uid, reason) for pod in members)
-        yield 1
-    return reasons

@@ -34,7 +34,8 @@ def fails(monkeypatch):
     """Let compiling, or writing the plan down, fail for problems of which something holds."""
 
     def install(is_odd, *, step="compile_steps"):
-        genuine = getattr(solve, step)
+        module = solve if step == "compile_steps" else written_plan
+        genuine = getattr(module, step)
 
         def failing(first, *rest):
             asked = first if step == "compile_steps" else seen[-1]
@@ -53,7 +54,7 @@ def fails(monkeypatch):
             monkeypatch.setattr(solve, step, failing)
         else:
             monkeypatch.setattr(solve, "compile_steps", noting)
-            monkeypatch.setattr(solve, step, failing)
+            monkeypatch.setattr(module, step, failing)
 
     return install
 

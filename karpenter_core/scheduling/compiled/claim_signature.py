@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 from karpenter_core.api.labels import CAPACITY_TYPE, SPOT
+from karpenter_core.api.spot_share import OTHER_NODES, SPOT_NODES
 from karpenter_core.scheduling.compiled.bitsets import bits_of_mask, rows_of
 from karpenter_core.scheduling.compiled.instance_shapes import OfferingMatrix
 from karpenter_core.scheduling.requirements import Requirements
@@ -88,6 +89,17 @@ class ClaimSignature:
     def capacity_of(self, row: int) -> dict[str, int]:
         """Return what one node takes of each limit of the pool; `row` is one of the catalogue."""
         return {name: int(self.counted_against_limits(name)[row]) for name in self.pool.limited}
+
+    def charge(self, rows: Columns) -> dict[str, int]:
+        """Return what a claim counts against limits: the largest of the rows it may become."""
+        return {
+            name: int(self.counted_against_limits(name)[rows].max()) for name in self.pool.limited
+        }
+
+    @property
+    def spot_count(self) -> str:
+        """Name under which its nodes count for a share of spot."""
+        return SPOT_NODES if self.requirements.get(CAPACITY_TYPE).has(SPOT) else OTHER_NODES
 
     @cached_property
     def rows(self) -> Columns:

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from karpenter_core.api.labels import CAPACITY_TYPE, NODES, SPOT
+from karpenter_core.api.labels import NODES
 from karpenter_core.api.spot_share import OTHER_NODES, SPOT_NODES, is_spot_due
 from karpenter_core.scheduling.compiled.signatures import NO_MATCH
 from karpenter_core.scheduling.placement.open_nodes import NO_ROW
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from karpenter_core.scheduling.arrays import Columns
-    from karpenter_core.scheduling.compiled.claim_signature import ClaimSignature
     from karpenter_core.scheduling.compiled.pools import CompiledPool
     from karpenter_core.scheduling.compiled.problem import PlacementTask
     from karpenter_core.scheduling.compiled.signatures import DomainPin
@@ -104,8 +103,7 @@ class ClaimOpener:
                     remaining[name] -= amount
         if pool.spot_share is not None:
             claim = self._compiled.signatures.claim(opening.signature)
-            is_spot = claim.requirements.get(CAPACITY_TYPE).has(SPOT)
-            everywhere[opening.pool][SPOT_NODES if is_spot else OTHER_NODES] -= count
+            everywhere[opening.pool][claim.spot_count] -= count
         self._state.count_nodes(opening.pool, count)
 
     def close_empty(self) -> bool:
@@ -301,7 +299,7 @@ class ClaimOpener:
             asked=joined,
             limit=claim.largest,
             row=NO_ROW,
-            charge=_charge(claim, claim.rows[fitting]),
+            charge=claim.charge(claim.rows[fitting]),
             score=float(claim.prices[fitting][0]) + fee,
         )
 
@@ -433,9 +431,3 @@ class ClaimOpener:
 def _order(opening: ClaimOpening) -> tuple[bool, float]:
     """Order reserved capacity first, then by price."""
     return (not opening.reservations, opening.score)
-
-
-def _charge(claim: ClaimSignature, rows: Columns) -> dict[str, int]:
-    """Return what a claim counts against limits: the largest of the rows it may become."""
-    counted = claim.counted_against_limits
-    return {name: int(counted(name)[rows].max()) for name in claim.pool.limited}

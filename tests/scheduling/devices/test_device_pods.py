@@ -15,7 +15,9 @@ from karpenter_core.api.devices import (
     DeviceTaint,
     DeviceToleration,
 )
-from karpenter_core.scheduling.problem import PoolConstraint
+from karpenter_core.api.labels import CAPACITY_TYPE, NODES, PRICE_PER_HOUR, SPOT_SHARE
+from karpenter_core.scheduling.problem import LaunchQuota, PoolConstraint
+from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import (
     catalogue,
@@ -595,7 +597,7 @@ def test_a_device_with_a_taint_is_for_requests_that_tolerate_it():
 
 
 def test_limits_and_the_number_of_new_nodes_hold_for_both_kinds_of_pods():
-    pods = [device_pod("p", "gpu"), pod("q", cpu="3800m")]
+    pods = [device_pod("p", "gpu"), pod("q", cpu="3900m")]
     pools = [node_pool(limits={"nodes": "1"})]
     plan = planned(pods, TYPES, claim("gpu"), pools=pools)
     assert len(plan.claims) == 1
@@ -605,6 +607,39 @@ def test_limits_and_the_number_of_new_nodes_hold_for_both_kinds_of_pods():
         max_new_nodes=1,
     )
     assert len(solve(asked).claims) == 1
+
+
+def test_a_quota_counts_the_nodes_of_both_kinds_of_pods():
+    pods = [device_pod("p", "gpu"), pod("q", cpu="3900m")]
+    asked = replace(problem(pods, catalogue=catalogue(*TYPES)), devices=inventory(claim("gpu")))
+    quota = LaunchQuota(name="one node", requirements=Requirements(), limits={NODES: 1})
+    assert len(solve(asked).claims) == 2
+    plan = solve(replace(asked, quotas=(quota,)))
+    assert [one.name for made in plan.claims for one in made.pods] == ["p"]
+
+
+def test_a_price_limit_counts_the_nodes_of_both_kinds_of_pods():
+    pods = [device_pod("p", "gpu"), pod("q", cpu="3900m")]
+    both = planned(pods, TYPES, claim("gpu"))
+    assert len(both.claims) == 2
+    dearest = max(one.price.amount for each in TYPES for one in each.offerings)
+    pools = [node_pool(limits={PRICE_PER_HOUR: f"{1.5 * float(dearest):.6f}"})]
+    plan = planned(pods, TYPES, claim("gpu"), pools=pools)
+    assert [one.name for made in plan.claims for one in made.pods] == ["p"]
+
+
+def test_a_spot_share_counts_the_nodes_of_both_kinds_of_pods():
+    pods = [device_pod("p", "gpu"), pod("q", cpu="3900m")]
+    pool = node_pool()
+    metadata = pool.metadata.model_copy(update={"annotations": {SPOT_SHARE: "50%"}})
+    pools = [pool.model_copy(update={"metadata": metadata})]
+    plan = planned(pods, TYPES, claim("gpu"), pools=pools)
+    assert len(plan.claims) == 2
+    types = [
+        value for made in plan.claims for one in made.requirements
+        if one.key == CAPACITY_TYPE for value in one.values
+    ]  # fmt: skip
+    assert sorted(types) == ["on-demand", "spot"]
 
 
 def test_admin_access_takes_a_device_that_is_in_use():
