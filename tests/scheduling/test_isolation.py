@@ -7,7 +7,7 @@ import pytest
 from karpenter_core.api.judgements import FailedJudgements, describe_failure
 from karpenter_core.api.notices import ObjectRef
 from karpenter_core.errors import BadInputError
-from karpenter_core.scheduling import isolation, solve
+from karpenter_core.scheduling import isolation, solve, written_plan
 from karpenter_core.scheduling.isolation import solve_isolated
 from karpenter_core.scheduling.journal import plan_decision
 from karpenter_core.scheduling.problem import SolveOptions
