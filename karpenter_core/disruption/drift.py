@@ -30,7 +30,20 @@ if TYPE_CHECKING:
     from karpenter_core.disruption.command import Command
     from karpenter_core.disruption.method import DisruptionPass, PoolBudgets, WorkSteps
 
-__all__ = ["DriftMethod", "drift_order"]
+__all__ = ["DriftMethod", "accept_drifted", "drift_order"]
+
+
+def accept_drifted(candidate: Candidate, disruption_pass: DisruptionPass) -> CandidateAcceptance:
+    """Accept drifted nodes of pools that act on drift and are not backing off."""
+    pool = candidate.pool
+    declined = None
+    if not is_true(candidate.claim.status.conditions, DRIFTED):
+        declined = DeclineReason.NOT_DRIFTED
+    elif is_detect_only(pool):
+        declined = DeclineReason.DETECT_ONLY
+    elif pool.name in disruption_pass.drift_backoff_pools:
+        declined = DeclineReason.RESTING
+    return CandidateAcceptance(accepted=declined is None, decline_reason=declined)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +59,9 @@ class DriftMethod:
 
     def accept(self, candidate: Candidate, disruption_pass: DisruptionPass) -> CandidateAcceptance:
         """Accept drifted nodes of dynamic pools that act on drift and are not backing off."""
-        pool = candidate.pool
-        declined = None
-        if pool.spec.replicas is not None:
-            declined = DeclineReason.STATIC
-        elif not is_true(candidate.claim.status.conditions, DRIFTED):
-            declined = DeclineReason.NOT_DRIFTED
-        elif is_detect_only(pool):
-            declined = DeclineReason.DETECT_ONLY
-        elif pool.name in disruption_pass.drift_backoff_pools:
-            declined = DeclineReason.RESTING
-        return CandidateAcceptance(accepted=declined is None, decline_reason=declined)
+        if candidate.pool.spec.replicas is not None:
+            return CandidateAcceptance(accepted=False, decline_reason=DeclineReason.STATIC)
+        return accept_drifted(candidate, disruption_pass)
 
     def plan_steps(
         self,

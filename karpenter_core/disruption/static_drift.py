@@ -9,14 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from karpenter_core.api.conditions import is_true
-from karpenter_core.api.nodeclaim import DRIFTED
-from karpenter_core.api.nodepool import is_detect_only
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionClass, state_node_notices
 from karpenter_core.disruption.command import Command, command_evidence
-from karpenter_core.disruption.drift import drift_order
-from karpenter_core.disruption.method import CandidateAcceptance, DeclineReason, MethodPlan
+from karpenter_core.disruption.drift import accept_drifted, drift_order
+from karpenter_core.disruption.method import CandidateAcceptance, MethodPlan
 from karpenter_core.disruption.validation import ValidationVerdict
 from karpenter_core.state.static_claims import plan_static_claim
 from karpenter_core.state.static_pools import (
@@ -48,17 +45,9 @@ class StaticDriftMethod:
 
     def accept(self, candidate: Candidate, disruption_pass: DisruptionPass) -> CandidateAcceptance:
         """Accept drifted nodes of static pools that act on drift and are not backing off."""
-        pool = candidate.pool
-        declined = None
-        if not is_static(pool):  # the other drift method explains it
+        if not is_static(candidate.pool):  # the other drift method explains it
             return CandidateAcceptance(accepted=False)
-        if not is_true(candidate.claim.status.conditions, DRIFTED):
-            declined = DeclineReason.NOT_DRIFTED
-        elif is_detect_only(pool):
-            declined = DeclineReason.DETECT_ONLY
-        elif pool.name in disruption_pass.drift_backoff_pools:
-            declined = DeclineReason.RESTING
-        return CandidateAcceptance(accepted=declined is None, decline_reason=declined)
+        return accept_drifted(candidate, disruption_pass)
 
     def plan_steps(
         self,

@@ -9,8 +9,8 @@ import structlog
 
 from karpenter_core.controllers.forceful_disruption import record_forceful_disruption
 from karpenter_core.controllers.reconciling.freshness import FreshnessConsumer
-from karpenter_core.controllers.reconciling.reconciler import DONE, Reconciler, ReconcileResult
-from karpenter_core.controllers.static.pool_changes import StaticPoolReconciler
+from karpenter_core.controllers.reconciling.reconciler import DONE, ReconcileResult
+from karpenter_core.controllers.static.pool_changes import SETTLED_SECONDS, StaticPoolReconciler
 from karpenter_core.disruption.static_scale_down import OVERPROVISIONED, scale_down_order
 from karpenter_core.errors import ApiError
 from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate
@@ -34,10 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["StaticDeprovisioningController"]
 
-CONCURRENCY: Final = 10  # upstream default
 DELETIONS: Final = 32
 """Deletions of one pool that are sent at a time."""
-SETTLED_SECONDS: Final = 60.0  # upstream default
 
 
 @final
@@ -52,15 +50,9 @@ class StaticDeprovisioningController:
         self._runtime = runtime
         self._freshness = freshness
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
-        reconciler: Reconciler[str] = Reconciler(
-            self.name,
-            self.reconcile,
-            runtime=runtime,
-            concurrency=CONCURRENCY,
-            log_field="NodePool",
+        self._pools = StaticPoolReconciler(
+            self.name, self.reconcile, cluster_state=writer.cluster_state, runtime=runtime
         )
-        self._reconciler = reconciler
-        self._pools = StaticPoolReconciler(writer.cluster_state, reconciler)
 
     @property
     def name(self) -> str:
@@ -82,7 +74,7 @@ class StaticDeprovisioningController:
         if not surplus:
             return ReconcileResult(requeue_after=SETTLED_SECONDS)
         if self._freshness.stale_or_wake(
-            FreshnessConsumer.STATIC_DEPROVISIONING, name, lambda: self._reconciler.wake(name)
+            FreshnessConsumer.STATIC_DEPROVISIONING, name, lambda: self._pools.wake(name)
         ):
             return DONE
         order = scale_down_order(snapshot, claims.active, now=self._runtime.clock.now())

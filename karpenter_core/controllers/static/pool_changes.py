@@ -1,35 +1,57 @@
-"""Wakes a reconciler with the static NodePools that changes of objects affect."""
+"""Reconciles the static NodePools that changes of objects affect."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.controllers.cluster_state import ChangeQueue
+from karpenter_core.controllers.reconciling.reconciler import Reconciler
 from karpenter_core.state.object_kinds import ObjectKind
 from karpenter_core.state.static_pools import is_static
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from karpenter_core.controllers.cluster_state import ClusterState
-    from karpenter_core.controllers.reconciling.reconciler import Reconciler
+    from karpenter_core.controllers.reconciling.reconciler import (
+        ControllerRuntime,
+        ReconcileResult,
+    )
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["StaticPoolReconciler"]
+__all__ = ["SETTLED_SECONDS", "StaticPoolReconciler"]
+
+CONCURRENCY: Final = 10  # upstream default
+SETTLED_SECONDS: Final = 60.0
+"""Time after which a pool with its replicas is looked at again (upstream default)."""
 
 
 @final
 class StaticPoolReconciler:
-    """Runs a reconciler with every static pool at start, and after changes that affect it."""
+    """Reconciles every static pool at start, and after changes that affect it."""
 
-    def __init__(self, cluster_state: ClusterState, reconciler: Reconciler[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        reconcile: Callable[[str], Awaitable[ReconcileResult]],
+        *,
+        cluster_state: ClusterState,
+        runtime: ControllerRuntime,
+    ) -> None:
+        """`reconcile` gets the name of a pool."""
         self._cluster_state = cluster_state
-        self._reconciler = reconciler
+        self._reconciler: Reconciler[str] = Reconciler(
+            name, reconcile, runtime=runtime, concurrency=CONCURRENCY, log_field="NodePool"
+        )
         self._change_queue = ChangeQueue(
             cluster_state, ObjectKind.NODE_POOL, ObjectKind.NODE_CLAIM, ObjectKind.CATALOGUE
         )
+
+    def wake(self, name: str) -> None:
+        """Reconcile a pool soon."""
+        self._reconciler.wake(name)
 
     async def run(self) -> None:
         """Work until cancelled; nothing is reconciled before every claim has been listed."""

@@ -15,8 +15,8 @@ from karpenter_core.api.decisions import PROVISION, Decision, bounded
 from karpenter_core.api.notices import ObjectRef
 from karpenter_core.api.prices import Price
 from karpenter_core.controllers.provisioning.new_claims import DecisionRef
-from karpenter_core.controllers.reconciling.reconciler import DONE, Reconciler, ReconcileResult
-from karpenter_core.controllers.static.pool_changes import StaticPoolReconciler
+from karpenter_core.controllers.reconciling.reconciler import DONE, ReconcileResult
+from karpenter_core.controllers.static.pool_changes import SETTLED_SECONDS, StaticPoolReconciler
 from karpenter_core.scheduling.journal import planned_launch
 from karpenter_core.state.static_claims import plan_static_claim
 from karpenter_core.state.static_pools import (
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StaticProvisioningController"]
 
-CONCURRENCY: Final = 10  # upstream default
-SETTLED_SECONDS: Final = 60.0  # upstream defaults
-LIMITED_SECONDS: Final = 30.0
+LIMITED_SECONDS: Final = 30.0  # upstream default
 METHOD: Final = "static"
 
 
@@ -64,14 +62,9 @@ class StaticProvisioningController:
         self._problem_settings = problem_settings
         self._solve = solve
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
-        reconciler: Reconciler[str] = Reconciler(
-            self.name,
-            self.reconcile,
-            runtime=runtime,
-            concurrency=CONCURRENCY,
-            log_field="NodePool",
+        self._pools = StaticPoolReconciler(
+            self.name, self.reconcile, cluster_state=cluster_state, runtime=runtime
         )
-        self._pools = StaticPoolReconciler(cluster_state, reconciler)
 
     @property
     def name(self) -> str:
