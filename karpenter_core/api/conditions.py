@@ -106,6 +106,37 @@ def find_condition(conditions: Iterable[Condition], condition_type: str) -> Cond
     return None
 
 
+def with_condition(
+    conditions: tuple[Condition, ...],
+    *,
+    type: str,  # noqa: A002 - the field's name in the API
+    status: ConditionStatus,
+    reason: str,
+    message: str,
+    now: datetime,
+    generation: int,
+) -> tuple[Condition, ...]:
+    """Set one condition of a kind without a root condition; unchanged input comes back as it is.
+
+    The condition stays in its place, and keeps its transition time unless the status changes.
+    """
+    old = find_condition(conditions, type)
+    is_same = old is not None and old.status == status
+    fresh = Condition(
+        type=type,
+        status=status,
+        reason=reason,
+        message=message,
+        last_transition_time=old.last_transition_time if old is not None and is_same else now,
+        observed_generation=generation,
+    )
+    if fresh == old:
+        return conditions
+    if old is None:
+        return (*conditions, fresh)
+    return tuple(fresh if item is old else item for item in conditions)
+
+
 def is_true(conditions: Iterable[Condition], *condition_types: str) -> bool:
     """Tell whether all of these conditions are there and True."""
     if len(condition_types) == 1:  # the hot case: every state node in every pass

@@ -19,6 +19,7 @@ from karpenter_core.api.records import OwnerView
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from karpenter_core.api.base import Model
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.notices import Notice
     from karpenter_core.api.records import NodeView, Taint
@@ -32,6 +33,7 @@ __all__ = [
     "MergePatch",
     "MetricUpdate",
     "NodePatch",
+    "changed_fields",
     "merge_steps",
     "metadata_patch",
     "soonest",
@@ -263,6 +265,13 @@ def status_patch(
     locked = "conditions" in status
     version = resource_version or old.metadata.resource_version
     return MergePatch(body={"status": status}, resource_version=version if locked else None)
+
+
+def changed_fields(old: Model, new: Model) -> dict[str, Json]:
+    """Return the JSON of the top-level fields that differ; None for one that is gone."""
+    before = old.model_dump(mode="json", exclude_none=True)
+    after = new.model_dump(mode="json", exclude_none=True)
+    return {name: after.get(name) for name in before | after if before.get(name) != after.get(name)}
 
 
 def _difference(old: Json, new: Json) -> Json:

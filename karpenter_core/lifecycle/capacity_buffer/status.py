@@ -10,8 +10,8 @@ from karpenter_core.api.capacity_buffer import (
     CapacityBufferStatus,
     LocalObjectRef,
 )
-from karpenter_core.api.conditions import FALSE, TRUE, Condition, find_condition, is_true
-from karpenter_core.lifecycle.changes import Json, MergePatch
+from karpenter_core.api.conditions import FALSE, TRUE, is_true, with_condition
+from karpenter_core.lifecycle.changes import MergePatch, changed_fields
 from karpenter_core.state.capacity_buffers import MAX_VIRTUAL_PODS, BufferFailure
 
 if TYPE_CHECKING:
@@ -125,11 +125,7 @@ def buffer_status_patch(old: CapacityBuffer, new: CapacityBuffer) -> MergePatch 
 
     It carries the resource version: the list of conditions may have other writers.
     """
-    before = old.status.model_dump(mode="json", exclude_none=True)
-    after = new.status.model_dump(mode="json", exclude_none=True)
-    status: dict[str, Json] = {
-        name: after.get(name) for name in before | after if before.get(name) != after.get(name)
-    }
+    status = changed_fields(old.status, new.status)
     if not status:
         return None
     return MergePatch(body={"status": status}, resource_version=old.metadata.resource_version)
@@ -149,18 +145,13 @@ def _with_condition(
     message: str,
     now: datetime,
 ) -> CapacityBuffer:
-    """Set one condition in its place; it keeps its transition time unless the status changes."""
-    old = find_condition(buffer.status.conditions, condition_type)
-    is_same = old is not None and old.status == status
-    fresh = Condition(
+    conditions = with_condition(
+        buffer.status.conditions,
         type=condition_type,
         status=status,
         reason=reason,
         message=message,
-        last_transition_time=old.last_transition_time if old is not None and is_same else now,
-        observed_generation=buffer.metadata.generation,
+        now=now,
+        generation=buffer.metadata.generation,
     )
-    if fresh == old:
-        return buffer
-    kept = [fresh if each.type == condition_type else each for each in buffer.status.conditions]
-    return _with_status(buffer, conditions=tuple(kept if old is not None else [*kept, fresh]))
+    return _with_status(buffer, conditions=conditions)

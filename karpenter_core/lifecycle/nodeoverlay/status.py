@@ -13,7 +13,7 @@ from karpenter_core.api.nodeoverlay import (
 )
 from karpenter_core.api.nodepool import VALIDATION_SUCCEEDED
 from karpenter_core.api.notices import Notice
-from karpenter_core.lifecycle.changes import MergePatch
+from karpenter_core.lifecycle.changes import MergePatch, changed_fields
 from karpenter_core.lifecycle.nodepool.validation import joined_errors
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ def overlay_status_patch(old: NodeOverlay, new: NodeOverlay) -> MergePatch | Non
 
     Conditions replace a list that has other writers, so the patch carries the resource version.
     """
-    before = old.status.model_dump(mode="json", exclude_none=True)
-    after = new.status.model_dump(mode="json", exclude_none=True)
-    if before == after:
+    status = changed_fields(old.status, new.status)
+    if not status:
         return None
-    return MergePatch(body={"status": after}, resource_version=old.metadata.resource_version)
+    return MergePatch(body={"status": status}, resource_version=old.metadata.resource_version)

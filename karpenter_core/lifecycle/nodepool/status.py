@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from karpenter_core.api.nodepool import NODE_POOL_CONDITIONS
-from karpenter_core.lifecycle.changes import Json, MergePatch
+from karpenter_core.lifecycle.changes import MergePatch, changed_fields
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -64,14 +64,11 @@ def node_pool_status_patch(old: NodePool, new: NodePool) -> MergePatch | None:
 
     Conditions replace a list that has other writers, so the patch carries the resource version.
     """
-    before = old.status.model_dump(mode="json", exclude_none=True)
-    after = new.status.model_dump(mode="json", exclude_none=True)
-    status: dict[str, Json] = {
-        name: after.get(name) for name in before | after if before.get(name) != after.get(name)
-    }
+    status = changed_fields(old.status, new.status)
     if "resources" in status:
-        gone = before["resources"].keys() - after["resources"].keys()
-        status["resources"] = after["resources"] | dict.fromkeys(gone)
+        gone = old.status.resources.keys() - new.status.resources.keys()
+        kept = {name: str(amount) for name, amount in new.status.resources.items()}
+        status["resources"] = {**kept, **dict.fromkeys(gone)}
     if not status:
         return None
     version = old.metadata.resource_version if "conditions" in status else None

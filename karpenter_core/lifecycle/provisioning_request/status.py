@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal
 
-from karpenter_core.api.conditions import FALSE, TRUE, Condition
+from karpenter_core.api.conditions import FALSE, TRUE, with_condition
 from karpenter_core.api.provisioning_request import (
     ACCEPTED,
     BOOKING_EXPIRED,
@@ -55,7 +55,7 @@ LAUNCHING: Final = "CapacityIsLaunching"  # ours, like the following ones
 INVALID: Final = "InvalidRequest"
 NO_TEMPLATE: Final = "PodTemplateNotFound"
 NODES_LOST: Final = "NodesLost"
-_REPLACED_MESSAGE: Final = 2_000
+_LONGEST_MESSAGE: Final = 2_000
 """Length to which messages are cut: a plan's reasons can be as long as its pools are many."""
 
 
@@ -190,24 +190,16 @@ def _with(
     message: str,
     now: datetime,
 ) -> ProvisioningRequest:
-    old = request.condition(condition_type)
-    if len(message) > _REPLACED_MESSAGE:
-        message = f"{message[:_REPLACED_MESSAGE]}..."
-    fresh = Condition(
+    if len(message) > _LONGEST_MESSAGE:
+        message = f"{message[:_LONGEST_MESSAGE]}..."
+    conditions = with_condition(
+        request.status.conditions,
         type=condition_type,
         status=status,
         reason=reason,
         message=message,
-        last_transition_time=now
-        if old is None or old.status != status
-        else old.last_transition_time,
-        observed_generation=request.metadata.generation,
+        now=now,
+        generation=request.metadata.generation,
     )
-    others = [item for item in request.status.conditions if item.type != condition_type]
-    index = next(
-        (n for n, item in enumerate(request.status.conditions) if item.type == condition_type),
-        len(others),
-    )
-    conditions = (*others[:index], fresh, *others[index:])
     update = {"conditions": conditions}
     return request.model_copy(update={"status": request.status.model_copy(update=update)})
