@@ -150,20 +150,13 @@ async def build_cluster(
 
 def _apply_overlays(builder: StateBuilder, labels: LabelClasses) -> tuple[str, ...]:
     """Evaluate the NodeOverlays of the state; return notes about those that are not applied."""
-    from karpenter_core.api.labels import ALIASES, RESTRICTED_DOMAIN, WELL_KNOWN
     from karpenter_core.lifecycle.nodeoverlay.evaluation import evaluate_overlays, listed_pools
-    from karpenter_core.lifecycle.nodepool.validation import LabelRules
+    from karpenter_core.operator.label_rules import label_rules
     from karpenter_core.state.events import OverlaysEvaluated
 
     snapshot = builder.snapshot()
-    rules = LabelRules(
-        well_known=WELL_KNOWN | labels.well_known,
-        restricted_domains=labels.restricted_domains | {RESTRICTED_DOMAIN},
-        settable=labels.settable,
-        aliases={**ALIASES, **labels.aliases},
-    )
     evaluation = evaluate_overlays(
-        snapshot.node_overlays.values(), listed_pools(snapshot), rules=rules
+        snapshot.node_overlays.values(), listed_pools(snapshot), rules=label_rules(labels)
     )
     builder.apply_event(OverlaysEvaluated(evaluation.store))
     problems = {name: "; ".join(errors) for name, errors in evaluation.errors.items()}

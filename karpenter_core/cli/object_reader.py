@@ -209,21 +209,15 @@ class ObjectReader:
     def _ready(self, pool: NodePool) -> NodePool:
         """Set a NodePool to ready unless its status or its fields contradict."""
         from karpenter_core.api.conditions import READY, TRUE, find_condition
-        from karpenter_core.api.labels import ALIASES, RESTRICTED_DOMAIN, WELL_KNOWN
         from karpenter_core.api.nodepool import NODE_CLASS_READY
         from karpenter_core.lifecycle.nodepool.status import with_condition
-        from karpenter_core.lifecycle.nodepool.validation import LabelRules, with_validation
+        from karpenter_core.lifecycle.nodepool.validation import with_validation
+        from karpenter_core.operator.label_rules import label_rules
 
         if find_condition(pool.status.conditions, READY) is not None:
             return pool
         beginning = datetime.fromtimestamp(0, tz=UTC)
-        rules = LabelRules(
-            well_known=WELL_KNOWN | self._labels.well_known,
-            restricted_domains=self._labels.restricted_domains | {RESTRICTED_DOMAIN},
-            settable=self._labels.settable,
-            aliases={**ALIASES, **self._labels.aliases},
-            known_values=self._labels.known_values,
-        )
+        rules = label_rules(self._labels)
         pool = with_condition(
             pool, type=NODE_CLASS_READY, status=TRUE, reason=NODE_CLASS_READY, now=beginning
         )

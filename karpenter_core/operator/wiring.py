@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from karpenter_core.api.labels import ALIASES, RESTRICTED_DOMAIN, WELL_KNOWN
+from karpenter_core.api.labels import ALIASES, WELL_KNOWN
 from karpenter_core.controllers.capacity_buffer.controller import CapacityBufferController
 from karpenter_core.controllers.capacity_quota.controller import CapacityQuotaController
 from karpenter_core.controllers.catalogue.controller import CatalogueController
@@ -41,7 +41,7 @@ from karpenter_core.kube.resources import NODES, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, PROVISIONING_REQUESTS
 from karpenter_core.lifecycle.node.health_rules import apply_health_rules
 from karpenter_core.lifecycle.nodeclaim.drift import DriftRules
-from karpenter_core.lifecycle.nodepool.validation import LabelRules
+from karpenter_core.operator.label_rules import label_rules
 from karpenter_core.scheduling.problem import (
     MinValuesPolicy,
     PackingPolicy,
@@ -204,7 +204,7 @@ def build_observers(dependencies: ControllerDependencies) -> tuple[Controller, .
             unjudged=UnjudgedNodePools(
                 providers=dependencies.providers,
                 runtime=runtime,
-                label_rules=_label_rules(dependencies.providers),
+                label_rules=label_rules(dependencies.providers.label_classes()),
             ),
         ),
         ClusterMetricsController(
@@ -227,7 +227,7 @@ def _overlay_controllers(
         NodeOverlayController(
             cluster_state=dependencies.cluster_state,
             runtime=dependencies.runtime,
-            label_rules=_label_rules(dependencies.providers),
+            label_rules=label_rules(dependencies.providers.label_classes()),
             writer=writer,
         ),
     )
@@ -281,7 +281,7 @@ def _node_pool_controller(
     node_pools = NodePoolController(
         writer=writer,
         runtime=dependencies.runtime,
-        label_rules=_label_rules(dependencies.providers),
+        label_rules=label_rules(dependencies.providers.label_classes()),
         catalogue_problem=catalogue.problem_of,
         currencies=catalogue.currencies_of,
         solve=solve,
@@ -289,18 +289,6 @@ def _node_pool_controller(
     )
     catalogue.subscribe_problems(node_pools.wake)
     return node_pools
-
-
-def _label_rules(providers: Providers) -> LabelRules:
-    """Return the rules by which labels of NodePools are checked."""
-    labels = providers.label_classes()
-    return LabelRules(
-        well_known=WELL_KNOWN | labels.well_known,
-        restricted_domains=labels.restricted_domains | {RESTRICTED_DOMAIN},
-        settable=labels.settable,
-        aliases={**ALIASES, **labels.aliases},
-        known_values=labels.known_values,
-    )
 
 
 def _claim_lifecycle_controller(

@@ -23,9 +23,9 @@ from karpenter_core.controllers.provisioning.pass_recorder import (
     waits_for_reservation,
     with_held_pools,
 )
+from karpenter_core.controllers.provisioning.plan_journal import record_plan
 from karpenter_core.controllers.provisioning.trigger_batcher import TriggerBatcher
 from karpenter_core.controllers.reconciling.reconciler import PeriodicLoop
-from karpenter_core.scheduling.journal import plan_decision
 from karpenter_core.scheduling.problem import SchedulingPlan, SolveOptions
 from karpenter_core.scheduling.virtual_pods import without_virtual_pods
 from karpenter_core.state.object_kinds import ObjectKind
@@ -222,19 +222,16 @@ class Provisioner:
             quiet=bool(self._unevaluated_pools()),
             refused=created.refused,
         )
-        make_decision = partial(
-            plan_decision,
-            plan,
-            provisioning_input.problem,
-            options=self._options.solve,
-            id=decision_ref.id,
-            cause=decision_ref.cause,
-            at=self._runtime.clock.now(),
-            names=names,
-            refused=created.refused,
-        )
         if pods or plan.claims:
-            await self._runtime.journal.record(await self._planner.compute(make_decision))
+            await record_plan(
+                plan,
+                provisioning_input.problem,
+                created,
+                options=self._options.solve,
+                decision_ref=decision_ref,
+                planner=self._planner,
+                runtime=self._runtime,
+            )
         self._log.debug(
             "pass ended",
             triggers=len(triggers),

@@ -19,6 +19,7 @@ from karpenter_core.api.conditions import READY, is_unknown
 from karpenter_core.api.provisioning_request import ATOMIC_SCALE_UP, GANG_ATTEMPT
 from karpenter_core.controllers.cluster_state import ChangeQueue
 from karpenter_core.controllers.provisioning.new_claims import DecisionRef
+from karpenter_core.controllers.provisioning.plan_journal import record_plan
 from karpenter_core.controllers.reconciling.reconciler import PeriodicLoop
 from karpenter_core.errors import ConflictError, NotFoundError
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, PROVISIONING_REQUESTS
@@ -36,7 +37,6 @@ from karpenter_core.lifecycle.provisioning_request.status import (
     with_attempt_started,
     with_provisioned,
 )
-from karpenter_core.scheduling.journal import plan_decision
 from karpenter_core.state.bookings import bookings, request_pods
 from karpenter_core.state.gang_places import claims_by_request
 from karpenter_core.state.object_kinds import ObjectKind
@@ -259,18 +259,15 @@ class ProvisioningRequestController:
             reason=REASON,
             annotations=attempt_annotations(request, plan.claims),
         )
-        make_decision = partial(
-            plan_decision,
+        await record_plan(
             plan,
             provisioning_input.problem,
+            created,
             options=self._options.solve,
-            id=decision_ref.id,
-            cause=decision_ref.cause,
-            at=self._runtime.clock.now(),
-            names=created.names,
-            refused=created.refused,
+            decision_ref=decision_ref,
+            planner=self._planner,
+            runtime=self._runtime,
         )
-        await self._runtime.journal.record(await self._planner.compute(make_decision))
         if created.refused:  # a limit was reached since the plan was judged; nothing was created
             why = next(iter(created.refused.values()))
             now = self._runtime.clock.now()
