@@ -76,7 +76,7 @@ __all__ = [
 ]
 
 EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
-"""When everything in tests was created, unless said otherwise."""
+"""Time at which everything in tests was created, unless said otherwise."""
 
 ZONES: Final = ("zone-a", "zone-b", "zone-c")
 """Where the standard catalogue sells."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["ENTRY_POINT_GROUP", "subject_factory"]
 
 ENTRY_POINT_GROUP: Final = "karpenter.testing"
-"""Where distributions name the subjects of their providers."""
+"""Entry points by which distributions name the subjects of their providers."""
 
 KIT: Final = "karpenter_core.testing.conformance"
 

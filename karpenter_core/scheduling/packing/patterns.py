@@ -61,7 +61,7 @@ _PATIENCE: Final = (3, 1)
 
 _WHOLE_ENOUGH: Final = 0.5
 _EXTRA: Final = 0.3
-"""When whole nodes are less than half of a program's nodes, buy three tenths of the others too."""
+"""Part of the other nodes that is bought too, if whole nodes are less than half of a program's."""
 
 _STILL_WORTH: Final = 0.97
 """Of those, a pattern whose pods are partly gone only while it is worth that much of its price."""

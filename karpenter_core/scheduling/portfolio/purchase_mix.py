@@ -47,7 +47,7 @@ _MAX_SHARES: Final = 12
 """Distinct asks with a line of their own in the LP; smaller ones go with the rest."""
 
 _NEARLY: Final = 1.05
-"""When no more nodes are bought than pods that avoid each other need, each carries some of these."""
+"""Up to so many times the nodes that pods that avoid each other need, each node carries some of them."""
 
 _UNFILLED: Final = 1.01
 _MANY_NODES: Final = 150

@@ -33,7 +33,7 @@ PROTOCOLS: Final = ("http", "https")
 SHORTEST_POLL: Final = timedelta(seconds=1)
 _POLL: Final = timedelta(seconds=20)
 _METADATA: Final = "http://100.100.100.200"
-"""Where every instance reaches the metadata service."""
+"""Address of the metadata service, the same for every instance."""
 
 SETTINGS: Final = (
     SettingSpec(

@@ -1,4 +1,4 @@
-"""Karpenter's end-to-end scenarios that must pass, and why others do not yet.
+"""Karpenter's end-to-end scenarios that must pass: all of them.
 
 Names are those that `python -m tests.e2e.upstream --list` prints.
 """
@@ -115,6 +115,3 @@ EXPECTED = {
     ),
     "performance": (),
 }
-
-NOT_YET = {}
-"""By what names begin with."""

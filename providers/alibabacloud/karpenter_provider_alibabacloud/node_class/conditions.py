@@ -30,7 +30,7 @@ IMAGES_READY: Final = "ImagesReady"
 CAPACITY_RESERVATIONS_READY: Final = "CapacityReservationsReady"
 
 NOTHING_FOUND: Final = timedelta(seconds=15)
-"""When to look again for what terms do not find: it may be made at the same time."""
+"""Time until the next look for what terms do not find: it may be made at the same time."""
 
 _REQUEST_ID: Final = re.compile(r"\s*\(request [^)]*\)|\s*[Rr]equest ?[Ii][Dd]:? *[0-9A-F-]{36}")
 
