@@ -7,7 +7,7 @@ more against what exists now, with all claims that are on their way to the API s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import NODES, PRICE_PER_HOUR
 from karpenter_core.api.quantities import LARGEST_AMOUNT, format_amount, parse_resources
@@ -55,7 +55,8 @@ class LaunchCeilings:
             well_known=launch_limits.well_known,
             aliases=launch_limits.aliases,
         )
-        self._leaving = leaving
+        self.pool_usage: Final = pool_usage(snapshot, launch_limits.rates, leaving=leaving)
+        """What each NodePool holds, without claims in flight."""
         self._remaining: dict[tuple[str, str], int] = {
             (quota.name, resource): limit - quota.used.get(resource, 0)
             for quota in self._quotas
@@ -107,9 +108,7 @@ class LaunchCeilings:
         limits = parse_resources(pool.spec.limits)
         if planned.pool not in self._read_pools:
             self._read_pools.add(planned.pool)
-            used = pool_usage(self._snapshot, self._limits.rates, leaving=self._leaving).get(
-                planned.pool, {}
-            )
+            used = self.pool_usage.get(planned.pool, {})
             for resource, limit in limits.items():
                 self._remaining[planned.pool, resource] = limit - used.get(resource, 0)
         amounts = {**planned.capacity_max, NODES: 1}

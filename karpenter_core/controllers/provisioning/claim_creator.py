@@ -36,7 +36,7 @@ from karpenter_core.scheduling.overlays import OverlaidTypes
 from karpenter_core.state.events import PodsDecided
 from karpenter_core.state.launch_ceilings import LaunchCeilings
 from karpenter_core.state.launch_limits import LaunchAllowance, LaunchLimits
-from karpenter_core.state.node_pool_usage import exceeded_limits, pool_usage
+from karpenter_core.state.node_pool_usage import exceeded_limits
 from karpenter_core.state.static_pools import StaticNodeAllowance, is_static
 
 if TYPE_CHECKING:
@@ -189,7 +189,6 @@ class ClaimCreator:
         If only some are allowed, claims whose pods have the highest priority come first.
         """
         snapshot = self._cluster_state.snapshot()
-        over = self._pools_over_limits(snapshot, {item.pool for item in planned}, leaving)
         allowance = LaunchAllowance(
             snapshot,
             self._launch_limits,
@@ -202,6 +201,8 @@ class ClaimCreator:
             in_flight=self._planned_in_flight.values(),
             leaving=leaving,
         )
+        pools = {item.pool for item in planned}
+        over = self._pools_over_limits(snapshot, pools, ceilings.pool_usage)
         static = StaticNodeAllowance(snapshot, in_flight=self._in_flight)
         refused: dict[int, str] = {}
         limited: Counter[tuple[str, str]] = Counter()
@@ -245,10 +246,9 @@ class ClaimCreator:
             )
 
     def _pools_over_limits(
-        self, snapshot: Snapshot, pools: set[str], leaving: Collection[str]
+        self, snapshot: Snapshot, pools: set[str], usage: Mapping[str, Mapping[str, int]]
     ) -> Mapping[str, str]:
         """Return the pools that may not grow now, with the reasons."""
-        usage = pool_usage(snapshot, self._launch_limits.rates, leaving=leaving)
         refused: dict[str, str] = {}
         for name in pools:
             pool = snapshot.node_pools.get(name)
