@@ -77,7 +77,6 @@ async def build_cluster(
         BadInputError: a NodePool refers to an unknown NodeClass.
         CloudProviderError: a provider cannot list its instance types.
     """
-    from karpenter_core.api.labels import ALIASES, WELL_KNOWN
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.cli.plan_notes import (
@@ -87,11 +86,11 @@ async def build_cluster(
         unusable_pools,
     )
     from karpenter_core.lifecycle.capacity_buffer.declaration import buffer_declarations
+    from karpenter_core.operator.problem_settings import problem_settings
     from karpenter_core.state.builder import StateBuilder
     from karpenter_core.state.events import CataloguePublished, InformersSynced, ObjectObserved
     from karpenter_core.state.launch_limits import LaunchLimits
-    from karpenter_core.state.pod_volumes import UnsupportedVolumes
-    from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
+    from karpenter_core.state.provisioning_input import build_provisioning_input
 
     pools = [
         (placed.where, placed.found) for placed in objects if isinstance(placed.found, NodePool)
@@ -110,32 +109,22 @@ async def build_cluster(
         builder.apply_event(declaration)
     overlay_notes = _apply_overlays(builder, labels) if overlays else ()
     snapshot = builder.snapshot()
-    problem_settings = ProblemSettings(
-        well_known=labels.well_known,
-        aliases={**ALIASES, **labels.aliases},
-        value_aliases=labels.value_aliases,
+    found_settings = problem_settings(
+        labels,
+        groups,
         default_spread=default_spread,
-        unsupported_volumes=UnsupportedVolumes(
-            topology_keys=labels.unsupported_topology_keys,
-            provisioners=labels.unsupported_provisioners,
-        ),
-        serves_requests=KindGroup.REQUESTS in groups,
         priority_cutoff=priority_cutoff,
         launch_limits=LaunchLimits(
-            currency=options.currency,
-            exchange_rates=options.exchange_rates,
-            well_known=WELL_KNOWN | labels.well_known,
-            aliases={**ALIASES, **labels.aliases},
+            currency=options.currency, exchange_rates=options.exchange_rates
         ),
-        ignores_devices=KindGroup.DEVICES not in groups,
     )
-    problem_input = build_provisioning_input(snapshot, now=now, problem_settings=problem_settings)
+    problem_input = build_provisioning_input(snapshot, now=now, problem_settings=found_settings)
     return ClusterInput(
         input=problem_input,
         snapshot=snapshot,
         options=options,
         now=now,
-        problem_settings=problem_settings,
+        problem_settings=found_settings,
         unusable_pools=unusable_pools(snapshot, problems),
         notes=(
             *notes,

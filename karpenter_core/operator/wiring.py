@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,9 @@ from karpenter_core.kube.resources import NODES, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, PROVISIONING_REQUESTS
 from karpenter_core.lifecycle.node.health_rules import apply_health_rules
 from karpenter_core.lifecycle.nodeclaim.drift import DriftRules
+from karpenter_core.operator.kind_groups import kind_groups
 from karpenter_core.operator.label_rules import label_rules
+from karpenter_core.operator.problem_settings import problem_settings
 from karpenter_core.scheduling.problem import (
     MinValuesPolicy,
     PackingPolicy,
@@ -50,8 +52,6 @@ from karpenter_core.scheduling.problem import (
 )
 from karpenter_core.state.launch_limits import LaunchLimits
 from karpenter_core.state.placements import nomination_window
-from karpenter_core.state.pod_volumes import UnsupportedVolumes
-from karpenter_core.state.provisioning_input import ProblemSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -236,7 +236,6 @@ def _overlay_controllers(
 def _provisioning_options(dependencies: ControllerDependencies) -> ProvisioningOptions:
     """Return how pending pods are collected and planned for."""
     settings, providers = dependencies.settings, dependencies.providers
-    labels = providers.label_classes()
     return ProvisioningOptions(
         batch_idle=settings.batch_idle_duration,
         batch_maximum=settings.batch_max_duration,
@@ -246,27 +245,20 @@ def _provisioning_options(dependencies: ControllerDependencies) -> ProvisioningO
                 (info.max_instance_types for info in providers.infos().values()), default=600
             ),
         ),
-        problem_settings=ProblemSettings(
-            well_known=labels.well_known,
-            aliases={**ALIASES, **labels.aliases},
-            value_aliases=labels.value_aliases,
-            default_spread=settings.scheduler_config,
-            unsupported_volumes=UnsupportedVolumes(
-                topology_keys=labels.unsupported_topology_keys,
-                provisioners=labels.unsupported_provisioners,
+        problem_settings=replace(
+            problem_settings(
+                providers.label_classes(),
+                kind_groups(settings),
+                default_spread=settings.scheduler_config,
+                priority_cutoff=settings.priority_cutoff,
+                launch_limits=LaunchLimits(
+                    max_nodes_total=settings.max_nodes_total,
+                    launches_per_minute=settings.launches_per_minute,
+                    currency=settings.currency,
+                    exchange_rates=settings.exchange_rates,
+                ),
             ),
             nomination_window=nomination_window(settings.batch_max_duration),
-            serves_requests=settings.provisioning_requests,
-            priority_cutoff=settings.priority_cutoff,
-            launch_limits=LaunchLimits(
-                max_nodes_total=settings.max_nodes_total,
-                launches_per_minute=settings.launches_per_minute,
-                currency=settings.currency,
-                exchange_rates=settings.exchange_rates,
-                well_known=WELL_KNOWN | labels.well_known,
-                aliases={**ALIASES, **labels.aliases},
-            ),
-            ignores_devices=settings.ignore_dra_requests,
         ),
     )
 
