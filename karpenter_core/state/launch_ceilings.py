@@ -56,7 +56,7 @@ class LaunchCeilings:
             aliases=launch_limits.aliases,
         )
         self.pool_usage: Final = pool_usage(snapshot, launch_limits.rates, leaving=leaving)
-        """What each NodePool holds, without claims in flight."""
+        """Amounts that each NodePool holds, without claims in flight."""
         self._remaining: dict[tuple[str, str], int] = {
             (quota.name, resource): limit - quota.used.get(resource, 0)
             for quota in self._quotas
