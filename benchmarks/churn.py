@@ -115,10 +115,10 @@ class _ClusterWatcher:
         self._outcome = outcome
         self.claims: dict[str, ObservedClaim] = {}
         self._moved: dict[str, datetime] = {}
-        """When a pod's predecessor was moved, by UID."""
+        """Times at which predecessors of pods were moved, by the UID of the pod."""
         self._heirs: dict[str, list[datetime]] = {}
         self.changes: list[datetime] = []
-        """When the load changed."""
+        """Times of changes of the load."""
         store = harness.cluster.server.registry.store
         store.listen(PODS, self._on_pod)
         store.listen(NODE_CLAIMS, self._on_claim)

@@ -63,7 +63,7 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolverBench:
-    """Where inputs are, and how solvers are run."""
+    """Folders of inputs, and commands of solvers."""
 
     trace: Path | None = None
     prices: Path | None = None

@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     environment = {**ENVIRONMENT, **{name: os.environ[name] for name in options.env}}
     prepare_root(options.base, options.layer, options.root, options.mount)
     enter(options.root)
-    # What came before belongs to the same process: whoever measures the program subtracts it.
+    # Memory used before belongs to the same process: a measurement of the program subtracts it.
     print(
         f"entered the image after {time.process_time():.3f} s of CPU", file=sys.stderr, flush=True
     )

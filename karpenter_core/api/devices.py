@@ -227,7 +227,7 @@ class ResourceClaimView(Record, frozen=True, kw_only=True, eq=False):
     is_allocated: bool = False
     devices: tuple[AllocatedDevice, ...] = ()
     node_terms: tuple[NodeSelectorTerm, ...] = ()
-    """Where the allocated devices can be used; none: everywhere."""
+    """Nodes that can use the allocated devices; none: all nodes."""
     reserved_for: tuple[ClaimConsumer, ...] = ()
     deletion_timestamp: datetime | None = None
 

@@ -78,7 +78,7 @@ class LastContact:
 
     @property
     def at(self) -> float | None:
-        """When the last contact was, by the monotonic clock."""
+        """Time of the last contact, by the monotonic clock."""
         return self._at
 
     @property

@@ -80,7 +80,7 @@ class EventRecorder:
         self._queue: Final[asyncio.Queue[_QueuedEvent]] = asyncio.Queue(_QUEUE_LENGTH)
         self._recent: Final[OrderedDict[str, float]] = OrderedDict()
         self._capacity = _REMEMBERED
-        """When what has expired is looked for next: each search takes as long as there are keys."""
+        """Time of the next search for expired keys: a search takes as long as there are keys."""
         self._posted: Final[OrderedDict[tuple[str, ...], _PostedEvent]] = OrderedDict()
         self._buckets: Final = {
             name: AsyncTokenBucket(clock, rate=rate, burst=burst)

@@ -51,7 +51,7 @@ class DeclaredReads:
         self._clock: Final = clock
         self._objects: Final[dict[ObjectRead, tuple[Mapping[str, object], ...]]] = {}
         self._problems: Final = dict.fromkeys(reads, "not requested yet")
-        """Why the last request of each declared read failed; empty after a success."""
+        """Failure of the last request of each declared read; empty after a success."""
         self._log: FilteringBoundLogger = structlog.get_logger("operator")
 
     def objects(self, read: ObjectRead) -> tuple[Mapping[str, object], ...]:

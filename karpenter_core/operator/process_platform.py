@@ -46,7 +46,7 @@ class ProcessPlatform:
     identity: str
     """The name of this process in the lease."""
     namespace: str = "kube-system"
-    """Where the lease is."""
+    """Namespace of the lease."""
     cache_folder: Path
     cluster: ClusterFacts = field(default_factory=ClusterFacts)
     facts_reader: ClusterFactsReader | None = None

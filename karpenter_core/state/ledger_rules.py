@@ -13,7 +13,7 @@ __all__ = ["TABLES", "TableRule"]
 
 @dataclass(frozen=True, slots=True)
 class TableRule:
-    """When an entry of a table expires, and how a new leader recovers it."""
+    """Expiry of the entries of a table, and their recovery by a new leader."""
 
     holds: str
     expires: str

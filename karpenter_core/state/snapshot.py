@@ -187,7 +187,7 @@ class Snapshot:
     virtual_placements: Mapping[VirtualSource, VirtualPlacement] = field(
         default_factory=dict["VirtualSource", "VirtualPlacement"],
     )
-    """Where a pass put the virtual pods of each source; absent until one has decided."""
+    """Nodes that a pass chose for the virtual pods of each source; absent until one has decided."""
     virtual_pod_counts: Mapping[str, int] | None = None
     """Virtual pods that the last pass put on existing capacity, by the name of the NodeClaim, or of
     a Node without one; None before the first pass."""

@@ -79,7 +79,7 @@ EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """Time at which everything in tests was created, unless said otherwise."""
 
 ZONES: Final = ("zone-a", "zone-b", "zone-c")
-"""Where the standard catalogue sells."""
+"""Zones of the standard catalogue."""
 
 Expression = tuple[str, ...]
 """A match expression as `(key, operator, *values)`."""

@@ -70,7 +70,7 @@ class ScenarioError(Exception):
 
 
 class RunnerKind(StrEnum):
-    """Where a scenario can run."""
+    """Control planes that a scenario can run on."""
 
     VIRTUAL = "virtual"
     """In the test's process, on time that is moved by hand."""

@@ -51,7 +51,7 @@ def test_a_varying_load_causes_no_flapping(tmp_path, load, policy, hours):
 
 @pytest.mark.cluster_runs
 def test_a_wave_is_followed_down(tmp_path):
-    """When the load falls, the cluster becomes cheaper than it would be without consolidation."""
+    """Consolidation makes the cluster cheaper after the load falls."""
     options = {"hours": 1.0, "services": wave(timedelta(hours=1))}
     followed = run_day(tmp_path / "a", "wave", "WhenEmptyOrUnderutilized", **options)
     left = run_day(tmp_path / "b", "wave", "none", **options)

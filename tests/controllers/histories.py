@@ -59,7 +59,7 @@ LAUNCHES = (
     "GROUP BY subject"
 )
 COLLECTED_AT = (400_000, 50, 50)
-"""When garbage is collected: the defaults spend a tenth of the time on objects that stay."""
+"""Thresholds of garbage collection: the defaults spend a tenth of the time on objects that stay."""
 
 
 class Errors:

@@ -142,7 +142,7 @@ def test_no_pod_is_nominated_while_too_many_are_pending(tmp_path, monkeypatch):
 
 
 def registered_at(scene):
-    """When each claim was let in."""
+    """Times at which claims were admitted."""
     return [
         condition["lastTransitionTime"]
         for claim in scene.claims()

@@ -276,7 +276,7 @@ def test_a_size_that_cannot_be_automatic_is_reported(tmp_path, annotations, limi
 
 
 def test_buffers_are_in_the_cluster_of_the_pods(tmp_path):
-    """Where NodeClaims are in another one."""
+    """For a buffer whose NodeClaims are in another one."""
 
     async def scenario(scene):
         scene.workload.apply([render_crd(CapacityBuffer)])

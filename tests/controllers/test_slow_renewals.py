@@ -48,7 +48,7 @@ class Writers:
 
     @property
     def renewed(self):
-        """When the lease was renewed for the last time, as text."""
+        """Time of the lease's last renewal, as text."""
         (lease,) = self.harness.cluster.list(LEASES)
         return lease["spec"]["renewTime"]
 

@@ -30,7 +30,7 @@ DEMO = (sys.executable, "-c", "from karpenter_core.cli.main import main; main()"
         ("embedded", "alibabacloud"),
         ("embedded", "aws"),
         ("embedded", "azure"),
-        # What the demo asks of a cluster is the same for each cloud.
+        # The demo sends the same requests to a cluster for each cloud.
         ("real", "alibabacloud"),
     ],
     indirect=["local_cluster"],

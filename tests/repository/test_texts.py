@@ -23,7 +23,8 @@ PACKAGE_HOSTS = re.compile(
 ALLOWED_HOST_LINES = re.compile(r"--no-emit-index" + r"-url")
 LEFTOVERS = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b|#\s*prag" + r"ma\b")
 IGNORED_TYPE = re.compile(r"#\s*(type|pyright):\s*ignore(\[[\w, -]+\])?(?P<reason>.*)")
-QUESTION = re.compile(r"\s*(What|Which|Who|Whose|How)\b")
+QUESTION = re.compile(r"\s*(What|Which|Who|Whose|How|Where|When|Why)\b")
+QUESTION_COMMENT = re.compile(r"^\s*#:? (What|Which|Who|Whose|How)\b")
 QUESTION_NAME = re.compile(r"def test_(what|which|who|whose|how)_")
 # The home of the images' own user is no private path.
 PRIVATE_PATHS = re.compile(r"(?<![\w.~-])/(work|root|home)/(?!nonroot\b)\w")
@@ -97,6 +98,11 @@ def test_docstrings_begin_with_a_verb_or_a_noun():
     ]
 
     assert hits == []
+
+
+def test_comments_begin_with_their_subject():
+    """Comments that begin with a question word leave their subject to the reader."""
+    assert lines_of(python_files(), QUESTION_COMMENT) == []
 
 
 def test_names_of_tests_begin_with_their_subject():

@@ -73,7 +73,7 @@ def find_binaries(minor: str, *, kwok: str = "") -> Binaries:
     root = cache / "karpenter-core" / "controlplane"
     assets = [Path(path)] if (path := os.environ.get("KUBEBUILDER_ASSETS")) else []
     kubernetes = [*assets, _newest(root, f"kubernetes-v{minor}.")]
-    # What somebody else has put there may be of any version.
+    # Binaries put there by others may be of any version.
     kwoks = [_newest(root, f"kwok-v{kwok}.")] if kwok else [*assets, _newest(root, "kwok-v")]
     build = f"tests/e2e/controlplane/build.py {minor}{f' --kwok {kwok}' if kwok else ''}"
 

@@ -39,7 +39,7 @@ BODY_LIMIT: Final = 16 * 1024**2
 
 
 class HookMoment(StrEnum):
-    """When a hook is called."""
+    """Moment at which a hook is called."""
 
     BEFORE = "before"
     """The API server has not seen the write yet."""

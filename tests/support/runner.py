@@ -190,7 +190,7 @@ class ScenarioWorld:
 
         await wait_until(served, seconds=CRD_ESTABLISHED_SECONDS)
 
-    # What happens.
+    # Steps.
 
     async def create(self, manifest: Object) -> Object:
         """Create one object."""
@@ -286,7 +286,7 @@ class ScenarioWorld:
                 namespace = _namespace(metadata)
                 await self.client.patch(kind, metadata["name"], patch.body, namespace=namespace)
 
-    # What comes of it.
+    # The result.
 
     def observe(self) -> Observation:
         """Return an observation of the cluster now."""

@@ -30,7 +30,7 @@ class DemoStep:
     report: Callable[[], Sequence[str]] = tuple
     """Returns the lines to print afterwards; raises `DemoFailedError` if the result is wrong."""
     skipped: str = ""
-    """Why the step is skipped; empty if it is not."""
+    """Reason to skip the step; empty if it is not skipped."""
 
 
 class DemoScenario(Protocol):

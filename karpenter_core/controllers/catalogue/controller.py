@@ -59,7 +59,7 @@ class _NodeClassListing:
     currencies: frozenset[str] = frozenset()
     """The currencies of its prices."""
     refreshed: datetime | None = None
-    """When it was made, by the steady clock."""
+    """Time of its creation, by the steady clock."""
     refreshed_at: float = 0.0
     """The same as a Unix time, by the clock that people read."""
     problem: str = ""

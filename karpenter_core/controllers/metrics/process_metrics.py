@@ -112,7 +112,7 @@ class Metrics:
 
     @property
     def registry(self) -> CollectorRegistry:
-        """Where the metrics are scraped from."""
+        """Return the registry that Prometheus scrapes."""
         return self._declare.registry
 
     @property

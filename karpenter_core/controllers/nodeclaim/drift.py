@@ -71,9 +71,9 @@ class _DriftSchedule:
     """The times at which claims of a NodeClass are due for a check."""
 
     due_at: dict[str, float] = field(default_factory=dict[str, float])
-    """When claims are due, by name (monotonic seconds)."""
+    """Times at which claims are due, by name (monotonic seconds)."""
     all_checked_at: float | None = None
-    """When all claims were last checked."""
+    """Time of the last check of all claims."""
 
     def take_due(self, now: float) -> dict[str, float]:
         """Remove and return the claims that are due."""

@@ -93,9 +93,9 @@ class GarbageCollectionController:
         """UIDs of claims that this process has seen, the oldest first."""
         self._steady = SteadyClock(runtime.clock)
         self._missing_since: dict[str, dict[str, datetime]] = {name: {} for name in providers.names}
-        """When instances were first seen without a claim, by provider and instance."""
+        """Times at which instances were first seen without a claim, by provider and instance."""
         self._busy_since: dict[str, dict[str, datetime]] = {name: {} for name in providers.names}
-        """When pods were first seen that keep an instance, by provider and instance."""
+        """Times at which pods that keep an instance were first seen, by provider and instance."""
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._loops = {
             name: PeriodicLoop(self.name, partial(self.step, name), runtime=runtime)

@@ -89,7 +89,7 @@ _GONE: Final = 410
 _UNREADABLE: Final = (msgspec.MsgspecError, ValidationError, ValueError, RecursionError)
 _VERSION_DIGITS: Final = 20
 """Digits of the greatest 64-bit version. A longer one would take as long to read as a line has room for."""
-# How the API server begins a line that carries an object; anything else is looked at in two steps.
+# Beginnings of lines that carry an object; every other line is parsed in two steps.
 _OBJECT_LINES: Final = (b'{"type":"ADDED"', b'{"type":"MODIFIED"', b'{"type":"DELETED"')
 
 RawT = TypeVar("RawT")

@@ -99,7 +99,7 @@ class PodClass(Struct, kw_only=True, eq=False):
     counted: tuple[TopologyGroup, ...] = ()
     shared_volumes: tuple[tuple[str, str], ...] = ()
     volume_alternatives: tuple[Requirements, ...] = ()
-    """Where its volumes can be attached; one must hold (none: anywhere)."""
+    """Alternatives for nodes that can attach its volumes; one must hold (none: any node)."""
     members: list[PodView] = field(default_factory=list["PodView"])
     blocked: PoolRejection | None = None
 

@@ -86,7 +86,7 @@ class CompiledPool:
         self.spot_share: Final = template.spot_share
         """The part of the nodes that should be spot; None: whatever is cheapest."""
         if self.spot_share is not None:
-            # What exists, as a negative rest: like the rest of limits, what-ifs give some back.
+            # Existing nodes, as a negative rest: what-ifs give some back, as with other limits.
             self.remaining.update((name, -usage.get(name, 0)) for name in (SPOT_NODES, OTHER_NODES))
         self.limited: Final = (
             *sorted(name for name in self.limits if name != NODES),

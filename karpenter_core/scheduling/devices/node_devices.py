@@ -87,7 +87,7 @@ class NodeDevices:
             if (not one.owner_node or one.owner_node in considered)
             and (not one.node_name or one.node_name in considered)
         )
-        # What is allocated may be on nodes that do not count.
+        # Allocated devices may be on nodes that do not count.
         self._claims: Final = ClaimTable(inventory, PublishedPools(inventory.slices), moving)
         self._templates: Final = dict["InstanceDevices", "tuple[DevicePool, ...]"]()
         self._nodes: Final = dict[int, _NodeUsage]()

@@ -83,7 +83,7 @@ class BaseState:
         self.host: Final = HostCounts()
         """Pods counted by each host name group, by slot."""
         self.offsets: Final = list[int]()
-        """Where the cells (group row times domains) of each axis begin."""
+        """Index of the first cell (group row times domains) of each axis."""
         self.made: Final = self._lay_out_cells()
         """Whether the domain of each cell is known because pools launch nodes there."""
         self.plans: Final = tuple(

@@ -63,7 +63,7 @@ class FirstFitPlacement:
         self._closed: set[int] | dict[int, bool] = overlay.removed
         """Nodes to skip: they are gone or, of many classes, have too little capacity for any."""
         self._least: tuple[tuple[int, int], ...] = ()
-        """Where there are many classes: lines of resources, and what any of them asks at least."""
+        """For many classes: lines of resources, and the least request among them."""
 
     def place(self, class_pods: Sequence[ClassPods]) -> None:
         """Put pods on nodes, class by class, as far as that goes."""

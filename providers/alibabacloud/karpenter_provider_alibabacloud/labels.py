@@ -108,7 +108,7 @@ RESTRICTED_TAGS: Final = (
 """Tags by which a resource is known as ours: users may set neither these nor a cluster's."""
 RESTRICTED_TAG_PREFIXES: Final = (CLUSTER_TAG_PREFIX.rstrip("/"), NODE_CLAIMS_TAG)
 
-# What ECS takes (API reference of TagResources)
+# Limits of ECS (API reference of TagResources)
 MAX_TAGS: Final = 20
 """Tags that an instance can have, ours included."""
 MAX_USER_TAGS: Final = 13

@@ -130,7 +130,7 @@ class PriceReader:
         self._considered: Final[dict[str, datetime]] = {}
         """Types that some NodePool may launch, and when one last might."""
         self._silent_until: Final[dict[Hashable, datetime]] = {}
-        """When to ask again what ECS did not tell."""
+        """Times at which prices that ECS did not answer are requested again."""
         self._advised_at: Final[dict[str, datetime]] = {}
         self._file: Final = Path(price_file) if price_file else None
         self._file_state: object = None

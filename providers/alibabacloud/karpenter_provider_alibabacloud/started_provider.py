@@ -107,7 +107,7 @@ class StartedProvider:
         self._capacity_errors: Final = CapacityErrorCounter()
         self._lock: Final = Lock()
         self._doubted_at: Final = dict.fromkeys(_DOUBTED_AGAIN_SECONDS, -inf)
-        """When launches last found again and again what is not as it was read; by task, monotonic."""
+        """Times at which launches last found repeatedly that a task's data is stale; by task, monotonic."""
         self._are_types_doubted = False
         """Whether they were not read since."""
 

@@ -215,7 +215,7 @@ CASES: tuple[Case, ...] = (
         node_class(vSwitchSelectionPolicy="random"),
         "spec.vSwitchSelectionPolicy",
     ),
-    # How to log in
+    # Login
     Case(8, "inherited", node_class(passwordInherit=True), None),
     Case(8, "password", node_class(password="Abcdef12"), None),
     Case(
@@ -439,7 +439,7 @@ CASES: tuple[Case, ...] = (
             ("evictionMaxPodGracePeriod", 60, None),
         )
     ),
-    # What is ours
+    # Fields that the reference does not have
     *(
         Case(0, f"spot {key} {value}", node_class(spot={key: value}), refused)
         for key, value, refused in (

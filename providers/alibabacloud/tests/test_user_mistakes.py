@@ -345,7 +345,7 @@ def test_a_mistake_is_reported_and_nodes_launch_once_it_is_corrected(cloud_stage
             stage.apply(cloud_stage.node_class(SPARE), SPARE_POOL, SPARE_POD)
             await stage.until_ready("False")
             await stage.advance_minutes(MINUTES)
-            # What launches are refused for is tried again now and then.
+            # The refused launches are tried again from time to time.
             await stage.until_ready("False")
             calls, launches = len(cloud.calls.all), cloud.calls.count(GROUP)
             user_messages = await stage.user_messages()

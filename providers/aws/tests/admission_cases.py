@@ -536,7 +536,7 @@ CASES: tuple[Case, ...] = (
             ({"id": "xpg-1"}, "spec.placementGroupSelector.id"),
         )
     ),
-    # What has no case of its own
+    # Rules without a case of their own
     Case(0, "empty CPU options", node_class(cpuOptions={}), None),
     *(
         Case(

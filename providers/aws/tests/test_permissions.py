@@ -40,7 +40,7 @@ LONGEST = 6144
 CALLED_OTHERWISE = {
     "sqs:DeleteMessageBatch": ("sqs:DeleteMessage",),
     "sts:GetCallerIdentity": (),  # needs no permission
-    # What is made is tagged in the same call, and instances are given their role.
+    # Resources are tagged in the call that creates them, and instances are given their role.
     "ec2:CreateFleet": ("ec2:CreateFleet", "ec2:CreateTags", "iam:PassRole"),
     "ec2:RunInstances": ("ec2:RunInstances", "ec2:CreateTags", "iam:PassRole"),
     "ec2:CreateLaunchTemplate": ("ec2:CreateLaunchTemplate", "ec2:CreateTags"),

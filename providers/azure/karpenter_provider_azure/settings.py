@@ -208,7 +208,7 @@ def _contradictions(settings: AzureSettings) -> list[str]:
     if settings.use_sig and not settings.sig_subscription_id:
         found.append("--sig-subscription-id: must be given with --use-sig")
     if mode in MACHINE_MODES:
-        # What the mode needs in Karpenter's own provider is no cure here: one complaint says all.
+        # Settings that the mode needs in Karpenter's own provider do not help here: one complaint is enough.
         found.append(
             f"--provision-mode: {mode} is not supported, whatever --use-sig and "
             "--aks-machines-pool-name are: use aksscriptless or bootstrappingclient, whose nodes "

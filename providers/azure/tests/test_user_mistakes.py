@@ -234,7 +234,7 @@ def test_a_mistake_is_reported_and_nodes_launch_once_it_is_corrected(cloud_stage
             # A refused launch is shown when the NodeClass is resolved the next time.
             await stage.until_ready("False", seconds=400)
             await stage.advance_minutes(MINUTES)
-            # What launches are refused for is tried again now and then.
+            # The refused launches are tried again from time to time.
             await stage.until_ready("False", seconds=400)
             calls, launches = len(cloud.calls.all), cloud.calls.count(PUT)
             user_messages = await stage.user_messages()

@@ -304,7 +304,7 @@ def test_spot_is_always_cheaper_than_on_demand(shipped):
 
 
 def test_the_default_catalogue_is_the_one_that_examples_and_benchmarks_are_about():
-    """Where it is to change, print the new digest; figures of older runs cannot be compared then."""
+    """If it has to change, print the new digest; figures of older runs cannot be compared then."""
     text = default_catalogue_text()
     assert sha256(text.encode()).hexdigest()[:16] == "614211d50fc3a40f"
     largest = {entry["name"]: entry for entry in json.loads(text)}["gpu2.16xlarge"]

@@ -28,7 +28,7 @@ CRDS = {
     KUEUE: "config/components/crd/bases/*.yaml",
     REQUESTS: "config/crd/*provisioningrequests.yaml",
 }
-"""Where the modules have them."""
+"""Paths of the CRDs in the modules."""
 
 
 def build_kueue() -> Path:

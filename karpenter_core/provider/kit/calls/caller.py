@@ -52,7 +52,7 @@ class _OpenCall:
     waited_until: float = -inf
     """The end of the last pause that was waited for, by the monotonic clock."""
     turn_at: float = -inf
-    """When the next attempt got its turn, or needed none: a slower pace since then is not for it."""
+    """Time at which the next attempt got its turn, or needed none: a slower pace since then is not for it."""
 
     def failed(self, failure: AttemptFailure, cause: Exception | None = None) -> FailedCall:
         return FailedCall(

@@ -59,7 +59,7 @@ class _Turns:
     """The time of each turn."""
     refused_at: float
     next_at: float
-    """When the next turn begins."""
+    """Time at which the next turn begins."""
 
 
 @final

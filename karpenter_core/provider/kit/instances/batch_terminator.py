@@ -91,9 +91,9 @@ class BatchTerminator(Generic[Described, Refusal]):
         self._calls_at_once: Final = calls_at_once
         self._lock: Final = Lock()
         self._started: Final[dict[str, float]] = {}
-        """When the termination of an instance was last started."""
+        """Times at which terminations of instances were last started."""
         self._refused: Final[dict[str, tuple[float, CloudProviderError]]] = {}
-        """When an instance was last refused, and its error; the one that was sent last at the end."""
+        """Time and error of the last refusal of each instance; the one that was sent last at the end."""
         self._sending: Final[set[str]] = set()
 
     def start(self, instances: Mapping[str, Described]) -> dict[str, TerminateOutcome]:

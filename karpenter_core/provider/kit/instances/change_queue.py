@@ -102,7 +102,7 @@ class ChangeQueue(Generic[State, Desired, Change]):
         self._candidates: Final = candidates
         self._clock: Final = clock
         self._next_turn = -inf
-        """When the next change may be made, by the monotonic clock."""
+        """Time from which the next change may be made, by the monotonic clock."""
         self._lock: Final = Lock()
         self._waiting: Final[dict[str, Desired]] = {}
         """By instance id, in the order in which they came."""
@@ -222,7 +222,7 @@ class ChangeQueue(Generic[State, Desired, Change]):
                 if not isinstance(error, ThrottledError):
                     self._put_last(names)
                 raise
-            # What the cloud does not know and shows all the same must not stay first in the queue.
+            # A resource that the cloud lists but cannot change must not stay first in the queue.
             if not is_gone or self._read_again(names) == len(names):
                 self._set_apart(names, error)
             return

@@ -110,7 +110,7 @@ class ClusterInstances(Generic[Described]):
         """Claims of the instances, as last listed."""
         self._has_listed = False
         self._seen: Final[TtlCache[str, float]] = TtlCache(clock, _SEEN_KEPT)
-        """When the cloud first showed an instance, by the monotonic clock."""
+        """Times at which the cloud first showed instances, by the monotonic clock."""
         self._reserved: Final[dict[str, str]] = {}
         """Reservations of instances that are being terminated, by instance id."""
 

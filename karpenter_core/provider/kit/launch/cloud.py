@@ -70,7 +70,7 @@ class DescribedInstance(Protocol):
 
     @property
     def launched_at(self) -> datetime | None:
-        """When it was launched; None where the cloud does not say."""
+        """Time of its launch; None where the cloud does not say."""
         ...
 
     @property

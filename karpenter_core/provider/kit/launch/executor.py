@@ -63,7 +63,7 @@ class OpenCall(Generic[Call]):
 
     call: Call
     attempted_at: float
-    """When the last attempt without an answer ended, by the monotonic clock."""
+    """Time at which the last attempt without an answer ended, by the monotonic clock."""
     lock: Lock = field(default_factory=Lock)
     """Held while it is repeated: two answers would be counted twice."""
 
@@ -218,7 +218,7 @@ class CallExecutor(Generic[Described, Call, Answer]):
         if not isinstance(result, CallFailure):
             return AnsweredCall(call=call, answer=result)
         if result.kind is FailureKind.UNANSWERED:
-            # What is reserved for it stays so until the cloud is asked again.
+            # Its reservation stays until the cloud is asked again.
             open_call = repeated or OpenCall(call=call, attempted_at=0.0)
             open_call.attempted_at = self._clock.monotonic()
             self._unanswered.note_unanswered(call.requests, open_call)

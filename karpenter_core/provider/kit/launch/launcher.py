@@ -57,7 +57,7 @@ class ClaimLauncher(Generic[Described, Call, Answer]):
         self._traits: Final = traits
         self._log: FilteringBoundLogger = structlog.get_logger(traits.log_name)
         self._began: tuple[datetime, float] | None = None
-        """When this process launched first, by the wall clock and by the monotonic one."""
+        """Time of this process's first launch, by the wall clock and by the monotonic one."""
         self.executor: Final = CallExecutor(
             clock, cloud, claims=claims, recent=recent, traits=traits
         )

@@ -50,7 +50,7 @@ class CallErrors:
     """Parts of messages that differ each time, such as request ids. They are left out: a condition
     whose message changes is written again in each pass."""
     retry_refused_after: Callable[[CloudProviderError], timedelta] = _soon
-    """When to resolve again after a refusal."""
+    """Time until the next resolution after a refusal."""
 
     def stable_text(self, error: object) -> str:
         """Return the message of an error without the parts that differ each time."""

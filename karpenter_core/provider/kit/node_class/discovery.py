@@ -210,7 +210,7 @@ class EndingReservation(Protocol):
 
     @property
     def end_time(self) -> datetime | None:
-        """When it ends."""
+        """Time of its end."""
         ...
 
 

@@ -44,9 +44,9 @@ class SimulatedCloud(ABC, Generic[Item]):
     """A simulated cloud; a context manager starts and stops it."""
 
     termination_reason: ClassVar[str] = "terminated"
-    """Why `terminate` ends an instance, in the words of the cloud."""
+    """Reason that the cloud gives for instances ended by `terminate`."""
     interruption_reason: ClassVar[str] = "interrupted"
-    """Why `reclaim` ends one."""
+    """Reason that the cloud gives for instances ended by `reclaim`."""
 
     def __init__(self, time: CloudTime, endpoint: CloudControls, parts: SharedParts[Item]) -> None:
         self.time: Final = time

@@ -47,13 +47,13 @@ class SimulatedInstance:
     takes_stock: bool = True
     """Whether it came from the stock of its pool; False for those from reserved capacity."""
     shown_at: datetime | None = None
-    """When it is described first; None for its launch."""
+    """Time from which it is described; None for its launch."""
     fails_at: datetime | None = None
-    """When its launch fails."""
+    """Time at which its launch fails."""
     failure: CloudError | None = None
-    """Why its launch fails."""
+    """Reason of its launch's failure."""
     ends_at: datetime | None = None
-    """When its termination starts."""
+    """Time at which its termination starts."""
     end_reason: str = ""
 
     @property

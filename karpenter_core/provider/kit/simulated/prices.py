@@ -50,7 +50,7 @@ class SimulatedPrices:
         self._on_demand: Final[dict[str, float]] = {}
         self._spot: Final[dict[tuple[str, str], float]] = {}
         self._moves: Final[list[tuple[datetime, float]]] = []
-        """When prices moved, and by what share at most; the last one counts from then on."""
+        """Times from which prices move, and by which share at most; each counts until the next."""
         self.walk = 0.0
         """Share by which spot prices differ at most from one hour to the next."""
         self.on_demand_walk = 0.0

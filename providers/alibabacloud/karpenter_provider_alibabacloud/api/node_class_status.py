@@ -70,7 +70,7 @@ class CapacityReservation(Model):
     match_criteria: Annotated[str, Facets(enum=("Open", "Target"))] = "Open"
     """Whether any matching instance uses it, or only one that names it."""
     end_time: Timestamp | None = None
-    """When it ends; absent for one that ends when it is released."""
+    """Time of its end; absent for one that ends when it is released."""
 
 
 class ECSNodeClassStatus(NodeClassStatus):

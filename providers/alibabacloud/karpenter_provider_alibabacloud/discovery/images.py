@@ -79,7 +79,7 @@ def image_query(index: int, term: ImageTerm) -> DiscoveryQuery | None:
             ("ownerAlias", term.owner_alias),
         )
     )
-    # Whose images alone, of which there are hundreds, is no wish.
+    # An owner alone selects hundreds of images, and so states no wish.
     if not given or given[0][0] == "ImageOwnerAlias" == given[-1][0]:
         return None
     return DiscoveryQuery(given, (QueryTerm(f"{FIELD}[{index}] {term_text}", term.id),))

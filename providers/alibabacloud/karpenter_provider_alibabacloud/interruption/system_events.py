@@ -75,7 +75,7 @@ class SystemEvent:
 
     @property
     def begins(self) -> datetime:
-        """When it begins; what has no date is not urgent."""
+        """Time of its begin; an event without a date is not urgent."""
         return self.not_before or datetime.max.replace(tzinfo=UTC)
 
 

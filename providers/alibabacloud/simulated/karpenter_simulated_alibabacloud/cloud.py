@@ -146,7 +146,7 @@ class SimulatedAlibabaCloud(SimulatedCloud[SimulatedInstance]):
 
     @property
     def endpoint(self) -> str:
-        """Where it is served: host and port."""
+        """Address at which it is served: host and port."""
         return self._server.endpoint
 
     @property
@@ -156,7 +156,7 @@ class SimulatedAlibabaCloud(SimulatedCloud[SimulatedInstance]):
 
     @property
     def metadata_endpoint(self) -> str:
-        """Where instances ask for what they are; `metadata.instance_id` says which one asks."""
+        """Metadata service of instances; `metadata.instance_id` names the instance that asks."""
         return f"http://{self._metadata_server.endpoint}"
 
     @property
@@ -199,7 +199,7 @@ class SimulatedAlibabaCloud(SimulatedCloud[SimulatedInstance]):
         """Let refusals for throttling say how long to wait; 0 for nothing."""
         self._application.retry_after_ms = milliseconds
 
-    # What happens to instances.
+    # Events in the lives of instances.
 
     def reclaim_protected(self, named: str) -> datetime:
         """Reclaim a spot instance when the hours of its SpotDuration are over; return when."""

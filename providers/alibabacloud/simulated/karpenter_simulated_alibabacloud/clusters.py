@@ -119,7 +119,7 @@ class Clusters:
             return None
         return self._clusters.get(found.cluster_id)
 
-    # What is answered.
+    # Answers to API calls.
 
     def describe_detail(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DescribeClusterDetail."""

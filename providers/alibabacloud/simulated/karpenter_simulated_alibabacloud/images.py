@@ -147,7 +147,7 @@ class Images:
         """Every image, in the order in which they came."""
         return list(self._images.values())
 
-    # What is answered.
+    # Answers to API calls.
 
     def listed_by_ack(self) -> Sequence[Mapping[str, str]]:
         """Return the images for nodes as DescribeKubernetesVersionMetadata lists them."""

@@ -106,9 +106,9 @@ class SimulatedInstance(life.SimulatedInstance):
     lock_reasons: list[str] = field(default_factory=list[str])
     """`financial`, `security`: why it is locked, whatever the time."""
     recycles_at: datetime | None = None
-    """When it is locked for being reclaimed."""
+    """Time at which it is locked for being reclaimed."""
     stops_at: datetime | None = None
-    """When it began to stop."""
+    """Time at which it began to stop."""
 
     @property
     def is_spot(self) -> bool:

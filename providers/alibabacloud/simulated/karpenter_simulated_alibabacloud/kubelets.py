@@ -35,7 +35,7 @@ _GIBI: Final = 2**30
 _DEFAULT_PODS: Final = 110
 _HOST_NETWORK_PODS: Final = 3
 _IPV4_BITS: Final = 32
-# What the kernel and firmware keep, so that MemTotal is less than the instance's memory.
+# Share that kernel and firmware keep, so that MemTotal is less than the instance's memory.
 _MEMORY_KEPT: Final = 0.045
 # ACK's reservation: CPU by thresholds, memory by pods but a quarter at most, and what it keeps besides.
 _CPU_STEPS: Final = ((1000, 60), (2000, 10), (3000, 5), (4000, 5))

@@ -173,7 +173,7 @@ class Networks:
         vswitch.taken = 0
         vswitch.taken = max(0, self.free_addresses(vswitch) - number)
 
-    # What is answered.
+    # Answers to API calls.
 
     def describe_vswitches(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DescribeVSwitches of the VPC API."""

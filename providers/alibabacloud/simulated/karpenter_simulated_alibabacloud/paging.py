@@ -54,7 +54,7 @@ def token_page(
     digest = _digest(parameters)
     if token := parameters.text("NextToken"):
         seen = _read_token(token, digest)
-        # What was shown may be gone: the page begins after the last of it that is still there.
+        # Items of the last page may be gone: the page begins after the last that still exists.
         position = {key(item): number for number, item in enumerate(items)}
         left = [position[each] for each in seen.last if each in position]
         start = left[-1] + 1 if left else max(0, seen.shown - len(seen.last))

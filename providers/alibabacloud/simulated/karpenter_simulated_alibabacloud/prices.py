@@ -86,7 +86,7 @@ class Prices(SimulatedPrices):
             InstancePool(capacity_type=SPOT, instance_type=instance_type, zone=zone)
         )
 
-    # What is answered.
+    # Answers to API calls.
 
     def describe_price(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DescribePrice for instances: the instance, and the disks that are named."""

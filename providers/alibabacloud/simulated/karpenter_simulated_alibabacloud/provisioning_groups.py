@@ -152,7 +152,7 @@ class ProvisioningGroups:
         self.launches.add("CreateAutoProvisioningGroup", sold_out=sold_out, bought=bought)
         return _answer(group_id, rows)
 
-    # What is asked for.
+    # Reading the request.
 
     def _template(self, request: RequestParameters) -> InstanceTemplate:
         own = request.within("LaunchConfiguration")
@@ -243,7 +243,7 @@ class ProvisioningGroups:
         own = [each for each in choices if each.plan.pool.capacity_type == capacity_type]
         return ordered(own, strategy)
 
-    # What comes of it.
+    # The result.
 
     def _launch(
         self,

@@ -63,7 +63,7 @@ class TypeCatalogue:
         self._disks.clear()
         self._reported_stock.clear()
 
-    # What there is.
+    # The contents.
 
     def type_info(self, instance_type: str) -> TypeInfo | None:
         """Return what is known of a type; None when there is no such type."""
@@ -141,7 +141,7 @@ class TypeCatalogue:
         )
         return [each for each in kinds if limit is None or each in limit]
 
-    # What is answered.
+    # Answers to API calls.
 
     def describe_instance_types(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DescribeInstanceTypes; a page has 100 at most, whatever the documentation says."""

@@ -81,7 +81,7 @@ class CapacityReservation(Model):
     state: Annotated[str, Facets(enum=("active", "expiring"))] = "active"
     """State of the reservation: active, or expiring for a block that ends soon."""
     end_time: Timestamp | None = None
-    """When it ends; absent for one that ends when it is cancelled."""
+    """Time of its end; absent for one that ends when it is cancelled."""
 
 
 class EC2NodeClassStatus(NodeClassStatus):

@@ -87,7 +87,7 @@ def ephemeral_storage_bytes(
     if traits.ephemeral_device:
         candidates += [m for m in mappings if m.device_name == traits.ephemeral_device][:1]
     else:
-        # What a custom image mounts where is its own affair; the last volume is the best guess.
+        # A custom image decides on its mounts itself; the last volume is the best guess.
         candidates += mappings[-1:]
     for mapping in candidates:
         size = None if mapping.ebs is None else mapping.ebs.size_bytes

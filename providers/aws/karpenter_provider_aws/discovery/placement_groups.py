@@ -67,7 +67,7 @@ class PlacementGroupReader:
 
     def __init__(self, clients: CloudClients, clock: Clock) -> None:
         self._clients: Final = clients
-        # What was found is in a tuple, so that "there is none" is kept as well.
+        # A result is kept as a tuple, so that "there is none" is kept as well.
         self._cache: Final[TtlCache[str, tuple[DescribedPlacementGroup, ...]]]
         self._cache = TtlCache(clock, TTL)
         self._last_good: Final[TtlCache[str, DescribedPlacementGroup]]

@@ -43,10 +43,10 @@ class InterruptionMessage:
     instance_ids: tuple[str, ...] = ()
     """As the message names them; none when it announces nothing."""
     deadline: datetime | None = None
-    """When EC2 takes the instances in any case, if the message says so."""
+    """Time at which EC2 takes the instances in any case, if the message has one."""
     detail: str = ""
     sent_at: datetime | None = None
-    """When it was said, by the envelope."""
+    """Time of the message, from its envelope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +183,7 @@ def _ignored_message(envelope: _Envelope, what: str) -> InterruptionMessage:
 _READERS: Final[Mapping[tuple[str, ...], Callable[[_Envelope], InterruptionMessage]]] = {
     (_VERSION, _EC2, "EC2 Spot Instance Interruption Warning"): _spot,
     (_VERSION, _EC2, "EC2 Capacity Reservation Instance Interruption Warning"): _reservation,
-    # What AWS's guide called the same message before.
+    # The earlier name of the same message in AWS's guide.
     (
         _VERSION,
         _EC2,

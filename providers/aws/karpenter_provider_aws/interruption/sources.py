@@ -103,7 +103,7 @@ class InterruptionSources:
         try:
             said = self.queue.poll(wait=not standing)
         except CloudProviderError as error:
-            # What is known without the queue does not wait for it to be mended.
+            # Interruptions from other sources do not wait until the queue works again.
             if not standing:
                 raise
             self._log.warning("the interruption queue could not be read", error=str(error))

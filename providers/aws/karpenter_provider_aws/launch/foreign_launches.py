@@ -79,7 +79,7 @@ class ForeignLaunches:
         self._log: FilteringBoundLogger = structlog.get_logger(EC2_TRAITS.log_name)
         self._lock: Final = Lock()
         self._began: datetime | None = None
-        """When this process launched first; younger NodeClaims were launched by no other."""
+        """Time of this process's first launch; younger NodeClaims were launched by no other."""
         self._given: Final[dict[str, str]] = {}
         """UIDs of the NodeClaims that got an instance, by instance id."""
 

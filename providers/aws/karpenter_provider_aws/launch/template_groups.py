@@ -217,7 +217,7 @@ def _group(
     request: TemplateRequest,
     sizing_of: Callable[[str], KubeletSizing],
 ) -> _TemplateGroup:
-    # What reaches no kubelet makes no difference: one template serves all types then.
+    # Settings that reach no kubelet make no difference: one template serves all types then.
     ignores_kubelet = TRAITS[request.node_class.ami_family].ignores_kubelet
     sizing = None if ignores_kubelet else sizing_of(instance_type.name)
     wants_efa = EFA in request.node_claim.spec.resources.requests

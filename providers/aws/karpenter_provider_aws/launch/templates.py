@@ -112,7 +112,7 @@ class ClusterLaunchTemplates:
             self._find_or_make([wanted[name] for name in ours])
             for future in others.values():
                 future.result()
-            # What others were deleting has to be made now.
+            # Templates that other calls were deleting are created now.
             wanted = {name: wanted[name] for name in others}
 
     def invalidate(self, names: Iterable[str]) -> None:

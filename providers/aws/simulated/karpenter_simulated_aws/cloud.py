@@ -177,7 +177,7 @@ class SimulatedAws(SimulatedCloud[SimulatedInstance]):
 
     @property
     def endpoint_url(self) -> str:
-        """Where it is served."""
+        """Address at which it is served."""
         return self._server.endpoint_url
 
     @property

@@ -34,7 +34,7 @@ _ROOT_BYTES: Final = 20 * _GIBI
 _GIGA: Final = 10**9
 _WINDOWS_PODS: Final = 110
 _DEFAULT_PODS: Final = 110
-# What the kernel and firmware keep, so that MemTotal is less than the instance's memory.
+# Share that kernel and firmware keep, so that MemTotal is less than the instance's memory.
 _MEMORY_KEPT: Final = 0.03
 
 

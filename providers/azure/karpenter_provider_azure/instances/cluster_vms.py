@@ -50,7 +50,7 @@ class VmListing:
         self._lock: Final = Lock()
         self._listed: DescribedInstances[DescribedVm] | None = None
         self._read_at = 0.0
-        """When the last listing was started, by the monotonic clock."""
+        """Time at which the last listing was started, by the monotonic clock."""
 
     def recent(self) -> DescribedInstances[DescribedVm]:
         """Return a recent listing, with the time that it shows; threads that need one share it.

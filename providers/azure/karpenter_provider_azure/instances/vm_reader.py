@@ -114,7 +114,7 @@ class GroupListing:
 
     vms: tuple[DescribedVm, ...]
     problem: str = ""
-    """Why some of the cluster's are not in `vms`; empty if all are."""
+    """Reason why `vms` lacks some of the cluster's; empty if it has all."""
 
 
 @final

@@ -53,7 +53,7 @@ class ScheduledEvent:
 
     kind: EventKind
     not_before: datetime | None
-    """When it begins at the earliest; None if nothing says it."""
+    """Earliest time of its begin; None if no source names one."""
     announced_at: datetime | None
     message: str
 

@@ -152,7 +152,7 @@ class VmLauncher:
         self, launch: ClaimLaunch
     ) -> tuple[DescribedVm | CloudProviderError, tuple[InsufficientCapacityError, ...]]:
         """Return the virtual machine of the claim, and the shortages that its launch met."""
-        # What an earlier launch of the claim reserved would count against this one.
+        # Quota reserved by an earlier launch of the claim would count against this one.
         self._catalogue.quotas.release(launch.request.token)
         try:
             return create_in_order(

@@ -29,4 +29,4 @@ class AzureBehaviour(behaviour.CloudBehaviour):
     interface_suffix: str = ""
     """Appended to the name of an inline network interface."""
     allocation_seconds: float | None = None
-    """When launches without capacity fail: so long after they were accepted; None refuses them at once."""
+    """Time from the acceptance of a launch without capacity to its failure; None refuses it at once."""

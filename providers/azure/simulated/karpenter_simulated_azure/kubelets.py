@@ -37,7 +37,7 @@ _EXTENSION: Final = "cse-agent-karpenter"
 _IMAGE_GIB: Final = 30
 _DISK_SHARE: Final = 0.97
 """Of an OS disk that the file system leaves."""
-# What the kernel and firmware keep, so that MemTotal is less than the memory of the size.
+# Share that kernel and firmware keep, so that MemTotal is less than the memory of the size.
 _MEMORY_KEPT: Final = 0.045
 _NVIDIA: Final = "nvidia.com/gpu"
 _AMD: Final = "amd.com/gpu"

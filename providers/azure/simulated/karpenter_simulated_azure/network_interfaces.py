@@ -53,7 +53,7 @@ class NetworkInterface:
     mac_address: str
     created_at: datetime
     ready_at: datetime
-    """When its creation succeeds."""
+    """Time at which its creation succeeds."""
     configurations: tuple[IpConfiguration, ...] = ()
     accelerated: bool = False
     ip_forwarding: bool = False
@@ -64,12 +64,12 @@ class NetworkInterface:
     virtual_machine_id: str = ""
     """The virtual machine that it is attached to."""
     attached_until: datetime | None = None
-    """When the attachment ends; None if nothing has ended it."""
+    """Time at which the attachment ends; None if nothing has ended it."""
     reserved_for: str = ""
     """The virtual machine that failed and keeps it reserved."""
     reserved_until: datetime | None = None
     gone_at: datetime | None = None
-    """When its deletion is done."""
+    """Time at which its deletion is done."""
 
     @property
     def name(self) -> str:

@@ -38,7 +38,7 @@ class OperationRecord:
     resource_id: str
     started_at: datetime
     done_at: datetime | None
-    """When it ends; None for never. It may be changed until then."""
+    """Time of its end; None for never. It may be changed until then."""
     error: CloudError | None = None
     """With what it fails; None if it succeeds."""
     canceled: bool = False

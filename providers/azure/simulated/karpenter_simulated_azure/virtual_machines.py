@@ -47,7 +47,7 @@ class ScheduledEvent:
     """`Preempt`, `Redeploy`, `Terminate`, `Reboot` or `Freeze`."""
     announced_at: datetime
     not_before: datetime
-    """When it happens."""
+    """Time at which it happens."""
 
 
 _STATES: Final = {
@@ -84,7 +84,7 @@ class VirtualMachine(life.SimulatedInstance):
     extensions: dict[str, JsonObject] = field(default_factory=dict[str, "JsonObject"])
     """By name in lower case."""
     runs_at: datetime
-    """When its creation succeeds, if it does; `datetime.max` for never."""
+    """Time at which its creation succeeds; `datetime.max` for never."""
     operation: OperationRecord | None = None
     """That of its creation."""
     is_graceful: bool = False

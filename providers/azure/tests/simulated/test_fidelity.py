@@ -46,7 +46,7 @@ def test_codes_that_karpenter_handles_are_confirmed():
 
 
 def departures(model, path=""):
-    """Where an answer has members that its model of the SDK does not know."""
+    """List members of an answer that its model of the SDK does not know."""
     fields = {each._rest_name: name for name, each in model._attr_to_rest_field.items()}
     for name in model:
         if name not in fields:

@@ -47,7 +47,7 @@ def body(served, *, addresses=1, subnet="", pools=(), tags=None, **properties):
 
 
 def poll(served, answer):
-    """Where an operation is now."""
+    """State of an operation now."""
     return served.raw(
         "GET",
         answer.headers["azure-asyncoperation"].removeprefix(served.url),

@@ -9,7 +9,7 @@ from karpenter_simulated_azure.vm_members import unknown_members
 
 
 def departures(model, path=""):
-    """Where an answer has members that its model of the SDK does not know."""
+    """List members of an answer that its model of the SDK does not know."""
     fields = {each._rest_name: name for name, each in model._attr_to_rest_field.items()}
     for name in model:
         if name not in fields:
