@@ -34,22 +34,31 @@ def rules_by_file() -> dict[str, dict[str, list[JsonObject]]]:
         result[f"{folder}core"] = core
         for name in PROVIDERS:
             own = _rules([load_plugins().providers[name].info], observe=observe)
-            result[f"{folder}{name}"] = {
-                namespace: left
-                for namespace, rules in own.items()
-                if (left := [rule for rule in rules if rule not in core.get(namespace, [])])
-            }
-    core = result["core"]
-    result["metrics-token-auth"] = {
-        namespace: left
-        for namespace, rules in _rules([], observe=False, metrics_token_auth=True).items()
-        if (left := [rule for rule in rules if rule not in core.get(namespace, [])])
-    }
+            result[f"{folder}{name}"] = _beside(core, own)
+    result["metrics-token-auth"] = _beside(
+        result["core"], _rules([], observe=False, metrics_token_auth=True)
+    )
+    result["surge-moves"] = _beside(result["core"], _rules([], observe=False, surge_moves=True))
     return result
 
 
+def _beside(
+    core: dict[str, list[JsonObject]], rules_by_namespace: dict[str, list[JsonObject]]
+) -> dict[str, list[JsonObject]]:
+    """Return the rules that the core does not have."""
+    return {
+        namespace: left
+        for namespace, rules in rules_by_namespace.items()
+        if (left := [rule for rule in rules if rule not in core.get(namespace, [])])
+    }
+
+
 def _rules(
-    infos: Iterable[ProviderInfo], *, observe: bool, metrics_token_auth: bool = False
+    infos: Iterable[ProviderInfo],
+    *,
+    observe: bool,
+    metrics_token_auth: bool = False,
+    surge_moves: bool = False,
 ) -> dict[str, list[JsonObject]]:
     documents = render_rbac(
         infos,
@@ -57,6 +66,7 @@ def _rules(
         service_account="karpenter",
         observe=observe,
         metrics_token_auth=metrics_token_auth,
+        surge_moves=surge_moves,
     )
     return {
         document["metadata"].get("namespace", CLUSTER): [dict(rule) for rule in document["rules"]]

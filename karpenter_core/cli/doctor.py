@@ -181,6 +181,7 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
         creates_nodes=any(found.info.creates_nodes for found in plugins.providers.values()),
         observe=settings.observe,
         metrics_token_auth=settings.metrics_token_auth,
+        surge_moves=settings.surge_moves,
     )
     transports: list[HttpTransport] = []
     try:

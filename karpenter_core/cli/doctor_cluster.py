@@ -18,6 +18,7 @@ from karpenter_core.api.quantities import parse_amount
 from karpenter_core.errors import ApiError, NotFoundError
 from karpenter_core.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
+    DEPLOYMENTS,
     EVENTS,
     LEASES,
     NODES,
@@ -114,13 +115,14 @@ def needed_permissions(
     creates_nodes: bool = False,
     observe: bool = False,
     metrics_token_auth: bool = False,
+    surge_moves: bool = False,
 ) -> tuple[Permission, ...]:
     """Return the permissions that `karpenter run` needs; `kinds` are those it watches.
 
     `reads` are those that providers declare, and `creates_nodes` says whether one of them creates Nodes.
     Without a `lease_namespace` there is no leader election, and with a `lease_name` no other Lease may
     be read or changed. With `observe` (the setting of this name) they permit to read only.
-    `metrics_token_auth` is the setting of this name.
+    `metrics_token_auth` and `surge_moves` are the settings of these names.
     """
     kinds = tuple(kinds)
     needed = [Permission(verb, kind) for kind in kinds for verb in _READ]
@@ -136,6 +138,8 @@ def needed_permissions(
                 Permission(verb, LEASES, namespace=lease_namespace, name=lease_name)
                 for verb in ("get", "patch")
             ]
+        if surge_moves:
+            needed += [Permission(verb, DEPLOYMENTS) for verb in ("get", "patch")]
     needed += [
         Permission("get" if it.name else "list", kind_of(it), namespace=it.namespace, name=it.name)
         for it in reads

@@ -29,7 +29,9 @@ from karpenter_core.disruption.explain import (
 from karpenter_core.disruption.method import DeclineReason, DisruptionOptions, DisruptionPass
 from karpenter_core.disruption.plan import METHODS, methods_of
 from karpenter_core.errors import BadInputError
+from karpenter_core.lifecycle.node.surge_move import asks_for_surge, early_refusal
 from karpenter_core.lifecycle.nodeclaim.consolidatable import consolidatable_at
+from karpenter_core.lifecycle.nodeclaim.termination import deadline_of
 from karpenter_core.scheduling.isolation import solve_isolated
 from karpenter_core.state.static_pools import is_static
 from karpenter_core.state.virtual_pods import count_virtual_pods, virtual_count_key
@@ -155,6 +157,7 @@ def node_explanation(command_input: CommandInput, state_node: StateNode) -> dict
         "message": _message(answer, node, state),
         "pods": node.pods,
         **_virtual_part(cluster.snapshot, state_node),
+        **_surge_part(node),
         "pricePerHour": prices.convert(prices.price_of(state_node)) or None,
         **origin,
         "settlesAt": None if node.settle_time is None else _instant(node.settle_time),
@@ -175,6 +178,18 @@ def _virtual_part(snapshot: Snapshot, state_node: StateNode) -> dict[str, object
     """Return the number of virtual pods for which room on the node is kept, if there are any."""
     count = (snapshot.virtual_pod_counts or {}).get(virtual_count_key(state_node), 0)
     return {"virtualPods": count} if count else {}
+
+
+def _surge_part(node: _ExplainedNode) -> dict[str, object]:
+    """Return the pods that ask to be replaced before an eviction, with why not, if there are any."""
+    state_node = node.state_node
+    deadline = deadline_of(state_node.claim)
+    moves = {
+        pod.key: early_refusal(pod, deadline=deadline, now=node.now) or None
+        for pod in state_node.pods
+        if asks_for_surge(pod) and pod.is_reschedulable
+    }
+    return {"surgeMoves": dict(sorted(moves.items()))} if moves else {}
 
 
 # -- as a whole ------------------------------------------------------------------------------------

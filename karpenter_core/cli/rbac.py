@@ -44,6 +44,10 @@ def rbac(
             "--metrics-token-auth", help="Permit what `karpenter run --metrics-token-auth` needs."
         ),
     ] = False,
+    surge_moves: Annotated[
+        bool,
+        typer.Option("--surge-moves", help="Permit what `karpenter run --surge-moves` needs."),
+    ] = False,
 ) -> None:
     """Print the roles and bindings that this version needs."""
     import yaml
@@ -64,6 +68,7 @@ def rbac(
         lease_name=leader_election_name,
         observe=observe,
         metrics_token_auth=metrics_token_auth,
+        surge_moves=surge_moves,
     )
     print(yaml.safe_dump_all(documents, sort_keys=False), end="")
 
@@ -76,11 +81,12 @@ def render_rbac(
     lease_name: str = DEFAULT_LEASE,
     observe: bool = False,
     metrics_token_auth: bool = False,
+    surge_moves: bool = False,
 ) -> list[JsonObject]:
     """Return roles and bindings for the core and these providers, as JSON values.
 
-    They permit what `karpenter run` needs with every setting but `metrics_token_auth`, which is given
-    apart, and what `karpenter doctor` reads: one ClusterRole, and a Role in each namespace in which
+    They permit what `karpenter run` needs with every setting but `metrics_token_auth` and `surge_moves`,
+    which are given apart, and what `karpenter doctor` reads: one ClusterRole, and a Role in each namespace in which
     something is needed. With `observe` they permit what `karpenter run --observe` and
     `karpenter doctor --take-over` need, which is to read.
     """
@@ -104,6 +110,7 @@ def render_rbac(
         creates_nodes=any(info.creates_nodes for info in every_info),
         observe=observe,
         metrics_token_auth=metrics_token_auth,
+        surge_moves=surge_moves,
     )
     leader = Permission("get", LEASES, namespace=namespace, name=lease_name)
     permissions = (

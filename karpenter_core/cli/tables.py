@@ -141,6 +141,11 @@ def print_node_explanation(document: JsonMapping) -> None:
     if document["state"] == "unmanaged":
         return
     facts = [f"{counted(document['pods'], 'pod')} would have to move"]
+    for pod, refusal in document.get("surgeMoves", {}).items():
+        if refusal is None:
+            facts.append(f"a rollout may replace pod {pod} before it is evicted (--surge-moves)")
+        else:
+            facts.append(f"no rollout replaces pod {pod} before it is evicted: {refusal}")
     if "virtualPods" in document:
         facts.append(f"room is kept for {counted(document['virtualPods'], 'virtual pod')}")
     if document["nodePool"]:

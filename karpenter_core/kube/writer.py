@@ -128,6 +128,30 @@ class KubeWriter:
         )
         return self._fold(kind, body)
 
+    async def patch_unread(
+        self,
+        kind: ResourceKind,
+        name: str,
+        patch: JsonMapping,
+        *,
+        namespace: str = "",
+        resource_version: str | None = None,
+    ) -> None:
+        """Merge-patch an object of a kind that the state does not hold.
+
+        Raises:
+            NotFoundError: it is gone.
+            ConflictError: its version is not this any more.
+        """
+        op = WriteAttempt(verb="patch", kind=kind, name=name, namespace=namespace)
+        await self._send_with_retries(
+            op,
+            lambda api: api.patch(
+                kind, name, patch, namespace=namespace, resource_version=resource_version
+            ),
+            repeatable=True,
+        )
+
     async def delete(
         self,
         kind: ResourceKind,

@@ -59,6 +59,7 @@ class LifecycleMetric(StrEnum):
     NODES_TERMINATION_DURATION = "nodes_termination_duration"
     NODES_LIFETIME_DURATION = "nodes_lifetime_duration"
     PODS_DRAINED = "pods_drained"
+    PODS_SURGE_MOVES = "pods_surge_moves"
     PODS_DISRUPTION_INITIATED = "pods_disruption_initiated"
 
 

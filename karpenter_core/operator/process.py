@@ -330,6 +330,7 @@ class Process:
 
     def _controller_parts(self) -> ControllerDependencies:
         return ControllerDependencies(
+            apis=self.apis,
             settings=self.settings,
             platform=self.platform,
             runtime=self.runtime,

@@ -355,6 +355,14 @@ OPTIONS: Final = (
         "reports and whose instance is terminating or gone, so that its volumes detach at once.",
     ),
     ProcessOption(
+        flag="surge-moves",
+        env="SURGE_MOVES",
+        default=False,
+        help="Restart the rollout of a Deployment with one replica, so that another pod is ready before "
+        "a drain evicts its only pod, if the pod has the annotation karpenter.sh/surge-move. Needs the "
+        "permission to get and patch Deployments.",
+    ),
+    ProcessOption(
         flag="ignore-dra-requests",
         env="IGNORE_DRA_REQUESTS",
         default=True,
@@ -513,6 +521,7 @@ class Settings:
     launch_timeout: timedelta = timedelta(minutes=5)
     registration_timeout: timedelta = timedelta(minutes=15)
     out_of_service_taint: bool = False
+    surge_moves: bool = False
     ignore_dra_requests: bool = True
     max_nodes_total: int = 0
     launches_per_minute: int = 0

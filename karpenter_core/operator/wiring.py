@@ -15,6 +15,7 @@ from karpenter_core.controllers.disruption.controller import DisruptionControlle
 from karpenter_core.controllers.interruption.controller import InterruptionController
 from karpenter_core.controllers.node.eviction import EvictionQueue
 from karpenter_core.controllers.node.health import NodeHealthController
+from karpenter_core.controllers.node.surge_moves import SurgeMoves
 from karpenter_core.controllers.node.termination import NodeTerminationController
 from karpenter_core.controllers.nodeclaim.drift import DriftController
 from karpenter_core.controllers.nodeclaim.garbage_collection import GarbageCollectionController
@@ -38,6 +39,7 @@ from karpenter_core.controllers.static.deprovisioning import StaticDeprovisionin
 from karpenter_core.controllers.static.provisioning import StaticProvisioningController
 from karpenter_core.disruption.method import DisruptionOptions
 from karpenter_core.kube.resources import NODES, PODS
+from karpenter_core.kube.rollouts import fetch_rollout
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, PROVISIONING_REQUESTS
 from karpenter_core.lifecycle.node.health_rules import apply_health_rules
 from karpenter_core.lifecycle.nodeclaim.drift import DriftRules
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.cluster_state import ClusterState
     from karpenter_core.controllers.reconciling.freshness import FreshnessGuard
     from karpenter_core.controllers.reconciling.reconciler import Controller, ControllerRuntime
+    from karpenter_core.kube.api import ClusterApis
     from karpenter_core.kube.informers import Informers
     from karpenter_core.kube.writer import KubeWriter
     from karpenter_core.operator.process_platform import ProcessPlatform
@@ -80,6 +83,7 @@ class ControllerDependencies:
     cluster_state: ClusterState
     informers: Informers
     freshness: FreshnessGuard
+    apis: ClusterApis
     kube_writer: KubeWriter
     publish: Callable[[Notice], None]
 
@@ -338,7 +342,16 @@ def _node_termination_controllers(
 ) -> tuple[Controller, ...]:
     """Return the controllers that evict pods and end Nodes."""
     runtime, freshness = dependencies.runtime, dependencies.freshness
-    evictions = EvictionQueue(writer=writer, runtime=runtime, freshness=freshness)
+    evictions = EvictionQueue(
+        writer=writer,
+        runtime=runtime,
+        freshness=freshness,
+        surge_moves=SurgeMoves(
+            writer=writer, runtime=runtime, read_rollout=partial(fetch_rollout, dependencies.apis)
+        )
+        if dependencies.settings.surge_moves
+        else None,
+    )
     return (
         evictions,
         NodeTerminationController(

@@ -32,6 +32,8 @@ from karpenter_core.state.events import (
     ObjectWritten,
     OfferingsUnavailable,
     OverlaysEvaluated,
+    PodReplacementEnded,
+    PodReplacementStarted,
     PodsDecided,
     TimePassed,
     VirtualPodsDeclared,
@@ -162,6 +164,8 @@ class StateBuilder:
                     placed={uid: name for uid, name in event.placed.items() if uid in pods},
                     failed=frozenset(uid for uid in event.failed if uid in pods),
                 )
+            case PodReplacementStarted(uid) if uid not in self._tables[ObjectKind.POD]:
+                return PodReplacementEnded(uid)
             case DeletionMarked():
                 claims, nodes = self._tables[ObjectKind.NODE_CLAIM], self._tables[ObjectKind.NODE]
                 names = tuple(name for name in event.names if name in claims or name in nodes)

@@ -58,6 +58,8 @@ __all__ = [
     "ObjectWritten",
     "OfferingsUnavailable",
     "OverlaysEvaluated",
+    "PodReplacementEnded",
+    "PodReplacementStarted",
     "PodsDecided",
     "RegistrationHealthReset",
     "RegistrationSettled",
@@ -191,6 +193,20 @@ class PodsDecided:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class PodReplacementStarted:
+    """A rollout is about to replace this pod (by UID): another pod takes the place that it needs."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodReplacementEnded:
+    """No rollout replaces this pod (by UID) any more."""
+
+    uid: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferingsUnavailable:
     """These offerings were out of stock; masked with a growing time to live."""
@@ -276,6 +292,8 @@ StateEvent: TypeAlias = (
     | DeletionMarked
     | DeletionUnmarked
     | PodsDecided
+    | PodReplacementStarted
+    | PodReplacementEnded
     | OfferingsUnavailable
     | RegistrationSettled
     | RegistrationHealthReset

@@ -32,6 +32,8 @@ from karpenter_core.state.events import (
     ObjectRemoved,
     ObjectWritten,
     OfferingsUnavailable,
+    PodReplacementEnded,
+    PodReplacementStarted,
     PodsDecided,
     RegistrationHealthReset,
     RegistrationSettled,
@@ -89,8 +91,8 @@ class Ledger:
     __slots__ = (
         "_decisions", "_deletion_marks", "_expected", "_first_seen", "_launch_pauses",
         "_launches", "_nominations", "_now", "_open_launches", "_placements", "_pod_deletions",
-        "_recent_claims", "_registration_failures", "_registration_health", "_swept",
-        "_unavailable_offerings", "_unseen_claims", "_view",
+        "_recent_claims", "_registration_failures", "_registration_health", "_replaced_pods",
+        "_swept", "_unavailable_offerings", "_unseen_claims", "_view",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -107,6 +109,7 @@ class Ledger:
         self._first_seen: SnapshotTable[str, datetime] = SnapshotTable()
         self._decisions: SnapshotTable[str, PodDecision] = SnapshotTable()
         self._pod_deletions: SnapshotTable[str, PodDeletion] = SnapshotTable()
+        self._replaced_pods: SnapshotTable[str, datetime] = SnapshotTable()
         self._registration_health: SnapshotTable[str, tuple[bool, ...]] = SnapshotTable()
         self._registration_failures: SnapshotTable[str, tuple[str, str]] = SnapshotTable()
         self._launch_pauses: SnapshotTable[str, LaunchPause] = SnapshotTable()
@@ -151,6 +154,8 @@ class Ledger:
                 return self._move(event.by)
             case PodsDecided():
                 return self._apply_decision(event)
+            case PodReplacementStarted() | PodReplacementEnded():
+                return self._apply_replacement(event)
             case LaunchCallStarted() | LaunchCallFinished():
                 return self._apply_call(event)
             case OfferingsUnavailable():
@@ -174,7 +179,11 @@ class Ledger:
                 return self._apply_claim(claim)
             case ObjectRemoved(PodView() as pod):
                 return self._remove_placement(pod.uid) | _drop_everywhere(
-                    pod.uid, self._first_seen, self._decisions, self._pod_deletions
+                    pod.uid,
+                    self._first_seen,
+                    self._decisions,
+                    self._pod_deletions,
+                    self._replaced_pods,
                 )
             case ObjectRemoved(NodeClaim() as claim):
                 by_uid = _drop_everywhere(claim.uid, self._unseen_claims, self._launches)
@@ -297,6 +306,17 @@ class Ledger:
             self._note_decision(uid, event.at, placed=False)
         return bool(event.placed or event.failed)
 
+    def _apply_replacement(self, event: PodReplacementStarted | PodReplacementEnded) -> bool:
+        """Note whether another pod takes the place of this one, which then needs none itself."""
+        uid = event.uid
+        if isinstance(event, PodReplacementEnded):
+            return self._replaced_pods.drop(uid) is not None
+        if uid in self._replaced_pods:
+            return False
+        self._replaced_pods.put(uid, self._now)
+        self._remove_placement(uid)
+        return True
+
     def _remove_placement(self, uid: str) -> bool:
         """Remove the placement of a pod, if it has one."""
         placement = self._placements.drop(uid)
@@ -383,6 +403,8 @@ class Ledger:
     def _shift_pod_times(self, by: timedelta) -> None:
         for key, placement in tuple(self._placements.items()):
             self._placements.put(key, replace(placement, at=shift_time(placement.at, by)))
+        for key, at in tuple(self._replaced_pods.items()):
+            self._replaced_pods.put(key, shift_time(at, by))
         for key, decision in tuple(self._decisions.items()):
             placed = None if decision.placed_at is None else shift_time(decision.placed_at, by)
             first_at = shift_time(decision.first_at, by)

@@ -72,6 +72,11 @@ TABLES: Final[Mapping[str, TableRule]] = {
         "when the pod is removed",
         "the grace period counts from the moment at which the new leader sees the pod",
     ),
+    "replaced_pods": TableRule(
+        "pod UID -> since when a rollout replaces the pod, whose place another pod then needs",
+        "when the pod is removed, or is evicted after all",
+        "the eviction queue finds the rollout of the pod's Deployment",
+    ),
     "registration_health": TableRule(
         "pool UID -> the last four registrations, True for a success",
         "when the pool is removed or its template or NodeClass changes",

@@ -125,6 +125,7 @@ class LedgerView:
     first_seen: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
     decisions: Mapping[str, PodDecision] = field(default_factory=dict[str, PodDecision])
     pod_deletions: Mapping[str, PodDeletion] = field(default_factory=dict[str, PodDeletion])
+    replaced_pods: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
     registration_health: Mapping[str, tuple[bool, ...]] = field(
         default_factory=dict[str, tuple[bool, ...]],
     )

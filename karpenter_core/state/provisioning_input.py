@@ -329,7 +329,7 @@ def pods_on_leaving_nodes(
     """Return the pods that will need another place because their nodes are being removed.
 
     Pods that may not be evicted stay, and so does their node, unless the cloud interrupts the
-    instance. Expendable pods, of a priority below `cutoff`, need none. Pods that cannot be evaluated
+    instance. Another pod, which waits itself, takes the place of one that a rollout replaces. Expendable pods, of a priority below `cutoff`, need none. Pods that cannot be evaluated
     are added to `failed`.
     """
     failed = failed or FailedJudgements()
@@ -338,10 +338,11 @@ def pods_on_leaving_nodes(
         return ()
     budgets = PodBudgets(snapshot.disruption_budgets.values())
     pods: list[PodView] = []
+    replaced = snapshot.ledger.replaced_pods
     for state_node in leaving:
         for pod in sorted(state_node.pods, key=lambda item: item.uid):
             with failed.judging(pod_ref(pod), PROVISIONING_STEP):
-                if expendable_reason(pod.shape, cutoff):
+                if expendable_reason(pod.shape, cutoff) or pod.uid in replaced:
                     continue
                 if budgets.is_reschedulable_now(pod, now) or (
                     pod.is_reschedulable and is_interrupted_soon(state_node.claim, now)

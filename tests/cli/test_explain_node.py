@@ -397,3 +397,31 @@ def test_people_are_shown_methods_that_say_the_same_together(explain):
 def test_every_state_has_words():
     """For people."""
     assert set(NODE_STATES) == {"budget", "disrupted", "going", "later", "stays", "unmanaged"}
+
+
+def test_a_pod_that_asks_to_be_replaced_first_is_named_with_what_keeps_it_from_that(explain):
+    """As far as the pod and its node tell; its Deployment is looked at when the node is drained."""
+    owner = OWNER | {"name": "web-5d4f"}
+
+    def asking(name, **fields):
+        made = web(
+            name,
+            "a",
+            annotations={"karpenter.sh/surge-move": "true"},
+            labels={"app": "web", "pod-template-hash": "5d4f"},
+            ownerReferences=[owner],
+        )
+        made["status"] = {"phase": "Running", **fields}
+        return made
+
+    ready = asking("ready", conditions=[condition("Ready")])
+    starting = asking("starting", conditions=[{**condition("Ready"), "status": "False"}])
+    objects = (CONSOLIDATING, claim_with_node("a"), ready, starting, web("plain", "a"))
+
+    moves = explain("a", *objects)["surgeMoves"]
+    assert list(moves) == ["shop/ready", "shop/starting"]
+    assert moves["shop/ready"] is None
+    assert "not ready" in moves["shop/starting"]
+    text = explain("a", *objects, options=()).out
+    assert "a rollout may replace pod shop/ready" in " ".join(text.split())
+    assert "surgeMoves" not in explain("a", CONSOLIDATING, claim_with_node("a"))

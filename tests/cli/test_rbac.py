@@ -68,6 +68,21 @@ def test_reviews_of_tokens_are_permitted_only_where_they_are_asked_for(capsys):
     }
 
 
+def test_restarts_of_rollouts_are_permitted_only_where_they_are_asked_for(capsys):
+    assert run() == 0
+    plain = rights(yaml.safe_load_all(capsys.readouterr().out))
+    assert run("--surge-moves") == 0
+    added = rights(yaml.safe_load_all(capsys.readouterr().out)) - plain
+
+    of_chart = yaml.safe_load((FILES / "surge-moves.yaml").read_text())
+    role = {"kind": "ClusterRole", "metadata": {}, "rules": of_chart["cluster"]}
+    assert {
+        ("", "apps", "deployments", "", "get"),
+        ("", "apps", "deployments", "", "patch"),
+    } == added
+    assert added <= rights([role])
+
+
 def test_every_role_is_bound_to_the_service_account():
     documents = render_rbac([], namespace="system", service_account="scaler")
 

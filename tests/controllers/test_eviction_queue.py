@@ -13,10 +13,11 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from karpenter_core.api.labels import DO_NOT_DISRUPT, SAFE_TO_EVICT
+from karpenter_core.api.labels import DO_NOT_DISRUPT, SAFE_TO_EVICT, SURGE_MOVE
 from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.node.eviction import EvictionQueue
+from karpenter_core.controllers.node.surge_moves import SurgeMoves
 from karpenter_core.controllers.object_writer import ObjectWriter
 from karpenter_core.controllers.reconciling.freshness import FreshnessGuard
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
@@ -468,3 +469,71 @@ def test_nothing_is_evicted_while_the_pods_are_not_shown():
         assert scene.server.evicted == [item.uid]
 
     play(scenario)
+
+
+class TestPodsThatAskToBeReplacedFirst:
+    """Failures to read or restart a Deployment; whole moves are in `test_surge_moves.py`."""
+
+    def play(self, scenario, error):
+        """Run a scenario with a queue that reads Deployments, and gets this error."""
+
+        async def run_scenario():
+            scene = Scene((), None)
+            reads = []
+
+            async def read_rollout(namespace, name):
+                reads.append((namespace, name, scene.clock.monotonic()))
+                raise error
+
+            writer = scene.queue._writer
+            runtime = scene.queue._runtime
+            scene.queue._surge_moves = SurgeMoves(
+                writer=writer, runtime=runtime, read_rollout=read_rollout
+            )
+            task = asyncio.create_task(scene.queue.run())
+            try:
+                await scenario(scene, reads)
+            finally:
+                task.cancel()
+
+        run_virtual(run_scenario())
+
+    def asking(self, scene):
+        item = scene.running("web-5d-a", annotations={SURGE_MOVE: "true"})
+        labels = {"pod-template-hash": "5d"}
+        shape = msgspec.structs.replace(item.shape, labels=labels)
+        item = msgspec.structs.replace(item, shape=shape, owner_name="web-5d", ready=True)
+        scene.cluster_state.fold(ObjectObserved(item))
+        return item
+
+    @pytest.mark.parametrize(
+        ("error", "text"),
+        [
+            (ApiError("deployments is forbidden", status=403), "is forbidden"),
+            (NotFoundError("gone", status=404), "there is no Deployment default/web"),
+        ],
+        ids=["forbidden", "gone"],
+    )
+    def test_a_deployment_that_cannot_be_had_does_not_hold_the_drain(self, error, text):
+        async def scenario(scene, reads):
+            item = self.asking(scene)
+            scene.add(item)
+            await scene.clock.sleep(1)
+            assert [read[:2] for read in reads] == [("default", "web")]
+            assert scene.server.evicted == [item.uid]
+            (message,) = scene.messages_of("RolloutRestartRefused")
+            assert text in message
+
+        self.play(scenario, error)
+
+    def test_an_api_server_that_does_not_answer_is_asked_for_ten_minutes(self):
+        async def scenario(scene, reads):
+            item = self.asking(scene)
+            scene.add(item)
+            await scene.clock.sleep(590)
+            assert len(reads) > 10
+            assert scene.server.evicted == []
+            await scene.clock.sleep(30)
+            assert scene.server.evicted == [item.uid]
+
+        self.play(scenario, ApiError("no answer", status=0))

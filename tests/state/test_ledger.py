@@ -22,6 +22,8 @@ from karpenter_core.state.events import (
     ObjectRemoved,
     ObjectWritten,
     OfferingsUnavailable,
+    PodReplacementEnded,
+    PodReplacementStarted,
     PodsDecided,
     RegistrationHealthReset,
     RegistrationSettled,
@@ -411,6 +413,7 @@ def filled(start) -> Ledger:
     ledger.apply_event(PodsDecided(placed={waiting.uid: "web-1"}, at=start))
     ledger.apply_event(ObjectWritten(claim))
     ledger.apply_event(ObjectObserved(ending("ending", EPOCH, grace_seconds=30)))
+    ledger.apply_event(PodReplacementStarted("ending"))
     ledger.apply_event(LaunchCallStarted("open", start))
     ledger.apply_event(LaunchCallFinished(claim_uid=claim.uid, launched=claim, at=start))
     for _ in range(2):
@@ -457,3 +460,25 @@ def test_an_instant_beyond_the_calendar_is_unchanged():
     ledger.apply_event(TimePassed(EPOCH))
 
     assert ledger.now == EPOCH
+
+
+def test_a_pod_that_a_rollout_replaces_has_no_place_of_its_own():
+    """From the start of the replacement until it ends, or the pod is gone."""
+    ledger = Ledger()
+    ledger.apply_event(TimePassed(EPOCH))
+    moving = pod("web", node_name="web-1")
+    ledger.apply_event(ObjectObserved(moving))
+    ledger.apply_event(PodsDecided(placed={moving.uid: "web-2"}, at=EPOCH))
+
+    assert ledger.apply_event(PodReplacementStarted(moving.uid))
+    assert not ledger.apply_event(PodReplacementStarted(moving.uid)), "said twice"
+    assert (dict(ledger.view().replaced_pods), ledger.view().placements) == (
+        {moving.uid: EPOCH},
+        {},
+    )
+    assert ledger.apply_event(PodReplacementEnded(moving.uid))
+    assert not ledger.apply_event(PodReplacementEnded(moving.uid))
+
+    ledger.apply_event(PodReplacementStarted(moving.uid))
+    ledger.apply_event(ObjectRemoved(moving))
+    assert not ledger.view().replaced_pods

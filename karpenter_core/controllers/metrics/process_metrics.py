@@ -103,6 +103,7 @@ class Metrics:
             LifecycleMetric.NODES_TERMINATION_DURATION: self.nodes_termination_duration,
             LifecycleMetric.NODES_LIFETIME_DURATION: self.nodes_lifetime_duration,
             LifecycleMetric.PODS_DRAINED: self.pods_drained,
+            LifecycleMetric.PODS_SURGE_MOVES: self.pods_surge_moves,
             LifecycleMetric.PODS_DISRUPTION_INITIATED: self.pods_disruption_initiated,
         }
 
@@ -222,6 +223,12 @@ class Metrics:
         )
         self.pods_drained = self._declare.counter(
             "pods_drained_total", "Pods evicted or deleted by a drain.", ("reason",)
+        )
+        self.pods_surge_moves = self._declare.counter(
+            "pods_surge_moves_total",
+            "Drained pods that ask to be replaced first (karpenter.sh/surge-move): rollouts restarted, "
+            "pods replaced, refused, or evicted because the rollout took too long.",
+            ("outcome",),
         )
         self.pods_state = self._declare.series("pods_state", "1 for every pod.", POD_LABELS)
         self.pods_startup_duration = self._declare.summary(

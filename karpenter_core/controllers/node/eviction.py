@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.notices import Notice
     from karpenter_core.api.records import PodView
+    from karpenter_core.controllers.node.surge_moves import SurgeMoves
     from karpenter_core.controllers.object_writer import ObjectWriter
     from karpenter_core.controllers.reconciling.freshness import FreshnessGuard
     from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
@@ -76,8 +77,15 @@ class EvictionQueue:
     """The controller `eviction-queue`; keyed by pod UID."""
 
     def __init__(
-        self, *, writer: ObjectWriter, runtime: ControllerRuntime, freshness: FreshnessGuard
+        self,
+        *,
+        writer: ObjectWriter,
+        runtime: ControllerRuntime,
+        freshness: FreshnessGuard,
+        surge_moves: SurgeMoves | None = None,
     ) -> None:
+        """With `surge_moves`, pods that ask for it are replaced before they are evicted."""
+        self._surge_moves = surge_moves
         self._freshness = freshness
         self._writer = writer
         self._cluster_state = writer.cluster_state
@@ -160,6 +168,8 @@ class EvictionQueue:
                 return await self._evict(pod, entry)
 
     async def _evict(self, pod: PodView, entry: _QueuedEviction) -> ReconcileResult:
+        if self._surge_moves is not None and await self._surge_moves.holds(pod, entry.deadline):
+            return self._retry_later(pod, entry)
         try:
             await self._writer.kube_writer.evict(pod)
         except ApiError as error:
@@ -276,6 +286,8 @@ class EvictionQueue:
         return DONE
 
     def _on_pod(self, uid: str) -> None:
+        if self._surge_moves is not None and not self._is_active(uid):
+            self._surge_moves.forget(uid)
         if uid in self._sent and not self._is_active(uid):
             del self._sent[uid]
         if uid in self._entries:

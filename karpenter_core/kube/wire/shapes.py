@@ -17,6 +17,7 @@ from karpenter_core.api.labels import (
     EXPENDABLE,
     POD_DELETION_COST,
     SAFE_TO_EVICT,
+    SURGE_MOVE,
 )
 from karpenter_core.api.provisioning_request import CONSUMING_ANNOTATIONS
 from karpenter_core.api.records import (
@@ -61,6 +62,7 @@ READ_ANNOTATIONS: Final = frozenset(
         EXPENDABLE,
         POD_DELETION_COST,
         SAFE_TO_EVICT,
+        SURGE_MOVE,
         *CONSUMING_ANNOTATIONS,
     }
 )
