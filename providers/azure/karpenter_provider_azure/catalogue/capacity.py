@@ -33,7 +33,7 @@ _GPU_RESOURCES: Final = {NVIDIA: NVIDIA_GPU, AMD: AMD_GPU}
 MIB: Final = 2**20
 GIB: Final = 2**30
 GB: Final = 10**9
-"""OS disks are measured in decimal gigabytes."""
+"""OS disks are counted in decimal gigabytes as a node's storage, though Azure makes them in GiB."""
 
 EVICTION_MEMORY_MIB: Final = 750
 """The kubelet evicts pods when less memory is free (AKS)."""
@@ -114,7 +114,7 @@ class OsDisk(NamedTuple):
     """The OS disk of a virtual machine."""
 
     size_gb: int
-    """Decimal GB."""
+    """GiB, which the API calls GB."""
     placement: str = ""
     """Placement of an ephemeral disk (`NvmeDisk`, `CacheDisk`, `ResourceDisk`); empty = managed."""
 
@@ -124,8 +124,19 @@ class OsDisk(NamedTuple):
         return bool(self.placement)
 
 
+_LARGEST_EPHEMERAL_GIB: Final = 2040
+_GUEST_STATE_GIB: Final = 1
+"""What trusted launch takes of the local storage (Azure, ephemeral OS disks)."""
+
+
 def os_disk_of(size: VmSize, node_class: AKSNodeClass) -> OsDisk:
-    """Return the OS disk of a node: ephemeral if the size has room for it, else managed."""
-    size_gb = node_class.spec.os_disk_size_gb
-    fits = bool(size.ephemeral_placement) and size_gb <= size.max_ephemeral_os_disk_gb
-    return OsDisk(size_gb, size.ephemeral_placement if fits else "")
+    """Return the OS disk of a node: ephemeral if the size has room for it, else managed.
+
+    Azure refuses a virtual machine whose ephemeral disk does not fit.
+    """
+    size_gib = node_class.spec.os_disk_size_gb
+    room = size.ephemeral_os_disk_bytes // GIB
+    if node_class.spec.uses_trusted_launch:
+        room -= _GUEST_STATE_GIB
+    fits = bool(size.ephemeral_placement) and size_gib <= min(room, _LARGEST_EPHEMERAL_GIB)
+    return OsDisk(size_gib, size.ephemeral_placement if fits else "")

@@ -65,8 +65,8 @@ class VmSize:
     """Whether generation 2 is supported and trusted launch is not disabled."""
     low_priority_capable: bool = False
     """Whether the size is sold as spot."""
-    max_ephemeral_os_disk_gb: int = 0
-    """Size of the largest ephemeral OS disk in decimal GB; 0 when the size has none."""
+    ephemeral_os_disk_bytes: int = 0
+    """Local storage for an ephemeral OS disk; 0 when the size has none."""
     ephemeral_placement: str = ""
     """`NvmeDisk`, `CacheDisk` or `ResourceDisk`; empty when the size has no ephemeral OS disk."""
 
@@ -74,6 +74,11 @@ class VmSize:
     def memory_mib(self) -> int:
         """Memory that the size is sold with, in MiB; the kernel reports less."""
         return int(self.memory_gib * 1024)
+
+    @property
+    def max_ephemeral_os_disk_gb(self) -> int:
+        """That local storage in decimal GB, as the label of sizes tells it."""
+        return self.ephemeral_os_disk_bytes // _GB
 
     @property
     def quota_group(self) -> str:
@@ -122,7 +127,7 @@ def _read_size(name: str, item: JsonMapping, info: JsonMapping, location: str) -
     if architecture.lower() not in ARCHITECTURES:
         raise _unreadable(name, "CpuArchitectureType", architecture)
     zones = _zones(item, info, location)
-    disk_gb, placement = _ephemeral_disk(name, capabilities)
+    disk_bytes, placement = _ephemeral_disk(name, capabilities)
     return VmSize(
         name=name,
         family=sys.intern(str(item.get("family") or "")),
@@ -141,13 +146,13 @@ def _read_size(name: str, item: JsonMapping, info: JsonMapping, location: str) -
         trusted_launch="2" in hyperv_generations
         and not _is_true(capabilities, "TrustedLaunchDisabled"),
         low_priority_capable=_is_true(capabilities, "LowPriorityCapable"),
-        max_ephemeral_os_disk_gb=disk_gb,
+        ephemeral_os_disk_bytes=disk_bytes,
         ephemeral_placement=placement,
     )
 
 
 def _ephemeral_disk(name: str, capabilities: _Capabilities) -> tuple[int, str]:
-    """Return size in GB and placement of the largest ephemeral OS disk.
+    """Return bytes and placement of the local storage for an ephemeral OS disk.
 
     The first of NVMe, cache and temporary disk decides, also when a later one is larger.
     """
@@ -159,11 +164,11 @@ def _ephemeral_disk(name: str, capabilities: _Capabilities) -> tuple[int, str]:
     resource_mib = _whole(name, capabilities, "MaxResourceVolumeMB")
     placements = capabilities.get("supportedephemeralosdiskplacements", "").lower()
     if nvme_mib > 0 and NVME_DISK.lower() in placements:
-        return nvme_mib * _MIB // _GB, NVME_DISK
+        return nvme_mib * _MIB, NVME_DISK
     if cache_bytes > 0:
-        return cache_bytes // _GB, CACHE_DISK
+        return cache_bytes, CACHE_DISK
     if resource_mib > 0:
-        return resource_mib * _MIB // _GB, RESOURCE_DISK
+        return resource_mib * _MIB, RESOURCE_DISK
     return 0, ""
 
 

@@ -68,6 +68,7 @@ _UNVERIFIED: Final = (
     "LocationRequired",
     "NicInUse",
     "NotFound",
+    "NotSupported",
     "OperationPreempted",
     "ParentResourceNotFound",
     "PreconditionFailed",

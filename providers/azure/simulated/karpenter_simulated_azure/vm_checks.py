@@ -22,7 +22,8 @@ _CONFLICT: Final = 409
 _NOT_FOUND: Final = 404
 _IMAGE_GB: Final = 30
 _MIB: Final = 2**20
-_GB: Final = 10**9
+_GIB: Final = 2**30
+_LARGEST_EPHEMERAL_GIB: Final = 2040
 
 
 @final
@@ -169,18 +170,20 @@ def _check_disk(request: VmRequest, size: SimulatedSize) -> None:
     if request.ephemeral_placement is None:
         return
     placement = request.ephemeral_placement
-    largest = _ephemeral_gb(size, placement)
+    largest = _ephemeral_gib(size, placement)
+    if request.trusted_launch:
+        largest = max(largest - 1, 0)  # the guest state of the virtual machine
     if disk_gb > largest:
         raise ArmFault(
-            "OperationNotAllowed",
-            f"OS disk of Ephemeral VM with size greater than {largest:.0f} GB is not allowed for VM"
+            "NotSupported",  # unverified: the status
+            f"OS disk of Ephemeral VM with size greater than {largest} GB is not allowed for VM"
             f" size {size.name} when the DiffDiskPlacement is {placement or 'CacheDisk'}.",
             status=_CONFLICT,
         )
 
 
-def _ephemeral_gb(size: SimulatedSize, placement: str) -> float:
-    """Return the size of the largest ephemeral OS disk; 0 if there is none.
+def _ephemeral_gib(size: SimulatedSize, placement: str) -> int:
+    """Return the size of the largest ephemeral OS disk in GiB, which Azure writes as GB; 0 for none.
 
     Without a placement it is the cache disk's, else the temporary disk's.
     """
@@ -188,13 +191,13 @@ def _ephemeral_gb(size: SimulatedSize, placement: str) -> float:
         return 0
     nvme = "NvmeDisk" in size.capability("SupportedEphemeralOSDiskPlacements")
     by_placement = {
-        "CacheDisk": size.number("CachedDiskBytes") / _GB,
-        "ResourceDisk": size.number("MaxResourceVolumeMB") * _MIB / _GB,
-        "NvmeDisk": size.number("NvmeDiskSizeInMiB") * _MIB / _GB if nvme else 0,
+        "CacheDisk": size.number("CachedDiskBytes"),
+        "ResourceDisk": size.number("MaxResourceVolumeMB") * _MIB,
+        "NvmeDisk": size.number("NvmeDiskSizeInMiB") * _MIB if nvme else 0,
     }
-    if placement:
-        return by_placement.get(placement, 0)
-    return by_placement["CacheDisk"] or by_placement["ResourceDisk"]
+    usual = by_placement["CacheDisk"] or by_placement["ResourceDisk"]
+    found = by_placement.get(placement, 0) if placement else usual
+    return min(int(found) // _GIB, _LARGEST_EPHEMERAL_GIB)
 
 
 def _check_features(request: VmRequest, size: SimulatedSize) -> None:

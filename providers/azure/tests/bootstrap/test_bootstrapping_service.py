@@ -282,7 +282,7 @@ def test_trusted_launch_and_ephemeral_disks_and_system_nodes_show():
     found = provision_values(
         boot(
             of=node_class(security={"trustedLaunch": {"vtpm": True}}),
-            size=vm_size(ephemeral_placement="CacheDisk", max_ephemeral_os_disk_gb=200),
+            size=vm_size(ephemeral_placement="CacheDisk", ephemeral_os_disk_bytes=200 * 2**30),
             claim=node_claim(requirements=[("kubernetes.azure.com/mode", ["system"])]),
         ),
         image_id=image,

@@ -20,6 +20,12 @@ from karpenter_provider_azure.catalogue.capacity import (
 from providers.azure.tests.catalogue.sku_items import GIB, MIB, World, node_class, sku_item, vm_size
 
 D4 = "Standard_D4s_v5"
+SIZE_WITH_CACHE = vm_size(
+    D4,
+    EphemeralOSDiskSupported="True",
+    CachedDiskBytes=107374182400,  # 100 GiB
+    MaxResourceVolumeMB=307200,
+)
 
 
 @pytest.mark.parametrize(
@@ -118,19 +124,36 @@ def test_gpus_are_counted_for_their_vendor(name: str, nvidia: int, amd: int) -> 
 @pytest.mark.parametrize(
     ("size_gb", "expected"),
     [
+        (99, OsDisk(99, "CacheDisk")),
         (100, OsDisk(100, "CacheDisk")),
-        (107, OsDisk(107, "CacheDisk")),
-        (108, OsDisk(108)),  # case 37
+        # 101 GB are fewer bytes than the cache of 100 GiB, but Azure makes disks of 101 GiB
+        (101, OsDisk(101)),  # case 37
     ],
 )
 def test_the_os_disk_is_ephemeral_if_the_size_has_room_for_it(
     size_gb: int, expected: OsDisk
 ) -> None:
+    assert os_disk_of(SIZE_WITH_CACHE, node_class({"osDiskSizeGB": size_gb})) == expected
+
+
+@pytest.mark.parametrize(
+    ("size_gb", "expected"), [(99, OsDisk(99, "CacheDisk")), (100, OsDisk(100))]
+)
+def test_trusted_launch_takes_a_gib_of_the_local_disk(size_gb: int, expected: OsDisk) -> None:
+    spec = {"osDiskSizeGB": size_gb, "security": {"trustedLaunch": {"vtpm": True}}}
+
+    assert os_disk_of(SIZE_WITH_CACHE, node_class(spec)) == expected
+
+
+@pytest.mark.parametrize(
+    ("size_gb", "expected"), [(2040, OsDisk(2040, "NvmeDisk")), (2041, OsDisk(2041))]
+)
+def test_an_ephemeral_disk_has_at_most_2040_gib(size_gb: int, expected: OsDisk) -> None:
     size = vm_size(
         D4,
         EphemeralOSDiskSupported="True",
-        CachedDiskBytes=107374182400,
-        MaxResourceVolumeMB=307200,
+        NvmeDiskSizeInMiB=7208960,
+        SupportedEphemeralOSDiskPlacements="NvmeDisk",
     )
 
     assert os_disk_of(size, node_class({"osDiskSizeGB": size_gb})) == expected

@@ -142,7 +142,7 @@ def test_trusted_launch_has_both_switches():
 
 
 def test_an_ephemeral_disk_is_placed_and_cached():
-    own = size(max_ephemeral_os_disk_gb=200, ephemeral_placement="CacheDisk")
+    own = size(ephemeral_os_disk_bytes=200 * 2**30, ephemeral_placement="CacheDisk")
     disk = body(size=own)["properties"]["storageProfile"]["osDisk"]
     assert disk["diffDiskSettings"] == {"option": "Local", "placement": "CacheDisk"}
     assert (disk["caching"], disk["diskSizeGB"]) == ("ReadOnly", 128)

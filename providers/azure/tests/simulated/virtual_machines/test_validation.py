@@ -106,10 +106,29 @@ def test_an_ephemeral_disk_must_fit_its_placement(azure, cloud):
         return azure.put(size=size, body=azure.changed(f"{STORAGE}.osDisk", written, size=size))
 
     answer = put("Standard_D4s_v5", 64)
-    assert (answer.status, answer.code) == (409, "OperationNotAllowed")
+    assert (answer.status, answer.code) == (409, "NotSupported")
     assert "CacheDisk" in answer.message
-    assert put("Standard_D4s_v3", 90).status == 201
+    assert put("Standard_D4s_v3", 101).code == "NotSupported"
+    assert put("Standard_D4s_v3", 100).status == 201
     assert not cloud.disks.ids
+
+
+def test_trusted_launch_takes_a_gib_of_an_ephemeral_disk(azure):
+    def put(disk_gb):
+        disk = {
+            "caching": "ReadOnly",
+            "createOption": "FromImage",
+            "diffDiskSettings": {"option": "Local", "placement": "CacheDisk"},
+            "diskSizeGB": disk_gb,
+        }
+        body = azure.changed(
+            f"{STORAGE}.osDisk", disk, size="Standard_D4s_v3", image="2204gen2TLcontainerd"
+        )
+        body["properties"]["securityProfile"] = {"securityType": "TrustedLaunch"}
+        return azure.put(size="Standard_D4s_v3", body=body)
+
+    assert "greater than 99 GB" in put(100).message
+    assert put(99).status == 201
 
 
 def test_a_size_that_the_subscription_may_not_use_is_not_available(azure, cloud):
