@@ -18,7 +18,7 @@ from karpenter_provider_azure.api.nodeclass import AKSNodeClass
 from karpenter_provider_azure.arm.client import RETRIES, ArmClient
 from karpenter_provider_azure.arm.sdk_sender import READ_SECONDS
 from karpenter_provider_azure.catalogue.price_reader import PRICE_PERIOD
-from karpenter_provider_azure.catalogue.quotas import QUOTA_PERIOD
+from karpenter_provider_azure.catalogue.quotas import CHECK_PERIOD
 from karpenter_provider_azure.catalogue.region_sizes import refresh_period
 from karpenter_provider_azure.images.versions import NO_IMAGE_REASON
 from karpenter_provider_azure.json_service import JsonService
@@ -210,7 +210,7 @@ class StartedProvider:
             ),
             PeriodicTask(
                 name=_QUOTAS_TASK,
-                period=QUOTA_PERIOD,
+                period=CHECK_PERIOD,
                 run=self._refresh_quotas,
                 leader_only=False,
             ),
@@ -228,7 +228,9 @@ class StartedProvider:
         self.parts.catalogue.region.refresh()
 
     def _refresh_quotas(self) -> None:
-        self.parts.catalogue.quotas.refresh()
+        quotas = self.parts.catalogue.quotas
+        if quotas.is_due():
+            quotas.refresh()
 
     def _refresh_prices(self) -> None:
         self.parts.catalogue.price_reader.refresh()

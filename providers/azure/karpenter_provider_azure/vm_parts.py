@@ -62,7 +62,11 @@ class LaunchParts:
         context, settings = services.context, services.settings
         clock = context.clock
         self.calls: Final = VmCalls(
-            services.arm, settings, context.fence, image_headers=_image_headers(services)
+            services.arm,
+            settings,
+            context.fence,
+            image_headers=_image_headers(services),
+            note_deleted=catalogue.quotas.note_deleted,
         )
         self.reader: Final = VmReader(services.arm, settings)
         self.listing: Final = VmListing(clock, self.reader.of_cluster)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 RETRIES = RetryPolicy(throttled_attempts=1, transient_attempts=1)
 PERIODS = {
-    "quotas": timedelta(minutes=10),
+    "quotas": timedelta(minutes=1),
     "prices": timedelta(hours=12),
     "extensions": timedelta(seconds=15),
     "orphaned-resources": timedelta(minutes=5),

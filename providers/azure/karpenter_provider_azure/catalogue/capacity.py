@@ -126,7 +126,7 @@ class OsDisk(NamedTuple):
 
 _LARGEST_EPHEMERAL_GIB: Final = 2040
 _GUEST_STATE_GIB: Final = 1
-"""What trusted launch takes of the local storage (Azure, ephemeral OS disks)."""
+"""Local storage that trusted launch keeps for itself (Azure, ephemeral OS disks)."""
 
 
 def os_disk_of(size: VmSize, node_class: AKSNodeClass) -> OsDisk:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from karpenter_provider_azure.catalogue.vm_sizes import VmSize
 
 __all__ = [
+    "CHECK_PERIOD",
     "QUOTA_LIFE",
     "QUOTA_PERIOD",
     "ExhaustedQuota",
@@ -40,6 +41,10 @@ __all__ = [
 ]
 
 QUOTA_PERIOD: Final = timedelta(minutes=10)
+CHECK_PERIOD: Final = timedelta(minutes=1)
+"""Least time between two readings."""
+_FREED_WITHIN: Final = timedelta(minutes=2)
+"""Azure counts a virtual machine until it is gone, which takes up to this long."""
 QUOTA_LIFE: Final = timedelta(minutes=15)
 """Longest validity of a reading when later ones fail."""
 RESERVATION_LIFE: Final = timedelta(minutes=10)
@@ -141,12 +146,26 @@ class RegionQuotas:
         self._lock: Final = Lock()
         self._snapshot = QuotaSnapshot()
         self._read_at: float | None = None
+        self._deleted_at: float | None = None
+        """Time of the last deletion that a later reading may not show yet."""
         self._reservations: Final[dict[str, _Reservation]] = {}
 
     def view(self) -> QuotaSnapshot:
         """Return the quotas; empty ones if none was read within `QUOTA_LIFE`."""
         with self._lock:
             return self._current(self._clock.monotonic())
+
+    def is_due(self) -> bool:
+        """Whether to read the quotas now: the last reading is old, or deletions have freed quota since."""
+        with self._lock:
+            if self._read_at is None or self._deleted_at is not None:
+                return True
+            return self._clock.monotonic() - self._read_at >= QUOTA_PERIOD.total_seconds()
+
+    def note_deleted(self) -> None:
+        """Read the quotas every minute until they cannot count a virtual machine any more."""
+        with self._lock:
+            self._deleted_at = self._clock.monotonic()
 
     def refresh(self) -> bool:
         """Read the quotas; return True if they are different.
@@ -159,6 +178,9 @@ class RegionQuotas:
         with self._lock:
             before = self._snapshot.revision
             self._read_at = started_at
+            deleted_at = self._deleted_at
+            if deleted_at is not None and started_at - deleted_at > _FREED_WITHIN.total_seconds():
+                self._deleted_at = None
             for key in [
                 key for key, it in self._reservations.items() if _is_counted(it, started_at)
             ]:

@@ -52,12 +52,17 @@ class VmCalls:
         fence: LeaderFence,
         *,
         image_headers: Callable[[], Mapping[str, str]] = dict,
+        note_deleted: Callable[[], None] = lambda: None,
     ) -> None:
-        """`image_headers` returns the headers that permit images of other tenants; may raise."""
+        """`image_headers` returns the headers that permit images of other tenants; may raise.
+
+        `note_deleted` is called after each deletion that Azure has accepted.
+        """
         self._arm: Final = arm
         self._settings: Final = settings
         self._fence: Final = fence
         self._image_headers: Final = image_headers
+        self._note_deleted: Final = note_deleted
 
     def resource_id(self, name: str) -> str:
         """Return the id of a virtual machine."""
@@ -112,6 +117,7 @@ class VmCalls:
             )
         except ArmNotFoundError:
             return
+        self._note_deleted()
 
     def put_extension(self, name: str, extension: str, body: JsonMapping) -> None:
         """Start the installation of an extension."""

@@ -73,6 +73,49 @@ def test_quotas_are_dropped_15_minutes_after_the_last_reading(
     assert (quotas.view().revision == revision) is (left is not None)
 
 
+def reads_within(quotas: RegionQuotas, clock: SetClock, *, minutes: int) -> list[int]:
+    """Ask for a reading each minute, and return the minutes in which there was one."""
+    found: list[int] = []
+    for minute in range(1, minutes + 1):
+        clock.advance(minutes=1)
+        if quotas.is_due():
+            quotas.refresh()
+            found.append(minute)
+    return found
+
+
+def test_quotas_are_read_every_ten_minutes(quotas: RegionQuotas, clock: SetClock) -> None:
+    assert reads_within(quotas, clock, minutes=25) == [10, 20]
+
+
+def test_the_first_reading_is_due_at_once(clock: SetClock, usages: Usages) -> None:
+    assert RegionQuotas(clock, fetch=usages).is_due()
+
+
+def test_a_deletion_makes_its_quota_available_within_minutes(
+    quotas: RegionQuotas, usages: Usages, clock: SetClock
+) -> None:
+    assert quotas.view().short_quota(D4, "on-demand") == FAMILY.lower()
+    quotas.note_deleted()
+    usages.items = [usage(FAMILY, limit=10, used=0)]
+
+    assert reads_within(quotas, clock, minutes=1) == [1]
+    assert quotas.view().short_quota(D4, "on-demand") == ""
+    # Azure counts a virtual machine until it is gone, so that one reading may be too early.
+    assert reads_within(quotas, clock, minutes=20) == [1, 2, 12]
+
+
+def test_a_reading_that_failed_is_due_again(
+    quotas: RegionQuotas, usages: Usages, clock: SetClock
+) -> None:
+    clock.advance(minutes=10)
+    usages.error = CloudProviderError("usages:list: no answer")
+    with pytest.raises(CloudProviderError):
+        quotas.refresh()
+
+    assert quotas.is_due()
+
+
 def test_only_different_quotas_change_the_revision(quotas: RegionQuotas, usages: Usages) -> None:
     revision = quotas.view().revision  # case 57
 

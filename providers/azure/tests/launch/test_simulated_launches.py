@@ -94,6 +94,23 @@ def test_a_known_quota_is_not_asked_for(cloud, launches):
     assert cloud.calls.count(PUT) == 1
 
 
+def test_the_quota_of_a_deleted_virtual_machine_can_be_used_soon(cloud, launches):
+    made = launches()
+    quotas = made.parts.catalogue.quotas
+    cloud.usages.set_limit("standardDSv5Family", 3)
+    made.launch(requirements=(REGULAR,))
+    cloud.time.advance(60)
+    quotas.refresh()
+    assert not quotas.is_due()
+
+    made.parts.launch.calls.delete("aks-web-1")
+    cloud.time.advance(60)
+    assert quotas.is_due()
+    quotas.refresh()
+
+    assert made.launch("web-2", requirements=(REGULAR,)).instance_type == D2
+
+
 def test_a_launch_that_fails_later_is_announced(cloud, launches):
     made = launches()
     cloud.behaviour.allocation_seconds = 10
