@@ -26,6 +26,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.scale_up import install
+from karpenter_core.cli.demo.cloud_scenario import controller_environment
 from karpenter_core.cli.demo.demo_kubelets import find_simulated_cloud
 from karpenter_core.cli.demo.demo_manifests import find_node_class
 from karpenter_core.kube.resources import custom_kind
@@ -208,12 +209,8 @@ async def measure_start(provider: str, environment: Mapping[str, str]) -> StartC
             "karpenter",
             kubeconfig=local_cluster.kubeconfig,
             folder=folder,
-            options={
-                "providers": provider,
-                "currency": cloud.currency,
-                "disable-leader-election": "true",
-            },
-            environment={**environment, **cloud.environment},
+            options={"providers": provider, "disable-leader-election": "true"},
+            environment={**environment, **controller_environment(cloud)},
         )
         started = time.monotonic()
         await controller.start(wait=False)
