@@ -130,8 +130,9 @@ def _has_other_version(node: NodeView, node_class: AKSNodeClass) -> bool:
 
 
 def _has_other_identity(node: NodeView, kubelet_identity: str) -> bool:
+    """Whether kubelets have another identity than a node has; False if either is not known."""
     label = node.labels.get(AKS_KUBELET_IDENTITY_CLIENT_ID, "")
-    return bool(label) and label.lower() != kubelet_identity.lower()
+    return bool(label and kubelet_identity) and label.lower() != kubelet_identity.lower()
 
 
 def _has_other_image(

@@ -75,14 +75,14 @@ def claim_of(provider_id, *, name="web-1", image=IMAGE, labels=None):
 
 
 class Stage:
-    def __init__(self, world):
+    def __init__(self, world, *, kubelet_identity=MINE):
         self.world = world
         self.provider_id = world.add_vm()
         self.ahead = False
         self.detector = DriftDetector(
             world.instances,
             None,
-            kubelet_identity=MINE,
+            kubelet_identity=kubelet_identity,
             read_nodes=lambda: world.nodes,
             is_event_ahead=lambda _node: self.ahead,
         )
@@ -161,6 +161,13 @@ def test_another_kubelet_identity_is_drift(stage, identity, reason):
     """# case 111"""
     stage.join(identity=identity)
     assert stage.detect() == reason
+
+
+def test_no_node_drifts_from_a_kubelet_identity_that_is_not_set(world):
+    """Nodes of a controller that was given the identity stay if the next one is not."""
+    stage = Stage(world, kubelet_identity="")
+    stage.join(identity=MINE)
+    assert stage.detect() is None
 
 
 def test_reasons_have_an_order(stage):
