@@ -111,7 +111,7 @@ def test_probes_and_metrics_are_asked_where_they_are_served(values_of, name):
     assert metrics["name"] == "http-metrics"
 
 
-def test_ports_are_those_of_the_process_unless_told_otherwise(values_of):
+def test_ports_default_to_those_of_the_process(values_of):
     options = {option.env: option.default_text for option in OPTIONS}
     variables = {
         each["name"]: each.get("value") for each in container_of(render(values_of("aws")))["env"]
@@ -151,7 +151,7 @@ def test_the_controller_writes_into_its_volumes_alone(values_of):
     assert {volume["name"] for volume in pod_of(objects)["spec"]["volumes"]} == mounts.keys()
 
 
-def test_requests_and_limits_are_told_only_where_there_are_some(values_of):
+def test_requests_and_limits_are_shown_only_where_there_are_some(values_of):
     """Without a limit, Kubernetes would tell that of the node."""
     values = values_of("aws")
     values["controller"]["resources"] = {"requests": None, "limits": {"memory": None}}

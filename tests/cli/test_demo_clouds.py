@@ -63,7 +63,7 @@ def test_installed_simulated_cloud_is_called(install):
 
 
 @pytest.mark.parametrize("provider", ["alibabacloud", "aws", "azure"])
-def test_simulated_cloud_of_each_shipped_provider_is_found(provider: str):
+def test_simulated_cloud_of_each_shipped_provider_is_loaded(provider: str):
     with demo_kubelets.find_simulated_cloud(provider) as cloud:
         assert cloud.nodes() == {}
 

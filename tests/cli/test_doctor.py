@@ -339,7 +339,7 @@ def test_without_a_cluster_the_clouds_are_checked():
     assert "the simulated cloud has" in result.output
 
 
-def test_a_cluster_that_cannot_be_found_is_an_error():
+def test_a_cluster_that_does_not_exist_is_an_error():
     result = doctor("--output=json", "--kubeconfig=/nonexistent")
     assert result.exit_code == 1
     last = json.loads(result.output)[-1]

@@ -351,7 +351,7 @@ def test_a_command_under_way_is_recognised_by_its_taint(explain):
     assert "karpenter.sh/disrupted" in explanation["message"]
 
 
-def test_a_node_is_found_by_its_claim_too(explain):
+def test_a_node_can_be_looked_up_by_its_claim_too(explain):
     """And one that is not there is refused with those that may be meant."""
     assert explain("general-a", CONSOLIDATING, claim_with_node("a"))["node"] == "a"
 

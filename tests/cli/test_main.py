@@ -57,7 +57,7 @@ def test_run_imports_only_the_plug_ins_that_are_selected():
     assert providers == {"karpenter_provider_kwok"}
 
 
-def test_commands_of_plug_ins_are_found():
+def test_commands_of_plug_ins_are_loaded():
     assert "karpenter_provider_kwok.commands" in loaded_by("kwok", "--help")
     assert "karpenter_provider_kwok.commands" in loaded_by("--help")
 

@@ -136,7 +136,7 @@ async def test_claims_of_the_highest_priority_are_created_first():
     assert [name is not None for name in creation.names] == [False, False, True] * 2
 
 
-async def test_a_refusal_is_found_before_creation():
+async def test_a_refusal_is_predicted_before_creation():
     """Asking takes no room."""
     creator, server, _ = desk(launches_per_minute=5)
     server.answer.set()

@@ -236,7 +236,7 @@ def test_condition_metrics_can_be_switched_off(tmp_path):
         ({}, {"Ready": TRUE}, []),
     ],
 )  # fmt: skip
-def test_stages_that_turn_true_with_ready_are_not_told_of(was, now, told):
+def test_stages_that_turn_true_with_ready_are_not_logged(was, now, told):
     """All other changes are; of new conditions those that somebody must mend."""
     clock, published = StoryClock(), []
 

@@ -310,7 +310,7 @@ def test_claims_of_a_pool_that_is_gone_are_not_judged(tmp_path):
     run_controller(tmp_path, scenario)
 
 
-def test_drift_is_found_after_a_nodeclass_was_gone_for_a_while(tmp_path):
+def test_drift_is_detected_after_a_nodeclass_was_absent(tmp_path):
     """Its finalizers were removed; claims are checked again once there is one of its name."""
 
     async def scenario(scene, cloud):

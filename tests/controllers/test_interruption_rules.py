@@ -296,7 +296,7 @@ class TestLaunchesThatFailLate:
         assert world.shortages() == {}
 
     @pytest.mark.parametrize("provider_id", ["", "kwok://not-recorded-yet"])
-    def test_claim_whose_instance_is_not_recorded_yet_is_found_by_its_token(self, provider_id):
+    def test_claim_whose_instance_is_not_recorded_yet_is_matched_by_its_token(self, provider_id):
         claim = starting_claim()
         message = failed_launch(provider_id=provider_id, token=claim.uid)
         world = Interruptions(claim, messages=[message])

@@ -58,7 +58,7 @@ async def test_a_timer_that_rings_a_rounding_error_too_early_is_punctual(early_s
     assert step.requeue_after != timedelta()
 
 
-def test_offerings_that_a_successful_launch_found_sold_out_are_masked_at_once(tmp_path):
+def test_offerings_sold_out_during_a_successful_launch_are_masked_at_once(tmp_path):
     """The launch tries the cheapest zone, which is sold out, and then another one."""
     faults = tmp_path / "faults.json"
     faults.write_text(json.dumps([{"fault": "stock-out", "zones": ["test-zone-a"]}]))

@@ -198,7 +198,7 @@ def test_a_pod_that_cannot_be_written_holds_up_no_node():
     assert scene.play(0.0) == [AT_ONCE]
 
 
-def test_a_lost_lease_is_told_to_all_who_wait():
+def test_a_lost_lease_wakes_every_waiter():
     scene = Admissions(picky("a"), picky("bb"))
     scene.error = FencedError("not the leader")
     assert [type(end) for end in scene.play(0.0, 1.0)] == [FencedError, FencedError]

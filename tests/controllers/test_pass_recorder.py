@@ -76,7 +76,7 @@ def test_a_pod_that_waits_for_a_reservation_has_not_failed():
     }
 
 
-def test_a_pod_that_opted_out_is_no_news_and_others_are_told_why():
+def test_a_pod_that_opted_out_gets_no_event_and_others_get_the_reason():
     """Neither an Event nor the metric; but its first decision has been made."""
     quiet, loud = pod("quiet"), pod("loud")
     fixture = RecorderFixture(quiet, loud)

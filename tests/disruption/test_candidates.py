@@ -56,7 +56,7 @@ def is_candidate(*objects, **options):
     return [item.name for item in judge(*objects, **options).candidates] == ["web"]
 
 
-class TestMachines:
+class TestStateNodes:
     def test_an_initialized_node_is_a_candidate(self):
         (result,) = judge(*node_and_claim("web")).candidates
         assert (result.name, result.zone, result.capacity_type) == ("web", "zone-a", "on-demand")

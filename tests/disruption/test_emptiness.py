@@ -369,7 +369,7 @@ class TestStaleMarks:
         options.setdefault("now", EPOCH)
         return [(mark.node, mark.claim) for mark in find_stale_marks(builder.snapshot(), **options)]
 
-    def test_marks_of_a_dead_command_are_found(self):
+    def test_marks_of_a_dead_command_are_recovered(self):
         """Case 263."""
         assert self.found(*self.tainted(), *node_and_claim("clean")) == [("web", "web")]
 

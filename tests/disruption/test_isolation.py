@@ -141,7 +141,7 @@ def test_an_invalid_pending_pod_stops_no_simulation(fails):
     assert set_aside(outcome) == {("Pod", "odd")}
 
 
-def test_a_pending_pod_whose_places_cannot_be_told_keeps_the_places_of_others(monkeypatch):
+def test_a_pending_pod_without_derivable_places_keeps_the_places_of_others(monkeypatch):
     """The node that another pod is expected on is no candidate, as without the odd one."""
     genuine = candidates.expected_state_nodes
 

@@ -326,7 +326,7 @@ async def test_the_standby_goes_on_and_pools_that_are_deleted_first_take_their_n
     assert await denied_requests(real_local_cluster.control_plane, ACCOUNT) == []
 
 
-async def test_a_verb_that_the_chart_forgot_would_be_found(
+async def test_a_verb_that_the_chart_lacks_is_reported(
     installed: Installed, real_local_cluster: RealLocalCluster
 ):
     """The checks above, and those of the scenarios, see a denied request."""

@@ -34,11 +34,11 @@ async def said(*answers):
     return levels
 
 
-async def test_a_failure_to_renew_is_told_once_and_so_is_its_end():
+async def test_a_failure_to_renew_is_logged_once_and_so_is_its_end():
     assert await said(False, False, True, True) == [["warning"], [], ["info"], []]
 
 
-async def test_the_next_failure_after_a_success_is_told_again():
+async def test_the_next_failure_after_a_success_is_logged_again():
     """Whoever looks for the cause of a refusal has to see the last one."""
     assert await said(False, True, False, True) == [["warning"], ["info"], ["warning"], ["info"]]
 

@@ -169,7 +169,7 @@ def test_dates_of_proxies_and_caches_tell_nothing(answer):
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_an_absurd_date_is_refused_and_told_once(sign):
+def test_an_absurd_date_is_refused_and_logged_once(sign):
     server = Server(seconds=sign * (MAX_OFFSET.total_seconds() + 60))
     with capture_logs() as logs:
         server.answer()
@@ -222,7 +222,7 @@ def test_an_api_server_whose_clock_was_set_is_followed():
     assert -1.0 <= server.error_seconds <= 0
 
 
-def test_a_wrong_clock_is_told_once():
+def test_a_wrong_clock_is_logged_once():
     server = Server(minutes=5)
     with capture_logs() as logs:
         for _ in range(5):
@@ -232,7 +232,7 @@ def test_a_wrong_clock_is_told_once():
     assert 299 <= told["seconds"] <= 300
 
 
-def test_a_small_difference_is_not_told():
+def test_a_small_difference_is_not_logged():
     server = Server(seconds=3)
     with capture_logs() as logs:
         server.answer()

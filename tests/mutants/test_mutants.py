@@ -46,7 +46,7 @@ def changes(source, members=MEMBERS):
 
 
 class TestDraw:
-    def test_kinds_that_people_make_are_found(self):
+    def test_every_kind_of_change_is_listed(self):
         result = changes(MODULE)
         assert ("comparison moved", "if level <= 7 and not inverted:") in result
         assert ("not dropped", "if level < 7 and inverted:") in result

@@ -96,7 +96,7 @@ class Refusing:
         pass
 
 
-def test_plugins_see_cluster_facts_that_are_found_later(tmp_path):
+def test_plugins_see_cluster_facts_that_arrive_later(tmp_path):
     """A refusal at the start is not the last word, and nothing is restarted."""
 
     async def scenario():

@@ -604,7 +604,7 @@ def test_unknown_gate_causes_a_warning_with_a_suggestion():
     )
 
 
-def test_a_known_gate_causes_no_warning():
+def test_an_existing_gate_causes_no_warning():
     names = REFERENCE["feature-gates"].default.replace("=true", "").replace("=false", "").split(",")
     text = ",".join(f"{name}=true" for name in names)
     assert "NodeOverlay" in names

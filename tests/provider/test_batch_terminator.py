@@ -119,7 +119,7 @@ def test_an_instance_that_another_thread_terminates_is_not_sent_again():
     assert stage.calls.sent == [names(1)]
 
 
-def test_an_outcome_that_is_known_costs_no_call():
+def test_a_recorded_outcome_costs_no_call():
     stage = Stage()
 
     assert stage.terminator.start({"i": Machine(id="i", is_leaving=True)}) == {"i": STARTED}

@@ -242,7 +242,7 @@ def test_the_very_same_objects_are_not_checked_again(monkeypatch):
     assert len(checked) == 4
 
 
-def test_objects_that_another_start_found_sound_are_not_checked_again(monkeypatch):
+def test_objects_that_another_start_has_checked_are_not_checked_again(monkeypatch):
     """A provider that starts again in the same process lists the objects that it kept."""
     types = [instance_type("small"), instance_type("large")]
     CatalogueValidator().check(types, plugin="web")

@@ -157,7 +157,7 @@ def test_tags_of_an_instance_outrank_the_order():
     assert TAGS.assign_owners(call("i1", "i2", i2="a")) == {"i1": B, "i2": A}
 
 
-def test_known_owners_outrank_tags_of_an_instance():
+def test_recorded_owners_outrank_tags_of_an_instance():
     assert TAGS.assign_owners(call("i1", i1="a"), {"i1": C}) == {"i1": C}
 
 
@@ -184,7 +184,7 @@ def test_calls_are_distinguished_by_the_clouds_tag():
     assert tags.owners_of(shown, {}) == {"i1": A, "i2": A, "i3": B, "i4": A, "i5": A}
 
 
-def test_known_owners_count_in_every_call_and_are_read_once():
+def test_recorded_owners_count_in_every_call_and_are_read_once():
     """A cluster has nearly as many calls as instances, and as many claims that name theirs."""
 
     class Known(dict):

@@ -175,7 +175,7 @@ def test_a_cached_listing_ends_an_instance_that_it_should_show(cloud):
     assert owners(cloud) == {}
 
 
-def test_a_cached_listing_keeps_what_is_known_of_terminations(cloud):
+def test_a_cached_listing_keeps_terminations_that_were_started(cloud):
     cloud.cache_listing()
     cloud.launch("i-1")
     cloud.instances.list()

@@ -456,7 +456,7 @@ def test_every_theme_of_the_kit_has_a_fault():
     assert {fault[0][3:5] for fault in FAULTS} == tested
 
 
-def test_a_module_that_is_the_core_s_own_is_found(tmp_path, monkeypatch):
+def test_a_private_module_of_the_core_is_reported(tmp_path, monkeypatch):
     """Also one of the package that holds the public ones."""
     (tmp_path / "nosy.py").write_text(
         "from karpenter_core.provider import contract, host\n\n\nclass Nosy:\n    pass\n"
@@ -470,7 +470,7 @@ def test_a_module_that_is_the_core_s_own_is_found(tmp_path, monkeypatch):
     assert said.endswith("without notice: nosy.py:1 imports karpenter_core.provider.host")
 
 
-def test_a_node_without_the_taint_is_found(tinycloud, tmp_path):
+def test_a_node_without_the_taint_is_reported(tinycloud, tmp_path):
     """The mistake is in the user data."""
 
     def untaints(good):
@@ -636,7 +636,7 @@ def test_a_provider_that_is_not_installed_is_named(tmp_path):
         ({"error": None}, "its error is None"),
     ],
 )
-def test_late_failure_without_kind_or_error_is_found(change, message, tmp_path):
+def test_late_failure_without_kind_or_error_is_a_violation(change, message, tmp_path):
     """The core would launch the same offering again, and it would fail again."""
 
     @hookimpl

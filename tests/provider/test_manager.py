@@ -23,7 +23,7 @@ def entry_points(*names: str, value: str) -> list[importlib.metadata.EntryPoint]
     return [importlib.metadata.EntryPoint(name, value, "karpenter") for name in names]
 
 
-def test_installed_plugins_are_found_by_entry_point():
+def test_installed_plugins_are_loaded_by_entry_point():
     """The kwok provider, as installed, is loaded from the group `karpenter`."""
     plugins = load_plugins(selected=["kwok"])
     assert plugins.names == ("kwok",)

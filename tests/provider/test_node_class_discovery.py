@@ -118,7 +118,7 @@ def part(items=(), absent=()):
     )
 
 
-def test_found_resources_are_listed_and_terms_without_a_match_are_remarks():
+def test_discovered_resources_are_listed_and_terms_without_a_match_are_remarks():
     found = part(["s-1"], ["spec.subnets[1]"])
 
     assert (found.condition.status, found.condition.message) == (

@@ -45,7 +45,7 @@ def test_empty_fields_do_not_count(empty):
     assert significant_value({"a": 1, "b": empty}) == significant_value({"a": 1})
 
 
-def test_zero_and_repeated_items_count_unless_told_otherwise():
+def test_zero_and_repeated_items_count_by_default():
     value = {"a": False, "b": 0, "c": ["x", "x"]}
 
     assert significant_value(value) == {"a": False, "b": 0, "c": ['"x"', '"x"']}

@@ -41,7 +41,7 @@ def test_an_idle_entry_is_dropped_by_the_use_of_another_one(
     assert entries.latest(lambda each: each == "B") == "B"
 
 
-def test_the_wanted_entry_that_was_used_last_is_found(entries: RecentEntries[str, str]) -> None:
+def test_the_last_used_matching_entry_is_returned(entries: RecentEntries[str, str]) -> None:
     entries.put("a", "x1", now=NOON)
     entries.put("b", "x2", now=NOON)
     entries.get("a", now=NOON)

@@ -45,7 +45,7 @@ def launch(instance_id: str = "i-1", owner: ClaimRef = WEB) -> RecentLaunch:
     )
 
 
-def test_a_launch_is_found_by_instance_and_claim_for_some_minutes():
+def test_a_launch_can_be_looked_up_by_instance_and_claim_for_some_minutes():
     """After that the cloud shows it."""
     clock = HandClock()
     recent = RecentLaunches(clock)

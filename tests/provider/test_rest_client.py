@@ -85,7 +85,7 @@ def test_statuses_have_their_errors(status, error):
         assert raised.value.action == "create thing"
 
 
-def test_nothing_found_is_none_and_other_refusals_are_not():
+def test_an_absent_resource_is_none_and_other_refusals_are_errors():
     with client_of(lambda r: (404 if r.path == "/absent" else 409, {})) as (client, _):
         assert client.find("get", "/absent", Thing) is None
         with pytest.raises(RestRefusedError):

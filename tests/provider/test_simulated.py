@@ -126,7 +126,7 @@ def test_a_named_rate_outranks_a_pattern_and_each_name_has_its_bucket():
     assert rates.take("ecs:Other", 5, by_pattern=False)
 
 
-def test_calls_are_found_by_action_and_outcome():
+def test_calls_are_selected_by_action_and_outcome():
     log = CallLog()
     for outcome, dry in (("ok", "true"), ("Throttling", None), ("ok", "false")):
         log.add(

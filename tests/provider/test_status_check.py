@@ -137,5 +137,5 @@ def test_so_many_fields_are_remembered_and_not_more(tmp_path, monkeypatch):
         {"images": [{"imageID": "a"}], "diskGib": None},
     ],
 )
-def test_a_status_of_known_keys_is_not_reported(tmp_path, status):
+def test_a_status_of_defined_keys_is_not_reported(tmp_path, status):
     assert logged(status, tmp_path) == []

@@ -60,7 +60,7 @@ def test_a_named_instance_is_left_out_of_the_next_call():
     assert "vm-10" in result.started
 
 
-def test_an_instance_that_is_not_named_is_found_by_halving():
+def test_an_instance_that_is_not_named_is_isolated_by_halving():
     cloud = Cloud("vm-5")
     result = cloud.terminate(IDS)
     assert result.refused == {"vm-5": "protected"}
@@ -93,7 +93,7 @@ def test_every_instance_is_started_or_refused(protected, names):
 
 
 @pytest.mark.parametrize("text", ["instance/vm-1 in use", "vm-1, vm-2", "(vm-1)"])
-def test_ids_are_found_in_messages(text):
+def test_ids_are_parsed_from_messages(text):
     class Naming(Cloud):
         def send(self, instance_ids):
             if "vm-1" in instance_ids:

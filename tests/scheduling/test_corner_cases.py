@@ -267,7 +267,7 @@ def test_claims_count_for_spreads_as_far_as_all_their_types_do(options):
     planned(problem([large, *webs], pools=pools, catalogue=types), options)
 
 
-def test_pods_of_terminating_nodes_make_a_domain_known(options):
+def test_pods_of_terminating_nodes_add_a_domain(options):
     """As long as they are there, theirs is the domain with the fewest."""
     old = existing_node("old", labels={RACK: "r2"}, bound=[running("there", "old")])
     webs = [pod(f"web-{n}", topology_spread=spread(RACK, 3)) for n in range(5)]

@@ -87,7 +87,7 @@ def test_a_pod_that_cannot_be_judged_is_set_aside_and_the_others_are_placed(fail
     assert {item.regarding.kind for item in plan.set_aside} == {"Pod"}
 
 
-def test_several_kinds_of_invalid_pods_are_all_found(fails):
+def test_every_kind_of_invalid_pod_is_reported(fails):
     """Each by itself."""
     fails(has_odd_pod)
     shapes = [{"cpu": str(n)} for n in (1, 2, 3)]

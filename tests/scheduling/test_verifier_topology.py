@@ -184,7 +184,7 @@ def test_a_node_needs_all_keys_of_the_pods_constraints_to_be_chosen():
     assert said(judged(first, pools=pools, nodes=[old]), f"new: spread over {ZONE}")
 
 
-def test_a_launching_node_makes_no_domain_known():
+def test_a_launching_node_adds_no_domain():
     """Its pods count where it will be, but an empty one is no minimum."""
     ordered = existing_node("old", labels={ZONE: "zone-x"})
     ordered = replace(ordered, requirements=Requirements.from_labels({ZONE: "zone-x"}))

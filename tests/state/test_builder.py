@@ -233,11 +233,11 @@ class TestUsage:
     @pytest.mark.parametrize(
         "other", [{"owner_kind": "ReplicaSet"}, {"owner_kind": "DaemonSet", "phase": "Failed"}]
     )
-    def test_only_pods_of_daemon_sets_that_may_run_are_known(self, other):
+    def test_only_daemon_sets_that_may_run_have_expected_pods(self, other):
         assert dict(synced_state(pod("web", **other)).snapshot().daemon_pods) == {}
 
 
-class TestMachines:
+class TestStateNodes:
     def test_a_node_and_its_claim_are_one_state_node(self):
         builder = synced_state(*node_and_claim("web-1"))
         state_node = the_state_node(builder)

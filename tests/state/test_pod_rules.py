@@ -192,7 +192,7 @@ class TestBudgets:
         ("minutes", "reason"),
         [(4, "DoNotDisruptUntil"), (5, "DoNotDisruptGracePeriodElapsed")],
     )
-    def test_the_end_of_protection_is_told_once_for_each_pod(self, minutes, reason):
+    def test_the_end_of_protection_is_announced_once_for_each_pod(self, minutes, reason):
         started = {"startTime": f"{EPOCH:%Y-%m-%dT%H:%M:%SZ}"}
         item = read(node="web", annotations={DO_NOT_DISRUPT: "5m"}, **started)
         items = [msgspec.structs.replace(item, uid=uid) for uid in ("uid-1", "uid-2")]

@@ -758,7 +758,7 @@ class TestNoSecondClaim:
         assert len(added) >= 1
         assert self.claims_of(more, *created, *added) == []
 
-    def test_an_unregistered_claim_is_found_too(self):
+    def test_an_unregistered_claim_is_returned_too(self):
         """Launched but without a node, and registered but not initialised."""
         waiting = pods(3, "web", cpu="1")
         launched = node_claim("new", stage="Launched")

@@ -115,7 +115,7 @@ def test_the_emptiness_expectation_names_all_remaining_objects():
     assert failures({"nothingLeft": True}, Observation(nodes=[{"metadata": {}, "spec": {}}])) == ()
 
 
-def test_a_duplicate_is_found_even_after_its_collection():
+def test_a_duplicate_is_reported_even_after_its_collection():
     """Two launches for one claim are one too many, whatever became of the second instance."""
     cloud = CloudAccount(instances=[INSTANCE], launches={"uid-1": 2})
     seen = Observation(nodes=[NODE], node_claims=[CLAIM], cloud=cloud)
@@ -136,6 +136,6 @@ def test_a_duplicate_is_found_even_after_its_collection():
         ),
     ],
 )
-def test_leaks_are_found_in_both_directions(seen: Observation, said: str):
+def test_leaks_are_detected_in_both_directions(seen: Observation, said: str):
     """Instances without a claim, and claims without an instance."""
     assert any(said in message for message in failures({"consistent": True}, seen))

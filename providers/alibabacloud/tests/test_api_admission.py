@@ -193,7 +193,7 @@ def test_a_password_is_not_in_the_text_of_its_node_class():
     assert "Abcdef12" not in repr(read(node_class(password="Abcdef12")))
 
 
-def test_status_keeps_what_discovery_found():
+def test_status_keeps_discovered_resources():
     status = {
         "vSwitches": [{"id": "vsw-1", "zoneID": "cn-hangzhou-b"}],
         "securityGroups": [{"id": "sg-1", "name": "web"}],

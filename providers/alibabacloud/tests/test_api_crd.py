@@ -95,7 +95,7 @@ def test_every_published_field_is_there():
     assert published()["fields"].keys() <= ours()["fields"].keys()
 
 
-def test_fields_equal_the_published_schema_but_for_known_differences():
+def test_fields_equal_the_published_schema_but_for_listed_differences():
     """Types, bounds, patterns, what is required, and defaults."""
     mine, theirs = ours()["fields"], published()["fields"]
 

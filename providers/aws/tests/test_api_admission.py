@@ -102,7 +102,7 @@ def test_an_unknown_field_is_dropped(field):
     assert field not in stored["spec"]
 
 
-def test_status_keeps_what_discovery_found():
+def test_status_keeps_discovered_resources():
     status = {
         "subnets": [{"id": "subnet-1", "zone": "us-east-1a", "zoneID": "use1-az1"}],
         "securityGroups": [{"id": "sg-1", "name": "web"}],

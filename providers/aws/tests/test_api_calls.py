@@ -76,7 +76,7 @@ def test_the_time_that_a_service_asks_to_wait_is_read():
     assert failure.retry_after == timedelta(seconds=7)
 
 
-def test_every_code_that_the_sdk_would_retry_is_known():
+def test_every_code_that_the_sdk_would_retry_is_classified():
     of_other_services = {"ProvisionedThroughputExceededException"}  # DynamoDB
     throttled = set(ThrottledRetryableChecker._THROTTLED_ERROR_CODES) - of_other_services
     transient = set(TransientRetryableChecker._TRANSIENT_ERROR_CODES)

@@ -45,7 +45,7 @@ def test_eks_answers_where_the_api_server_does_not(aws, clients):
     assert aws.calls.count("DescribeCluster") == 1
 
 
-def test_ranges_found_later_are_used_without_an_eks_call(aws, clients):
+def test_ranges_that_arrive_later_are_used_without_an_eks_call(aws, clients):
     facts = ClusterFacts(ip_family="IPv6", unknown={"service_cidrs": WHY})
     cluster = source(aws, clients, facts)
     assert cluster.details().service_cidr == ""

@@ -128,7 +128,7 @@ def test_a_cluster_that_eks_does_not_know_is_an_error_unless_all_is_given(world)
     assert wrong(given.check()) == []
 
 
-def test_a_version_of_kubernetes_that_is_not_known_is_a_warning(world):
+def test_an_untested_version_of_kubernetes_is_a_warning(world):
     from karpenter_simulated_aws.clusters import Cluster
 
     world.aws.clusters.add(Cluster(name=world.aws.world.cluster, version="1.99"))

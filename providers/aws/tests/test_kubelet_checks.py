@@ -483,7 +483,7 @@ def test_expressions_that_hold_for_every_type_are_fine(kubelet):
     assert evaluation_finding(with_kubelet(kubelet), TYPES) is None
 
 
-def test_reservations_see_the_number_of_pods_that_was_found():
+def test_reservations_get_the_learned_number_of_pods():
     """Were it the default, 29, the second would fail."""
     kubelet = {"maxPods": "5", "kubeReserved": {"memory": "100 / (max_pods - 29)"}}
 

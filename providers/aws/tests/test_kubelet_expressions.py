@@ -175,7 +175,7 @@ def test_an_amount_that_is_no_quantity_is_an_expression(text, expected):
     assert is_expression(text) is expected
 
 
-def test_expressions_are_found_where_they_may_stand():
+def test_expressions_are_collected_from_every_allowed_field():
     kubelet = {
         "maxPods": "min(max_pods, 30)",
         "kubeReserved": {"memory": "max_pods*11", "cpu": "100m"},

@@ -58,7 +58,7 @@ def with_reservations(cloud):
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-def test_reservations_are_found_and_offered_only_with_the_gate(cloud, play, is_on):
+def test_reservations_are_discovered_and_offered_only_with_the_gate(cloud, play, is_on):
     async def scenario(world):
         found = await world.resolved(with_reservations(cloud))
         return found, await world.catalogue(found)
@@ -74,7 +74,7 @@ def test_reservations_are_found_and_offered_only_with_the_gate(cloud, play, is_o
     assert (cloud.calls.count("DescribeCapacityReservations") > 0) is is_on
 
 
-def test_reservations_found_with_the_gate_are_not_offered_without_it(cloud, play):
+def test_reservations_in_the_status_are_not_offered_without_the_gate(cloud, play):
     """The status of a NodeClass outlives the process that wrote it."""
 
     async def resolve(world):

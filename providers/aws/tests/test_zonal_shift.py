@@ -117,7 +117,7 @@ def test_a_cluster_that_is_not_registered_is_named(aws, clients):
         shifts(aws, clients).run()
 
 
-def test_a_poll_takes_one_call_once_cluster_and_zones_are_known(aws, clients, arn, zone_id):
+def test_a_poll_takes_one_call_once_cluster_and_zones_are_cached(aws, clients, arn, zone_id):
     part = shifts(aws, clients)
     shift(aws, arn, zone_id)
     part.run()

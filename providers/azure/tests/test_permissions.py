@@ -97,7 +97,7 @@ def granted() -> set[str]:
     return {action for name in ROLES for action in role(name)["Actions"]}
 
 
-def test_every_call_is_known():
+def test_every_call_has_its_permissions():
     known = {f"{kind}:{verb}" for kind in NAMESPACES for verb in VERBS} | ELSEWHERE.keys()
 
     assert called() - known == set()

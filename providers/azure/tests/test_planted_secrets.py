@@ -88,7 +88,7 @@ SECRET = {
 }
 
 
-def test_planted_secrets_are_found_in_nothing_that_is_written_or_served(
+def test_planted_secrets_are_neither_written_nor_served(
     cloud_stage: CloudStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in ENVIRONMENT.items():

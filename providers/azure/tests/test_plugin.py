@@ -75,7 +75,7 @@ def run_task(plugin: AzureProvider, name: str) -> None:
     next(task for task in plugin.karpenter_declare_tasks() if task.name == name).run()
 
 
-def test_the_plugin_is_found_by_its_entry_point() -> None:
+def test_the_plugin_is_loaded_by_its_entry_point() -> None:
     (found,) = entry_points(group="karpenter", name="azure")
 
     assert found.load() is AzureProvider

@@ -154,7 +154,7 @@ def test_a_passing_fault_is_repeated(server: PriceServer, reader: PriceReader) -
     assert reader.refresh()
 
 
-def test_a_throttled_list_is_told_as_such(server: PriceServer) -> None:
+def test_a_throttled_list_is_reported_as_throttled(server: PriceServer) -> None:
     server.status = 429
 
     with pytest.raises(ThrottledError):

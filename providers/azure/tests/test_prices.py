@@ -51,7 +51,7 @@ def item(price: object = 0.2, **fields: Any) -> dict[str, Any]:
 # -- the choice --------------------------------------------------------------------------------
 
 
-def test_spot_and_on_demand_are_told_by_the_name_of_the_sku() -> None:
+def test_spot_and_on_demand_follow_from_the_name_of_the_sku() -> None:
     listed = read_price_items([item(0.2), item(0.05, skuName="D4s v5 Spot")])  # case 51
 
     assert listed == ListedPrices({D4: 0.2}, {D4: 0.05})
@@ -146,7 +146,7 @@ def test_every_shipped_price_is_above_zero() -> None:
     ("name", "series"),
     [(D4, ""), ("Standard_D3s_v5", ""), ("Standard_Q4s_v9", "Qs_v9"), ("strange", "strange")],
 )
-def test_a_size_is_known_by_its_series(name: str, series: str) -> None:
+def test_a_size_belongs_to_the_series_of_its_name(name: str, series: str) -> None:
     assert "Ds_v5" in known_series()
     assert unknown_series(name) == series
 

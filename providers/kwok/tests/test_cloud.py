@@ -382,7 +382,7 @@ def test_nodes_unknown_to_the_store_are_adopted(tmp_path):
     run_kwok(scenario, tmp_path)
 
 
-def test_an_adopted_instance_is_found_without_a_listing(tmp_path):
+def test_an_adopted_instance_is_returned_without_a_listing(tmp_path):
     async def scenario(world):
         request = await world.request("web-1", node_class())
         world.nodes.nodes["old"] = kwok_node("old")
@@ -463,7 +463,7 @@ def test_termination_is_gone_at_once_and_takes_the_node_along(tmp_path):
         (("kwok://other", "kwok://web-1"), False),
     ],
 )
-def test_a_batch_is_known_only_if_each_of_its_instances_is(tmp_path, provider_ids, expected):
+def test_a_batch_is_listed_only_if_each_of_its_instances_is(tmp_path, provider_ids, expected):
     """Else the others are taken over from their Nodes first."""
 
     async def scenario(world):

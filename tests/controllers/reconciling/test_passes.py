@@ -84,7 +84,7 @@ def test_passes_that_fail_in_a_row_are_a_problem_until_one_succeeds():
     ("error", "text"),
     [(KarpenterError(), "KarpenterError"), (ValueError(), "ValueError"), (KeyError("a"), "'a'")],
 )
-def test_an_error_without_words_is_told_by_its_kind(error, text):
+def test_an_error_without_a_message_is_named_by_its_kind(error, text):
     seen = looped([error] * FAILING_PASSES)
     assert f"{FAILING_PASSES} times in a row: " in seen[-1]
     assert text in seen[-1]

@@ -268,7 +268,7 @@ class TestCondition:
         assert condition(drifted) == ("True", "ImageDrifted", "ImageDrifted")
 
     @pytest.mark.parametrize("reason", ["NodePoolDrifted", "RequirementsDrifted"])
-    def test_drift_found_by_the_core_comes_first(self, reason):
+    def test_drift_of_core_fields_comes_first(self, reason):
         local = LocalDrift(reason=reason, is_decided=True)
 
         assert condition(with_drift(claim(), local, "ImageDrifted", now=YOUNG)) == (

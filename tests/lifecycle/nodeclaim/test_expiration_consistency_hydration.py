@@ -112,7 +112,7 @@ class TestConsistency:
             "expected 128Gi of resource memory, but found 64Gi (50.0% of expected)",
         )
 
-    def test_a_resource_that_the_node_does_not_have_is_reported_as_none_found(self):
+    def test_a_resource_that_the_node_does_not_have_is_reported_as_zero(self):
         claim = node_claim(stage="Initialized", requests={GPU: "1"}, capacity={GPU: "4"})
         step = consistency_step(claim, [node(claim=claim, capacity={})], now=EPOCH)
         assert [notice.message for notice in step.notices] == [

@@ -161,7 +161,7 @@ def found_by_trying_everything(found, offered):
 
 
 @given(devices(), claims())
-def test_an_allocation_is_sound_and_found_if_there_is_one(offered, asked):
+def test_an_allocation_is_valid_and_exists_if_one_is_possible(offered, asked):
     found = read(asked)
     result = allocate_devices(found, NODE, DeviceSources(pools=pools_of(offered)))
     is_allocated = isinstance(result, DeviceAllocation)

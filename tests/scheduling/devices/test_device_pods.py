@@ -170,7 +170,7 @@ def test_the_first_available_alternative_is_taken():
 # -- 354: what is missing --------------------------------------------------------------------------
 
 
-def test_a_missing_claim_is_named_and_later_found():
+def test_a_missing_claim_is_named_and_later_allocated():
     plan = planned([device_pod("p", "gpu")], TYPES)
     assert 'resourceclaim "default/gpu" not found' in reason(plan, "p")
     assert planned([device_pod("p", "gpu")], TYPES, claim("gpu")).claims

@@ -181,7 +181,7 @@ def test_an_unknown_architecture_is_none(architecture: object):
     assert info(CpuArchitecture=architecture).architecture == ""
 
 
-def test_a_list_is_found_where_it_is():
+def test_a_list_is_read_from_its_path():
     assert list_at({"A": {"B": [{"C": 1}]}}, "A.B") == [{"C": 1}]
     assert list_at({"A": None}, "A.B") == []
     assert list_at({}, "A.B") == []

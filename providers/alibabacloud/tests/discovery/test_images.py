@@ -100,7 +100,7 @@ def test_images_of_an_alias_are_those_that_ack_lists(cloud, readers):
     assert asked["ClusterType"] == "ManagedKubernetes"
 
 
-def test_a_release_is_found_a_minute_later(cloud, readers):
+def test_a_release_is_discovered_a_minute_later(cloud, readers):
     node_class = node_class_of(cloud, imageSelectorTerms=[{"alias": "AlibabaCloudLinux3@latest"}])
     before = readers.images.find(node_class)
     new = cloud.images.publish("AlibabaCloudLinux3", "20260101").id
@@ -130,7 +130,7 @@ def test_an_unknown_family_is_a_finding(cloud, readers):
     assert cloud.calls.all == ()
 
 
-def test_images_are_found_by_id_name_tags_and_family(cloud, readers):
+def test_images_are_selected_by_id_name_tags_and_family(cloud, readers):
     plain = cloud.images.add("plain").id
     cloud.images.add("golden", family="golden", tags={"team": "web"})
     cloud.time.advance(60)

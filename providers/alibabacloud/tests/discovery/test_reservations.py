@@ -28,7 +28,7 @@ def reserve(cloud, name, total=2, **more):
     ).id
 
 
-def test_reservations_are_found_by_id_name_and_tags(cloud, readers):
+def test_reservations_are_selected_by_id_name_and_tags(cloud, readers):
     batch = reserve(cloud, "batch", tags={"team": "web"})
     other = reserve(cloud, "other", criteria="Open", tags={"team": "web"})
 

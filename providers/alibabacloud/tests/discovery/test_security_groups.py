@@ -17,7 +17,7 @@ def terms(*given):
     return [SecurityGroupTerm.model_validate(term) for term in given]
 
 
-def test_groups_are_found_by_id_name_and_tags(cloud, readers):
+def test_groups_are_selected_by_id_name_and_tags(cloud, readers):
     world = cloud.world
     other = cloud.networks.add_security_group(world.vpc_id, name="web", kind="enterprise").id
 

@@ -223,7 +223,7 @@ def test_one_ended_instance_does_not_stop_tagging_others(tagged):
     assert [tagged.tags(pair).get("team") for pair in pairs] == ["blue", None, "blue"]
 
 
-def test_an_ended_instance_is_found_by_one_read_and_not_by_trying_each(tagged):
+def test_an_ended_instance_is_isolated_by_one_read_and_not_by_trying_each(tagged):
     """ECS refuses the whole call; the core asks for the tags of its claim for a while yet."""
     pairs = tagged.launch(*(f"web-{number}" for number in range(8)))
     tagged.user_tags({})

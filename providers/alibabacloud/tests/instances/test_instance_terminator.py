@@ -51,7 +51,7 @@ def test_a_protected_instance_ends_once_its_protection_is_lifted(world):
     assert not living(world)
 
 
-def test_an_instance_whose_tags_forbid_it_is_found_by_few_calls(world, hundred):
+def test_an_instance_whose_tags_forbid_it_is_isolated_by_few_calls(world, hundred):
     """Forbidden.RAM does not say which instance of the batch the policy is about."""
     kept = {hundred[3], hundred[71]}
     for each in kept:

@@ -198,7 +198,7 @@ def publish_image(cloud):
     ],
     ids=["vswitch", "group", "image", "release"],
 )
-async def test_a_missing_resource_is_found_15_seconds_later(
+async def test_a_missing_resource_is_discovered_15_seconds_later(
     controller, server, process, cloud, spec, condition, reason, make
 ):
     """Case 19: that nothing was found is not kept like an answer."""

@@ -299,7 +299,7 @@ def test_a_protected_instance_is_not_taken_in_its_first_hour(cloud, launch):
     assert cloud.reclaim_protected(unprotected) - launched < timedelta(minutes=6)
 
 
-def test_system_events_are_found_by_type_and_by_how_far_they_are(cloud, launch, clients):
+def test_system_events_are_selected_by_type_and_progress(cloud, launch, clients):
     (instance_id,) = launch.run()
     event = cloud.schedule_event(instance_id)
 

@@ -51,7 +51,7 @@ class Parts:
     ],
     ids=["ready", "unknown NodeClass", "no subnets", "no type"],
 )
-def test_a_node_teaches_when_its_node_class_and_type_are_known(node_class, its_node, learns):
+def test_a_node_teaches_if_its_node_class_and_type_exist(node_class, its_node, learns):
     parts = Parts(node_class)
     types = CurrentInstanceTypes(
         parts, parts, groups=parts, shifts=lambda: parts, node_classes=parts

@@ -55,7 +55,9 @@ def test_no_selector_means_no_group(groups):
     ("selector", "asked"),
     [(BY_NAME, {"GroupNames": ["racks"]}), (BY_ID, {"GroupIds": ["pg-0abc"]})],
 )
-def test_a_group_is_found_by_name_or_id_and_kept_for_a_minute(groups, stub, clock, selector, asked):
+def test_a_group_is_discovered_by_name_or_id_and_cached_for_a_minute(
+    groups, stub, clock, selector, asked
+):
     """With its strategy and partitions."""
     describe(stub, ITEM, **asked)
     assert groups.find(selector) == GROUP

@@ -25,7 +25,7 @@ def test_a_spot_warning_names_the_instance_and_marks_its_pool(world: World):
     assert not world.is_marked("on-demand")
 
 
-def test_a_message_about_a_known_node_needs_no_call(world: World):
+def test_a_message_about_a_listed_node_needs_no_call(world: World):
     (spot,) = world.launch(spot=True)
     world.join(spot, **{CAPACITY_TYPE: "spot"})
     world.aws.messages.spot_interruption(world.aws.instance(spot))
@@ -239,7 +239,7 @@ def test_a_queue_that_is_missing_is_named(world: World):
         world.interruption_sources.poll()
 
 
-def test_a_recreated_queue_is_found_again(world: World):
+def test_a_recreated_queue_is_polled_again(world: World):
     world.poll()
     queue = world.interruption_sources.queue
     assert queue is not None

@@ -79,7 +79,7 @@ def test_an_instance_that_no_policy_permits_to_end_is_named_and_the_rest_ends(
     assert aws.calls.count("TerminateInstances") == 3
 
 
-def test_a_refused_instance_that_ec2_does_not_name_is_found_by_halving(aws, process, node_class):
+def test_a_refused_instance_that_ec2_does_not_name_is_isolated_by_halving(aws, process, node_class):
     found = launched(process, node_class, 64)
     bad = name_of(found[21])
     aws.fail(

@@ -26,7 +26,7 @@ ALL_TRUE = dict.fromkeys(
 )
 
 
-def test_a_node_class_that_can_be_used_is_ready_with_all_that_was_found(parts, aws):
+def test_a_usable_node_class_is_ready_with_all_discovered_resources(parts, aws):
     """Status and conditions; the profile is made."""
     found = parts.resolve(parts.node_class())
 
@@ -126,7 +126,7 @@ def test_an_empty_selector_is_named_and_resolved_again_in_a_minute(
     assert named in ready.message
 
 
-def test_launches_are_not_tried_out_before_all_is_found(parts, aws):
+def test_no_dry_run_before_discovery_is_complete(parts, aws):
     """Case 135: a dependency that is False."""
     found = parts.resolve(parts.node_class(subnet_selector_terms=[{"id": "subnet-0gone"}]))
 
@@ -249,7 +249,7 @@ def test_encoded_ec2_text_is_in_no_message(parts, aws):
     assert "Encoded" not in message
 
 
-def test_without_any_answer_nothing_is_found(parts, aws):
+def test_without_any_answer_nothing_is_adopted(parts, aws):
     """PC-014: resolving raises, and the last finding stands."""
     good = parts.resolve(parts.node_class())
     parts.clock.forward(minutes=20)

@@ -374,7 +374,7 @@ def test_an_eks_fault_changes_nothing(parts, aws, monkeypatch):
         assert validation_condition(parts.resolve(parts.node_class())).status == "Unknown"
 
 
-def test_a_known_cidr_is_not_queried(make_parts, aws):
+def test_a_cidr_from_the_core_is_not_queried(make_parts, aws):
     """The core may know it."""
     parts = make_parts(cidrs=["10.100.0.0/16"])
     assert validation_condition(parts.resolve(parts.node_class())).status == "True"

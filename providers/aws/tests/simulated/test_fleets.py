@@ -101,7 +101,7 @@ def test_the_same_token_with_other_parameters_is_refused(launch, code):
     assert refused == "IdempotentParameterMismatch"
 
 
-def test_a_launch_whose_reply_was_lost_is_found_by_its_token(aws, launch):
+def test_a_launch_whose_reply_was_lost_is_adopted_by_its_token(aws, launch):
     launch.template()
     with aws.lose_replies("CreateFleet"), pytest.raises(UncertainCallError):
         launch.fleet("m5.large", ClientToken="token")

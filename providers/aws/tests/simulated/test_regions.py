@@ -177,7 +177,7 @@ def test_a_missing_resource_has_the_code_of_aws(clients, code, call, arguments, 
     assert code(getattr(clients.ec2, call), **arguments) == expected
 
 
-def test_images_of_amazon_are_found_by_name_and_owner(clients):
+def test_images_of_amazon_are_selected_by_name_and_owner(clients):
     answer = clients.ec2.describe_images(
         Owners=["amazon"],
         Filters=[
@@ -190,7 +190,7 @@ def test_images_of_amazon_are_found_by_name_and_owner(clients):
     assert clients.ec2.describe_images(Owners=["self"])["Images"] == []
 
 
-def test_own_images_are_found_by_tag_and_as_self(aws, clients):
+def test_own_images_are_selected_by_tag_and_as_self(aws, clients):
     own = aws.images.add_own("mine", created_at=datetime(2026, 1, 1, tzinfo=UTC), tags={"a": "b"})
 
     by_owner = clients.ec2.describe_images(Owners=["self"])["Images"]

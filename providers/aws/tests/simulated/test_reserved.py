@@ -109,7 +109,7 @@ def test_an_interruptible_reservation_is_bought_as_reserved_capacity(aws, launch
     assert instance["CapacityReservationId"] == reservation.id
 
 
-def test_reservations_are_found_by_tag_owner_and_criteria_and_expire(aws, clients):
+def test_reservations_are_selected_by_tag_owner_and_criteria_and_expire(aws, clients):
     aws.reservations.add(instance_type="m5.large", zone=A, total=1, tags={"a": "b"})
     aws.reservations.add(
         instance_type="m5.large",

@@ -128,7 +128,7 @@ def test_each_difference_has_a_finding_with_its_subject(play):
     play(story)
 
 
-def test_drift_that_only_the_cloud_shows_is_found(play):
+def test_drift_that_only_the_cloud_shows_is_detected(play):
     async def story(stage):
         state = stage.state
         instance = state.aws.instance(state.instances["web-0"])

@@ -88,7 +88,7 @@ def test_the_service_gets_the_node_and_its_image():
     assert configuration.target == target()
 
 
-def test_nodes_wait_until_the_certificates_of_the_cluster_are_known():
+def test_nodes_wait_for_the_certificates_of_the_cluster():
     facts = reader(ca_bundle="", endpoint="https://shop.example.com")
 
     with pytest.raises(NodeClassNotReadyError, match="certificates of the API server"):

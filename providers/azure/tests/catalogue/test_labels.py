@@ -57,7 +57,7 @@ def test_labels_of_gpus_are_those_of_the_accelerator() -> None:
     assert found[labels.SKU_GPU_COUNT] == ["1"]
 
 
-def test_the_accelerator_is_known_of_series_that_do_not_name_it() -> None:
+def test_series_without_an_accelerator_in_their_name_have_one_too() -> None:
     assert label_values("Standard_NC6s_v3", GPUs=1)[labels.SKU_GPU_NAME] == ["V100"]  # case 25
 
 

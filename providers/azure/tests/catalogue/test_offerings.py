@@ -214,7 +214,7 @@ def test_launches_in_flight_count_against_quotas() -> None:
     assert world.available(D8) == ALL - ON_DEMAND
 
 
-def test_is_open_judges_an_offering_by_what_is_known_now() -> None:
+def test_is_open_judges_an_offering_by_current_shortages() -> None:
     world = family_world(**{FAMILY: (10, 0)})
     it = world.type(D8)
     on_demand, spot = it.offerings[0], it.offerings[1]

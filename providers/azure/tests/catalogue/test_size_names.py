@@ -56,7 +56,7 @@ def test_a_name_is_taken_apart(
         ("Standard_E32-8as_v4", 8),
     ],
 )
-def test_constrained_vcpus_are_found_before_and_after_the_features(
+def test_constrained_vcpus_are_parsed_before_and_after_the_features(
     name: str, constrained: int | None
 ) -> None:
     assert read_size_name(name).constrained_cpus == constrained

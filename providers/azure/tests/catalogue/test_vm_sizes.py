@@ -140,7 +140,7 @@ def test_trusted_launch_needs_generation_2(capabilities: dict[str, object], expe
     assert vm_size(D4, **capabilities).trusted_launch is expected
 
 
-def test_ultra_disks_are_known_by_zone_and_for_the_region() -> None:
+def test_ultra_disks_are_listed_by_zone_and_for_the_region() -> None:
     size = vm_size(D4, ultra_ssd_zones=["1", "2"], UltraSSDAvailable="True")
 
     assert size.ultra_ssd_zones == ("1", "2")

@@ -79,9 +79,7 @@ def test_the_case_of_an_id_does_not_count():
     found=st.lists(st.sampled_from(DEFINITIONS), unique=True),
     is_update=st.booleans(),
 )
-def test_the_order_is_that_of_the_found_ones_and_each_definition_is_there_once(
-    held, found, is_update
-):
+def test_definitions_keep_their_order_and_appear_once(held, found, is_update):
     current, newest = images("1.0.0", held), images("2.0.0", found)
 
     after = reconciled_images(current, newest, is_update=is_update)

@@ -74,7 +74,7 @@ def test_the_spot_quota_closes_all_spot_offerings_for_an_hour():
 
 
 @pytest.mark.parametrize("name", ["LowPriorityCores", "lowprioritycores", "Low Priority Cores"])
-def test_the_spot_quota_is_known_in_every_spelling(name):
+def test_the_spot_quota_is_recognised_in_every_spelling(name):
     error = error_of_body(body("operationNotAllowed", quota(name)))
     failure = classify_failure(error, capacity_type=SPOT)
     assert failure.kind is LaunchFailureKind.SPOT_QUOTA

@@ -84,7 +84,7 @@ def test_the_quota_of_a_family_leads_to_another_one(cloud, launches):
     assert cloud.calls.count(PUT) == 2
 
 
-def test_a_known_quota_is_not_asked_for(cloud, launches):
+def test_a_cached_quota_is_not_requested(cloud, launches):
     made = launches()
     cloud.usages.set_limit("standardDSv5Family", 3)
     made.parts.catalogue.quotas.refresh()
@@ -179,7 +179,7 @@ def test_a_lost_reply_launches_nothing_twice(cloud, launches):
     assert broken_invariants(cloud) == []
 
 
-def test_the_catalogue_shows_what_a_launch_found_full_and_when_it_is_open_again(cloud, launches):
+def test_the_catalogue_shows_shortages_of_launches_and_their_end(cloud, launches):
     made = launches()
     cloud.capacity.sell_out(zone="westus2-1")
 

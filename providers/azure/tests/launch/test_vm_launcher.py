@@ -399,7 +399,7 @@ def test_a_restart_adopts_the_virtual_machine():
     assert made.arm.counts["virtualMachines:get"] == 1
 
 
-def test_a_launch_without_an_answer_is_found_by_the_next_one():
+def test_a_launch_without_an_answer_is_adopted_by_the_next_one():
     made = LaunchWorld()
     made.arm.loses_answers = 1
     with pytest.raises(UncertainCallError):
@@ -434,7 +434,7 @@ def test_a_refusal_after_an_attempt_without_an_answer_marks_nothing():
     assert made.unavailable.view(now=made.clock.now()).is_empty
 
 
-def test_a_virtual_machine_that_used_up_the_quota_is_found_without_a_request():
+def test_a_virtual_machine_that_used_up_the_quota_is_adopted_without_a_request():
     made = LaunchWorld(*family_sizes(2))
     made.launch()
     made.start()

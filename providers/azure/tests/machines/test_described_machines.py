@@ -50,7 +50,7 @@ def read(**changes):
     return read_machine(item(**changes), location="westus2")
 
 
-def test_a_machine_is_known_by_its_virtual_machine():
+def test_an_instance_takes_its_identity_from_its_virtual_machine():
     machine = read()
 
     assert machine.id == "aks-aksmanagedap-web-1-10101010-vm"

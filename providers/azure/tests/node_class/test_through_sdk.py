@@ -229,7 +229,7 @@ def test_a_refused_launch_action_is_named_by_the_error_that_azure_gives(cloud, p
     assert "Microsoft.Compute/virtualMachines/write" in message
 
 
-def test_the_security_group_of_the_cluster_is_found(cloud, readers):
+def test_the_security_group_of_the_cluster_is_discovered(cloud, readers):
     reader = readers(SecurityGroupReader)
     assert reader.current().id == cloud.world.network_security_group_id
 
@@ -244,7 +244,7 @@ def test_the_security_group_of_the_cluster_is_found(cloud, readers):
     assert readers(SecurityGroupReader).current() is None
 
 
-def test_backend_pools_of_interfaces_are_found(cloud, readers):  # case 79
+def test_backend_pools_of_interfaces_are_discovered(cloud, readers):  # case 79
     internal = cloud.networks.add_load_balancer(
         "kubernetes-internal", {"kubernetes": (), "kubernetes-ipv6": (), "ip": ("10.224.0.9",)}
     )
@@ -260,7 +260,7 @@ def test_backend_pools_of_interfaces_are_found(cloud, readers):  # case 79
     assert found[0] == internal.pool_id("kubernetes")
 
 
-def test_the_guid_of_the_virtual_network_is_found(cloud, settings, arm_of):
+def test_the_guid_of_the_virtual_network_is_discovered(cloud, settings, arm_of):
     own = settings()
 
     assert VnetGuidReader(arm_of(own), HandClock(), own).current() == cloud.world.vnet_guid

@@ -59,7 +59,7 @@ def departures(model, path=""):
                 yield from departures(item, f"{path}.{name}")
 
 
-def test_departures_are_found_in_depth():
+def test_departures_are_reported_at_every_depth():
     wrong = {"name": "x", "locationInfo": [{"location": "x", "zoneDetails": [{"zone": "1"}]}]}
 
     assert list(departures(ResourceSku(wrong))) == [".locationInfo.zoneDetails.zone"]

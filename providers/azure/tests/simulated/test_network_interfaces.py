@@ -75,7 +75,7 @@ def test_a_created_interface_has_an_address_of_the_subnet_and_is_read_again(serv
     assert poll(served, made).body["status"] == "Succeeded"
 
 
-def test_creation_takes_as_long_as_it_is_told(served, interfaces, nic):
+def test_creation_takes_the_configured_time(served, interfaces, nic):
     interfaces.creation_seconds = 3
     made = served.send("PUT", nic, body(served))
 

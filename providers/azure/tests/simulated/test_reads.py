@@ -213,7 +213,7 @@ def test_shared_images_are_listed_with_those_of_windows(served):
     assert {"2004gen2fipscontainerd", "V3gen2arm64fips"} <= {each["sku"] for each in rows}
 
 
-def test_images_are_found_by_community_and_by_shared_id(served):
+def test_images_are_selected_by_community_and_by_shared_id(served):
     galleries = served.manager.galleries
     galleries.publish("AKSUbuntu", "2204gen2containerd", "202512.01.0")
 

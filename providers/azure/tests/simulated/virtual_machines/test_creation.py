@@ -99,7 +99,7 @@ def test_a_request_with_a_stale_etag_is_refused(azure):
         )
 
 
-def test_names_are_found_in_any_casing(azure):
+def test_names_match_in_any_casing(azure):
     azure.create("aks-a")
     assert azure.machines.get(azure.group.upper(), "AKS-A").name == "aks-a"
 

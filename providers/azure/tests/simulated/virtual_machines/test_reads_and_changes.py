@@ -160,7 +160,7 @@ def test_an_extension_is_created_changed_and_deleted(azure):  # case 86
         extensions.get(azure.group, "aks-a", "other")
 
 
-def test_protected_settings_are_never_told(azure, cloud):
+def test_protected_settings_are_never_answered(azure, cloud):
     azure.create()
     body = {**BILLING, "properties": {**BILLING["properties"], "protectedSettings": {"x": "y"}}}
     path = f"{azure.path('aks-a')}/extensions/cse-agent-karpenter"

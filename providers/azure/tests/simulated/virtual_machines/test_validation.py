@@ -69,7 +69,7 @@ def test_a_member_that_azure_does_not_know_is_refused(azure, path):
     assert path in answer.message
 
 
-def test_a_mistyped_member_inside_of_a_list_is_found(azure):
+def test_a_mistyped_member_inside_of_a_list_is_reported(azure):
     body = azure.body()
     (interface,) = body["properties"]["networkProfile"]["networkInterfaceConfigurations"]
     interface["properties"]["ipConfigurations"][0]["properties"]["subnetId"] = "x"
