@@ -45,7 +45,7 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Machine:
+class SmallInstance:
     """An instance of the cloud."""
 
     id: str
@@ -66,13 +66,13 @@ class SmallCloud:
 
     def __init__(self, *, shows_terminated=False, is_tagged=False):
         self.clock = Clock()
-        self.machines: dict[str, Machine] = {}
+        self.launched: dict[str, SmallInstance] = {}
         self.unseen: set[str] = set()
         """Ids of instances that are not shown yet."""
         self.others: set[str] = set()
         """Ids of instances of other clusters."""
         self.problem = ""
-        self.cached: DescribedInstances[Machine] | None = None
+        self.cached: DescribedInstances[SmallInstance] | None = None
         """The answer to listings, if they are cached."""
         self.is_down = False
         self.reads: list[str] = []
@@ -103,7 +103,7 @@ class SmallCloud:
             ClaimRef(name=each, uid=f"uid-{each}") for each in claims or (f"claim-of-{name}",)
         ]
         tags = CLAIM_TAGS.tags_for(owners, other_tags=0)
-        self.machines[name] = Machine(
+        self.launched[name] = SmallInstance(
             id=name, claims=tuple(each.name for each in owners), tags=tags, **fields
         )
         if is_recent:
@@ -129,7 +129,7 @@ class SmallCloud:
 
     def change(self, name, **fields):
         """Change an instance."""
-        self.machines[name] = replace(self.machines[name], **fields)
+        self.launched[name] = replace(self.launched[name], **fields)
 
     # -- InstanceReader ----------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class SmallCloud:
         return f"{PREFIX}{instance.id}"
 
     def _shown(self):
-        return {n: m for n, m in self.machines.items() if n not in self.unseen}
+        return {n: m for n, m in self.launched.items() if n not in self.unseen}
 
     def _read(self, call):
         self.reads.append(call)
@@ -181,6 +181,6 @@ class SmallCloud:
         self.kept.append(frozenset(instance_ids))
 
 
-def _claim_of(machine):
-    name = machine.claims[0]
+def _claim_of(instance):
+    name = instance.claims[0]
     return ClaimRef(name=name, uid=f"uid-{name}")

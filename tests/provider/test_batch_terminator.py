@@ -14,7 +14,7 @@ from karpenter_core.errors import AuthError, CloudProviderError, TerminationRefu
 from karpenter_core.provider.contract import TerminationStatus
 from karpenter_core.provider.kit.instances.batch_terminator import BatchTerminator
 from tests.properties import with_examples
-from tests.provider.small_cloud import Clock, Machine
+from tests.provider.small_cloud import Clock, SmallInstance
 
 STARTED = TerminationStatus.STARTED
 
@@ -70,8 +70,8 @@ def names(count):
     return [f"i-{number:03}" for number in range(count)]
 
 
-def machines(ids):
-    return {name: Machine(id=name) for name in ids}
+def instances(ids):
+    return {name: SmallInstance(id=name) for name in ids}
 
 
 class Stage:
@@ -89,7 +89,7 @@ class Stage:
         )
 
     def start(self, ids):
-        return self.terminator.start(machines(ids))
+        return self.terminator.start(instances(ids))
 
 
 def test_no_call_takes_more_than_a_batch():
@@ -122,7 +122,7 @@ def test_an_instance_that_another_thread_terminates_is_not_sent_again():
 def test_a_recorded_outcome_costs_no_call():
     stage = Stage()
 
-    assert stage.terminator.start({"i": Machine(id="i", is_leaving=True)}) == {"i": STARTED}
+    assert stage.terminator.start({"i": SmallInstance(id="i", is_leaving=True)}) == {"i": STARTED}
     assert stage.calls.sent == []
 
 

@@ -82,7 +82,7 @@ def test_a_new_instance_that_is_not_shown_yet_is_listed_and_neither_missing_nor_
 def test_a_new_instance_that_was_shown_is_gone_once_missing(cloud):
     new = cloud.launch("i-1", is_recent=True)
     assert isinstance(cloud.instances.fetch([new])[0], Instance)
-    del cloud.machines["i-1"]
+    del cloud.launched["i-1"]
     cloud.clock.seconds = 1
 
     assert is_not_found(cloud.instances.fetch([new])[0])
@@ -188,7 +188,7 @@ def test_a_partial_listing_forgets_nothing(cloud):
     recent = cloud.launch("i-2", is_recent=True)
     cloud.instances.list()
     before = cloud.instances.last_listed()
-    cloud.machines.clear()
+    cloud.launched.clear()
     cloud.problem = "page 2 is missing"
     cloud.clock.seconds = 100
 
@@ -240,7 +240,7 @@ def test_a_terminated_instance_frees_its_reservation_once(cloud):
 
     assert cloud.instances.terminate([reserved]) == [TerminationStatus.STARTED]
     assert cloud.counts.remaining("paid") == 0
-    cloud.machines.clear()
+    cloud.launched.clear()
     for _ in range(2):
         assert cloud.instances.terminate([reserved]) == [TerminationStatus.GONE]
     assert cloud.counts.remaining("paid") == 1

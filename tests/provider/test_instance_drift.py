@@ -13,7 +13,7 @@ from karpenter_core.provider.kit.instances.drift import (
     require_resolved,
 )
 from karpenter_core.testing.state_builders import node_claim
-from tests.provider.small_cloud import PREFIX, Machine, SmallCloud
+from tests.provider.small_cloud import PREFIX, SmallCloud, SmallInstance
 
 
 @pytest.fixture
@@ -25,10 +25,10 @@ def claim(name, provider_id, **fields):
     return node_claim(name, uid=f"uid-{name}", provider_id=provider_id, **fields)
 
 
-def image_reason(_, machine):
-    if machine.image_id == "broken":
+def image_reason(_, instance):
+    if instance.image_id == "broken":
         raise CloudProviderError("the image cannot be read")
-    return "ImageDrift" if machine.image_id != "image-1" else None
+    return "ImageDrift" if instance.image_id != "image-1" else None
 
 
 def detect(cloud, *claims):
@@ -92,6 +92,6 @@ def test_an_unresolved_field_is_named(cloud):
 )
 def test_only_a_reserved_instance_leaves_a_reservation(claimed, described, reservation, expected):
     mine = claim("mine", f"{PREFIX}i-1", labels={CAPACITY_TYPE: claimed})
-    machine = Machine(id="i-1", capacity_type=described, reservation_id=reservation)
+    instance = SmallInstance(id="i-1", capacity_type=described, reservation_id=reservation)
 
-    assert has_left_reservation(mine, machine, {"paid"}) is expected
+    assert has_left_reservation(mine, instance, {"paid"}) is expected

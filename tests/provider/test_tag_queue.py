@@ -53,7 +53,7 @@ class Stage:
         self.queue.sync(name, provider_id, DesiredTags(added=added))
 
     def tags(self, name):
-        return self.cloud.machines[name].tags
+        return self.cloud.launched[name].tags
 
     # -- TagCalls ----------------------------------------------------------------------------------
 
@@ -82,7 +82,7 @@ def test_missing_tags_are_added_and_a_listed_instance_with_all_of_them_costs_no_
     stage.cloud.instances.list()
     stage.cloud.reads.clear()
     other = Stage()
-    other.cloud.machines = stage.cloud.machines
+    other.cloud.launched = stage.cloud.launched
     other.cloud.instances.list()
     other.cloud.reads.clear()
     other.sync(there, team="red")

@@ -92,7 +92,7 @@ type Run struct {
 	Error         string              `json:"error,omitempty"`
 }
 
-// Claim is a machine that would be launched.
+// Claim is a NodeClaim that would be launched.
 type Claim struct {
 	NodePool      string   `json:"nodePool"`
 	Pods          []string `json:"pods"`
