@@ -24,7 +24,8 @@ ALLOWED_HOST_LINES = re.compile(r"--no-emit-index" + r"-url")
 LEFTOVERS = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b|#\s*prag" + r"ma\b")
 IGNORED_TYPE = re.compile(r"#\s*(type|pyright):\s*ignore(\[[\w, -]+\])?(?P<reason>.*)")
 QUESTION = re.compile(r"\s*(What|Which|Who|Whose|How|Where|When|Why)\b")
-QUESTION_COMMENT = re.compile(r"^\s*#:? (What|Which|Who|Whose|How)\b")
+QUESTION_QUOTED = re.compile(rf"\"{QUESTION.pattern}")
+QUESTION_COMMENT = re.compile(r"(?m)^\s*#:? (What|Which|Who|Whose|How)\b")
 QUESTION_NAME = re.compile(r"def test_(what|which|who|whose|how)_")
 # The home of the images' own user is no private path.
 PRIVATE_PATHS = re.compile(r"(?<![\w.~-])/(work|root|home)/(?!nonroot\b)\w")
@@ -48,6 +49,8 @@ def lines_of(paths: list[Path], pattern: re.Pattern[str]) -> list[str]:
         try:
             text = path.read_text()
         except UnicodeDecodeError:
+            continue
+        if not pattern.search(text):
             continue
         result += [
             f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
@@ -87,10 +90,13 @@ def test_an_ignored_type_error_says_why():
 
 def test_docstrings_begin_with_a_verb_or_a_noun():
     """A question word makes the reader guess whether a value is a time, a number or an object."""
+    # Only files with such a string are parsed: all of them take seconds.
+    texts = {path: path.read_text() for path in python_files()}
     hits = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {node.value.value.strip().splitlines()[0]}"
-        for path in python_files()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for path, text in texts.items()
+        if QUESTION_QUOTED.search(text)
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Constant)
         and isinstance(node.value.value, str)

@@ -23,7 +23,7 @@ from karpenter_core.errors import (
     OfferingKey,
     TerminationRefusedError,
 )
-from karpenter_core.provider.catalogue import Requirements, compatible_offerings
+from karpenter_core.provider.catalogue import Requirements
 from karpenter_core.provider.contract import (
     Instance,
     InstanceListing,
@@ -195,13 +195,20 @@ class KwokCloud:
     ) -> _Choice | InsufficientCapacityError:
         """Choose the cheapest offering that the claim allows and that is in stock."""
         requirements = Requirements.from_specs(request.node_claim.spec.requirements)
-        offers = sorted(
+        available = sorted(
             (
                 (it, offering)
                 for it in request.instance_types
-                for offering in compatible_offerings(it, requirements, well_known=self._well_known)
+                for offering in it.offerings
+                if offering.available
             ),
             key=lambda o: (o[1].price.amount, o[0].name, o[1].zone, o[1].capacity_type),
+        )
+        # Sorting is cheaper than comparing requirements: mostly the first few are compared.
+        offers = (
+            (it, offering)
+            for it, offering in available
+            if requirements.compatible(offering.requirements, allow_undefined=self._well_known)
         )
         stock_outs = self.disturbances.active(db, KwokFaultKind.STOCK_OUT)
         quotas = self.disturbances.active(db, KwokFaultKind.QUOTA)
