@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from karpenter_core.cli import crds, doctor, explain, plan, plugin, rbac, run
+from karpenter_core.cli.convert import command as convert
 from karpenter_core.cli.demo import command as demo
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def build_app(arguments: Sequence[str] = ()) -> typer.Typer:
     explain.register(app)
     plugin.register(app)
     doctor.register(app)
+    convert.register(app)
     if not arguments or arguments[0] not in _command_names(app):
         _add_plugin_commands(app)
     return app

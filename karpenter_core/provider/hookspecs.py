@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import NodeView
     from karpenter_core.provider.contract import (
         CatalogueOffering,
+        Conversion,
         Decision,
         DriftOutcome,
         FetchOutcome,
@@ -339,6 +340,15 @@ def karpenter_add_commands(app: typer.Typer) -> None:
 
     Called for every run of the program, so import modules that a command needs inside the command.
     """
+
+
+@hookspec
+def karpenter_declare_conversions() -> Sequence[Conversion]:
+    """Declare conversions of older kinds and of node groups of a cloud, for `karpenter convert`.
+
+    Called by that command only, before any set-up; it must do no I/O.
+    """
+    raise NotImplementedError
 
 
 @hookspec

@@ -20,6 +20,7 @@ from karpenter_core.provider.contract.context import (
     ProviderContext,
     UnfencedProcess,
 )
+from karpenter_core.provider.contract.conversion import Conversion, ManifestDraft
 from karpenter_core.provider.contract.findings import Finding, Severity
 from karpenter_core.provider.contract.info import (
     CONTRACT_VERSION,
@@ -62,6 +63,7 @@ __all__ = [
     "CatalogueOffering",
     "ClaimReader",
     "ClusterFacts",
+    "Conversion",
     "Decision",
     "DriftFinding",
     "DriftOutcome",
@@ -77,6 +79,7 @@ __all__ = [
     "LaunchRequest",
     "LaunchedInstance",
     "LeaderFence",
+    "ManifestDraft",
     "NodeClassHash",
     "NodeClassResolution",
     "NodeReader",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypedDict, TypeVar, 
 from karpenter_core.api.prices import Price
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import (
+    Conversion,
     DriftFinding,
     Finding,
     Instance,
@@ -367,6 +368,11 @@ ADD_SETTINGS: Final[Hook[NoArguments, tuple[SettingSpec, ...] | None]] = Hook(
 ADD_COMMANDS: Final[Hook[CommandArguments, None]] = Hook(
     name="karpenter_add_commands", answer=NoAnswer(), open=True
 )
+DECLARE_CONVERSIONS: Final[Hook[NoArguments, tuple[Conversion, ...] | None]] = Hook(
+    name="karpenter_declare_conversions",
+    answer=OptionalAnswer(PluralAnswer((Conversion,))),
+    open=True,
+)
 ADJUST_PRICES: Final[Hook[OfferingArguments, tuple[Price | None, ...] | None]] = Hook(
     name="karpenter_adjust_prices",
     answer=OptionalAnswer(PluralAnswer((Price, NoneType))),
@@ -409,6 +415,7 @@ HOOKS: Final = (
     CHECK,
     ADD_SETTINGS,
     ADD_COMMANDS,
+    DECLARE_CONVERSIONS,
     ADJUST_PRICES,
     RATE_RISK,
     VETO_CANDIDATE,

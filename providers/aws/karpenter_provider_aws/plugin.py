@@ -17,9 +17,11 @@ from karpenter_provider_aws.labels import LABEL_CLASSES
 from karpenter_provider_aws.settings import SETTINGS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
-    from karpenter_core.provider.contract import ProviderContext, RegistrationGate
+    from karpenter_core.provider.contract import Conversion, ProviderContext, RegistrationGate
     from karpenter_core.provider.kit.plugin import StartedCloud
     from karpenter_provider_aws.sdk import ClientLimits, SharedClients
     from karpenter_provider_aws.started_provider import StartedProvider
@@ -95,3 +97,10 @@ class AwsProvider(CloudPlugin[EC2NodeClass, "StartedProvider"]):
             return None
         parts = await asyncio.to_thread(lambda: running.parts)
         return await parts.operations.partition_gate.hold(node_claim, node)
+
+    @hookimpl
+    def karpenter_declare_conversions(self) -> Sequence[Conversion]:
+        """Declare the conversions of AWSNodeTemplates and of EC2NodeClasses of v1beta1."""
+        from karpenter_provider_aws.conversion.node_classes import CONVERSIONS
+
+        return CONVERSIONS

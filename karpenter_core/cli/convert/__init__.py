@@ -1,0 +1,1 @@
+"""`karpenter convert`: writes older manifests and node groups as today's NodePools and NodeClasses."""

@@ -1,0 +1,95 @@
+"""`karpenter convert`: writes older manifests and node groups as today's NodePools and NodeClasses."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, cast
+
+import typer
+
+from karpenter_core.cli.cluster_source import OutputFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from karpenter_core.provider.contract import Conversion
+    from karpenter_core.provider.host.manager import Plugins
+
+__all__ = ["register"]
+
+_HAS_LOSSES: Final = 1
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    app.command("convert", no_args_is_help=True)(_convert)
+
+
+def _convert(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Files and folders with manifests (YAML or JSON), or - for the standard input."
+        ),
+    ],
+    output: Annotated[
+        OutputFormat,
+        typer.Option(
+            "--output",
+            "-o",
+            help="table: YAML, and a report on stderr; json: both in one document.",
+        ),
+    ] = OutputFormat.TABLE,
+    all_fields: Annotated[
+        bool, typer.Option("--all-fields", help="Report fields that only moved, too.")
+    ] = False,
+) -> None:
+    """Convert older manifests to karpenter.sh/v1, with their comments; no cluster is needed.
+
+    Converts Provisioners (v1alpha5), NodePools of v1beta1, and the older kinds of the installed
+    providers, for example AWSNodeTemplates. Other objects are written as they are. Each field is
+    converted, or reported with the reason why not.
+
+    Example: karpenter convert provisioners/ > nodepools.yaml
+    """
+    from karpenter_core.cli.convert.checks import manifest_errors
+    from karpenter_core.cli.convert.node_pools import node_pool_conversions
+    from karpenter_core.cli.convert.report import json_document, print_report
+    from karpenter_core.cli.convert.session import convert_documents
+    from karpenter_core.cli.convert.sources import read_sources
+    from karpenter_core.provider.host.manager import load_plugins
+
+    plugins = load_plugins()
+    of_plugins = _conversions(plugins)
+    successors = {old: new for each in of_plugins for old, new in each.successors.items()}
+    conversions = (*node_pool_conversions(successors), *of_plugins)
+    documents = read_sources(files)
+    results = convert_documents(documents, conversions)
+    models = [
+        kind for provider in plugins.providers.values() for kind in provider.info.node_classes
+    ]
+    errors = manifest_errors(results, models)
+    if output is OutputFormat.JSON:
+        from karpenter_core.cli.document import json_text
+
+        print(json_text(json_document(results, errors)))
+    else:
+        sys.stdout.write("---\n".join(text for result in results for text in result.texts))
+        print_report(results, errors, all_fields=all_fields)
+    if any(result.has_losses for result in results):
+        raise typer.Exit(_HAS_LOSSES)
+
+
+def _conversions(plugins: Plugins) -> tuple[Conversion, ...]:
+    """Return the conversions that plug-ins declare."""
+    from karpenter_core.provider.host.hooks import DECLARE_CONVERSIONS
+
+    found: list[Conversion] = []
+    for name in plugins.implementers(DECLARE_CONVERSIONS.name):
+        declare = plugins.caller(DECLARE_CONVERSIONS.name, name)
+        answers = () if declare is None else cast("Iterable[object]", declare())
+        where = f'plug-in "{name}": {DECLARE_CONVERSIONS.name}'
+        for answer in answers:
+            found += DECLARE_CONVERSIONS.answer.read(answer, count=None, where=where) or ()
+    return tuple(found)

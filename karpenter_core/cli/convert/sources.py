@@ -1,0 +1,108 @@
+"""Reads the files of `karpenter convert`: YAML with comments, JSON, lists of objects."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final, cast
+
+import yaml
+
+from karpenter_core.cli.convert.yaml_manifest import node_of
+from karpenter_core.cli.convert.yaml_text import TextDocument, read_text, write_text
+from karpenter_core.cli.parsing import read_documents
+from karpenter_core.errors import BadInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+__all__ = ["read_sources"]
+
+_SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
+
+
+def read_sources(paths: Iterable[Path]) -> list[TextDocument]:
+    """Return the documents of files and folders; a List is split into its items.
+
+    Raises:
+        BadInputError: a file cannot be read, or is neither YAML nor JSON.
+    """
+    documents = [
+        each
+        for path in paths
+        for file in _files(path)
+        for document in _read(file)
+        for each in _items(document)
+    ]
+    if not documents:
+        raise BadInputError("nothing to convert: the input has no document")
+    return documents
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(p for p in path.rglob("*") if p.suffix.lower() in _SUFFIXES and p.is_file())
+    if not files:
+        raise BadInputError(f"{path}: no YAML or JSON file in this folder")
+    return files
+
+
+def _read(file: Path) -> Iterator[TextDocument]:
+    is_stdin = str(file) == "-"
+    name = "standard input" if is_stdin else str(file)
+    try:
+        raw = sys.stdin.buffer.read() if is_stdin else file.read_bytes()
+        text = raw.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise BadInputError(f"{name}: cannot be read: {reason}") from error
+    if not text.lstrip().startswith(("{", "[")):
+        yield from read_text(name, text)
+        return
+    documents = read_documents(name, text)
+    for number, value in enumerate(documents, start=1):
+        where = name if len(documents) == 1 else f"{name}, document {number}"
+        node = node_of(value)
+        yield TextDocument(where=where, node=node, text=_written(node))
+
+
+def _items(document: TextDocument) -> Iterator[TextDocument]:
+    """Yield the items of a List, or the document itself; other documents must be objects."""
+    node = document.node
+    if isinstance(node, yaml.SequenceNode):
+        yield from _split(document, node, ())
+        return
+    if not isinstance(node, yaml.MappingNode):
+        raise BadInputError(f"{document.where}: is neither an object nor a list of objects")
+    fields = {str(key.value): value for key, value in node.value}
+    kind, items = fields.get("kind"), fields.get("items")
+    is_list = isinstance(kind, yaml.ScalarNode) and str(kind.value).endswith("List")
+    if is_list and isinstance(items, yaml.SequenceNode):
+        yield from _split(document, items, ("items",))
+    else:
+        yield document
+
+
+def _split(
+    document: TextDocument, items: yaml.SequenceNode, path: tuple[str, ...]
+) -> Iterator[TextDocument]:
+    for index, item in enumerate(cast("list[yaml.Node]", items.value)):
+        prefix = (*path, index)
+        comments = {
+            inner[len(prefix) :]: each
+            for inner, each in document.comments.items()
+            if inner[: len(prefix)] == prefix and len(inner) > len(prefix)
+        }
+        if not isinstance(item, yaml.MappingNode):
+            raise BadInputError(f"{document.where}, item {index}: is not an object")
+        yield TextDocument(
+            where=f"{document.where}, item {index}",
+            node=item,
+            text=_written(item),
+            comments=comments,
+        )
+
+
+def _written(node: yaml.Node) -> str:
+    return write_text(TextDocument(where="", node=node))

@@ -1,0 +1,1 @@
+"""Conversions of older kinds to EC2NodeClasses of v1, for `karpenter convert`."""
