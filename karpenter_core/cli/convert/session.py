@@ -43,7 +43,7 @@ class ConvertedDocument:
     changes: tuple[FieldChange, ...] = ()
     warnings: tuple[str, ...] = ()
     error: str = ""
-    """Why the document could not be converted; empty if it was."""
+    """Reason for which the document could not be converted; empty if it was."""
 
     @property
     def has_losses(self) -> bool:
