@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from enum import StrEnum
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -22,6 +23,8 @@ __all__ = [
     "LOWEST_PRIORITY",
     "AffinityTerm",
     "CSINodeView",
+    "ContainerRequests",
+    "ContainerStage",
     "DaemonSetView",
     "Effect",
     "HostPort",
@@ -36,6 +39,7 @@ __all__ = [
     "PersistentVolumeClaimView",
     "PersistentVolumeView",
     "PodDisruptionBudgetView",
+    "PodRequestParts",
     "PodShape",
     "PodTemplateView",
     "PodView",
@@ -206,6 +210,32 @@ class VirtualSource(Record, frozen=True, kw_only=True, gc=False):
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
+class ContainerStage(StrEnum):
+    """The part of a pod's life in which a container runs."""
+
+    MAIN = "main"
+    SIDECAR = "sidecar"
+    """Starts among the init containers, and stays."""
+    START_UP = "start-up"
+
+
+class ContainerRequests(Record, frozen=True, kw_only=True):
+    """The requests of one container."""
+
+    name: str
+    stage: ContainerStage
+    requests: Resources = {}
+
+
+class PodRequestParts(Record, frozen=True, kw_only=True):
+    """The summands of a pod's requests; init containers are in their order."""
+
+    containers: tuple[ContainerRequests, ...]
+    overhead: Resources = {}
+    pod_level_requests: Resources = {}
+    pod_level_limits: Resources = {}
+
+
 class PodShape(Record, frozen=True, kw_only=True, eq=False, weakref=True):
     """The fields that pods of one template share; interned, so equal shapes are one object.
 
@@ -218,6 +248,8 @@ class PodShape(Record, frozen=True, kw_only=True, eq=False, weakref=True):
     annotations: Mapping[str, str] = {}
     """Only the annotations some rule reads (do-not-disrupt, deletion cost …)."""
     requests: Resources = {}
+    request_parts: PodRequestParts | None = None
+    """The summands of `requests`, as the spec has them; None unless requests are predicted."""
     limits: Resources = {}
     node_selector: Mapping[str, str] = {}
     required_node_terms: tuple[NodeSelectorTerm, ...] = ()

@@ -50,7 +50,7 @@ def latest_creation(entries: Iterable[ManifestEntry]) -> datetime:
 
 def groups_in_use(entries: Iterable[ManifestEntry]) -> frozenset[KindGroup]:
     """Return the groups of kinds whose feature the cluster of these objects uses, as they show."""
-    from karpenter_core.kube.resources import DEVICE_CLASSES
+    from karpenter_core.kube.resources import DEVICE_CLASSES, VERTICAL_POD_AUTOSCALERS
     from karpenter_core.kube.wire.codecs import CAPACITY_BUFFERS, PROVISIONING_REQUESTS
     from karpenter_core.kube.wire.kind_groups import KindGroup
 
@@ -58,6 +58,7 @@ def groups_in_use(entries: Iterable[ManifestEntry]) -> frozenset[KindGroup]:
         (CAPACITY_BUFFERS, KindGroup.BUFFERS),
         (PROVISIONING_REQUESTS, KindGroup.REQUESTS),
         (DEVICE_CLASSES, KindGroup.DEVICES),
+        (VERTICAL_POD_AUTOSCALERS, KindGroup.AUTOSCALERS),
     )
     by_kind = {(kind.group, kind.kind): group for kind, group in signs}
     kinds = {(entry.group, entry.kind) for entry in entries}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import DO_NOT_DISRUPT
 from karpenter_core.api.nodeclaim import CONSOLIDATABLE
+from karpenter_core.state.request_predictions import predicted_requests
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -77,6 +78,15 @@ def _cluster_parts(snapshot: Snapshot) -> ConsolidationFingerprint:
         ),
         frozenset(snapshot.pending_pods),
         *_virtual_parts(snapshot),
+        *_predicted_parts(snapshot),
+    )
+
+
+def _predicted_parts(snapshot: Snapshot) -> ConsolidationFingerprint:
+    """Return what VerticalPodAutoscalers recommend, in an order of its own; nothing without any."""
+    return tuple(
+        (key, item.target_group, item.target_kind, item.target_name, repr(predicted_requests(item)))
+        for key, item in sorted(snapshot.vertical_pod_autoscalers.items())
     )
 
 

@@ -26,6 +26,7 @@ from karpenter_core.scheduling.resources import subtract
 from karpenter_core.state.default_spread import DefaultSpread
 from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_volumes import PodVolumeReader
+from karpenter_core.state.request_predictions import RequestPredictions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -138,6 +139,7 @@ def build_fresh_problem(
         value_aliases=problem_settings.value_aliases,
         unsupported=problem_settings.unsupported_volumes,
     )
+    predictions = RequestPredictions(snapshot)
     spread = DefaultSpread(snapshot, problem_settings.default_spread)
     budgets = PodBudgets(snapshot.disruption_budgets.values())
     prices = _PricesOfNodes(snapshot, options)
@@ -161,7 +163,7 @@ def build_fresh_problem(
                 ReplaceableNode(
                     state_node=state_node,
                     price_per_hour=price,
-                    pods=tuple(spread.apply(pod) for pod in moving),
+                    pods=tuple(spread.apply(predictions.apply(pod)) for pod in moving),
                 )
             )
             for pod in moving:

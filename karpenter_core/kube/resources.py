@@ -34,6 +34,7 @@ __all__ = [
     "STORAGE_CLASSES",
     "SUBJECT_ACCESS_REVIEWS",
     "TOKEN_REVIEWS",
+    "VERTICAL_POD_AUTOSCALERS",
     "VOLUME_ATTACHMENTS",
     "ResourceKind",
     "custom_kind",
@@ -108,6 +109,9 @@ STORAGE_CLASSES: Final = ResourceKind(
 CSI_NODES: Final = ResourceKind("storage.k8s.io", "v1", "csinodes", "CSINode", namespaced=False)
 VOLUME_ATTACHMENTS: Final = ResourceKind(
     "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", namespaced=False,
+)  # fmt: skip
+VERTICAL_POD_AUTOSCALERS: Final = ResourceKind(
+    "autoscaling.k8s.io", "v1", "verticalpodautoscalers", "VerticalPodAutoscaler", namespaced=True,
 )  # fmt: skip
 RESOURCE_CLAIMS: Final = ResourceKind(
     "resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", namespaced=True,

@@ -21,6 +21,7 @@ def kind_groups(settings: Settings) -> frozenset[KindGroup]:
         KindGroup.REQUESTS: settings.provisioning_requests,
         KindGroup.OVERLAYS: gates.node_overlay,
         KindGroup.QUOTAS: settings.capacity_quotas,
+        KindGroup.AUTOSCALERS: settings.vpa_predictions,
         KindGroup.DEVICES: not settings.ignore_dra_requests,
     }
     return frozenset(group for group, is_needed in needed.items() if is_needed)

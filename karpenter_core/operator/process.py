@@ -33,7 +33,7 @@ from karpenter_core.kube.informers import Informers
 from karpenter_core.kube.lease import LeaseElector
 from karpenter_core.kube.metrics import KubeMetrics
 from karpenter_core.kube.rate_limits import AsyncTokenBucket
-from karpenter_core.kube.resources import DEVICE_KINDS, custom_kind
+from karpenter_core.kube.resources import DEVICE_KINDS, VERTICAL_POD_AUTOSCALERS, custom_kind
 from karpenter_core.kube.server_clock import ServerClock
 from karpenter_core.kube.wire.codecs import (
     CAPACITY_BUFFERS,
@@ -200,7 +200,7 @@ class Process:
             on_invalid=self._log_invalid,
             jitter=self.platform.jitter,
             times=self.platform.contact,
-            optional=(CAPACITY_QUOTAS, PROVISIONING_REQUESTS),
+            optional=(CAPACITY_QUOTAS, PROVISIONING_REQUESTS, VERTICAL_POD_AUTOSCALERS),
         )
 
     def _make_writer(self, codecs: Codecs) -> KubeWriter:

@@ -401,6 +401,13 @@ OPTIONS: Final = (
         "nodes with certain labels.",
     ),
     ProcessOption(
+        flag="vpa-predictions",
+        env="VPA_PREDICTIONS",
+        default=False,
+        help="Plan moves of pods with the requests that their VerticalPodAutoscaler will give them when "
+        "they are created again, instead of their present ones.",
+    ),
+    ProcessOption(
         flag="priority-cutoff",
         env="PRIORITY_CUTOFF",
         default=NO_CUTOFF,
@@ -527,6 +534,7 @@ class Settings:
     launches_per_minute: int = 0
     provisioning_requests: bool = False
     capacity_quotas: bool = False
+    vpa_predictions: bool = False
     priority_cutoff: int = NO_CUTOFF
     pause_disruption: bool = False
     repair_unhealthy_limit: UnhealthyLimit = DEFAULT_LIMIT

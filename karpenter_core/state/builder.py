@@ -86,6 +86,7 @@ _TABLES: Final[Mapping[ObjectKind, str]] = {
     ObjectKind.RESOURCE_CLAIM: "resource_claims",
     ObjectKind.RESOURCE_SLICE: "resource_slices",
     ObjectKind.DEVICE_CLASS: "device_classes",
+    ObjectKind.AUTOSCALER: "vertical_pod_autoscalers",
     ObjectKind.POD_TEMPLATE: "pod_templates",
     ObjectKind.PROVISIONING_REQUEST: "provisioning_requests",
     ObjectKind.CAPACITY_BUFFER: "capacity_buffers",

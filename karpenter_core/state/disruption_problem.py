@@ -15,6 +15,7 @@ from karpenter_core.state.expendable_pods import expendable_reason
 from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_volumes import PodVolumeReader
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
+from karpenter_core.state.request_predictions import RequestPredictions
 from karpenter_core.state.state_nodes import state_node_ref
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def build_disruption_problem(
         unsupported=problem_settings.unsupported_volumes,
     )
     budgets = PodBudgets(snapshot.disruption_budgets.values())
+    predictions = RequestPredictions(snapshot)
     spread = DefaultSpread(snapshot, problem_settings.default_spread)
     movable: dict[str, frozenset[str]] = {}
     nodes: list[ExistingNode] = []
@@ -73,7 +75,7 @@ def build_disruption_problem(
                     continue
                 if expendable_reason(pod.shape, problem_settings.priority_cutoff):
                     continue
-                leaving[pod.uid] = spread.apply(pod)
+                leaving[pod.uid] = spread.apply(predictions.apply(pod))
                 if (pod_volumes := volumes.pod_volumes(pod)) is not None:
                     wishes[pod.uid] = pod_volumes
             movable[node.name] = frozenset(leaving)
@@ -82,5 +84,6 @@ def build_disruption_problem(
             continue
         volumes_by_pod.update(wishes)
         spreading = tuple(leaving.get(pod.uid, pod) for pod in node.pods)
-        nodes.append(replace(node, pods=spreading) if problem_settings.default_spread else node)
+        is_changed = bool(problem_settings.default_spread or predictions)
+        nodes.append(replace(node, pods=spreading) if is_changed else node)
     return replace(problem, nodes=tuple(nodes), volumes=volumes_by_pod), movable

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from karpenter_core.api.autoscalers import VerticalPodAutoscalerView
 from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.capacity_quota import CapacityQuota
 from karpenter_core.api.devices import DeviceClassView, ResourceClaimView, ResourceSliceView
@@ -91,6 +92,7 @@ StateObject: TypeAlias = (
     | ResourceClaimView
     | ResourceSliceView
     | DeviceClassView
+    | VerticalPodAutoscalerView
     | PodTemplateView
     | CapacityBuffer
     | CapacityQuota

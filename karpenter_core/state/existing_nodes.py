@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import HostPort, NodeView, PodShape, PodView, Resources
     from karpenter_core.scheduling.requirements import Requirement
+    from karpenter_core.state.request_predictions import RequestPredictions
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = ["ExistingNodeBuilder", "daemon_pods"]
@@ -94,8 +95,8 @@ class ExistingNodeBuilder:
     """Turns state nodes into `ExistingNode`s for one pass."""
 
     __slots__ = (
-        "_aliases", "_claim_resources", "_daemons", "_snapshot", "_volumes", "_well_known",
-        "daemons",
+        "_aliases", "_claim_resources", "_daemons", "_present_daemons", "_snapshot", "_volumes",
+        "_well_known", "daemons",
     )  # fmt: skip
 
     def __init__(
@@ -106,16 +107,25 @@ class ExistingNodeBuilder:
         aliases: Mapping[str, str] = ALIASES,
         volumes: PodVolumeReader | None = None,
         ignores_devices: bool = True,
+        predictions: RequestPredictions | None = None,
     ) -> None:
+        """With `predictions`, daemons that are still to be created ask for what these say."""
         self._snapshot = snapshot
         self._volumes = volumes or PodVolumeReader(snapshot, aliases=aliases)
         self._well_known = well_known
         self._aliases = aliases
         self._claim_resources: dict[tuple[object, ...], _FreeResources] = {}
-        self.daemons: Final = daemon_pods(snapshot, ignores_devices=ignores_devices)
+        present = daemon_pods(snapshot, ignores_devices=ignores_devices)
+        self.daemons: Final = predictions.apply_to_daemons(present) if predictions else present
         self._daemons = tuple(
             _DaemonTerms(pod=pod, terms=_terms(pod.shape, aliases)) for pod in self.daemons
         )
+        # Those of an initialised node are there, and stay as they are.
+        self._present_daemons = self._daemons
+        if predictions:
+            self._present_daemons = tuple(
+                _DaemonTerms(pod=pod, terms=_terms(pod.shape, aliases)) for pod in present
+            )
 
     def existing_node(self, state_node: StateNode, waiting: Iterable[PodView] = ()) -> ExistingNode:
         """Return a node with what is free on it beside the pods that wait for it."""
@@ -246,7 +256,7 @@ class ExistingNodeBuilder:
     def _tolerating(self, state_node: StateNode) -> list[_DaemonTerms]:
         return [
             item
-            for item in self._daemons
+            for item in (self._present_daemons if state_node.initialized else self._daemons)
             if first_untolerated(state_node.taints, item.pod.shape.tolerations) is None
         ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from karpenter_core.api.autoscalers import VerticalPodAutoscalerView
 from karpenter_core.api.base import KubernetesObject
 from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.capacity_quota import CapacityQuota
@@ -61,6 +62,7 @@ class ObjectKind(StrEnum):
     RESOURCE_CLAIM = "ResourceClaim"
     RESOURCE_SLICE = "ResourceSlice"
     DEVICE_CLASS = "DeviceClass"
+    AUTOSCALER = "VerticalPodAutoscaler"
     POD_TEMPLATE = "PodTemplate"
     CAPACITY_BUFFER = "CapacityBuffer"
     PROVISIONING_REQUEST = "ProvisioningRequest"
@@ -101,6 +103,7 @@ _KINDS: Final[Mapping[type, ObjectKind]] = {
     ResourceClaimView: ObjectKind.RESOURCE_CLAIM,
     ResourceSliceView: ObjectKind.RESOURCE_SLICE,
     DeviceClassView: ObjectKind.DEVICE_CLASS,
+    VerticalPodAutoscalerView: ObjectKind.AUTOSCALER,
     PodTemplateView: ObjectKind.POD_TEMPLATE,
     ProvisioningRequest: ObjectKind.PROVISIONING_REQUEST,
     CapacityBuffer: ObjectKind.CAPACITY_BUFFER,
@@ -121,6 +124,7 @@ def object_key(obj: StateObject) -> str | tuple[str, str, str]:
         case (
             DaemonSetView() | PodDisruptionBudgetView() | PersistentVolumeClaimView()
             | ServiceView() | PodTemplateView() | CapacityBuffer() | ResourceClaimView()
+            | VerticalPodAutoscalerView()
         ):  # fmt: skip
             return f"{obj.namespace}/{obj.name}"
         case ProvisioningRequest():

@@ -29,6 +29,7 @@ from karpenter_core.state.placements import NOMINATION_WINDOW, is_nomination_val
 from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_rules import pod_ref
 from karpenter_core.state.pod_volumes import PodVolumeReader, UnsupportedVolumes
+from karpenter_core.state.request_predictions import RequestPredictions
 from karpenter_core.state.state_nodes import has_lost_node, state_node_ref
 
 if TYPE_CHECKING:
@@ -146,7 +147,9 @@ def build_provisioning_input(
     candidates, ignored = _split_ignored(waiting, volumes, well_known, aliases, cutoff)
     ignored.extend(consuming)
     failed = FailedJudgements()
-    candidates.extend(pods_on_leaving_nodes(snapshot, now, failed=failed, cutoff=cutoff))
+    predictions = RequestPredictions(snapshot)
+    leaving = pods_on_leaving_nodes(snapshot, now, failed=failed, cutoff=cutoff)
+    candidates.extend(predictions.apply(pod) for pod in leaving)
     candidates.extend(pod for pods in snapshot.virtual_pods.values() for pod in pods)
     capacity = ExistingNodeBuilder(
         snapshot,
@@ -154,6 +157,7 @@ def build_provisioning_input(
         aliases=aliases,
         volumes=volumes,
         ignores_devices=problem_settings.ignores_devices,
+        predictions=predictions,
     )
     places, unplaced = _keep_placements(
         snapshot, capacity, candidates, nominated, now=now, nomination_window=nomination_window

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from karpenter_core.api.autoscalers import VerticalPodAutoscalerView
     from karpenter_core.api.capacity_buffer import CapacityBuffer
     from karpenter_core.api.capacity_quota import CapacityQuota
     from karpenter_core.api.devices import (
@@ -144,6 +145,10 @@ class Snapshot:
     device_classes: Mapping[str, DeviceClassView] = field(
         default_factory=dict[str, "DeviceClassView"],
     )
+    vertical_pod_autoscalers: Mapping[str, VerticalPodAutoscalerView] = field(
+        default_factory=dict[str, "VerticalPodAutoscalerView"]
+    )
+    """By `namespace/name`; empty unless requests are predicted."""
     capacity_buffers: Mapping[str, CapacityBuffer] = field(
         default_factory=dict[str, "CapacityBuffer"]
     )

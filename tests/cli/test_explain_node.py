@@ -425,3 +425,21 @@ def test_a_pod_that_asks_to_be_replaced_first_is_named_with_what_keeps_it_from_t
     text = explain("a", *objects, options=()).out
     assert "a rollout may replace pod shop/ready" in " ".join(text.split())
     assert "surgeMoves" not in explain("a", CONSOLIDATING, claim_with_node("a"))
+
+
+def test_a_node_is_not_replaced_by_one_too_small_for_what_its_pods_will_ask_for(explain):
+    """A VerticalPodAutoscaler sets the requests of pods that are created again."""
+    scaler = {
+        "apiVersion": "autoscaling.k8s.io/v1",
+        "kind": "VerticalPodAutoscaler",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web"}},
+        "status": {
+            "recommendation": {
+                "containerRecommendations": [{"containerName": "app", "target": {"cpu": "3"}}]
+            }
+        },
+    }
+    objects = (CONSOLIDATING, claim_with_node("a"), web("one", "a"))
+    assert explain("a", *objects)["state"] == "disrupted"
+    assert explain("a", *objects, scaler)["state"] == "stays"

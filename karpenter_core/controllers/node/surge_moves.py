@@ -17,12 +17,12 @@ from karpenter_core.lifecycle.node.surge_move import (
     refused_move_notice,
     restart_patch,
     restarted_notice,
-    rollout_name,
     surge_advice,
     surge_metric,
     waiting_notice,
 )
 from karpenter_core.state.events import PodReplacementEnded, PodReplacementStarted
+from karpenter_core.state.workload_names import deployment_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -128,7 +128,7 @@ class SurgeMoves:
 
     async def _find_rollout(self, pod: PodView) -> RolloutView | None:
         try:
-            return await self._read_rollout(pod.namespace, rollout_name(pod))
+            return await self._read_rollout(pod.namespace, deployment_name(pod))
         except NotFoundError:
             return None
 

@@ -25,6 +25,10 @@ from karpenter_core.kube import resources
 from karpenter_core.kube.garbage_collector import gc_paused
 from karpenter_core.kube.resources import ResourceKind, custom_kind
 from karpenter_core.kube.wire import raw
+from karpenter_core.kube.wire.autoscalers import (
+    RawVerticalPodAutoscaler,
+    vertical_pod_autoscaler_view,
+)
 from karpenter_core.kube.wire.devices import (
     RawDeviceClass,
     RawResourceClaim,
@@ -328,7 +332,7 @@ class Codecs:
         *,
         groups: Collection[KindGroup] = (),
     ) -> None:
-        self.shapes: Final = PodShapes()
+        self.shapes: Final = PodShapes(keeps_parts=KindGroup.AUTOSCALERS in groups)
         codecs = [*_view_codecs(self.shapes), *map(_model_codec, (NodePool, NodeClaim))]
         if KindGroup.SELECTORS in groups:
             codecs += _selector_codecs(with_workloads=KindGroup.BUFFERS not in groups)
@@ -342,6 +346,8 @@ class Codecs:
             codecs.append(_model_codec(NodeOverlay))
         if KindGroup.QUOTAS in groups:
             codecs.append(_model_codec(CapacityQuota))
+        if KindGroup.AUTOSCALERS in groups:
+            codecs.append(_autoscaler_codec())
         if KindGroup.DEVICES in groups:
             codecs += _device_codecs()
         codecs += map(_model_codec, node_classes)
@@ -441,6 +447,11 @@ def _selector_codecs(*, with_workloads: bool) -> list[Codec]:
         ),
     ]
     return [Codec(kind, fast.read, fast) for kind, fast in fasts]
+
+
+def _autoscaler_codec() -> Codec:
+    fast = _TypedDecoders(RawVerticalPodAutoscaler, vertical_pod_autoscaler_view)
+    return Codec(resources.VERTICAL_POD_AUTOSCALERS, fast.read, fast)
 
 
 def _device_codecs() -> list[Codec]:

@@ -25,6 +25,8 @@ class KindGroup(StrEnum):
     """NodeOverlays."""
     QUOTAS = "quotas"
     """CapacityQuotas."""
+    AUTOSCALERS = "autoscalers"
+    """VerticalPodAutoscalers."""
     DEVICES = "devices"
     """ResourceClaims, and what they are allocated from."""
 

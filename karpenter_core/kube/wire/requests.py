@@ -7,15 +7,22 @@ overhead. Amounts are integers in fixed units when they leave this module.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from karpenter_core.api.labels import CPU, MEMORY, PODS
+from karpenter_core.api.container_requests import (
+    keep_pod_level,
+    larger_amounts,
+    sum_containers,
+)
+from karpenter_core.api.labels import PODS
 from karpenter_core.api.quantities import LARGEST_AMOUNT, parse_amount
+from karpenter_core.api.records import ContainerRequests, ContainerStage, PodRequestParts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import TypeAlias
 
+    from karpenter_core.api.container_requests import ContainerAmounts
     from karpenter_core.kube.wire.raw import (
         Amount,
         Amounts,
@@ -28,9 +35,7 @@ if TYPE_CHECKING:
 
     _PerContainer: TypeAlias = Callable[[RawContainer], Mapping[str, int]]
 
-__all__ = ["amounts", "pod_limits", "pod_requests", "resized_containers"]
-
-_HUGE_PAGES: Final = "hugepages-"
+__all__ = ["amounts", "pod_limits", "pod_requests", "request_parts", "resized_containers"]
 
 
 def pod_requests(
@@ -51,12 +56,14 @@ def pod_requests(
         status = resized.get(container.name)
         if status is None or status.resources is None:
             return container_requests
-        held = _maximum(amounts(status.resources.requests), amounts(status.allocated_resources))
-        return held if resize_infeasible else _maximum(container_requests, held)
+        held = larger_amounts(
+            amounts(status.resources.requests), amounts(status.allocated_resources)
+        )
+        return held if resize_infeasible else larger_amounts(container_requests, held)
 
-    total = _over_containers(spec, of_container, _requests_of)
+    total = sum_containers(_containers(spec, of_container, _requests_of))
     if spec.resources is not None:
-        total |= _pod_level(_with_defaults(spec.resources, total))
+        total |= keep_pod_level(_with_defaults(spec.resources, total))
     for name, amount in amounts(spec.overhead).items():
         total[name] = total.get(name, 0) + amount
     total[PODS] = 1
@@ -65,15 +72,34 @@ def pod_requests(
     return total
 
 
+def request_parts(spec: RawPodSpec) -> PodRequestParts:
+    """Return the summands of a pod's requests, as its spec has them."""
+    stages = [ContainerStage.MAIN] * len(spec.containers or ()) + [
+        ContainerStage.SIDECAR if one.restart_policy == "Always" else ContainerStage.START_UP
+        for one in spec.init_containers or ()
+    ]
+    containers = (*(spec.containers or ()), *(spec.init_containers or ()))
+    resources = spec.resources
+    return PodRequestParts(
+        containers=tuple(
+            ContainerRequests(name=one.name, stage=stage, requests=_requests_of(one))
+            for one, stage in zip(containers, stages, strict=True)
+        ),
+        overhead=amounts(spec.overhead),
+        pod_level_requests=amounts(resources.requests if resources else None),
+        pod_level_limits=amounts(resources.limits if resources else None),
+    )
+
+
 def pod_limits(spec: RawPodSpec) -> dict[str, int]:
     """Return a pod's limits, `pods: 1` included; its status is not used."""
 
     def of_container(container: RawContainer) -> dict[str, int]:
         return amounts(container.resources.limits) if container.resources else {}
 
-    total = _over_containers(spec, of_container, of_container)
+    total = sum_containers(_containers(spec, of_container, of_container))
     if spec.resources is not None:
-        total |= _pod_level(amounts(spec.resources.limits))
+        total |= keep_pod_level(amounts(spec.resources.limits))
     for name, amount in amounts(spec.overhead).items():
         if total.get(name):  # overhead widens a limit, it does not make one
             total[name] += amount
@@ -138,29 +164,18 @@ def _requests_of(container: RawContainer) -> dict[str, int]:
     return amounts(container.resources.limits) | amounts(container.resources.requests)
 
 
-def _over_containers(
+def _containers(
     spec: RawPodSpec,
     of_lasting: _PerContainer,
     of_passing: _PerContainer,
-) -> dict[str, int]:
-    """Sum the containers that run together, and take the maximum over the start-up.
-
-    Init containers run one after the other; each restartable one stays and is added to all that
-    come after it.
-    """
-    total = _sum(of_lasting(container) for container in spec.containers or ())
-    running: dict[str, int] = {}
-    start_up: dict[str, int] = {}
+) -> Iterator[ContainerAmounts]:
+    for container in spec.containers or ():
+        yield ContainerStage.MAIN, of_lasting(container)
     for container in spec.init_containers or ():
         if container.restart_policy == "Always":
-            share = of_lasting(container)
-            running = _sum((running, share))
-            total = _sum((total, share))
-            moment = running
+            yield ContainerStage.SIDECAR, of_lasting(container)
         else:
-            moment = _sum((running, of_passing(container)))
-        start_up = _maximum(start_up, moment)
-    return _maximum(total, start_up)
+            yield ContainerStage.START_UP, of_passing(container)
 
 
 def _with_defaults(pod_level: RawResources, from_containers: Mapping[str, int]) -> dict[str, int]:
@@ -168,28 +183,3 @@ def _with_defaults(pod_level: RawResources, from_containers: Mapping[str, int]) 
     limits = amounts(pod_level.limits)
     missing = {name: amount for name, amount in limits.items() if name not in from_containers}
     return missing | amounts(pod_level.requests)
-
-
-def _pod_level(written: Mapping[str, int]) -> dict[str, int]:
-    """Keep the resources that pod-level resources may replace."""
-    return {
-        name: amount
-        for name, amount in written.items()
-        if name in {CPU, MEMORY} or name.startswith(_HUGE_PAGES)
-    }
-
-
-def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for part in parts:
-        for name, amount in part.items():
-            total[name] = total.get(name, 0) + amount
-    return total
-
-
-def _maximum(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str, int]:
-    result = dict(left)
-    for name, amount in right.items():
-        if amount > result.get(name, amount - 1):
-            result[name] = amount
-    return result

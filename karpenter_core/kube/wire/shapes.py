@@ -39,7 +39,7 @@ from karpenter_core.kube.wire.raw import (
     RawPodSpec,
     RawVolume,
 )
-from karpenter_core.kube.wire.requests import pod_limits, pod_requests
+from karpenter_core.kube.wire.requests import pod_limits, pod_requests, request_parts
 from karpenter_core.kube.wire.selectors import label_selector, node_terms
 
 if TYPE_CHECKING:
@@ -91,9 +91,11 @@ class PodShapeParts(msgspec.Struct, array_like=True, omit_defaults=True):
 class PodShapes:
     """The interned shapes of one process."""
 
-    __slots__ = ("_encoder", "_shapes")
+    __slots__ = ("_encoder", "_keeps_parts", "_shapes")
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_parts: bool = False) -> None:
+        """With `keeps_parts`, shapes keep the requests of their containers."""
+        self._keeps_parts: Final = keeps_parts
         self._shapes: Final[WeakValueDictionary[bytes, PodShape]] = WeakValueDictionary()
         self._encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
@@ -110,7 +112,7 @@ class PodShapes:
         key = self._encoder.encode(parts)
         shape = self._shapes.get(key)
         if shape is None:
-            shape = self._shapes[key] = _shape(parts)
+            shape = self._shapes[key] = _shape(parts, keeps_parts=self._keeps_parts)
         return shape
 
 
@@ -160,7 +162,7 @@ def _forget_target_node(affinity: RawAffinity | None) -> None:
     required.node_selector_terms = remaining_terms
 
 
-def _shape(parts: PodShapeParts) -> PodShape:
+def _shape(parts: PodShapeParts, *, keeps_parts: bool) -> PodShape:
     spec = parts.spec
     affinity = spec.affinity or RawAffinity()
     node_affinity = affinity.node_affinity or RawNodeAffinity()
@@ -170,6 +172,7 @@ def _shape(parts: PodShapeParts) -> PodShape:
         labels=parts.labels or {},
         annotations=parts.annotations,
         requests=pod_requests(spec, parts.resized, resize_infeasible=parts.resize_infeasible),
+        request_parts=request_parts(spec) if keeps_parts else None,
         limits=pod_limits(spec),
         node_selector=spec.node_selector or {},
         required_node_terms=_required_terms(node_affinity),

@@ -12,13 +12,14 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.labels import POD_TEMPLATE_HASH, SURGE_MOVE
+from karpenter_core.api.labels import SURGE_MOVE
 from karpenter_core.api.notices import Notice
 from karpenter_core.api.rollouts import RESTARTED_AT
 from karpenter_core.api.selectors import selects
 from karpenter_core.lifecycle.changes import LifecycleMetric, MergePatch, MetricUpdate
 from karpenter_core.lifecycle.node.drain import latest_start
 from karpenter_core.state.pod_rules import pod_ref
+from karpenter_core.state.workload_names import deployment_name
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -36,7 +37,6 @@ __all__ = [
     "refused_move_notice",
     "restart_patch",
     "restarted_notice",
-    "rollout_name",
     "surge_advice",
     "surge_metric",
     "waiting_notice",
@@ -77,23 +77,9 @@ def asks_for_surge(pod: PodView) -> bool:
     return pod.shape.annotations.get(SURGE_MOVE) == _REQUESTED
 
 
-def rollout_name(pod: PodView) -> str:
-    """Return the name of the pod's Deployment; empty if no Deployment can have made it.
-
-    A Deployment names a ReplicaSet after itself and the hash of the template, which its pods have as
-    a label.
-    """
-    shape = pod.shape
-    suffix = f"-{shape.labels.get(POD_TEMPLATE_HASH, '')}"
-    is_of_set = (shape.owner_api_version, shape.owner_kind) == ("apps/v1", "ReplicaSet")
-    if not is_of_set or not shape.owner_controls or suffix == "-":
-        return ""
-    return pod.owner_name.removesuffix(suffix) if pod.owner_name.endswith(suffix) else ""
-
-
 def early_refusal(pod: PodView, *, deadline: datetime | None, now: datetime) -> str:
     """Return why a pod that asks for it is not moved, as far as its Deployment does not matter."""
-    if not rollout_name(pod):
+    if not deployment_name(pod):
         owner = pod.shape.owner_kind or "nothing"
         return f"only the pods of Deployments can be replaced first, and {owner} owns the pod"
     volumes = [one.claim_name for one in pod.shape.volumes if not one.ephemeral]
@@ -138,7 +124,9 @@ def surge_advice(
 def _refusal(pod: PodView, rollout: RolloutView | None) -> str:
     """Return why the Deployment cannot replace the pod first; empty if it can."""
     if rollout is None or rollout.is_deleting or not selects(rollout.selector, pod.shape.labels):
-        return f"there is no Deployment {pod.namespace}/{rollout_name(pod)} that would replace it"
+        return (
+            f"there is no Deployment {pod.namespace}/{deployment_name(pod)} that would replace it"
+        )
     if rollout.replicas != 1:
         return ""
     if rollout.paused:

@@ -18,9 +18,9 @@ from karpenter_core.lifecycle.node.surge_move import (
     asks_for_surge,
     early_refusal,
     restart_patch,
-    rollout_name,
     surge_advice,
 )
+from karpenter_core.state.workload_names import deployment_name
 from karpenter_core.testing.builders import pod
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -75,10 +75,10 @@ def test_only_the_value_true_asks_for_a_rollout(value, asked):
 
 
 def test_the_deployment_is_named_by_the_replica_set_and_the_hash_of_the_template():
-    assert rollout_name(deployed()) == "web"
-    assert rollout_name(deployed(owner_name="other-77")) == ""
-    assert rollout_name(pod("a", owner_kind="StatefulSet")) == ""
-    assert rollout_name(pod("a")) == ""
+    assert deployment_name(deployed()) == "web"
+    assert deployment_name(deployed(owner_name="other-77")) == ""
+    assert deployment_name(pod("a", owner_kind="StatefulSet")) == ""
+    assert deployment_name(pod("a")) == ""
 
 
 def test_a_settled_rollout_is_restarted_once():

@@ -1,0 +1,163 @@
+"""Predicts the requests that pods will have when they are created again.
+
+The admission controller of the VerticalPodAutoscaler sets the requests of pods as they are created. A
+pod that is moved is created again, so it needs room for what is recommended then, and not for what it
+asks for now.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, NamedTuple, final
+
+import msgspec
+
+from karpenter_core.api.container_requests import total_requests
+from karpenter_core.api.labels import CPU, MEMORY
+from karpenter_core.state.workload_names import deployment_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from karpenter_core.api.autoscalers import ContainerScaling, VerticalPodAutoscalerView
+    from karpenter_core.api.records import PodShape, PodView, Resources
+    from karpenter_core.scheduling.problem import DaemonPod
+    from karpenter_core.state.snapshot import Snapshot
+
+__all__ = ["RequestPredictions", "predicted_requests"]
+
+_CONTROLLED: Final = (CPU, MEMORY)
+_ALL_CONTAINERS: Final = "*"
+_EVER: Final = datetime.max.replace(tzinfo=UTC)
+_CRON_RUN: Final = re.compile(r"-\d+$")
+
+
+class _Workload(NamedTuple):
+    """A controller of pods that an autoscaler may have as its target."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+
+def predicted_requests(autoscaler: VerticalPodAutoscalerView) -> dict[str, Resources]:
+    """Return the requests that an autoscaler gives to new pods, by container.
+
+    Other containers, and resources that it does not control, keep theirs.
+    """
+    if autoscaler.is_off:
+        return {}
+    predicted: dict[str, Resources] = {}
+    for container, target in autoscaler.targets.items():
+        policy = _policy_of(autoscaler, container)
+        if policy is not None and policy.is_off:
+            continue
+        controlled = _CONTROLLED
+        if policy is not None and policy.controlled is not None:
+            controlled = policy.controlled
+        requests = {
+            name: _bounded(target[name], name, policy) for name in controlled if name in target
+        }
+        boost = policy.startup_boost if policy is not None else None
+        boost = autoscaler.startup_boost if boost is None else boost
+        if boost is not None and CPU in requests:
+            requests[CPU] = requests[CPU] * boost.factor + boost.added
+        if requests:
+            predicted[container] = requests
+    return predicted
+
+
+def _policy_of(autoscaler: VerticalPodAutoscalerView, container: str) -> ContainerScaling | None:
+    by_container = {policy.container: policy for policy in reversed(autoscaler.policies)}
+    return by_container.get(container, by_container.get(_ALL_CONTAINERS))
+
+
+def _bounded(amount: int, name: str, policy: ContainerScaling | None) -> int:
+    if policy is None:
+        return amount
+    if amount < policy.minimum.get(name, amount):
+        return policy.minimum[name]
+    return min(amount, policy.maximum.get(name, amount))
+
+
+@final
+class RequestPredictions:
+    """The predictions for one snapshot.
+
+    Pods of one shape and one workload get one shape again, so that they stay one class.
+    """
+
+    __slots__ = ("_by_workload", "_shapes")
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._by_workload = _by_workload(snapshot.vertical_pod_autoscalers.values())
+        self._shapes: dict[tuple[int, str], PodShape] = {}
+
+    def __bool__(self) -> bool:
+        """Tell whether there is any prediction."""
+        return bool(self._by_workload)
+
+    def apply(self, pod: PodView) -> PodView:
+        """Return the pod as it will be when it is created again."""
+        if not self._by_workload or not pod.shape.owner_controls:
+            return pod
+        key = (id(pod.shape), pod.owner_name)
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = self._predict(pod.shape, _owners(pod))
+        return pod if shape is pod.shape else msgspec.structs.replace(pod, shape=shape)
+
+    def apply_to_daemons(self, daemons: Iterable[DaemonPod]) -> tuple[DaemonPod, ...]:
+        """Return the pods of DaemonSets as they will be on a new node."""
+        if not self._by_workload:
+            return tuple(daemons)
+        return tuple(
+            replace(
+                daemon,
+                shape=self._predict(
+                    daemon.shape,
+                    (_Workload("apps", "DaemonSet", *daemon.name.split("/", 1)),),
+                ),
+            )
+            for daemon in daemons
+        )
+
+    def _predict(self, shape: PodShape, owners: Iterable[_Workload]) -> PodShape:
+        for owner in owners:
+            predicted = self._by_workload.get(owner)
+            if predicted is None or shape.request_parts is None:
+                continue
+            requests = total_requests(shape.request_parts, predicted)
+            if requests != shape.requests:
+                return msgspec.structs.replace(shape, requests=requests)
+            break
+        return shape
+
+
+def _by_workload(
+    autoscalers: Iterable[VerticalPodAutoscalerView],
+) -> dict[_Workload, Mapping[str, Resources]]:
+    """Return the predictions by target; of several autoscalers the oldest counts, as for VPA itself."""
+    by_workload: dict[_Workload, Mapping[str, Resources]] = {}
+    for item in sorted(autoscalers, key=lambda one: (one.created or _EVER, one.name)):
+        workload = _Workload(item.target_group, item.target_kind, item.namespace, item.target_name)
+        predicted = predicted_requests(item)
+        if predicted and workload not in by_workload:
+            by_workload[workload] = predicted
+    return by_workload
+
+
+def _owners(pod: PodView) -> tuple[_Workload, ...]:
+    """Return the controllers of a pod, the uppermost first."""
+    shape, namespace = pod.shape, pod.namespace
+    group = shape.owner_api_version.rpartition("/")[0]
+    own = _Workload(group, shape.owner_kind, namespace, pod.owner_name)
+    if name := deployment_name(pod):
+        return (_Workload("apps", "Deployment", namespace, name), own)
+    cron_job = _CRON_RUN.sub("", pod.owner_name)
+    if (group, shape.owner_kind) == ("batch", "Job") and cron_job != pod.owner_name:
+        return (_Workload("batch", "CronJob", namespace, cron_job), own)
+    return (own,)
