@@ -40,6 +40,7 @@ __all__ = [
     "NODE_NOT_FOUND",
     "NODE_NOT_READY",
     "NODE_POOL_DRIFTED",
+    "NODE_REFUSED",
     "REGISTERED",
     "REGISTRATION_HOOK_PENDING",
     "REQUIREMENTS_DRIFTED",
@@ -76,6 +77,7 @@ NODE_CLAIM_CONDITIONS: Final = ConditionRules(dependents=(LAUNCHED, REGISTERED, 
 # Reasons of Launched, Registered and Initialized while they are not True
 LAUNCH_FAILED: Final = "LaunchFailed"
 NODE_NOT_FOUND: Final = "NodeNotFound"
+NODE_REFUSED: Final = "NodeRefused"
 REGISTRATION_HOOK_PENDING: Final = "RegistrationHookPending"
 MULTIPLE_NODES_FOUND: Final = "MultipleNodesFound"
 NODE_NOT_READY: Final = "NodeNotReady"

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         ProviderContext,
         ProviderInfo,
         RegistrationGate,
+        RegistrationRefusal,
         SettingSpec,
         TerminateOutcome,
     )
@@ -211,11 +212,15 @@ def karpenter_list_instances() -> InstanceListing:
 
 
 @hookspec(firstresult=True)
-def karpenter_gate_registration(node_claim: NodeClaim, node: NodeView) -> RegistrationGate | None:
-    """Delay the registration of a node; None lets it register.
+def karpenter_gate_registration(
+    node_claim: NodeClaim, node: NodeView
+) -> RegistrationGate | RegistrationRefusal | None:
+    """Delay or refuse the registration of a node; None lets it register.
 
-    Called when the Node of a launched claim appears, and again after `retry_after` until it returns
-    None.
+    Called when a Node with the provider id of a launched claim appears, and again after `retry_after`
+    until it returns None. A kubelet chooses the provider id of its Node: refuse a Node that cannot be
+    the instance's, for example because the cloud gives another name to it. The claim then waits for
+    its own Node.
 
     Default: None.
     """

@@ -202,6 +202,7 @@ class StateBuilder:
             state_nodes_by_claim=nodes.by_claim,
             nodes_by_provider_id=nodes.nodes_by_provider_id,
             claims_by_provider_id=nodes.claims_by_provider_id,
+            claims_by_node_name=nodes.claims_by_node_name,
             managed_kinds=self._kinds,
             virtual_pods=self._virtual_pods.pods,
             virtual_placements=self._virtual_pods.placements,

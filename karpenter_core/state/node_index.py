@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.judgements import FailedJudgement, describe_failure
 from karpenter_core.api.notices import ObjectRef
+from karpenter_core.state.node_identity import is_node_of
 from karpenter_core.state.state_nodes import join_state_node, outline_state_node, state_node_key
 from karpenter_core.state.tables import SnapshotTable
 
@@ -35,6 +36,7 @@ class NodeIndexView:
     by_claim: Mapping[str, StateNode]
     nodes_by_provider_id: Mapping[str, tuple[str, ...]]
     claims_by_provider_id: Mapping[str, tuple[str, ...]]
+    claims_by_node_name: Mapping[str, tuple[str, ...]]
     set_aside: tuple[FailedJudgement, ...] = ()
     """State nodes that are not in the tables, since joining them failed."""
     outlined_state_nodes: tuple[StateNode, ...] = ()
@@ -49,9 +51,13 @@ class _ProviderIdObjects:
     claims: dict[str, NodeClaim] = field(default_factory=dict[str, "NodeClaim"])
 
     def node(self) -> NodeView | None:
-        """Return the node, the oldest of several."""
+        """Return the claim's node, or the node of a missing claim; the oldest of several."""
+        claim = self.claim()
+        nodes = self.nodes.values()
         return min(
-            self.nodes.values(), key=lambda item: (item.created or _DAWN, item.name), default=None
+            (node for node in nodes if claim is None or is_node_of(claim, node)),
+            key=lambda item: (item.created or _DAWN, item.name),
+            default=None,
         )
 
     def claim(self) -> NodeClaim | None:
@@ -71,7 +77,7 @@ class NodeIndex:
     """
 
     __slots__ = (
-        "_by_claim", "_by_node", "_claims_by_id", "_failed", "_joined", "_key_of_claim",
+        "_by_claim", "_by_node", "_claims_by_id", "_claims_by_node_name", "_failed", "_joined", "_key_of_claim",
         "_key_of_node", "_managed_kinds", "_nodes_by_id", "_objects_by_key", "_order", "_ordered",
         "_outlined", "_sorted", "_stale",
     )  # fmt: skip
@@ -89,6 +95,7 @@ class NodeIndex:
         self._by_claim: SnapshotTable[str, StateNode] = SnapshotTable()
         self._nodes_by_id: SnapshotTable[str, tuple[str, ...]] = SnapshotTable()
         self._claims_by_id: SnapshotTable[str, tuple[str, ...]] = SnapshotTable()
+        self._claims_by_node_name: SnapshotTable[str, tuple[str, ...]] = SnapshotTable()
         self._order: list[tuple[str, str, str]] = []
         self._ordered: list[StateNode] = []
         self._sorted: tuple[StateNode, ...] = ()
@@ -116,11 +123,13 @@ class NodeIndex:
             if key:
                 self._objects_of(key).claims.pop(old.name, None)
             _remove_name(self._claims_by_id, old.status.provider_id, old.name)
+            _remove_name(self._claims_by_node_name, old.status.node_name, old.name)
         if new is not None and self._is_managed(new):
             key = state_node_key(new)
             self._key_of_claim[new.name] = key
             self._objects_of(key).claims[new.name] = new
             _add_name(self._claims_by_id, new.status.provider_id, new.name)
+            _add_name(self._claims_by_node_name, new.status.node_name, new.name)
         ids = {obj.status.provider_id for obj in (new, old) if obj is not None}
         return tuple(sorted({name for i in ids - {""} for name in self._nodes_by_id.get(i) or ()}))
 
@@ -158,6 +167,7 @@ class NodeIndex:
             by_claim=self._by_claim.freeze(),
             nodes_by_provider_id=self._nodes_by_id.freeze(),
             claims_by_provider_id=self._claims_by_id.freeze(),
+            claims_by_node_name=self._claims_by_node_name.freeze(),
             set_aside=tuple(self._failed[key] for key in sorted(self._failed)),
             outlined_state_nodes=tuple(self._outlined[key] for key in sorted(self._outlined)),
         )
@@ -244,17 +254,17 @@ def _sort_key(key: str, state_node: StateNode) -> tuple[str, str, str]:
     return state_node.name, state_node.provider_id, key
 
 
-def _add_name(table: SnapshotTable[str, tuple[str, ...]], provider_id: str, name: str) -> None:
-    if provider_id:
-        names = table.get(provider_id) or ()
+def _add_name(table: SnapshotTable[str, tuple[str, ...]], key: str, name: str) -> None:
+    if key:
+        names = table.get(key) or ()
         if name not in names:
-            table.put(provider_id, tuple(sorted((*names, name))))
+            table.put(key, tuple(sorted((*names, name))))
 
 
-def _remove_name(table: SnapshotTable[str, tuple[str, ...]], provider_id: str, name: str) -> None:
-    if provider_id:
-        names = tuple(item for item in table.get(provider_id) or () if item != name)
+def _remove_name(table: SnapshotTable[str, tuple[str, ...]], key: str, name: str) -> None:
+    if key:
+        names = tuple(item for item in table.get(key) or () if item != name)
         if names:
-            table.put(provider_id, names)
+            table.put(key, names)
         else:
-            table.drop(provider_id)
+            table.drop(key)

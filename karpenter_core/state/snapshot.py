@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from karpenter_core.state.node_identity import is_node_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
@@ -185,6 +187,10 @@ class Snapshot:
     claims_by_provider_id: Mapping[str, tuple[str, ...]] = field(
         default_factory=dict[str, tuple[str, ...]],
     )
+    claims_by_node_name: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]],
+    )
+    """By `status.nodeName`: the claims that the Node of this name registered for."""
     virtual_pods: Mapping[VirtualSource, tuple[PodView, ...]] = field(
         default_factory=dict["VirtualSource", "tuple[PodView, ...]"],
     )
@@ -205,18 +211,23 @@ class Snapshot:
         return (*self.state_nodes, *self.outlined_state_nodes)
 
     def nodes_of(self, claim: NodeClaim) -> tuple[NodeView, ...]:
-        """Return every Node that shows the claim's provider id; one without an id has none."""
-        if not claim.status.provider_id:
-            return ()
-        names = self.nodes_by_provider_id.get(claim.status.provider_id, ())
-        return tuple(self.nodes[name] for name in names)
+        """Return the Nodes of a claim: several only until one of them registers.
+
+        A claim without a provider id has none. `refused_nodes_of` has the others that show its id.
+        """
+        return tuple(node for node in self._nodes_with_id_of(claim) if is_node_of(claim, node))
+
+    def refused_nodes_of(self, claim: NodeClaim) -> tuple[NodeView, ...]:
+        """Return the Nodes that show the claim's provider id and cannot be the claim's."""
+        return tuple(node for node in self._nodes_with_id_of(claim) if not is_node_of(claim, node))
 
     def claims_of(self, node: NodeView) -> tuple[NodeClaim, ...]:
-        """Return every NodeClaim that shows the node's provider id; one without an id has none."""
+        """Return every NodeClaim whose Node this can be; one without a provider id has none."""
         if not node.provider_id:
             return ()
         names = self.claims_by_provider_id.get(node.provider_id, ())
-        return tuple(self.node_claims[name] for name in names)
+        claims = (self.node_claims[name] for name in names)
+        return tuple(claim for claim in claims if is_node_of(claim, node))
 
     def state_node(self, name: str) -> StateNode | None:
         """Return the state node with a claim or, failing that, a node of this name."""
@@ -226,6 +237,12 @@ class Snapshot:
     def has_virtual_pods(self) -> bool:
         """Whether any object asks for virtual pods."""
         return any(self.virtual_pods.values())
+
+    def _nodes_with_id_of(self, claim: NodeClaim) -> tuple[NodeView, ...]:
+        if not claim.status.provider_id:
+            return ()
+        names = self.nodes_by_provider_id.get(claim.status.provider_id, ())
+        return tuple(self.nodes[name] for name in names)
 
     def manages(self, ref: NodeClassRef) -> bool:
         """Tell whether some loaded provider serves this kind of NodeClass."""

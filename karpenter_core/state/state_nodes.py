@@ -198,9 +198,16 @@ def _provider_id(node: NodeView | None, claim: NodeClaim | None) -> str:
 
 
 def _labels(node: NodeView | None, claim: NodeClaim | None) -> Mapping[str, str]:
-    if node is not None:
+    """Return the labels of the Node, or of the claim without one.
+
+    The claim says which NodePool the node belongs to: a kubelet may change the label of its Node.
+    """
+    if node is None:
+        return {} if claim is None else claim.metadata.labels
+    pool = None if claim is None else claim.metadata.labels.get(NODE_POOL)
+    if pool is None or node.labels.get(NODE_POOL) == pool:
         return node.labels
-    return {} if claim is None else claim.metadata.labels
+    return {**node.labels, NODE_POOL: pool}
 
 
 def _annotations(node: NodeView | None, claim: NodeClaim | None) -> Mapping[str, str]:

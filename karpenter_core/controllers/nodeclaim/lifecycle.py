@@ -23,6 +23,13 @@ from karpenter_core.controllers.cluster_state import ChangeQueue
 from karpenter_core.controllers.forceful_disruption import record_forceful_disruption
 from karpenter_core.controllers.nodeclaim.admission import NodeAdmission
 from karpenter_core.controllers.nodeclaim.instance_launcher import InstanceLauncher
+from karpenter_core.controllers.nodeclaim.label_restorer import LabelRestorer
+from karpenter_core.controllers.nodeclaim.registration_gates import (
+    UNGATED,
+    gate_nodes,
+    is_ready_to_register,
+    without_refused,
+)
 from karpenter_core.controllers.nodeclaim.termination import ClaimTerminator
 from karpenter_core.controllers.reconciling.freshness import FreshnessConsumer
 from karpenter_core.controllers.reconciling.reconciler import (
@@ -31,13 +38,12 @@ from karpenter_core.controllers.reconciling.reconciler import (
     Reconciler,
     ReconcileResult,
 )
-from karpenter_core.errors import ApiError, CloudProviderError, ConflictError
+from karpenter_core.errors import ApiError, ConflictError
 from karpenter_core.lifecycle.changes import LifecycleStep, merge_steps, soonest
 from karpenter_core.lifecycle.claim_status import with_initial_conditions
 from karpenter_core.lifecycle.nodeclaim.consistency import consistency_step
 from karpenter_core.lifecycle.nodeclaim.consolidatable import consolidatable_step, quiet_since
 from karpenter_core.lifecycle.nodeclaim.expiration import EXPIRED, expiration_step
-from karpenter_core.lifecycle.nodeclaim.hydration import hydration_step
 from karpenter_core.lifecycle.nodeclaim.initialization import requested_drivers
 from karpenter_core.lifecycle.nodeclaim.launch import (
     INSUFFICIENT_CAPACITY,
@@ -56,16 +62,11 @@ from karpenter_core.lifecycle.nodeclaim.liveness import (
 )
 from karpenter_core.lifecycle.nodeclaim.pod_event_time import pod_event_step
 from karpenter_core.lifecycle.nodeclaim.progress import progress_step
-from karpenter_core.lifecycle.nodeclaim.registration import (
-    UNREGISTERED,
-    awaits_registration,
-    node_to_register,
-    synced_node,
-)
+from karpenter_core.lifecycle.nodeclaim.refused_nodes import refused_nodes, refused_notices
+from karpenter_core.lifecycle.nodeclaim.registration import awaits_registration
 from karpenter_core.state.device_inventory import slices_of_node
 from karpenter_core.state.disruption_pause import replacement_pause_reason
 from karpenter_core.state.object_kinds import ObjectKind
-from karpenter_core.state.taints import has_taint, is_ephemeral
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,11 +77,12 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
     from karpenter_core.controllers.live_reader import LiveReader
+    from karpenter_core.controllers.nodeclaim.registration_gates import GatedNodes
     from karpenter_core.controllers.object_writer import ObjectWriter
     from karpenter_core.controllers.reconciling.freshness import FreshnessGuard
     from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.lifecycle.changes import NodePatch
-    from karpenter_core.provider.contract import RegistrationGate
+    from karpenter_core.lifecycle.nodeclaim.refused_nodes import RefusedNode
     from karpenter_core.provider.host.facade import Providers
     from karpenter_core.state.snapshot import Snapshot
 
@@ -152,10 +154,13 @@ class NodeClaimLifecycleController:
         self._admission = NodeAdmission(
             kube_writer=writer.kube_writer, cluster_state=writer.cluster_state, runtime=runtime
         )
+        self._labels = LabelRestorer(runtime.clock)
         self._freshness = freshness
         self._terminator = self._make_terminator(nodes)
         self._node_seen: dict[str, datetime] = {}
         """By the UID of a claim that awaits registration, since when it has a Node."""
+        self._refused: dict[str, frozenset[str]] = {}
+        """By the UID of a claim, the names of the Nodes that show its provider id without right."""
         self._pod_events: set[str] = set()
         self._steady = SteadyClock(runtime.clock)
         self._quiet: dict[str, tuple[datetime | None, datetime]] = {}
@@ -224,6 +229,8 @@ class NodeClaimLifecycleController:
             return DONE
         if claim.is_deleting:
             self._node_seen.pop(claim.uid, None)
+            self._refused.pop(claim.uid, None)
+            self._labels.forget(claim.uid)
             return await self._terminator.terminate(claim)
         if (step := finalizer_step(claim)) is not None:
             await self._writer.write_claim(claim, step.claim)
@@ -257,33 +264,37 @@ class NodeClaimLifecycleController:
         now = self._runtime.clock.now()
         snapshot = self._cluster_state.snapshot()
         claim = step.claim
-        nodes = snapshot.nodes_of(claim)
-        pending: tuple[RegistrationGate, ...] = ()
-        gate_error: Exception | None = None
+        refused = refused_nodes(claim, snapshot)
+        nodes = without_refused(snapshot.nodes_of(claim), refused)
+        gated = UNGATED
         held: timedelta | None = None
         if nodes and awaits_registration(claim):
-            self._node_seen.setdefault(claim.uid, now)
-        if awaits_registration(claim) and (node := node_to_register(nodes)) is not None:
-            held = self._remaining_hold(claim, node, now)
-            if held is not None:
-                nodes = ()
-            else:
-                pending, gate_error = await self._pending_gate(claim, synced_node(claim, node))
-                if not pending and gate_error is None:
-                    await self._admission.admit(claim, node)
+            held = self._remaining_hold(claim, nodes, now)
+            if held is None:
+                gated = await self._gate(claim, nodes)
                 # Most nodes become Ready during gates and admission, and some are removed.
                 now, snapshot = self._runtime.clock.now(), self._cluster_state.snapshot()
-                nodes = snapshot.nodes_of(claim)
+                refused = (*refused_nodes(claim, snapshot), *gated.refused)
+                nodes = without_refused(snapshot.nodes_of(claim), refused)
+                if any(node.name not in gated.admitted for node in nodes):
+                    held = timedelta()  # a Node came meanwhile
+        if held is not None:
+            nodes = ()
+        self._note_refused(claim, refused)
         if self._is_node_removed(claim, snapshot):
             return merge_steps(step, node_removed_step(claim))
+        step = merge_steps(
+            step, LifecycleStep(claim=claim, notices=refused_notices(claim, refused))
+        )
         step = merge_steps(
             step,
             progress_step(
                 claim,
                 nodes,
                 now=now,
-                pending=pending,
-                gate_error=gate_error,
+                refused=() if held is not None else refused,
+                pending=gated.pending,
+                gate_error=gated.error,
                 launch_timeout=self._launch_timeout,
                 registration_timeout=self._registration_timeout,
                 slices=self._published_slices(claim, nodes, snapshot),
@@ -297,7 +308,7 @@ class NodeClaimLifecycleController:
             step, consolidatable_step(step.claim, pool, now=now, observed_quiet_time=watched)
         )
         step = merge_steps(step, consistency_step(step.claim, nodes, now=now))
-        step = merge_steps(step, hydration_step(step.claim, nodes))
+        step = merge_steps(step, self._labels.step(step.claim, nodes))
         pods = (pod for node in nodes for pod in snapshot.pods_by_node.get(node.name, ()))
         paused = bool(
             replacement_pause_reason(
@@ -337,14 +348,24 @@ class NodeClaimLifecycleController:
             self._freshness.stale_or_wake(consumer, claim.name, partial(self._wake, claim.name))
         )
 
-    async def _pending_gate(
-        self, claim: NodeClaim, node: NodeView
-    ) -> tuple[tuple[RegistrationGate, ...], Exception | None]:
-        try:
-            gate = await self._providers.gate_registration(claim, node)
-        except CloudProviderError as error:
-            return (), error
-        return (() if gate is None else (gate,)), None
+    async def _gate(self, claim: NodeClaim, nodes: Sequence[NodeView]) -> GatedNodes:
+        """Ask the provider about the Nodes of a claim, and admit the one that may register now."""
+        gated = await gate_nodes(self._providers, claim, nodes)
+        if gated.is_open:
+            await self._admission.admit(
+                claim, next(node for node in nodes if node.name in gated.admitted)
+            )
+        return gated
+
+    def _note_refused(self, claim: NodeClaim, refused: Sequence[RefusedNode]) -> None:
+        """Remember the refused Nodes: none of them is written, and none was the claim's."""
+        names = frozenset(node.name for node in refused)
+        if not names:
+            self._refused.pop(claim.uid, None)
+            return
+        self._refused[claim.uid] = names
+        if all(node.name in names for node in self._cluster_state.snapshot().nodes_of(claim)):
+            self._node_seen.pop(claim.uid, None)
 
     def _is_node_removed(self, claim: NodeClaim, snapshot: Snapshot) -> bool:
         """Tell whether a claim that awaits registration had a Node and has none any more.
@@ -355,11 +376,14 @@ class NodeClaimLifecycleController:
         had_node = awaits_registration(claim) and claim.uid in self._node_seen
         return had_node and not snapshot.nodes_of(claim)
 
-    def _remaining_hold(self, claim: NodeClaim, node: NodeView, now: datetime) -> timedelta | None:
+    def _remaining_hold(
+        self, claim: NodeClaim, nodes: Sequence[NodeView], now: datetime
+    ) -> timedelta | None:
         """Return how much longer the registration of a node that is not ready is delayed."""
-        if _is_ready_to_register(claim, node):
+        seen = self._node_seen.setdefault(claim.uid, now)
+        if len(nodes) > 1 or is_ready_to_register(claim, nodes[0]):
             return None
-        left = self._node_seen[claim.uid] + self._hold - now
+        left = seen + self._hold - now
         return left if left > timedelta() else None
 
     async def _write(self, claim: NodeClaim, step: LifecycleStep) -> ReconcileResult:
@@ -382,7 +406,7 @@ class NodeClaimLifecycleController:
         registers = awaits_registration(claim)
         if step.node is not None:
             try:
-                for node in self._cluster_state.snapshot().nodes_of(step.claim):
+                for node in self._own_nodes(step.claim):
                     await self._write_node(node, step.node)
             except ApiError:
                 # The step counts the node as registered. It is not, and if a webhook rejects every
@@ -411,6 +435,11 @@ class NodeClaimLifecycleController:
         return (
             DONE if wait is None else ReconcileResult(requeue_after=max(wait.total_seconds(), 0.0))
         )
+
+    def _own_nodes(self, claim: NodeClaim) -> tuple[NodeView, ...]:
+        refused = self._refused.get(claim.uid, frozenset())
+        nodes = self._cluster_state.snapshot().nodes_of(claim)
+        return tuple(node for node in nodes if node.name not in refused)
 
     async def _write_node(self, node: NodeView, node_patch: NodePatch) -> None:
         """Write a Node; after a conflict with another writer, retry soon.
@@ -490,16 +519,6 @@ class NodeClaimLifecycleController:
                 self._generations[name] = generation
                 edited.add(name)
         return edited
-
-
-def _is_ready_to_register(claim: NodeClaim, node: NodeView) -> bool:
-    """Tell whether a node is Ready and has no taint that only startup explains."""
-    startup = {(taint.key, taint.effect) for taint in claim.spec.startup_taints}
-    return node.ready == "True" and not any(
-        (is_ephemeral(taint) and not has_taint((UNREGISTERED,), taint))
-        or (taint.key, taint.effect) in startup
-        for taint in node.taints
-    )
 
 
 def _affected_claims(

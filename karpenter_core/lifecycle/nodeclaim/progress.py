@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.devices import ResourceSliceView
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
+    from karpenter_core.lifecycle.nodeclaim.refused_nodes import RefusedNode
     from karpenter_core.lifecycle.nodeclaim.registration import PendingGate
 
 __all__ = ["progress_step"]
@@ -37,6 +38,7 @@ def progress_step(
     nodes: Sequence[NodeView],
     *,
     now: datetime,
+    refused: Sequence[RefusedNode] = (),
     pending: Sequence[PendingGate] = (),
     gate_error: Exception | None = None,
     launch_timeout: timedelta = LAUNCH_TIMEOUT,
@@ -45,15 +47,22 @@ def progress_step(
 ) -> LifecycleStep:
     """Advance a claim as far as its node allows.
 
-    `nodes` are those with the claim's provider id, `pending` the gates that hold its registration. A
-    claim that is not launched has no node, and its conditions say so. `slices` are the ResourceSlices
+    `nodes` are those with the claim's provider id, without those that are `refused`; `pending` are the
+    gates that hold its registration. A claim that is not launched has no node, and its conditions say so. `slices` are the ResourceSlices
     of the node; None if requests for devices are ignored.
     """
     step = LifecycleStep(claim=with_current_generation(claim, now))
     if is_unknown(step.claim.status.conditions, REGISTERED):
         step = merge_steps(
             step,
-            registration_step(step.claim, nodes, now=now, pending=pending, gate_error=gate_error),
+            registration_step(
+                step.claim,
+                nodes,
+                now=now,
+                refused=refused,
+                pending=pending,
+                gate_error=gate_error,
+            ),
         )
     if step.node is not None:
         nodes = tuple(step.node.applied_to(node) for node in nodes)

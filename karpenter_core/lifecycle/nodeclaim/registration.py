@@ -6,6 +6,7 @@ labels and taints are set. One patch sets them and removes that taint.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -23,6 +24,7 @@ from karpenter_core.api.nodeclaim import (
     LAUNCHED,
     MULTIPLE_NODES_FOUND,
     NODE_NOT_FOUND,
+    NODE_REFUSED,
     REGISTERED,
     REGISTRATION_HOOK_PENDING,
 )
@@ -30,6 +32,7 @@ from karpenter_core.api.notices import Notice
 from karpenter_core.api.records import OwnerView, Taint
 from karpenter_core.lifecycle.changes import LifecycleMetric, LifecycleStep, MetricUpdate, NodePatch
 from karpenter_core.lifecycle.claim_status import metric_labels, with_condition
+from karpenter_core.lifecycle.nodeclaim.refused_nodes import REFUSAL_RETRY
 from karpenter_core.state.events import RegistrationSettled
 from karpenter_core.state.taints import has_taint, taint_of
 
@@ -39,12 +42,12 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
+    from karpenter_core.lifecycle.nodeclaim.refused_nodes import RefusedNode
 
 __all__ = [
     "UNREGISTERED",
     "PendingGate",
     "awaits_registration",
-    "node_to_register",
     "pool_uid_of",
     "registration_step",
     "synced_node",
@@ -68,11 +71,6 @@ def awaits_registration(claim: NodeClaim) -> bool:
     return is_true(conditions, LAUNCHED) and is_unknown(conditions, REGISTERED)
 
 
-def node_to_register(nodes: Sequence[NodeView]) -> NodeView | None:
-    """Return the node to pass to the gates; None unless exactly one has the provider id."""
-    return nodes[0] if len(nodes) == 1 else None
-
-
 def synced_node(claim: NodeClaim, node: NodeView) -> NodeView:
     """Return the node with the claim's labels, annotations and taints, to pass to the gates."""
     return _synced(claim, node).applied_to(node)
@@ -83,14 +81,19 @@ def registration_step(
     nodes: Sequence[NodeView],
     *,
     now: datetime,
+    refused: Sequence[RefusedNode] = (),
     pending: Sequence[PendingGate] = (),
     gate_error: Exception | None = None,
 ) -> LifecycleStep:
     """Register the node, or set the condition that says what registration waits for.
 
-    `pending` are the gates that hold it. Meanwhile labels, annotations and taints are synced already,
+    `refused` are other nodes that show the claim's provider id, `pending` are the gates that hold it. Meanwhile labels, annotations and taints are synced already,
     but the unregistered taint stays.
     """
+    if not nodes and refused:
+        text = "; ".join(node.text for node in refused)
+        waiting = _waiting(claim, NODE_REFUSED, text, now=now)
+        return replace(waiting, requeue_after=REFUSAL_RETRY)
     if not nodes:
         return _waiting(claim, NODE_NOT_FOUND, "Node not registered with cluster", now=now)
     if len(nodes) > 1:

@@ -42,6 +42,7 @@ from karpenter_core.provider.contract.instances import (
     Instance,
     InstanceListing,
     RegistrationGate,
+    RegistrationRefusal,
     TerminateOutcome,
     TerminationStatus,
 )
@@ -91,6 +92,7 @@ __all__ = [
     "ProviderContext",
     "ProviderInfo",
     "RegistrationGate",
+    "RegistrationRefusal",
     "RepairPolicy",
     "SettingSpec",
     "Severity",

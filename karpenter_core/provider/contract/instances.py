@@ -21,6 +21,7 @@ __all__ = [
     "Instance",
     "InstanceListing",
     "RegistrationGate",
+    "RegistrationRefusal",
     "TerminateOutcome",
     "TerminationStatus",
 ]
@@ -84,6 +85,14 @@ class RegistrationGate:
 
     name: str
     retry_after: timedelta = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrationRefusal:
+    """Refuses a Node that shows the provider id of an instance and is not the instance's."""
+
+    reason: str
+    """It follows the name of the Node in conditions and Events: `is not named like its instance`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         ProviderContext,
         ProviderInfo,
         RegistrationGate,
+        RegistrationRefusal,
         SettingSpec,
         TerminateOutcome,
     )
@@ -367,8 +368,8 @@ class Providers:
 
     async def gate_registration(
         self, node_claim: NodeClaim, node: NodeView
-    ) -> RegistrationGate | None:
-        """Return the gate of a node's registration; None lets it register."""
+    ) -> RegistrationGate | RegistrationRefusal | None:
+        """Return the gate or refusal of a node's registration; None lets it register."""
         return await self._call_for_node(hooks.GATE_REGISTRATION, node_claim, node)
 
     def syncs(self, ref: NodeClassRef) -> bool:

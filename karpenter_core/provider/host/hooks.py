@@ -27,6 +27,7 @@ from karpenter_core.provider.contract import (
     PeriodicTask,
     ProviderInfo,
     RegistrationGate,
+    RegistrationRefusal,
     SettingSpec,
     TerminationStatus,
 )
@@ -88,6 +89,22 @@ class SingleAnswer(Generic[T]):
         del count
         if not isinstance(answer, self.type):
             raise CloudProviderError(f"{where} must return {self.type.__name__}, not {answer!r}")
+        return answer
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AlternativeAnswer(Generic[T]):
+    """One value of one of some types."""
+
+    types: tuple[type[T], ...]
+
+    def read(self, answer: object, *, count: int | None, where: str) -> T:
+        """Return the value."""
+        del count
+        if not isinstance(answer, self.types):
+            names = " or ".join(each.__name__ for each in self.types)
+            raise CloudProviderError(f"{where} must return {names}, not {answer!r}")
         return answer
 
 
@@ -325,8 +342,11 @@ LIST_INSTANCES: Final[Hook[NoArguments, InstanceListing]] = Hook(
     mandatory=True,
     measured_as="List",
 )
-GATE_REGISTRATION: Final[Hook[RegisteringNodeArguments, RegistrationGate | None]] = Hook(
-    name="karpenter_gate_registration", answer=OptionalAnswer(SingleAnswer(RegistrationGate))
+GATE_REGISTRATION: Final[
+    Hook[RegisteringNodeArguments, RegistrationGate | RegistrationRefusal | None]
+] = Hook(
+    name="karpenter_gate_registration",
+    answer=OptionalAnswer(AlternativeAnswer((RegistrationGate, RegistrationRefusal))),
 )
 SYNC_INSTANCE: Final[Hook[RegisteringNodeArguments, None]] = Hook(
     name="karpenter_sync_instance", answer=NoAnswer(), fenced=True

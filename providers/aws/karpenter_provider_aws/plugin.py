@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
-    from karpenter_core.provider.contract import Conversion, ProviderContext, RegistrationGate
+    from karpenter_core.provider.contract import (
+        Conversion,
+        ProviderContext,
+        RegistrationGate,
+        RegistrationRefusal,
+    )
     from karpenter_core.provider.kit.plugin import StartedCloud
     from karpenter_provider_aws.sdk import ClientLimits, SharedClients
     from karpenter_provider_aws.started_provider import StartedProvider
@@ -88,11 +93,14 @@ class AwsProvider(CloudPlugin[EC2NodeClass, "StartedProvider"]):
     @hookimpl
     async def karpenter_gate_registration(
         self, node_claim: NodeClaim, node: NodeView
-    ) -> RegistrationGate | None:
-        """Hold a Node until it is known in which partition of its placement group it is."""
-        from karpenter_provider_aws.registration import may_lack_partition
+    ) -> RegistrationGate | RegistrationRefusal | None:
+        """Refuse a Node named after another instance; hold one until its partition is known."""
+        from karpenter_provider_aws.registration import may_lack_partition, refusal_of_other_id
 
         running = self.running
+        refusal = refusal_of_other_id(node_claim, node)
+        if refusal is not None:
+            return refusal
         if not may_lack_partition(node_claim, node):
             return None
         parts = await asyncio.to_thread(lambda: running.parts)

@@ -1,4 +1,4 @@
-"""Holds back nodes in placement groups until their partition is labelled.
+"""Refuses nodes named after other instances, and holds back nodes until their partition is labelled.
 
 A launch that names no partition leaves the choice to EC2, which reports it with the instance. The
 scheduler spreads pods by the label of the Node, so registration waits until it is set. A provider
@@ -8,14 +8,15 @@ writes Nodes alone: the labels of the NodeClaim stay as they were at launch.
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import ApiError, CloudProviderError
-from karpenter_core.provider.contract import RegistrationGate
+from karpenter_core.provider.contract import RegistrationGate, RegistrationRefusal
 from karpenter_provider_aws.api.terms import PlacementGroupSelector
 from karpenter_provider_aws.catalogue.requirements import PARTITION
-from karpenter_provider_aws.described_instances import parse_provider_id
+from karpenter_provider_aws.described_instances import instance_id_in, parse_provider_id
 from karpenter_provider_aws.labels import PLACEMENT_GROUP_ID, PLACEMENT_GROUP_PARTITION
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from karpenter_provider_aws.described_instances import InstanceReader
     from karpenter_provider_aws.discovery.placement_groups import PlacementGroupReader
 
-__all__ = ["GATE", "PartitionGate", "may_lack_partition"]
+__all__ = ["GATE", "PartitionGate", "may_lack_partition", "refusal_of_other_id"]
 
+_ID_NAME: Final = re.compile(r"(?P<id>i-[0-9a-f]{17})(?:\.|$)")
 GATE: Final = "placement-group-partition"
 _UNTIL_DESCRIBED: Final = timedelta(seconds=5)
 _UNTIL_SEEN: Final = timedelta(seconds=1)
@@ -39,6 +41,19 @@ def may_lack_partition(node_claim: NodeClaim, node: NodeView) -> bool:
         and PLACEMENT_GROUP_PARTITION not in node_claim.metadata.labels
         and PLACEMENT_GROUP_PARTITION not in node.labels
     )
+
+
+def refusal_of_other_id(node_claim: NodeClaim, node: NodeView) -> RegistrationRefusal | None:
+    """Refuse a Node whose name has the id of another instance.
+
+    EC2 gives hosts the instance's id or its private address as name, as the subnet says. No call is
+    made for the address.
+    """
+    match = _ID_NAME.match(node.name)
+    own = instance_id_in(node_claim.status.provider_id)
+    if match is None or not own or match["id"] == own:
+        return None
+    return RegistrationRefusal(reason=f'is named after another instance than "{own}"')
 
 
 @final

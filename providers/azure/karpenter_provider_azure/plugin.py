@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.contract import CONTRACT_VERSION, BatchLimits, ProviderInfo
+from karpenter_core.provider.kit.node_names import refusal_of_name
 from karpenter_core.provider.kit.one_by_one import one_by_one
 from karpenter_core.provider.kit.plugin import CloudPlugin, repair_policies
 from karpenter_core.provider.markers import hookimpl
@@ -22,12 +23,14 @@ from karpenter_provider_azure.setting_specs import SETTINGS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
     from karpenter_core.provider.contract import (
         Interruption,
         LaunchedInstance,
         LaunchRequest,
         ProviderContext,
+        RegistrationRefusal,
     )
     from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
     from karpenter_core.provider.kit.plugin import StartedCloud
@@ -98,6 +101,19 @@ class AzureProvider(CloudPlugin[AKSNodeClass, "StartedProvider"]):
     def karpenter_launch_instances(self, request: LaunchRequest) -> LaunchedInstance:  # pyright: ignore[reportIncompatibleMethodOverride] - the decorator makes it plural
         """Launch one virtual machine; Azure has no call for several."""
         return self.running.launch(request)
+
+    @hookimpl
+    def karpenter_gate_registration(
+        self, node_claim: NodeClaim, node: NodeView
+    ) -> RegistrationRefusal | None:
+        """Refuse a Node that is not named like the virtual machine, which is the kubelet's host.
+
+        AKS names the hosts of its machines itself, so no name is expected of theirs.
+        """
+        from karpenter_provider_azure.resource_ids import named_after_claim
+
+        expected = named_after_claim(node_claim)
+        return refusal_of_name(node, expected) if expected else None
 
     @hookimpl
     def karpenter_read_interruptions(self, node: NodeView) -> Sequence[Interruption]:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from karpenter_core.api.nodeclaim import NodeClaim
 
 __all__ = [
     "VIRTUAL_MACHINES",
     "ResourceId",
     "agent_pool_id",
     "claim_name",
+    "named_after_claim",
     "parse_provider_id",
     "provider_id",
     "resource_group_path",
@@ -176,6 +180,15 @@ def vm_name(claim: str) -> str:
         return name
     digest = blake2b(claim.encode(), digest_size=_DIGEST_BYTES).hexdigest()
     return f"{name[: _LONGEST_VM_NAME - len(digest) - 1].rstrip('-.')}-{digest}"
+
+
+def named_after_claim(claim: NodeClaim) -> str:
+    """Return the name of a claim's virtual machine in lower case, if `vm_name` gave it; else empty."""
+    try:
+        name = parse_provider_id(claim.status.provider_id).name.lower()
+    except ValueError:
+        return ""
+    return name if name == vm_name(claim.name).lower() else ""
 
 
 def claim_name(vm: str) -> str:

@@ -21,6 +21,7 @@ from karpenter_core.provider.contract import (
     ProviderInfo,
     Severity,
 )
+from karpenter_core.provider.kit.node_names import refusal_of_name
 from karpenter_core.provider.kit.plugin import ProviderPlugin, repair_policies
 from karpenter_core.provider.markers import hookimpl
 from karpenter_provider_kwok.api import GROUP, KWOKNodeClass
@@ -29,7 +30,7 @@ from karpenter_provider_kwok.catalogue_default import default_catalogue_text
 from karpenter_provider_kwok.cloud import KwokCloud
 from karpenter_provider_kwok.faults import CloudOperation
 from karpenter_provider_kwok.instance_store import InstanceStore
-from karpenter_provider_kwok.labels import INSTANCE_LABELS
+from karpenter_provider_kwok.labels import INSTANCE_LABELS, PROVIDER_ID_PREFIX
 from karpenter_provider_kwok.registrar import TASK_NAME, TASK_PERIOD, NodeRegistrar
 from karpenter_provider_kwok.settings import SETTINGS, KwokSettings
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
     import typer
 
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.records import NodeView
     from karpenter_core.provider.catalogue import InstanceType, Offering
     from karpenter_core.provider.contract import (
         FetchOutcome,
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
         LaunchOutcome,
         LaunchRequest,
         ProviderContext,
+        RegistrationRefusal,
         TerminateOutcome,
     )
     from karpenter_provider_kwok.active_faults import CallFault
@@ -134,6 +138,14 @@ class KwokProvider(ProviderPlugin["_StartedProvider"]):
 
         latency = running.settings.launch_latency
         return running.disturbed(CloudOperation.LAUNCH, launch, latency=latency)
+
+    @hookimpl
+    def karpenter_gate_registration(
+        self, node_claim: NodeClaim, node: NodeView
+    ) -> RegistrationRefusal | None:
+        """Refuse a Node that is not named like the instance: another one has written its id."""
+        name = node_claim.status.provider_id.removeprefix(PROVIDER_ID_PREFIX)
+        return refusal_of_name(node, name)
 
     @hookimpl
     def karpenter_fetch_instances(

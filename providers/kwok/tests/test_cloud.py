@@ -30,11 +30,13 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.contract import Instance, LaunchedInstance, TerminationStatus
+from karpenter_core.testing import state_builders
 from karpenter_core.testing.provider_world import FakeNodes
 from karpenter_provider_kwok import instance_store
 from karpenter_provider_kwok.dump import dump_file
 from karpenter_provider_kwok.faults import CloudOperation, KwokFault, KwokFaultKind
 from karpenter_provider_kwok.instance_store import InstanceStore, record_call
+from karpenter_provider_kwok.plugin import KwokProvider
 from providers.kwok.tests.worlds import launch, node_class, only, run_kwok
 
 SPOT = RequirementSpec(key=CAPACITY_TYPE, operator="In", values=("spot",))
@@ -803,3 +805,14 @@ def test_many_launches_go_out_in_one_transaction(tmp_path):
         assert len(world.nodes.nodes) == 60
 
     run_kwok(scenario, tmp_path)
+
+
+@pytest.mark.parametrize(("name", "refused"), [("web", False), ("evil", True)])
+def test_a_node_registers_under_the_name_of_its_instance_alone(name, refused):
+    claim = state_builders.node_claim("web", stage="Launched")
+
+    answer = KwokProvider().karpenter_gate_registration(
+        claim, state_builders.node(name, claim=claim)
+    )
+
+    assert (answer is not None) == refused

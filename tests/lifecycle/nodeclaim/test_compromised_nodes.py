@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.labels import NODE_POOL, TERMINATION_FINALIZER
 from karpenter_core.api.labels import REGISTERED as REGISTERED_LABEL
-from karpenter_core.api.nodeclaim import MULTIPLE_NODES_FOUND, REGISTERED
+from karpenter_core.api.nodeclaim import MULTIPLE_NODES_FOUND, NODE_REFUSED, REGISTERED
+from karpenter_core.lifecycle.nodeclaim.hydration import hydration_step
+from karpenter_core.lifecycle.nodeclaim.refused_nodes import (
+    REFUSAL_RETRY,
+    refused_nodes,
+    refused_notices,
+)
 from karpenter_core.lifecycle.nodeclaim.registration import registration_step
 from karpenter_core.testing.builders import EPOCH
-from karpenter_core.testing.state_builders import node, node_claim
+from karpenter_core.testing.state_builders import node, node_claim, synced_state
 
 UNREGISTERED = "karpenter.sh/unregistered:NoExecute"
 LATER = EPOCH + timedelta(seconds=30)
@@ -87,3 +94,114 @@ def test_a_node_without_the_unregistered_taint_is_reported():
     step = register(claim, booted("ip-1", claim, taints=()))
 
     assert [notice.reason for notice in step.notices] == ["UnregisteredTaintMissing"]
+
+
+def snapshot_of(*objects):
+    return synced_state(*objects).snapshot()
+
+
+def with_node_name(claim, name):
+    status = claim.status.model_copy(update={"node_name": name})
+    return claim.model_copy(update={"status": status})
+
+
+def refusals(claim, *objects):
+    return {each.name: each.reason for each in refused_nodes(claim, snapshot_of(claim, *objects))}
+
+
+def test_a_node_that_is_older_than_the_claim_is_refused():
+    """The instance did not exist then: an old Node without provider id may take any id once."""
+    claim = node_claim("web", stage="Launched", created=LATER)
+    impostor = booted("ip-2", claim, created=EPOCH)
+    true = booted("ip-1", claim, created=LATER)
+    snapshot = snapshot_of(claim, impostor, true)
+
+    assert refusals(claim, impostor, true) == {"ip-2": "is older than it"}
+    assert [each.name for each in snapshot.nodes_of(claim)] == ["ip-1"]
+    assert snapshot.claims_of(impostor) == ()
+    assert snapshot.state_nodes_by_claim["web"].node.name == "ip-1"
+
+
+def test_a_claim_whose_only_node_is_refused_waits_for_its_own():
+    claim = claim_of_a_pool()
+    refused = refused_nodes(
+        node_claim("web", stage="Launched", created=LATER),
+        snapshot_of(node_claim("web", stage="Launched", created=LATER), booted("ip-2", claim)),
+    )
+
+    step = registration_step(claim, (), now=LATER, refused=refused)
+
+    condition = find_condition(step.claim.status.conditions, REGISTERED)
+    assert (condition.status, condition.reason) == ("Unknown", NODE_REFUSED)
+    assert condition.message == (
+        'Node "ip-2" shows the provider id of this NodeClaim and is older than it'
+    )
+    assert step.node is None
+    assert step.requeue_after == REFUSAL_RETRY
+    (notice,) = refused_notices(claim, refused)
+    assert (notice.reason, notice.type) == ("NodeRefused", "Warning")
+
+
+def test_a_later_node_never_takes_the_place_of_the_one_that_registered():
+    claim = with_node_name(node_claim("web", stage="Initialized"), "ip-1")
+    true, impostor = node("ip-1", claim=claim), node("ip-0", claim=claim)
+    snapshot = snapshot_of(claim, impostor, true)
+
+    assert refusals(claim, impostor, true) == {
+        "ip-0": 'is not Node "ip-1", which registered for it'
+    }
+    assert [each.name for each in snapshot.nodes_of(claim)] == ["ip-1"]
+    assert snapshot.state_nodes_by_claim["web"].node.name == "ip-1"
+
+
+def test_a_registered_claim_without_its_node_does_not_take_another():
+    claim = with_node_name(node_claim("web", stage="Initialized"), "ip-1")
+    impostor = node("ip-0", claim=claim)
+    snapshot = snapshot_of(claim, impostor)
+
+    assert snapshot.nodes_of(claim) == ()
+    assert snapshot.claims_of(impostor) == ()
+    assert snapshot.state_nodes_by_claim["web"].node is None
+
+
+@pytest.mark.parametrize(("deleted", "refused"), [(None, True), (LATER, False)])
+def test_the_node_of_another_claim_is_refused_unless_that_claim_ends(deleted, refused):
+    """The other claim's instance may have given its address, and so its name, to the new one."""
+    other = with_node_name(
+        node_claim("old", stage="Initialized", provider_id="kwok://old", deleted=deleted), "ip-1"
+    )
+    claim = claim_of_a_pool()
+    again = booted("ip-1", claim)
+
+    found = refusals(claim, other, again)
+
+    expected = {"ip-1": 'is the Node that registered for NodeClaim "old"'} if refused else {}
+    assert found == expected
+
+
+@pytest.mark.parametrize("changed", ["secret", None])
+def test_the_claim_decides_about_the_nodepool_after_registration_too(changed):
+    claim = node_claim("web", stage="Initialized")
+    kubelet = node("ip-1", claim=claim)
+    labels = {key: text for key, text in kubelet.labels.items() if key != NODE_POOL}
+    if changed is not None:
+        labels[NODE_POOL] = changed
+    kubelet = msgspec.structs.replace(kubelet, labels=labels)
+
+    step = hydration_step(claim, (kubelet,))
+    state_node = snapshot_of(claim, kubelet).state_nodes_by_claim["web"]
+
+    assert step.node.labels[NODE_POOL] == "default"
+    assert [notice.reason for notice in step.notices] == ["NodeLabelRestored"]
+    assert (state_node.pool, state_node.labels[NODE_POOL]) == ("default", "default")
+
+
+def test_labels_of_the_cloud_stay_as_they_are_on_the_node():
+    """A provider makes a reserved Node an on-demand one when its reservation ends."""
+    claim = node_claim("web", stage="Initialized", capacity_type="reserved")
+    on_demand = node("ip-1", claim=claim, labels={"karpenter.sh/capacity-type": "on-demand"})
+
+    step = hydration_step(claim, (on_demand,))
+
+    assert step.node is None
+    assert not step.notices

@@ -7,9 +7,10 @@ import asyncio
 import pytest
 
 from karpenter_core.errors import ApiError, AuthError, CloudProviderError
+from karpenter_core.testing import state_builders
 from karpenter_core.testing.provider_world import FakeNodes, ProviderWorld
 from karpenter_provider_aws.labels import PLACEMENT_GROUP_PARTITION
-from karpenter_provider_aws.registration import GATE, PartitionGate
+from karpenter_provider_aws.registration import GATE, PartitionGate, refusal_of_other_id
 from karpenter_simulated_aws.testing import node_class_for, subject_on
 from providers.aws.tests.launch.processes import ON_DEMAND, claim_of, launched_claim, node_class_of
 
@@ -120,6 +121,26 @@ def test_a_node_that_cannot_be_written_is_a_delay(registration):
 
     with pytest.raises(CloudProviderError, match=r"racked.*webhook"):
         registration.hold(claim)
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [
+        ("i-0123456789abcdef0", False),
+        ("i-0123456789abcdef0.ec2.internal", False),
+        ("ip-10-0-0-1.ec2.internal", False),
+        ("i-0fffffffffffffff0", True),
+        ("i-0fffffffffffffff0.ec2.internal", True),
+    ],
+)
+def test_a_node_named_after_another_instance_is_refused(name, refused):
+    claim = state_builders.node_claim(
+        stage="Launched", provider_id="aws:///us-west-2a/i-0123456789abcdef0"
+    )
+
+    answer = refusal_of_other_id(claim, state_builders.node(name, claim=claim))
+
+    assert (answer is not None) == refused
 
 
 def test_the_core_is_answered_by_the_plug_in(few_types_aws, few_types_shared, tmp_path):
