@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, cast, final
 
@@ -27,6 +27,9 @@ __all__ = ["Credentials", "ExecPlugin"]
 _RENEW_BEFORE: Final = timedelta(minutes=5)  # as the official client does
 _REAP_SECONDS: Final = 1.0
 """Time limit for the end of a killed plug-in: another process may hold its output open."""
+MAX_OUTPUT_BYTES: Final = 1024 * 1024
+"""The most that a plug-in may write: tokens and certificates have kilobytes."""
+_PIECE_BYTES: Final = 65536
 _SHOWN: Final = 500
 """Number of characters of the plug-in's output in a message."""
 
@@ -35,9 +38,9 @@ _SHOWN: Final = 500
 class Credentials:
     """Credentials of a plug-in: a token, a client certificate with its key, or both."""
 
-    token: str = ""
+    token: str = field(default="", repr=False)
     certificate: str = ""
-    key: str = ""
+    key: str = field(default="", repr=False)
     expires: datetime | None = None
 
 
@@ -51,9 +54,9 @@ class ExecPlugin:
         Raises:
             SettingsError: it lacks the command or the API version.
         """
-        for field in ("command", "apiVersion"):
-            if not isinstance(settings.get(field), str):
-                raise SettingsError(f"exec: {field} is missing")
+        for name in ("command", "apiVersion"):
+            if not isinstance(settings.get(name), str):
+                raise SettingsError(f"exec: {name} is missing")
         self.command: Final[str] = settings["command"]
         self._clock: Final = clock
         self._settings: Final = settings
@@ -95,7 +98,7 @@ class ExecPlugin:
         except OSError as error:
             raise SettingsError(f"cannot be started: {error}") from error
         try:
-            output, errors = await process.communicate()
+            output, errors = await _bounded_output(process)
         except BaseException:
             _kill(process, with_children=not is_interactive)
             with suppress(TimeoutError):
@@ -161,6 +164,33 @@ def _expiry(value: object) -> datetime | None:
     except ValueError as error:
         raise SettingsError(f'expirationTimestamp "{value}" is not a time') from error
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+async def _bounded_output(process: asyncio.subprocess.Process) -> tuple[bytes, bytes]:
+    """Return what a process writes until it ends.
+
+    Raises:
+        SettingsError: it writes more than any credentials have.
+    """
+    streams = (process.stdout, process.stderr)
+    readers = [asyncio.create_task(_read_to_end(stream)) for stream in streams]
+    try:
+        output, errors = await asyncio.gather(*readers)
+    finally:
+        for reader in readers:
+            reader.cancel()
+        await asyncio.gather(*readers, return_exceptions=True)
+    await process.wait()
+    return output, errors
+
+
+async def _read_to_end(stream: asyncio.StreamReader | None) -> bytes:
+    read = bytearray()
+    while stream is not None and (piece := await stream.read(_PIECE_BYTES)):
+        read += piece
+        if len(read) > MAX_OUTPUT_BYTES:
+            raise SettingsError(f"it writes more than {MAX_OUTPUT_BYTES} bytes")
+    return bytes(read)
 
 
 def _kill(process: asyncio.subprocess.Process, *, with_children: bool) -> None:

@@ -17,6 +17,10 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
+from karpenter_core.provider.kit.calls.bounded_reads import (
+    UnusableAnswerError,
+    read_bounded_pool_answer,
+)
 from karpenter_provider_alibabacloud.codes import NO_CREDENTIALS, ApiError
 from karpenter_provider_alibabacloud.sdk_models import load_models
 
@@ -97,7 +101,11 @@ class SdkCaller:
         self._methods: Final = _methods(cast("type[object]", type(self._client)))
         host: str = self._client._endpoint  # noqa: SLF001 - the SDK's table of hosts is no other way to be read
         self._close_session: Final = _routed_session(
-            protocol, host, connections, direct=bool(endpoint.address)
+            protocol,
+            host,
+            connections,
+            direct=bool(endpoint.address),
+            answer_seconds=read_seconds,
         )
         _silence()
 
@@ -246,7 +254,7 @@ def _methods(client: type[object]) -> Mapping[str, str]:
 
 
 def _routed_session(
-    protocol: str, host: str, connections: int, *, direct: bool
+    protocol: str, host: str, connections: int, *, direct: bool, answer_seconds: float
 ) -> Callable[[], None]:
     """Give the SDK the session that it will look for; return what closes it.
 
@@ -263,7 +271,10 @@ def _routed_session(
     key = f"{protocol}://{host.rstrip('/')}:80:pool={connections}"
     session = Session()
     session.trust_env = False
-    session.mount(f"{protocol}://", _routed(core, protocol, connections, proxies))
+    # A redirect would take the token of the credentials along, in a header of Alibaba Cloud's own.
+    vars(session)["get_redirect_target"] = _no_redirect
+    adapter = _routed(core, protocol, connections, proxies, answer_seconds=answer_seconds)
+    session.mount(f"{protocol}://", adapter)
     sessions[key] = session
 
     def close() -> None:
@@ -274,12 +285,25 @@ def _routed_session(
     return close
 
 
-def _routed(core: Any, protocol: str, connections: int, proxies: Mapping[str, str]) -> Any:
+def _no_redirect(_response: object) -> None:
+    """Take a redirect for an answer like any other."""
+
+
+def _routed(
+    core: Any,
+    protocol: str,
+    connections: int,
+    proxies: Mapping[str, str],
+    *,
+    answer_seconds: float,
+) -> Any:
     """Return the SDK's own adapter, with its TLS settings, sending by `proxies` alone.
 
-    Plain HTTP gets an adapter without TLS: the SDK would read all root certificates for it.
+    It reads answers up to a size and for a time: the SDK reads them whole. Plain HTTP gets an adapter without TLS: the SDK would read all root certificates for it.
     """
     from requests.adapters import HTTPAdapter
+    from requests.exceptions import RequestException
+    from urllib3.exceptions import HTTPError
 
     adapter: Any = (
         HTTPAdapter(pool_maxsize=connections)
@@ -289,7 +313,16 @@ def _routed(core: Any, protocol: str, connections: int, proxies: Mapping[str, st
     send = adapter.send
 
     def routed(request: object, **options: Any) -> object:
-        return send(request, **(options | {"proxies": proxies}))
+        response = send(request, **(options | {"proxies": proxies}))
+        try:
+            response._content = read_bounded_pool_answer(  # noqa: SLF001 - where requests itself has it
+                response.raw, seconds=answer_seconds, decode=True
+            )
+        except (UnusableAnswerError, HTTPError) as error:
+            # The SDK takes errors of this kind for no answer.
+            raise RequestException(str(error), request=request) from error
+        response._content_consumed = True  # noqa: SLF001
+        return response
 
     adapter.send = routed
     return adapter

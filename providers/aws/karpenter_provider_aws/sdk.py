@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
 from karpenter_core.errors import SettingsError
 from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
 from karpenter_provider_aws.api_calls import ApiCalls
+from karpenter_provider_aws.bounded_answers import bound_answers
 
 if TYPE_CHECKING:
     from botocore.client import BaseClient
@@ -167,9 +168,9 @@ class CloudClients:
                     shared = {} if self._shared is None else self._shared
                     client = shared.get(service)
                     if client is None:
-                        client = shared[service] = self._made_session().client(
-                            service, region, config=self._config()
-                        )
+                        client = self._made_session().client(service, region, config=self._config())
+                        bound_answers(cast("BaseClient", client), seconds=self._limits.read_seconds)
+                        shared[service] = client
                     self._calls.apply_to(cast("BaseClient", client), service)
                     self._clients[service] = client
         return client

@@ -11,7 +11,13 @@ if TYPE_CHECKING:
     from typing import IO
     from urllib.request import BaseHandler, OpenerDirector, Request
 
-__all__ = ["MOST_ANSWER_BYTES", "UnusableAnswerError", "direct_opener", "read_bounded"]
+__all__ = [
+    "MOST_ANSWER_BYTES",
+    "UnusableAnswerError",
+    "direct_opener",
+    "read_bounded",
+    "read_bounded_pool_answer",
+]
 
 MOST_ANSWER_BYTES: Final = 2**24
 """Default bound of one answer; a listing of 1,000 instances with all their fields has less than a quarter."""
@@ -27,6 +33,14 @@ class _Answer(Protocol):
     def length(self) -> int | None: ...  # what is still to come; None if it is not known
 
     def read1(self, size: int, /) -> bytes: ...
+
+
+class _PoolAnswer(Protocol):
+    def read1(self, amt: int, *, decode_content: bool) -> bytes: ...
+
+    def release_conn(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 def direct_opener(*handlers: BaseHandler) -> OpenerDirector:
@@ -64,16 +78,57 @@ def read_bounded(
         UnusableAnswerError: it is larger than `most_bytes`, not complete after `seconds`, or cut.
         OSError: no more came in time.
     """
+    body = _bounded_body(answer.read1, seconds=seconds, most_bytes=most_bytes, now=now)
+    if answer.length:
+        raise UnusableAnswerError(f"the answer was cut {answer.length} bytes before its end")
+    return body
+
+
+def read_bounded_pool_answer(
+    answer: _PoolAnswer,
+    *,
+    seconds: float,
+    most_bytes: int = MOST_ANSWER_BYTES,
+    decode: bool = False,
+    now: Callable[[], float] = monotonic,
+) -> bytes:
+    """Return the body of an answer of `urllib3`, which SDKs of clouds read whole.
+
+    With `decode`, the bound is that of the body after decompression. Afterwards the connection can serve
+    the next call; after an error it is closed.
+
+    Raises:
+        UnusableAnswerError: it is larger than `most_bytes`, or not complete after `seconds`.
+        urllib3.exceptions.HTTPError: no more came in time, or the answer was cut.
+    """
+
+    def read(size: int) -> bytes:
+        return answer.read1(size, decode_content=decode)
+
+    try:
+        body = _bounded_body(read, seconds=seconds, most_bytes=most_bytes, now=now)
+    except BaseException:
+        answer.close()
+        raise
+    answer.release_conn()
+    return body
+
+
+def _bounded_body(
+    read: Callable[[int], bytes],
+    *,
+    seconds: float,
+    most_bytes: int,
+    now: Callable[[], float],
+) -> bytes:
     ends_at = now() + seconds
     parts: list[bytes] = []
     size = 0
-    while part := answer.read1(_CHUNK_BYTES):
+    while part := read(_CHUNK_BYTES):
         parts.append(part)
         size += len(part)
         if size > most_bytes:
             raise UnusableAnswerError(f"the answer is larger than {most_bytes} bytes")
         if now() > ends_at:
             raise UnusableAnswerError(f"the answer is not complete after {seconds:g} s")
-    if answer.length:
-        raise UnusableAnswerError(f"the answer was cut {answer.length} bytes before its end")
     return b"".join(parts)
