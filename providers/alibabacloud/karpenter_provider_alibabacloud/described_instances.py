@@ -16,9 +16,15 @@ from typing import TYPE_CHECKING, Final, cast, final
 from karpenter_core.api.labels import ON_DEMAND, RESERVED, SPOT
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.instances.described import DescribedInstances
+from karpenter_core.provider.kit.launch.foreign_launches import ForeignMarks
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
-from karpenter_provider_alibabacloud.instance_tags import cluster_tag, is_owned
-from karpenter_provider_alibabacloud.labels import OWNED
+from karpenter_provider_alibabacloud.instance_tags import CLAIM_TAGS, cluster_tag, is_owned
+from karpenter_provider_alibabacloud.labels import (
+    NODE_CLAIM_TAG,
+    NODE_CLASS_TAG,
+    NODE_POOL_TAG,
+    OWNED,
+)
 from karpenter_provider_alibabacloud.sdk import pages_of
 
 if TYPE_CHECKING:
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AT_ONCE",
+    "FOREIGN_MARKS",
     "RECYCLING",
     "VISIBLE_WITHIN",
     "DescribedInstance",
@@ -90,6 +97,18 @@ class DescribedInstance:
     def is_leaving(self) -> bool:
         """Whether it stops or has stopped: its node does not come back by itself."""
         return self.status in LEAVING
+
+
+def _names_claim(key: str) -> bool:
+    return key == NODE_CLAIM_TAG or CLAIM_TAGS.is_key(key)
+
+
+FOREIGN_MARKS: Final[ForeignMarks[DescribedInstance]] = ForeignMarks(
+    node_pool_tag=NODE_POOL_TAG,
+    node_class_tag=NODE_CLASS_TAG,
+    names_claim=_names_claim,
+)
+"""Instances of Karpenter's own controller."""
 
 
 def provider_id(region: str, instance_id: str) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_core.provider.kit.instance_owners import InstanceOwners
+from karpenter_core.provider.kit.launch.foreign_launches import ForeignLaunches
 from karpenter_core.provider.kit.launch.instance_claims import TaggedClaims
 from karpenter_core.provider.kit.launch.launcher import ClaimLauncher
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
@@ -28,7 +29,11 @@ from karpenter_provider_alibabacloud.catalogue.instance_types import InstanceTyp
 from karpenter_provider_alibabacloud.catalogue.region_types import RegionTypeReader
 from karpenter_provider_alibabacloud.catalogue.stock import StockReader
 from karpenter_provider_alibabacloud.catalogue.system_disks import SystemDiskReader
-from karpenter_provider_alibabacloud.described_instances import InstanceReader, instance_id_in
+from karpenter_provider_alibabacloud.described_instances import (
+    FOREIGN_MARKS,
+    InstanceReader,
+    instance_id_in,
+)
 from karpenter_provider_alibabacloud.discovery.cluster import ClusterReader
 from karpenter_provider_alibabacloud.discovery.images import ImageReader
 from karpenter_provider_alibabacloud.discovery.reservations import ReservationReader
@@ -215,12 +220,22 @@ class LaunchParts:
         self.owners: Final = InstanceOwners(
             partial(instance_id_in, region), recent=self.recent, read_claims=context.read_claims
         )
+        cloud = self._cloud(services, discovery, catalogue, bootstrapper)
         self.launcher: Final = ClaimLauncher(
             clock,
-            self._cloud(services, discovery, catalogue, bootstrapper),
+            cloud,
             claims=TaggedClaims(CLAIM_TAGS, self.owners),
             recent=self.recent,
             traits=ECS_TRAITS,
+        )
+        self.foreign: Final = ForeignLaunches(
+            clock,
+            launch=self.launcher.launch,
+            outcome_of=cloud.outcome_of_existing,
+            reader=self.reader,
+            owners=self.owners,
+            marks=FOREIGN_MARKS,
+            log_name=ECS_TRAITS.log_name,
         )
 
     def _cloud(

@@ -140,7 +140,7 @@ class StartedProvider:
     def launch(self, requests: Sequence[LaunchRequest]) -> Sequence[LaunchOutcome]:
         """Launch instances, and draw conclusions from what came of it."""
         try:
-            outcomes = self.parts.launch.launcher.launch(requests)
+            outcomes = self.parts.launch.foreign.launch(requests)
         except CloudProviderError as error:
             self.parts.node_class.refused_launches.note(requests, [error] * len(requests))
             raise

@@ -151,3 +151,49 @@ def test_everything_that_the_reference_reads_is_there(cloud_stage, tmp_path):
             assert ours["karpenter.sh/nodepool-hash-version"] == "v3"
 
     cloud_stage.play(tmp_path, scenario)
+
+
+def claim_as_of_the_reference(served: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a NodeClaim whose launch the reference has begun, with the spec of one that is served."""
+    metadata = served["metadata"]
+    return {
+        "apiVersion": served["apiVersion"],
+        "kind": served["kind"],
+        "metadata": {
+            "name": name,
+            "labels": {"karpenter.sh/nodepool": "general", f"{GROUP}/ecsnodeclass": "default"},
+            "finalizers": ["karpenter.sh/termination"],
+            "annotations": {**metadata["annotations"], **THEIRS},
+            "ownerReferences": metadata["ownerReferences"],
+        },
+        "spec": served["spec"],
+    }
+
+
+@pytest.mark.parametrize("pool", ["general", "another"])
+def test_a_launch_that_was_under_way_is_not_bought_twice(cloud_stage, tmp_path, pool):
+    """ECS had answered; no NodeClaim was written, and no tag names one. Another NodePool's stays out."""
+    cloud_stage.cloud.reset()
+    cloud = cloud_stage.cloud
+
+    async def scenario(stage: ProviderCluster) -> None:
+        async with joining(cloud_stage, stage):
+            await serve(cloud_stage, stage)
+            await stage.running.stop()
+            (served,) = stage.harness.claims()
+            stage.apply(claim_as_of_the_reference(served, "general-abcde"))
+            await stage.harness.cluster.clock.sleep(120)
+            bought = cloud.launch_foreign(cluster=cloud.world.cluster)
+            cloud.tag(bought.rpartition(".")[2], {"karpenter.sh/nodepool": pool})
+            cloud.calls.clear()
+
+            stage.running = stage.harness.start()
+            await stage.advance_minutes(5)
+
+            found = {o["metadata"]["name"]: o["status"] for o in stage.harness.claims()}
+            used = found["general-abcde"]["providerID"]
+            assert (used == bought) == (pool == "general")
+            launches = [each for each in changes(cloud_stage) if not each.startswith("Delete")]
+            assert len(launches) == (0 if pool == "general" else 1)
+
+    cloud_stage.play(tmp_path, scenario)

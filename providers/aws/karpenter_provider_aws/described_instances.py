@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.api.labels import ON_DEMAND, RESERVED, SPOT
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.instances.described import DescribedInstances
+from karpenter_core.provider.kit.launch.foreign_launches import ForeignMarks
 from karpenter_provider_aws.discovery.call_errors import core_errors_of
 from karpenter_provider_aws.instance_tags import (
     CLAIM_TAGS,
@@ -23,9 +24,11 @@ from karpenter_provider_aws.instance_tags import (
 )
 from karpenter_provider_aws.labels import (
     EKS_CLUSTER_NAME_TAG,
+    NODE_CLAIM_TAG,
     NODE_CLASS_TAG,
     NODE_POOL_TAG,
     TENANCY_DEFAULT,
+    ZONE_ID,
 )
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FILTER_VALUES",
+    "FOREIGN_MARKS",
     "DescribedInstance",
     "InstanceReader",
     "parse_provider_id",
@@ -144,6 +148,19 @@ def read_instance(item: InstanceTypeDef, *, uses_reservations: bool = True) -> D
         partition=placement.get("PartitionNumber", 0),
         tags=from_tag_list(item.get("Tags", ())),
     )
+
+
+def _names_claim(key: str) -> bool:
+    return key in {INDEX_TAG, NODE_CLAIM_TAG} or CLAIM_TAGS.is_key(key)
+
+
+FOREIGN_MARKS: Final[ForeignMarks[DescribedInstance]] = ForeignMarks(
+    node_pool_tag=NODE_POOL_TAG,
+    node_class_tag=NODE_CLASS_TAG,
+    names_claim=_names_claim,
+    labels=lambda instance: {ZONE_ID: instance.zone_id},
+)
+"""Instances of Karpenter's own controller."""
 
 
 @final

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_core.provider.kit.instance_owners import InstanceOwners
+from karpenter_core.provider.kit.launch.foreign_launches import ForeignLaunches
 from karpenter_core.provider.kit.launch.instance_claims import TaggedClaims
 from karpenter_core.provider.kit.launch.launcher import ClaimLauncher
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
@@ -26,7 +27,11 @@ from karpenter_provider_aws.catalogue.current_types import CurrentInstanceTypes
 from karpenter_provider_aws.catalogue.instance_types import InstanceTypeCatalogue
 from karpenter_provider_aws.catalogue.region_types import RegionTypeReader
 from karpenter_provider_aws.cluster import ClusterReader
-from karpenter_provider_aws.described_instances import InstanceReader, instance_id_in
+from karpenter_provider_aws.described_instances import (
+    FOREIGN_MARKS,
+    InstanceReader,
+    instance_id_in,
+)
 from karpenter_provider_aws.discovery.cluster_network import ServiceNetwork
 from karpenter_provider_aws.discovery.images import ImageReader
 from karpenter_provider_aws.discovery.parameters import SsmParameterReader
@@ -45,7 +50,6 @@ from karpenter_provider_aws.interruption.sources import InterruptionSources
 from karpenter_provider_aws.kubelet.expressions import evaluate
 from karpenter_provider_aws.launch.fleet_calls import Availability, FleetCallBuilder
 from karpenter_provider_aws.launch.fleet_cloud import EC2_TRAITS, FleetCloud
-from karpenter_provider_aws.launch.foreign_launches import ForeignLaunches
 from karpenter_provider_aws.launch.templates import ClusterLaunchTemplates
 from karpenter_provider_aws.node_class.dry_runs import LaunchDryRuns
 from karpenter_provider_aws.node_class.resolution import NodeClassDiscovery, NodeClassResolver
@@ -258,6 +262,8 @@ class LaunchParts:
             outcome_of=cloud.outcome_of_existing,
             reader=self.reader,
             owners=self.owners,
+            marks=FOREIGN_MARKS,
+            log_name=EC2_TRAITS.log_name,
         )
 
 

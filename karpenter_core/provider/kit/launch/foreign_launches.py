@@ -1,25 +1,24 @@
 """Finds the instances of launches that another Karpenter had under way when this process took over.
 
-Karpenter's own controller writes on an instance the cluster, the NodePool and the NodeClass, but not the
-NodeClaim before its node has registered, and CreateFleet gets no client token from it. If it ends between the
-answer of a fleet and the write of the NodeClaim, nothing names the pair. Such an instance goes to a NodeClaim
+Karpenter's own controllers for AWS and Alibaba Cloud write on an instance the cluster, the NodePool and the
+NodeClass, but not the NodeClaim before its node has registered, and their launches have no client token. If one
+ends between the answer of the cloud and the write of the NodeClaim, nothing names the pair. Such an instance goes to a NodeClaim
 that it could have been launched for: of the same NodePool and NodeClass, created no later than it was launched,
 with requirements that it meets. NodeClaims of this kind are interchangeable.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, final
 
 import structlog
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, ZONE
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.catalogue import Requirements
-from karpenter_provider_aws.instance_tags import CLAIM_TAGS, INDEX_TAG
-from karpenter_provider_aws.labels import NODE_CLAIM_TAG, NODE_CLASS_TAG, NODE_POOL_TAG, ZONE_ID
-from karpenter_provider_aws.launch.fleet_cloud import EC2_TRAITS
+from karpenter_core.provider.kit.instances.described import ManagedInstance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,19 +29,49 @@ if TYPE_CHECKING:
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import LaunchedInstance, LaunchOutcome, LaunchRequest
     from karpenter_core.provider.kit.instance_owners import InstanceOwners
-    from karpenter_provider_aws.described_instances import DescribedInstance, InstanceReader
+    from karpenter_core.provider.kit.instances.described import InstanceReader
 
-__all__ = ["ForeignLaunches", "could_be_launched_for"]
+__all__ = ["ForeignLaunches", "ForeignMarks", "TaggedInstance", "could_be_launched_for"]
 
 
-def could_be_launched_for(request: LaunchRequest, instance: DescribedInstance) -> bool:
+class TaggedInstance(ManagedInstance, Protocol):
+    """An instance with its tags."""
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """All of them."""
+        ...
+
+
+Tagged = TypeVar("Tagged", bound=TaggedInstance)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignMarks(Generic[Tagged]):
+    """Tags by which instances of the other Karpenter are told apart."""
+
+    node_pool_tag: str
+    node_class_tag: str
+    names_claim: Callable[[str], bool]
+    """Whether a tag of this key names the NodeClaim of its instance."""
+    labels: Callable[[Tagged], Mapping[str, str]] = lambda _instance: {}
+    """Labels of the cloud's own that a NodeClaim may require; empty values are not known."""
+
+
+def could_be_launched_for(
+    request: LaunchRequest, instance: Tagged, marks: ForeignMarks[Tagged]
+) -> bool:
     """Tell whether an instance, which names no NodeClaim, may have been launched for this one."""
     claim, tags = request.node_claim, instance.tags
     created = claim.metadata.creation_timestamp
     if created is None or instance.launched_at is None or instance.launched_at < created:
         return False
     pool = claim.metadata.labels.get(NODE_POOL, "")
-    if tags.get(NODE_POOL_TAG) != pool or tags.get(NODE_CLASS_TAG) != request.node_class.name:
+    if (
+        tags.get(marks.node_pool_tag) != pool
+        or tags.get(marks.node_class_tag) != request.node_class.name
+    ):
         return False
     if instance.instance_type not in {it.name for it in request.instance_types}:
         return False
@@ -51,14 +80,13 @@ def could_be_launched_for(request: LaunchRequest, instance: DescribedInstance) -
         INSTANCE_TYPE: instance.instance_type,
         ZONE: instance.zone,
         CAPACITY_TYPE: instance.capacity_type,
+        **{key: value for key, value in marks.labels(instance).items() if value},
     }
-    if instance.zone_id:
-        actual[ZONE_ID] = instance.zone_id
     return all(required.get(key).has(value) for key, value in actual.items())
 
 
 @final
-class ForeignLaunches:
+class ForeignLaunches(Generic[Tagged]):
     """Launches NodeClaims for which no instance of another Karpenter is found; callable from any thread."""
 
     def __init__(
@@ -66,17 +94,20 @@ class ForeignLaunches:
         clock: Clock,
         *,
         launch: Callable[[Sequence[LaunchRequest]], Sequence[LaunchOutcome]],
-        outcome_of: Callable[[LaunchRequest, DescribedInstance], LaunchedInstance],
-        reader: InstanceReader,
+        outcome_of: Callable[[LaunchRequest, Tagged], LaunchedInstance],
+        reader: InstanceReader[Tagged],
         owners: InstanceOwners,
+        marks: ForeignMarks[Tagged],
+        log_name: str,
     ) -> None:
-        """`launch` is `ClaimLauncher.launch`, `outcome_of` is `FleetCloud.outcome_of_existing`."""
+        """`launch` is `ClaimLauncher.launch`, `outcome_of` is the cloud's `outcome_of_existing`."""
+        self._marks: Final = marks
         self._clock: Final = clock
         self._launch: Final = launch
         self._outcome_of: Final = outcome_of
         self._reader: Final = reader
         self._owners: Final = owners
-        self._log: FilteringBoundLogger = structlog.get_logger(EC2_TRAITS.log_name)
+        self._log: FilteringBoundLogger = structlog.get_logger(log_name)
         self._lock: Final = Lock()
         self._began: datetime | None = None
         """Time of this process's first launch; younger NodeClaims were launched by no other."""
@@ -87,7 +118,7 @@ class ForeignLaunches:
         """Return the outcomes of the requests, in their order.
 
         Raises:
-            CloudProviderError: EC2 could not say what exists; nothing was sent.
+            CloudProviderError: the cloud could not say what exists; nothing was sent.
         """
         found = self._found(requests)
         rest = [request for request in requests if request.token not in found]
@@ -129,7 +160,7 @@ class ForeignLaunches:
         created = request.node_claim.metadata.creation_timestamp
         return created is not None and created <= began
 
-    def _unnamed(self) -> list[DescribedInstance]:
+    def _unnamed(self) -> list[Tagged]:
         """Return the living instances that name no NodeClaim and that no NodeClaim names."""
         described = self._reader.of_cluster()
         if described.problem:
@@ -140,18 +171,13 @@ class ForeignLaunches:
             for instance in described.instances
             if not instance.is_leaving
             and instance.id not in owners
-            and not any(
-                key in {INDEX_TAG, NODE_CLAIM_TAG} or CLAIM_TAGS.is_key(key)
-                for key in instance.tags
-            )
+            and not any(self._marks.names_claim(key) for key in instance.tags)
         ]
 
-    def _instance_for(
-        self, request: LaunchRequest, unnamed: Sequence[DescribedInstance]
-    ) -> DescribedInstance | None:
+    def _instance_for(self, request: LaunchRequest, unnamed: Sequence[Tagged]) -> Tagged | None:
         for instance in unnamed:
             if self._given.get(instance.id, request.token) != request.token:
                 continue
-            if could_be_launched_for(request, instance):
+            if could_be_launched_for(request, instance, self._marks):
                 return instance
         return None
