@@ -17,6 +17,7 @@ from karpenter_core.api.labels import ON_DEMAND, RESERVED, SPOT
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.instances.described import DescribedInstances
 from karpenter_core.provider.kit.launch.foreign_launches import ForeignMarks
+from karpenter_provider_alibabacloud.api_answers import object_of, text_of, texts_of
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
 from karpenter_provider_alibabacloud.instance_tags import CLAIM_TAGS, cluster_tag, is_owned
 from karpenter_provider_alibabacloud.labels import (
@@ -140,30 +141,28 @@ def read_instance(item: ApiAnswer, *, uses_reservations: bool = True) -> Describ
     `uses_reservations` is the feature gate ReservedCapacity: without it, an instance that happens
     to run in a private pool is on-demand.
     """
-    pool: ApiAnswer = item.get("EcsCapacityReservationAttr") or {}
-    reservation = (pool.get("CapacityReservationId") or "") if uses_reservations else ""
-    strategy = item.get("SpotStrategy") or _NO_SPOT
+    pool = object_of(item, "EcsCapacityReservationAttr")
+    reservation = text_of(pool, "CapacityReservationId") if uses_reservations else ""
+    strategy = text_of(item, "SpotStrategy") or _NO_SPOT
     capacity_type = SPOT if strategy != _NO_SPOT else RESERVED if reservation else ON_DEMAND
-    network: ApiAnswer = item.get("VpcAttributes") or {}
-    groups: ApiAnswer = item.get("SecurityGroupIds") or {}
-    locks: ApiAnswer = item.get("OperationLocks") or {}
-    tags: ApiAnswer = item.get("Tags") or {}
+    network = object_of(item, "VpcAttributes")
+    groups = object_of(item, "SecurityGroupIds")
+    locks = object_of(item, "OperationLocks")
+    tags = object_of(item, "Tags")
     return DescribedInstance(
-        id=item.get("InstanceId") or "",
-        instance_type=item.get("InstanceType") or "",
-        zone=item.get("ZoneId") or "",
-        image_id=item.get("ImageId") or "",
-        status=item.get("Status") or "",
+        id=text_of(item, "InstanceId"),
+        instance_type=text_of(item, "InstanceType"),
+        zone=text_of(item, "ZoneId"),
+        image_id=text_of(item, "ImageId"),
+        status=text_of(item, "Status"),
         capacity_type=capacity_type,
         reservation_id=reservation if capacity_type == RESERVED else "",
-        launched_at=_launched_at(item.get("CreationTime") or ""),
-        vswitch_id=network.get("VSwitchId") or "",
-        security_groups=frozenset(_texts(groups.get("SecurityGroupId"))),
-        deployment_set_id=item.get("DeploymentSetId") or "",
-        locks=frozenset(lock.get("LockReason") or "" for lock in _items(locks.get("LockReason"))),
-        tags={
-            tag.get("TagKey") or "": tag.get("TagValue") or "" for tag in _items(tags.get("Tag"))
-        },
+        launched_at=_launched_at(text_of(item, "CreationTime")),
+        vswitch_id=text_of(network, "VSwitchId"),
+        security_groups=frozenset(texts_of(groups, "SecurityGroupId")),
+        deployment_set_id=text_of(item, "DeploymentSetId"),
+        locks=frozenset(text_of(lock, "LockReason") for lock in _items(locks.get("LockReason"))),
+        tags={text_of(tag, "TagKey"): text_of(tag, "TagValue") for tag in _items(tags.get("Tag"))},
         is_protected=bool(item.get("DeletionProtection")),
     )
 
@@ -279,10 +278,6 @@ class InstanceReader:
 
 def _items(value: object) -> Sequence[ApiAnswer]:
     return cast("Sequence[ApiAnswer]", value or ())
-
-
-def _texts(value: object) -> Sequence[str]:
-    return cast("Sequence[str]", value or ())
 
 
 def _launched_at(text: str) -> datetime | None:

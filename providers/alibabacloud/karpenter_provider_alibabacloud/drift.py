@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.provider.kit.instances.drift import (
     detect_drift,
     has_left_reservation,
+    require_described,
     require_resolved,
 )
 
@@ -59,6 +60,12 @@ def drift_of(
         images=status.images,
         securityGroups=status.security_groups,
         vSwitches=status.v_switches,
+    )
+    require_described(
+        instance,
+        image=instance.image_id,
+        security_groups=instance.security_groups,
+        vswitch=instance.vswitch_id,
     )
     if instance.image_id not in {image.id for image in status.images}:
         return DriftReason.IMAGE

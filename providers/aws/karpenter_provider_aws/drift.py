@@ -14,6 +14,7 @@ from karpenter_core.errors import BadInputError, CloudProviderError
 from karpenter_core.provider.kit.instances.drift import (
     detect_drift,
     has_left_reservation,
+    require_described,
     require_resolved,
 )
 from karpenter_provider_aws.families.images import image_for
@@ -63,6 +64,7 @@ def drift_of(
         securityGroups=status.security_groups,
         subnets=status.subnets,
     )
+    require_described(instance, security_groups=instance.security_groups, subnet=instance.subnet_id)
     image = image_for(instance_type, status.amis)
     if image is None or image.id != claim.status.image_id:
         return DriftReason.AMI

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
     from karpenter_core.provider.contract import DriftOutcome
     from karpenter_core.provider.kit.instances.cluster_instances import FoundInstances
 
-__all__ = ["InstanceFinder", "detect_drift", "has_left_reservation", "require_resolved"]
+__all__ = [
+    "InstanceFinder",
+    "detect_drift",
+    "has_left_reservation",
+    "require_described",
+    "require_resolved",
+]
 
 
 class InstanceFinder(Protocol[Described]):
@@ -87,6 +93,17 @@ def require_resolved(node_class: str, **fields: Collection[object]) -> None:
     for name, values in fields.items():
         if not values:
             raise CloudProviderError(f"{node_class}: status.{name} is empty")
+
+
+def require_described(instance: ManagedInstance, **facts: object) -> None:
+    """Check that the cloud describes what is to be compared; every instance has it.
+
+    Raises:
+        CloudProviderError: a part of the description is missing.
+    """
+    for name, fact in facts.items():
+        if not fact:
+            raise CloudProviderError(f"instance {instance.id} is described without its {name}")
 
 
 def has_left_reservation(

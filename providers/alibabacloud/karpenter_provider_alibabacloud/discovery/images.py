@@ -17,6 +17,7 @@ from karpenter_core.provider.kit.node_class.discovery import DiscoveryResult, Qu
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.api.families import ImageFamily
 from karpenter_provider_alibabacloud.api.nodeclass import Image
+from karpenter_provider_alibabacloud.api_answers import text_of
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
 from karpenter_provider_alibabacloud.discovery.families import (
     ARCHITECTURES,
@@ -190,11 +191,11 @@ class ImageReader:
         releases = cast("Sequence[ApiAnswer]", answer.get("body") or ())
         return tuple(
             ListedImage(
-                id=item.get("image_id") or "",
-                name=item.get("image_name") or "",
-                architecture=item.get("architecture") or "",
-                kind=item.get("image_type") or "",
-                system=item.get("os_type") or "linux",
+                id=text_of(item, "image_id"),
+                name=text_of(item, "image_name"),
+                architecture=text_of(item, "architecture"),
+                kind=text_of(item, "image_type"),
+                system=text_of(item, "os_type") or "linux",
             )
             for item in (releases[0].get("images") or () if releases else ())
         )
@@ -215,10 +216,10 @@ class ImageReader:
             )
             images = [
                 DescribedImage(
-                    id=item.get("ImageId", ""),
-                    name=item.get("ImageName", ""),
-                    architecture=item.get("Architecture", ""),
-                    created=item.get("CreationTime", ""),
+                    id=text_of(item, "ImageId"),
+                    name=text_of(item, "ImageName"),
+                    architecture=text_of(item, "Architecture"),
+                    created=text_of(item, "CreationTime"),
                 )
                 for item in pages
             ]

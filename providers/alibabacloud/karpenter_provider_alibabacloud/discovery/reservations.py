@@ -15,6 +15,7 @@ from karpenter_core.provider.kit.node_class.discovery import (
 from karpenter_core.provider.kit.reservation_counts import ReservationCounts
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 from karpenter_provider_alibabacloud.api.nodeclass import CapacityReservation
+from karpenter_provider_alibabacloud.api_answers import text_of
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
 from karpenter_provider_alibabacloud.discovery.queries import (
     DiscoveryQuery,
@@ -88,17 +89,17 @@ def read_reservations(items: Iterable[ApiAnswer]) -> tuple[DescribedReservation,
     """
     reservations: list[DescribedReservation] = []
     for item in items:
-        criteria = item.get("PrivatePoolOptionsMatchCriteria", "")
+        criteria = text_of(item, "PrivatePoolOptionsMatchCriteria")
         resources = _resources(item)
         if criteria not in _CRITERIA or len(resources) != 1 or item.get("Status") != ACTIVE:
             continue
         (resource,) = resources
         reservations.append(
             DescribedReservation(
-                id=item.get("PrivatePoolOptionsId", ""),
-                name=item.get("PrivatePoolOptionsName", ""),
-                zone=resource.get("zoneId", ""),
-                instance_type=resource.get("InstanceType", ""),
+                id=text_of(item, "PrivatePoolOptionsId"),
+                name=text_of(item, "PrivatePoolOptionsName"),
+                zone=text_of(resource, "zoneId"),
+                instance_type=text_of(resource, "InstanceType"),
                 match_criteria=criteria,
                 end_time=_end(item),
                 available_instances=_remaining(resource),

@@ -13,6 +13,7 @@ from karpenter_core.provider.kit.node_class.discovery import (
     QueryTerm,
     unique_by_id,
 )
+from karpenter_provider_alibabacloud.api_answers import text_of
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
 from karpenter_provider_alibabacloud.discovery.queries import (
     DiscoveryQuery,
@@ -102,10 +103,10 @@ class SecurityGroupReader:
             )
             return [
                 DescribedSecurityGroup(
-                    id=item.get("SecurityGroupId", ""),
-                    name=item.get("SecurityGroupName", ""),
-                    vpc_id=item.get("VpcId", ""),
-                    kind=item.get("SecurityGroupType", ""),
+                    id=text_of(item, "SecurityGroupId"),
+                    name=text_of(item, "SecurityGroupName"),
+                    vpc_id=text_of(item, "VpcId"),
+                    kind=text_of(item, "SecurityGroupType"),
                 )
                 for item in pages
             ]

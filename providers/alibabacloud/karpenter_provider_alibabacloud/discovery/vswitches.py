@@ -21,6 +21,7 @@ from karpenter_core.provider.kit.subnet_addresses import (
     SubnetAddresses,
     least_addresses_by_zone,
 )
+from karpenter_provider_alibabacloud.api_answers import text_of
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
 from karpenter_provider_alibabacloud.discovery.cluster import Cni
 from karpenter_provider_alibabacloud.discovery.queries import (
@@ -217,8 +218,8 @@ class VSwitchReader:
 
 def _read(item: ApiAnswer) -> DescribedVSwitch:
     return DescribedVSwitch(
-        id=item.get("VSwitchId", ""),
-        zone=item.get("ZoneId", ""),
-        vpc_id=item.get("VpcId", ""),
+        id=text_of(item, "VSwitchId"),
+        zone=text_of(item, "ZoneId"),
+        vpc_id=text_of(item, "VpcId"),
         free_addresses=item.get("AvailableIpAddressCount") or 0,
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from karpenter_core.api.labels import CAPACITY_TYPE, NODE_POOL
 from karpenter_core.errors import CloudProviderError, NodeClaimNotFoundError
 from karpenter_core.provider.contract import DriftFinding
-from karpenter_provider_alibabacloud.drift import DriftDetector
+from karpenter_provider_alibabacloud.drift import DriftDetector, drift_of
 from providers.alibabacloud.tests.discovery.worlds import node_class_of
 
 
@@ -181,3 +183,17 @@ def test_a_missing_instance_is_not_found_and_a_pending_one_has_no_drift(
     world.clock.forward(61)
 
     assert isinstance(detect(claim, node_class), NodeClaimNotFoundError)
+
+
+@pytest.mark.parametrize(
+    ("fact", "empty"), [("image_id", ""), ("vswitch_id", ""), ("security_groups", frozenset())]
+)
+def test_a_description_without_what_is_compared_is_no_drift(world, claim, node_class, fact, empty):
+    (instance,) = world.instances.find(
+        [claim.status.provider_id.rpartition(".")[2]]
+    ).present.values()
+
+    with pytest.raises(
+        CloudProviderError, match=f"instance {instance.id} is described without its"
+    ):
+        drift_of(claim, node_class, replace(instance, **{fact: empty}))
