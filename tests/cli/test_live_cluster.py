@@ -322,3 +322,52 @@ def test_exclusive_options_are_refused(program, tmp_path):
         "plan", "--context", "nowhere", "--kubeconfig",
         write_kubeconfig(config, "http://127.0.0.1:9"), code=2,
     ).err  # fmt: skip
+
+
+PLANTED = ("planted-token", "planted-variable", "planted-argument", "planted-proxy")
+
+
+def planted_pod(name, cpu):
+    """A pod whose secrets stand in its spec and in the annotation that `kubectl apply` writes."""
+    made = pod(name, cpu=cpu)
+    (container,) = made["spec"]["containers"]
+    container["env"] = [{"name": "PASSWORD", "value": "planted-variable"}]
+    container["args"] = ["--password=planted-argument"]
+    applied = json.dumps(made)
+    made["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": applied}
+    return made
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_no_command_shows_secrets_of_pods_or_of_the_kubeconfig(
+    program, world, types_file, monkeypatch, refused
+):
+    """Neither in answers, as text and JSON, nor in errors of a proxy or server that is not there."""
+    world.apply(NODE_CLASS, POOL, planted_pod("a", "3"), planted_pod("huge", "100"))
+    world.make_ready("general")
+    world.settle(["a", "huge"])
+    config = json.loads(world.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": "planted-token"}
+    if refused:
+        config["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:9"
+        config["clusters"][0]["cluster"]["proxy-url"] = "http://user:planted-proxy@127.0.0.1:9"
+    world.kubeconfig.write_text(json.dumps(config))
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:planted-proxy@127.0.0.1:9")
+    options = ["--kubeconfig", world.kubeconfig]
+    types = ["--instance-types-file", types_file]
+
+    shown = [
+        program(*command, code=None)
+        for command in (
+            ["plan", *options, *types],
+            ["plan", "-o", "json", *options, *types],
+            ["explain", "pod", "shop/a", *options, *types],
+            ["explain", "pod", "shop/huge", "-o", "json", *options, *types],
+            ["doctor", *options],
+            ["doctor", "--output=json", *options],
+        )
+    ]
+
+    texts = "".join(each.out + each.err for each in shown)
+    assert ("shop/huge" in texts) is not refused
+    assert [secret for secret in PLANTED if secret in texts] == []
