@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, cast, final
 from karpenter_core.api.labels import ON_DEMAND, RESERVED, SPOT
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.instances.described import DescribedInstances
-from karpenter_core.provider.kit.launch.foreign_launches import ForeignMarks
+from karpenter_core.provider.kit.instances.foreign_launches import ForeignMarks
 from karpenter_provider_alibabacloud.api_answers import object_of, text_of, texts_of
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
 from karpenter_provider_alibabacloud.instance_tags import CLAIM_TAGS, cluster_tag, is_owned

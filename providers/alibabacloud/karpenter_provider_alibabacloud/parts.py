@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_core.provider.kit.instance_owners import InstanceOwners
-from karpenter_core.provider.kit.launch.foreign_launches import ForeignLaunches
+from karpenter_core.provider.kit.instances.foreign_launches import ForeignLaunches
 from karpenter_core.provider.kit.launch.instance_claims import TaggedClaims
 from karpenter_core.provider.kit.launch.launcher import ClaimLauncher
 from karpenter_core.provider.kit.learned_memory import LearnedMemory

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.api.labels import ON_DEMAND, RESERVED, SPOT
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.instances.described import DescribedInstances
-from karpenter_core.provider.kit.launch.foreign_launches import ForeignMarks
+from karpenter_core.provider.kit.instances.foreign_launches import ForeignMarks
 from karpenter_provider_aws.discovery.call_errors import core_errors_of
 from karpenter_provider_aws.instance_tags import (
     CLAIM_TAGS,

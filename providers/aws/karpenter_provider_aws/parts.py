@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_core.provider.kit.instance_owners import InstanceOwners
-from karpenter_core.provider.kit.launch.foreign_launches import ForeignLaunches
+from karpenter_core.provider.kit.instances.foreign_launches import ForeignLaunches
 from karpenter_core.provider.kit.launch.instance_claims import TaggedClaims
 from karpenter_core.provider.kit.launch.launcher import ClaimLauncher
 from karpenter_core.provider.kit.learned_memory import LearnedMemory
