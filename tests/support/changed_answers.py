@@ -32,7 +32,7 @@ CHANGES: Final = st.lists(
     min_size=1,
     max_size=40,
 )
-"""What happens to the answers to come, each as its turn says; None leaves one as it is."""
+"""Changes of the answers to come, each as its turn says; None leaves one as it is."""
 ODD_VALUES: Final = (
     None,
     True,
