@@ -114,7 +114,7 @@ def test_stock_is_asked_for_again_when_launches_find_another_one(cloud, context,
     """Section 3.1: after three failures in a row, however lately it was read; once a minute at most."""
     plugin.karpenter_start(context)
     running = plugin.running
-    running.parts.launch.launcher = Launching()
+    running.parts.launch.foreign = Launching()
     request = LaunchRequest(node_claim=None, node_class=node_class_for(cloud), instance_types=())
     refresh = next(task.run for task in running.tasks() if task.name == "stock")
     refresh()
@@ -138,7 +138,7 @@ def test_types_are_asked_for_again_too_but_rarely(cloud, context, plugin, woken)
     """Section 3.1: what the region sells may be another; that is a dozen calls."""
     plugin.karpenter_start(context)
     running = plugin.running
-    running.parts.launch.launcher = Launching()
+    running.parts.launch.foreign = Launching()
     request = LaunchRequest(node_claim=None, node_class=node_class_for(cloud), instance_types=())
     refresh = next(task.run for task in running.tasks() if task.name == "instance-types")
     refresh()
@@ -171,7 +171,7 @@ def test_a_denied_launch_is_recorded_for_its_node_class(cloud, context, plugin, 
                 raise error
             return [error for _ in requests]
 
-    plugin.running.parts.launch.launcher = Refused()
+    plugin.running.parts.launch.foreign = Refused()
     request = LaunchRequest(node_claim=None, node_class=node_class_for(cloud), instance_types=())
     with pytest.raises(AuthError) if raised else nullcontext():
         plugin.running.launch([request])
@@ -333,8 +333,8 @@ class TestOnePartTellsAnother:
             allocatable={},
         )
         parts = plugin.running.parts
-        parts.node_class.registrations, parts.launch.launcher = Recorder(), Launching()
-        parts.launch.launcher.outcome = outcome
+        parts.node_class.registrations, parts.launch.foreign = Recorder(), Launching()
+        parts.launch.foreign.outcome = outcome
         request = LaunchRequest(
             node_claim=None, node_class=node_class_for(cloud), instance_types=()
         )
