@@ -34,6 +34,7 @@ class KubeMetrics:
         "memory_limit",
         "request_duration",
         "requests",
+        "tasks",
         "writes",
     )
 
@@ -123,6 +124,11 @@ class KubeMetrics:
         self.clock_offset = Gauge(
             "karpenter_core_clock_offset_seconds",
             "How far the API server's clock is ahead of this process's; 0 if unknown or too little to tell.",
+            registry=registry,
+        )
+        self.tasks = Gauge(
+            "karpenter_core_asyncio_tasks",
+            "Tasks of the event loop that have not ended; a steady rise is a leak.",
             registry=registry,
         )
         self.gc_pause = Histogram(

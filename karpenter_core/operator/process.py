@@ -229,6 +229,8 @@ class Process:
         Raises:
             KarpenterError: it cannot start with these settings or plug-ins.
         """
+        loop = asyncio.get_running_loop()
+        self.kube_metrics.tasks.set_function(lambda: len(asyncio.all_tasks(loop)))
         if self.platform.serves_http:
             await self.servers.start()
         if self._journal_file is not None:

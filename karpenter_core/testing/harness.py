@@ -194,6 +194,8 @@ class ControllerHarness:
         self._folder = folder
         self._arguments = tuple(arguments)
         self._processes: list[RunningProcess] = []
+        """Those that have not ended: a long run starts thousands."""
+        self._started = 0
         self._loaded: Plugins | None = None
         """Plug-ins that no process has got yet."""
 
@@ -233,7 +235,7 @@ class ControllerHarness:
         plugins, self._loaded = self._loaded or self._load(), None
         specs = [spec for specs in plugins.settings().values() for spec in specs]
         settings = load_settings((*self._arguments, *arguments), {}, plugin_options=specs)
-        name = name or f"controller-{len(self._processes)}"
+        name = name or f"controller-{self._started}"
         cables = [
             SeverableTransport(self.cluster.transport()),
             SeverableTransport(self.cluster.transport()),
@@ -255,11 +257,13 @@ class ControllerHarness:
             tracer=tracer,
             cache_folder=self._folder,
             cluster=replace(self._facts, name=settings.cluster_name),
-            jitter=random.Random(len(self._processes)).random,  # noqa: S311 - the same each time
+            jitter=random.Random(self._started).random,  # noqa: S311 - the same each time
             faults=faults,
             serves_http=False,
         )
         running = RunningProcess(Process(settings, plugins, ports), cables)
+        self._started += 1
+        self._processes = [each for each in self._processes if each.is_alive]
         self._processes.append(running)
         return running
 

@@ -85,6 +85,8 @@ class Errors:
 class History:
     """One cluster, and what happens to it."""
 
+    look_seconds = LOOK_SECONDS
+
     def __init__(self, scene, folder, seed, *, clock, watch, verbose=False):
         """`clock` is the controller's, `watch` checks every change."""
         self.scene, self.cluster, self.clock = scene, scene.cluster, scene.cluster.clock
@@ -291,8 +293,17 @@ class History:
 
     async def unfold(self):
         """Let everything happen, end all faults, wait until the cluster converges, then until it is empty."""
+        doings = self.doings()
+        self.begin()
+        for _ in range(self.rng.randint(*ACTIONS)):
+            await self._pass(LONGEST_PAUSE_SECONDS * self.rng.random() ** 4)
+            await self.act(doings)
+        await self.come_to_rest()
+
+    def doings(self):
+        """Return everything that may happen, with its weight."""
         wrong = self.injected_faults
-        doings = {
+        return {
             self.scale: 8, self.deploy: 3, self.protect: 3, self.unprotect: 2, self.relabel: 3,
             self.rebudget: 2, self.limit: 2, self.delete_claim: 3, self.delete_node: 2,
             self.delete_unanswered: 2, self.kill: 4, self.restart: 1,
@@ -301,16 +312,19 @@ class History:
             wrong.move_prices: 2, wrong.keep_token_in_progress: 2, wrong.protect_instance: 1,
             wrong.tag: 1, wrong.send_agent_away: 1,
         }  # fmt: skip
-        self.begin()
-        for _ in range(self.rng.randint(*ACTIONS)):
-            await self._pass(LONGEST_PAUSE_SECONDS * self.rng.random() ** 4)
-            (doing,) = self.rng.choices(list(doings), weights=list(doings.values()))
-            self._tell(doing.__name__)
-            done = doing()
-            if isinstance(done, str):
-                self._show(done)
-            elif done is not None:
-                await done
+
+    async def act(self, doings):
+        """Let one thing happen."""
+        (doing,) = self.rng.choices(list(doings), weights=list(doings.values()))
+        self._tell(doing.__name__)
+        done = doing()
+        if isinstance(done, str):
+            self._show(done)
+        elif done is not None:
+            await done
+
+    async def come_to_rest(self):
+        """End all faults, wait until the cluster converges, then until it is empty."""
         self._tell("faults ended")
         self.ease()
         await self._rest(lambda: self.scene.pods() and quiet_violations(self.scene, self.account()))
@@ -354,7 +368,7 @@ class History:
                 now = f"{self.clock.now():%H:%M:%S}"
                 self.watch.breaches.extend(f"{now} no rest: {each}" for each in missing)
                 return
-            await self._pass(LOOK_SECONDS)
+            await self._pass(self.look_seconds)
             self._end_stillborn()
 
     def _end_stillborn(self):
@@ -377,7 +391,7 @@ class History:
         """Let time pass, and check now and then that instances, claims and Nodes match."""
         until = self.clock.monotonic() + seconds
         while (left := until - self.clock.monotonic()) > 0:
-            await self.clock.sleep(min(left, LOOK_SECONDS))
+            await self.clock.sleep(min(left, self.look_seconds))
             self._look()
 
     def _look(self):
@@ -454,15 +468,15 @@ class History:
             print(f"=== {self.clock.now():%H:%M:%S} {what}")  # noqa: T201
 
 
-def breaches_of(seed, folder, *, verbose=False, events_counted=None):
-    """Live one history and return what was wrong, in words."""
+def breaches_of(seed, folder, *, verbose=False, events_counted=None, make=History, **cluster):
+    """Live one history, made by `make`, and return what was wrong, in words."""
     errors, kept = Errors(verbose=verbose), []
 
     async def scenario(scene):
         asyncio.get_running_loop().set_exception_handler(errors.note_unhandled)
         clock = ControllerClock(scene.cluster.clock)
         with watch_invariants(scene) as watch:
-            history = History(scene, folder, seed, clock=clock, watch=watch, verbose=verbose)
+            history = make(scene, folder, seed, clock=clock, watch=watch, verbose=verbose)
             kept.append(history)
             with closing(history), faulty_cloud(history.injected_faults):
                 await history.unfold()
@@ -476,7 +490,11 @@ def breaches_of(seed, folder, *, verbose=False, events_counted=None):
     )
     try:
         run_controller(
-            folder, scenario, arguments=[f"--kwok-faults-file={folder / 'faults.json'}"], seed=seed
+            folder,
+            scenario,
+            arguments=[f"--kwok-faults-file={folder / 'faults.json'}"],
+            seed=seed,
+            **cluster,
         )
     finally:
         structlog.configure(**before)

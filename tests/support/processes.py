@@ -159,6 +159,10 @@ class ChildProcess:
         """Return the most memory it ever held (Linux)."""
         return self._status_bytes("VmHWM")
 
+    def open_files(self) -> int:
+        """Return the number of its open file descriptors (Linux)."""
+        return len(list((Path("/proc") / str(self.pid) / "fd").iterdir()))
+
     def _status_bytes(self, name: str) -> int:
         for line in self._proc("status").splitlines():
             if line.startswith(f"{name}:"):

@@ -42,7 +42,10 @@ class _QuantileSeries:
         """Take in one observation."""
         self.count += 1
         self.total += amount
-        self._latest.append((self._now(), amount))
+        now = self._now()
+        while self._latest and self._latest[0][0] <= now - WINDOW_SECONDS:
+            self._latest.popleft()  # else a quiet process keeps what no scrape shows any more
+        self._latest.append((now, amount))
 
     def quantiles(self) -> Iterable[tuple[float, float]]:
         """Yield each quantile and its value, which is NaN without recent observations."""

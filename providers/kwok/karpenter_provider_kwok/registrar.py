@@ -65,11 +65,7 @@ class NodeRegistrar:
     async def run(self) -> None:
         """Create the Nodes that are due and delete those whose instance is gone."""
         self._disturbances.refresh()
-        self._shown.update(
-            name
-            for name, node in self._context.read_nodes().items()
-            if node.provider_id.startswith(PROVIDER_ID_PREFIX)
-        )
+        self._note_shown()
         now = self._now()
         slots = asyncio.Semaphore(_PARALLEL)
 
@@ -82,6 +78,21 @@ class NodeRegistrar:
             *(within(work, create=False) for work in self._doomed(now)),
         )
         self._set_alarm()
+
+    def _note_shown(self) -> None:
+        """Remember the Nodes that the watches show; forget those that nobody will ask for."""
+        shown = {
+            name
+            for name, node in self._context.read_nodes().items()
+            if node.provider_id.startswith(PROVIDER_ID_PREFIX)
+        }
+        self._shown |= shown
+        if len(self._shown) == len(shown):
+            return
+        with self._store.reading() as db:
+            rows = db.execute("SELECT provider_id FROM instances WHERE node_state != 'removed'")
+            kept = {provider_id.removeprefix(PROVIDER_ID_PREFIX) for (provider_id,) in rows}
+        self._shown &= shown | kept
 
     def stop(self) -> None:
         """Wake no more."""

@@ -222,3 +222,24 @@ def test_some_nodes_of_a_launch_appear_late(tmp_path):
         assert set(world.nodes.nodes) == {"data-1", "web-2", "web-1"}
 
     run_kwok(scenario, tmp_path)
+
+
+def test_names_of_removed_nodes_are_forgotten(tmp_path):
+    """Also of one that a slow watch still shows after its deletion."""
+
+    async def scenario(world):
+        request = await world.request("web-1", node_class())
+        await world.launch(request)
+        await passes(world, 3)
+        (node,) = world.nodes.nodes.values()
+        await world.providers.terminate(request.node_claim.spec.node_class_ref, "kwok://web-1")
+        await passes(world, 15)
+        assert state_of(world) == ["removed"]
+        registrar = world.plugin.running.registrar
+        world.nodes.nodes["web-1"] = node
+        await registrar.run()
+        del world.nodes.nodes["web-1"]
+        await registrar.run()
+        assert registrar._shown == set()
+
+    run_kwok(scenario, tmp_path)

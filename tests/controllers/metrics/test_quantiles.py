@@ -98,3 +98,15 @@ def test_series_are_distinguished_by_their_labels(registry, clock):
     assert 'wait_seconds{nodepool="web",quantile="1"} 3.0' in text
     assert 'wait_seconds_count{nodepool="web"} 2.0' in text
     assert 'wait_seconds_sum{nodepool="db"} 5.0' in text
+
+
+def test_observations_that_no_scrape_shows_any_more_are_not_kept(registry, clock):
+    """A process that observes little would keep ten thousand of each series for weeks."""
+    waits = summary(registry, clock)
+    for _ in range(100):
+        waits.observe(1.0)
+    clock.now = WINDOW_SECONDS + 1
+    waits.observe(2.0)
+
+    assert len(waits.labels()._latest) == 1
+    assert scraped(registry)["_count", ""] == 101.0

@@ -1,0 +1,237 @@
+"""Lets one cluster live for weeks of simulated time, with random faults, and looks for leaks.
+
+Users, cloud and API server behave as in a random history (tests.controllers.histories), and every
+invariant is checked at every change. At even intervals all faults are ended and all pods leave;
+the cluster has to shrink to nothing. Then everything that the process holds is counted: memory,
+tasks, open files, metric series, and the items of every container of every object. In the first
+part controllers are killed as well; after it one process lives until the end. A count that rises
+steadily is a leak: by the test of Mann and Kendall, and by more than a few items (tests.support.trends).
+
+    .venv/bin/python -m tests.controllers.soak                           two weeks, the form of CI
+    .venv/bin/python -m tests.controllers.soak --days 56 --actions 40    eight weeks of dense faults
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from unittest.mock import patch
+
+from karpenter_core.api import schema
+from karpenter_core.controllers.interruption import controller as interruption
+from karpenter_core.controllers.nodeclaim import garbage_collection
+from karpenter_core.controllers.reconciling.decision_journal import DecisionJournal
+from karpenter_core.kube import events
+from karpenter_core.kube.resources import DEPLOYMENTS, POD_DISRUPTION_BUDGETS
+from karpenter_provider_kwok import instance_store
+from tests.controllers.histories import History, breaches_of
+from tests.controllers.whole_controller import NODE_CLASS
+from tests.support.object_sizes import (
+    count_held,
+    count_open_files,
+    count_series,
+    count_tasks,
+    settled_memory,
+)
+from tests.support.trends import trend_of
+
+CHECKPOINTS_PER_DAY = 2
+DAY_SECONDS = 86400.0
+ACTIONS = 6
+"""Faults and changes between two checkpoints: CI has minutes for two weeks."""
+KILLING_SHARE = 0.3
+"""The part of the time in which controllers are killed."""
+WARM_UP_SHARE = 0.25
+"""The part of the last process' life in which its caches may fill."""
+QUIET_SECONDS = 3 * 3600.0
+"""Time without pods before a count: longer than the lives of what is kept for a while."""
+DEPLOYMENTS_AT_ONCE = 6
+HISTORY_SIZE = 500
+"""Changes that the API server keeps: few, so that it is full from the first day on."""
+LEAST_RISE = 5.0
+"""Items by which a count has to rise to be a leak."""
+LEAST_SHARE = 0.05
+LEAST_BYTES = 6 * 2**20
+"""Rise of memory that may be noise of the allocator."""
+SMALL_BOUNDS = (
+    (events, "_REMEMBERED", 20),
+    (garbage_collection, "REMEMBERED_CLAIMS", 20),
+    (instance_store, "_KEPT_CALLS", 1000),
+    (instance_store, "_KEPT_GONE", 20),
+    (interruption, "_REMEMBERED", 20),
+    (schema, "_MAX_CACHED_RESULTS", 100),
+)
+RESIDENT = "resident bytes"
+TASKS = "tasks"
+FILES = "open files"
+OF_ALL = (RESIDENT, TASKS, FILES)
+"""Counts that may not grow from one process to the next either."""
+
+
+@dataclass(slots=True)
+class SoakRecord:
+    """Counts of the checkpoints, each with the number of processes started until then."""
+
+    counts: list[Counter] = field(default_factory=list)
+    lives: list[int] = field(default_factory=list)
+    actions: Counter = field(default_factory=Counter)
+    breaches: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    """CPU time."""
+
+    def last_life(self):
+        """Return the counts of the last process, without its warm-up."""
+        own = [c for c, life in zip(self.counts, self.lives, strict=True) if life == self.lives[-1]]
+        return own[round(WARM_UP_SHARE * len(own)) :]
+
+    def leaks(self):
+        """Describe each count that rises steadily."""
+        of_all = [Counter({name: each[name] for name in OF_ALL}) for each in self.counts[1:]]
+        return [*leaks_in(self.last_life()), *(f"{each} (all processes)" for each in leaks_in(of_all))]
+
+
+def leaks_in(counts):
+    """Describe the counts that rise steadily."""
+    found = []
+    for name in sorted(set().union(*counts)):
+        trend = trend_of([each[name] for each in counts])
+        if trend.exceeds(rise=LEAST_BYTES if name == RESIDENT else LEAST_RISE, share=LEAST_SHARE):
+            found.append(
+                f"{name} grows: {trend.first:.0f} -> {trend.last:.0f}, {trend.slope:.2f} from one "
+                f"checkpoint to the next, p = {trend.p_value:.1g}"
+            )
+    return found
+
+
+class Soak(History):
+    """One cluster that lives for weeks."""
+
+    look_seconds = 120.0
+
+    def __init__(self, *arguments, days, actions, record, **options):
+        super().__init__(*arguments, **options)
+        self.record = record
+        self._days, self._actions = days, actions
+        self._lives = 0
+
+    def begin(self):
+        self.cluster.apply([NODE_CLASS, *map(self._pool, ("general", "spare", "batch"))])
+        self.arguments = [
+            "--disable-leader-election",  # a renewal every two seconds: real time is for that
+            "--feature-gates=SpotToSpotConsolidation=true",
+            "--kwok-launch-latency=2s",
+            "--kwok-registration-delay=5s",
+            "--kwok-termination-delay=5s",
+        ]
+        self.injected_faults.begin()
+        self.start()
+
+    def start(self):
+        super().start()
+        self._lives += 1
+
+    def deploy(self):
+        """Add a Deployment in the place of the oldest one."""
+        names = self._names(DEPLOYMENTS)
+        if len(names) >= DEPLOYMENTS_AT_ONCE:
+            self.cluster.delete(DEPLOYMENTS, names[0], namespace="default")
+        super().deploy()
+
+    async def unfold(self):
+        self.begin()
+        doings = self.doings()
+        checkpoints = round(self._days * CHECKPOINTS_PER_DAY)
+        for number in range(checkpoints):
+            due = self.clock.monotonic() + DAY_SECONDS / CHECKPOINTS_PER_DAY
+            if number >= KILLING_SHARE * checkpoints:
+                doings.pop(self.kill, None)
+                doings.pop(self.restart, None)
+            self.rebudget()
+            while len(self._names(DEPLOYMENTS)) < DEPLOYMENTS_AT_ONCE // 2:
+                self.deploy()
+            busy = (due - QUIET_SECONDS - self.clock.monotonic()) / 2
+            for _ in range(self._actions):
+                await self._pass(2 * busy / self._actions * self.rng.random())
+                await self.act(doings)
+            await self.come_to_rest()
+            self._clear_away()
+            await self._pass(max(QUIET_SECONDS, due - self.clock.monotonic()))
+            self._count()
+
+    def _clear_away(self):
+        """Delete everything of the users but the NodePools."""
+        for kind in (DEPLOYMENTS, POD_DISRUPTION_BUDGETS):
+            for name in self._names(kind):
+                self.cluster.delete(kind, name, namespace="default")
+
+    def _count(self):
+        counts = count_held()
+        counts.update(count_series(self.running.process.metrics.registry))
+        counts.update({TASKS: count_tasks(), FILES: count_open_files(), RESIDENT: settled_memory()})
+        self.record.counts.append(counts)
+        self.record.lives.append(self._lives)
+        self._show(", ".join(f"{name} {counts[name]}" for name in OF_ALL))
+
+
+def soak(folder, *, days=14.0, actions=ACTIONS, seed=0, verbose=False):
+    """Let a cluster live, and return the record."""
+    record = SoakRecord()
+    began = time.process_time()
+    with small_bounds():
+        record.breaches = breaches_of(
+            seed,
+            folder,
+            verbose=verbose,
+            events_counted=record.actions,
+            make=partial(Soak, days=days, actions=actions, record=record),
+            history_size=HISTORY_SIZE,
+        )
+    record.seconds = time.process_time() - began
+    return record
+
+
+@contextlib.contextmanager
+def small_bounds():
+    """Lower the bounds of what is kept for the sake of the past, so that a day fills it.
+
+    Within its bound nobody could tell it from a leak.
+    """
+    with contextlib.ExitStack() as stack:
+        for module, name, bound in SMALL_BOUNDS:
+            assert getattr(module, name) > bound, f"{module.__name__}.{name}"
+            stack.enter_context(patch.object(module, name, bound))
+        stack.enter_context(patch.dict(DecisionJournal.__init__.__kwdefaults__, size=20))
+        schema._RULE_RESULTS.clear()
+        yield
+
+
+def main():
+    """Let a cluster live, print what was found; the exit code is 1 when anything leaks or broke."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--days", type=float, default=14.0, help="simulated days")
+    parser.add_argument("--actions", type=int, default=ACTIONS, help="between two checkpoints")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--verbose", action="store_true", help="tell and log what happens")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        record = soak(Path(folder), **vars(options))
+    for name in OF_ALL:
+        trend = trend_of([each[name] for each in record.last_life()])
+        print(f"{name:16} {trend.first:12.0f} -> {trend.last:12.0f}   p {trend.p_value:.2f}")  # noqa: T201
+    print(f"{len(record.counts)} checkpoints, {record.lives[-1]} processes, "  # noqa: T201
+          f"{len(record.counts[-1])} counts, {record.seconds:.0f} s of CPU")  # fmt: skip
+    print(f"what happened: {dict(sorted(record.actions.items()))}")  # noqa: T201
+    wrong = [*record.breaches, *record.leaks()]
+    print(*(wrong or ["nothing leaks, nothing broke"]), sep="\n")  # noqa: T201
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
