@@ -94,7 +94,10 @@ class SoakRecord:
     def leaks(self):
         """Describe each count that rises steadily."""
         of_all = [Counter({name: each[name] for name in OF_ALL}) for each in self.counts[1:]]
-        return [*leaks_in(self.last_life()), *(f"{each} (all processes)" for each in leaks_in(of_all))]
+        return [
+            *leaks_in(self.last_life()),
+            *(f"{each} (all processes)" for each in leaks_in(of_all)),
+        ]
 
 
 def leaks_in(counts):

@@ -13,6 +13,7 @@ from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.observability.conditions import ConditionObserver
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES, custom_kind
+from karpenter_core.operator.exposition import exposition
 from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.state.events import InformersSynced, ObjectObserved
 from karpenter_core.testing.builders import EPOCH
@@ -264,3 +265,51 @@ def test_stages_that_turn_true_with_ready_are_not_logged(was, now, told):
 
     run_virtual(story())
     assert sorted(notice.reason for notice in published) == told
+
+
+def test_series_follow_the_clock_and_the_changes_of_an_object():
+    """Their text is kept between scrapes; a percent sign in a reason is none of a form."""
+    clock, metrics = StoryClock(), Metrics()
+    name = "operator_nodeclaim_status_condition"
+
+    def claim(version, reason):
+        condition = Condition(
+            type="Drifted", status=TRUE, last_transition_time=EPOCH, reason=reason
+        )
+        made = node_claim("web", resource_version=version)
+        status = made.status.model_copy(update={"conditions": (condition,)})
+        return made.model_copy(update={"status": status})
+
+    def scraped():
+        lines = b"".join(exposition(metrics.registry)).decode().splitlines()
+        found = (line.rpartition(" ") for line in lines if line.startswith(f"{name}_c"))
+        return {
+            (head.partition("{")[0].removeprefix(f"{name}_"), head.partition('reason="')[2][:4]): v
+            for head, _, v in found
+        }
+
+    async def story():
+        cluster_state = ClusterState(synced_state(claim(1, "50%d")), clock)
+        runtime = ControllerRuntime(clock=clock, new_id=SequentialIds("id"), metrics=metrics)
+        observer = ConditionObserver(
+            cluster_state=cluster_state, publish=lambda _: None, runtime=runtime
+        )
+        running = asyncio.create_task(observer.run())
+        cluster_state.fold(InformersSynced())
+        await clock.sleep(1)
+        first = scraped()
+        await clock.sleep(60)
+        second = scraped()
+        cluster_state.fold(ObjectObserved(claim(2, "Done")))
+        await clock.sleep(1)
+        third = scraped()
+        running.cancel()
+        assert (
+            first.keys() == second.keys() == {("count", "50%d"), ("current_status_seconds", "50%d")}
+        )
+        age = "current_status_seconds"
+        assert float(second[age, "50%d"]) - float(first[age, "50%d"]) == 60
+        assert third.keys() == {("count", "Done"), (age, "Done")}
+        assert {second["count", "50%d"], third["count", "Done"]} == {"1.0"}
+
+    run_virtual(story())

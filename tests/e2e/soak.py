@@ -256,9 +256,7 @@ async def _series(controller: ControllerProcess, name: str) -> float | None:
     return None if found is None else float(found[1])
 
 
-async def soak(
-    cluster: LocalCluster, folder: Path, *, minutes: float, seed: int = 0
-) -> SoakRecord:
+async def soak(cluster: LocalCluster, folder: Path, *, minutes: float, seed: int = 0) -> SoakRecord:
     """Live on a cluster that stands, and return what was measured.
 
     Raises:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
-import os
 import sys
 from collections import Counter
 from collections.abc import Sized
@@ -43,16 +42,7 @@ def count_held() -> Counter[str]:
     gc.collect()
     held: Counter[str] = Counter()
     for each in gc.get_objects():
-        kind = type(each)
-        if kind in BUILTIN:
-            held[f"type {kind.__name__}"] += 1
-        elif kind is _CACHE:
-            if each.cache_info().maxsize is None:  # a bound is all that one can ask for
-                held[f"{getattr(each, '__qualname__', '?')}()"] += each.cache_info().currsize
-        elif kind.__module__.startswith(PREFIX):
-            held[kind.__qualname__] += 1
-            for name, value in _attributes(each):
-                held[f"{kind.__qualname__}.{name}"] += _size(value)
+        _count_object(each, held)
     for module in [found for name, found in sys.modules.items() if name.startswith(PREFIX)]:
         for name, value in vars(module).items():
             if not name.startswith("__"):
@@ -62,6 +52,19 @@ def count_held() -> Counter[str]:
     return +held
 
 
+def _count_object(each: object, held: Counter[str]) -> None:
+    kind = type(each)
+    if kind in BUILTIN:
+        held[f"type {kind.__name__}"] += 1
+    elif kind is _CACHE:
+        if each.cache_info().maxsize is None:  # a bound is all that one can ask for
+            held[f"{getattr(each, '__qualname__', '?')}()"] += each.cache_info().currsize
+    elif kind.__module__.startswith(PREFIX):
+        held[kind.__qualname__] += 1
+        for name, value in _attributes(each):
+            held[f"{kind.__qualname__}.{name}"] += _size(value)
+
+
 def count_tasks() -> int:
     """Return the number of tasks of the running loop."""
     return len(asyncio.all_tasks())
@@ -69,7 +72,7 @@ def count_tasks() -> int:
 
 def count_open_files() -> int:
     """Return the number of open file descriptors of this process (Linux)."""
-    return len(os.listdir("/proc/self/fd"))
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def count_series(registry: CollectorRegistry) -> Counter[str]:
@@ -96,7 +99,9 @@ def _attributes(found: object) -> Iterator[tuple[str, object]]:
 def _size(value: object) -> int:
     if isinstance(value, asyncio.Queue):
         return value.qsize()
-    return len(value) if isinstance(value, Sized) and not isinstance(value, (str, bytes, type)) else 0
+    return (
+        len(value) if isinstance(value, Sized) and not isinstance(value, (str, bytes, type)) else 0
+    )
 
 
 def _local_variables() -> Iterator[tuple[str, object]]:

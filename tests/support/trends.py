@@ -40,9 +40,9 @@ class Trend:
 
 
 def trend_of(values: Sequence[float]) -> Trend:
-    """Return the trend of values, two at least."""
+    """Return the trend of values; a single one has none."""
     pairs = list(combinations(enumerate(values), 2))
-    slope = median((later - sooner) / (b - a) for (a, sooner), (b, later) in pairs)
+    slope = median([(later - sooner) / (b - a) for (a, sooner), (b, later) in pairs] or [0.0])
     score = sum((later > sooner) - (later < sooner) for (_, sooner), (_, later) in pairs)
     return Trend(
         first=values[0],

@@ -8,7 +8,8 @@ intercepted where they are set: only what others can read counts.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
@@ -27,7 +28,6 @@ from karpenter_core.state.object_kinds import ObjectKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from datetime import datetime
 
     from karpenter_core.controllers.cluster_state import ClusterState
     from karpenter_core.controllers.metrics.condition_metrics import ConditionFamily
@@ -43,6 +43,8 @@ BATCH_SIZE: Final = 200
 
 ObservedObject: TypeAlias = NodeClaim | NodePool | NodeView | CapacityBuffer
 
+_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
 _STAGES: Final = frozenset((*NODE_CLAIM_CONDITIONS.dependents, *NODE_POOL_CONDITIONS.dependents))
 """The conditions that make up `Ready`."""
 _KINDS: Final = {
@@ -65,6 +67,10 @@ class _LastObserved:
 
     kube_object: ObservedObject
     labels: tuple[str, ...]
+    since: tuple[int, ...]
+    """When the conditions got their status, in microseconds; without those that do not say."""
+    texts: dict[str, str] = field(default_factory=dict[str, str])
+    """Written series by metric: they change when the object does."""
 
     @property
     def ref(self) -> ObjectRef:
@@ -181,7 +187,18 @@ class ConditionObserver:
 
     def _with_labels(self, kind: str, current: ObservedObject) -> _LastObserved:
         labels = current.labels if isinstance(current, NodeView) else current.metadata.labels
-        return _LastObserved(current, tuple(labels.get(key, "") for key in self._labels[kind]))
+        conditions = (
+            current.conditions if isinstance(current, NodeView) else current.status.conditions
+        )
+        return _LastObserved(
+            current,
+            tuple(labels.get(key, "") for key in self._labels[kind]),
+            tuple(
+                (now.last_transition_time - _ZERO) // _MICROSECOND
+                for now in conditions
+                if now.last_transition_time is not None
+            ),
+        )
 
     def _record_changes(
         self, kind: str, before: _LastObserved | None, after: _LastObserved
@@ -250,43 +267,57 @@ class ConditionObserver:
 
     def count_lines(self, name: str, kinds: tuple[str, ...], *, deprecated: bool) -> Iterator[str]:
         """Yield the series with value 1 for every condition of every object."""
-        for observed, labels in self._labelled_objects(kinds, deprecated=deprecated):
-            yield "".join(
-                f"{name}{{{labels},{_condition_text(now.type, now.status, now.reason)}}} 1.0\n"
-                for now in observed.conditions
-            )
+        for kind, observed in self._objects(kinds):
+            text = observed.texts.get(name)
+            if text is None:
+                labels = self._labels_of(kind, observed, deprecated=deprecated)
+                text = observed.texts[name] = "".join(
+                    f"{name}{{{labels},{_condition_text(now.type, now.status, now.reason)}}} 1.0\n"
+                    for now in observed.conditions
+                )
+            yield text
 
     def age_lines(self, name: str, kinds: tuple[str, ...], *, deprecated: bool) -> Iterator[str]:
         """Yield for every condition the age of its status, to the second."""
-        moment = self._clock.now().replace(microsecond=0)
-        for observed, labels in self._labelled_objects(kinds, deprecated=deprecated):
-            yield "".join(
-                f"{name}{{{labels},{_condition_text(now.type, now.status, now.reason)}}} "
-                f"{(moment - since).total_seconds()!r}\n"
-                for now in observed.conditions
-                if (since := now.last_transition_time) is not None
-            )
+        moment = (self._clock.now().replace(microsecond=0) - _ZERO) // _MICROSECOND
+        for kind, observed in self._objects(kinds):
+            form = observed.texts.get(name)
+            if form is None:
+                labels = self._labels_of(kind, observed, deprecated=deprecated)
+                form = observed.texts[name] = _age_form(name, labels, observed)
+            yield form % tuple([(moment - since) / 1_000_000 for since in observed.since])
 
     def terminating_lines(
         self, name: str, kinds: tuple[str, ...], *, deprecated: bool
     ) -> Iterator[str]:
         """Yield for every deleted object the time since its deletion."""
         moment = self._clock.now()
-        for observed, labels in self._labelled_objects(kinds, deprecated=deprecated):
+        for kind, observed in self._objects(kinds):
             if observed.deleted_at is not None:
+                labels = self._labels_of(kind, observed, deprecated=deprecated)
                 yield f"{name}{{{labels}}} {(moment - observed.deleted_at).total_seconds()!r}\n"
 
-    def _labelled_objects(
-        self, kinds: tuple[str, ...], *, deprecated: bool
-    ) -> Iterator[tuple[_LastObserved, str]]:
-        """Yield the objects with their identifying labels as text."""
+    def _objects(self, kinds: tuple[str, ...]) -> Iterator[tuple[str, _LastObserved]]:
         for kind in kinds:
-            names = ("group", "kind") if deprecated else self._metrics.label_names[kind]
             for observed in tuple(self._last_observed[kind].values()):
-                values = (_GROUPS[kind], kind) if deprecated else observed.labels
-                text = _labels_text(names, values)
-                where = f'name="{observed.kube_object.name}",namespace="{observed.namespace}"'
-                yield observed, f"{text}{where}"
+                yield kind, observed
+
+    def _labels_of(self, kind: str, observed: _LastObserved, *, deprecated: bool) -> str:
+        """Return the labels that identify an object, as text."""
+        names = ("group", "kind") if deprecated else self._metrics.label_names[kind]
+        values = (_GROUPS[kind], kind) if deprecated else observed.labels
+        where = f'name="{observed.kube_object.name}",namespace="{observed.namespace}"'
+        return f"{_labels_text(names, values)}{where}"
+
+
+def _age_form(name: str, labels: str, observed: _LastObserved) -> str:
+    """Return the lines of an object's conditions with a place for each age."""
+    texts = (
+        _condition_text(now.type, now.status, now.reason)
+        for now in observed.conditions
+        if now.last_transition_time is not None
+    )
+    return "".join(f"{name}{{{labels},{text}}}".replace("%", "%%") + " %r\n" for text in texts)
 
 
 def _connect_series(

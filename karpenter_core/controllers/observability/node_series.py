@@ -1,7 +1,8 @@
 """Writes the metric series of Nodes and pods when they are scraped.
 
 A scrape runs in its own thread and uses the last snapshot that the event loop has passed on. The text of a
-Node is kept until the Node or a pod on it changes; that of a pod is written anew each time.
+Node and of the pods on it is kept until one of them changes, about 300 bytes a pod; pods that wait or
+have ended are written anew each time.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from karpenter_core.api.labels import (
     ARCH,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
-    from karpenter_core.api.records import PodShape
+    from karpenter_core.api.records import PodShape, PodView
     from karpenter_core.controllers.metrics.process_metrics import Metrics
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
@@ -37,6 +38,8 @@ __all__ = ["NodeSeries", "amount_of", "snake_case"]
 
 PODS_PER_BATCH: Final = 256
 _TRUTH: Final = {True: "true", False: "false"}
+_PodLabels: TypeAlias = tuple[str, str, str]
+"""Labels of pods on a node before `name`, between `namespace` and `owner`, and after `ready`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,16 @@ class _NodeText:
     amounts: tuple[str, ...]
     """The lines of each gauge of amounts, in the order of `NodeSeries._amounts`."""
     created: datetime | None
-    of_pods: tuple[str, str, str]
-    """Labels of its pods before `name`, between `namespace` and `owner`, and after `ready`."""
+    of_pods: _PodLabels
+
+
+@dataclass(frozen=True, slots=True)
+class _PodsText:
+    """The lines of the pods on a Node, and what they were written from."""
+
+    pods: tuple[PodView, ...]
+    labels: _PodLabels
+    lines: str
 
 
 @final
@@ -62,6 +73,7 @@ class NodeSeries:
         self._snapshot: Snapshot | None = None
         self._rendered: Snapshot | None = None
         self._texts: dict[str, _NodeText] = {}
+        self._pod_texts: dict[str, _PodsText] = {}
         gauges = (
             metrics.nodes_allocatable,
             metrics.nodes_total_pod_requests,
@@ -114,26 +126,56 @@ class NodeSeries:
         texts, snapshot = self._current()
         if snapshot is None:
             return
-        owners: dict[int, tuple[str, str]] = {}
+        write = _PodWriter(name)
+        known, current = self._pod_texts, dict[str, _PodsText]()
+        for node_name, pods in snapshot.pods_by_node.items():
+            node = texts.get(node_name)
+            labels = _unknown_node(node_name) if node is None else node.of_pods
+            text = known.get(node_name)
+            if text is None or text.pods is not pods or text.labels != labels:
+                written = "".join(write.line(pod, labels) for pod in pods)
+                text = _PodsText(pods, labels, written)
+            current[node_name] = text
+            yield text.lines
+        self._pod_texts = current
         lines: list[str] = []
         for pod in snapshot.pods.values():
+            if pod.node_name and not pod.is_terminal:  # is among those of its node
+                continue
             node = texts.get(pod.node_name)
-            first, middle, last = _unknown_node(pod.node_name) if node is None else node.of_pods
-            shape = pod.shape
-            of_shape = owners.get(id(shape))
-            if of_shape is None:
-                of_shape = owners[id(shape)] = (shape.namespace, _owner_prefix(shape))
-            namespace, prefix = of_shape
-            owner = f"{prefix}{escape_label_value(pod.owner_name)}" if pod.owner_name else ""
             lines.append(
-                f'{name}{{{first},name="{pod.name}",namespace="{namespace}",{middle},'
-                f'owner="{owner}",phase="{pod.phase}",ready="{_TRUTH[pod.ready is True]}",'
-                f"{last}}} 1.0\n"
+                write.line(pod, _unknown_node(pod.node_name) if node is None else node.of_pods)
             )
             if len(lines) >= PODS_PER_BATCH:
                 yield "".join(lines)
                 lines.clear()
         yield "".join(lines)
+
+
+@final
+class _PodWriter:
+    """Writes lines of `karpenter_pods_state`; works out owners once for each shape of pods."""
+
+    __slots__ = ("_name", "_owners")
+
+    def __init__(self, name: str) -> None:
+        self._name: Final = name
+        self._owners: Final[dict[int, tuple[str, str]]] = {}
+
+    def line(self, pod: PodView, labels: _PodLabels) -> str:
+        """Return the line of a pod; `labels` are those of its node."""
+        shape = pod.shape
+        of_shape = self._owners.get(id(shape))
+        if of_shape is None:
+            of_shape = self._owners[id(shape)] = (shape.namespace, _owner_prefix(shape))
+        namespace, prefix = of_shape
+        owner = f"{prefix}{escape_label_value(pod.owner_name)}" if pod.owner_name else ""
+        first, middle, last = labels
+        return (
+            f'{self._name}{{{first},name="{pod.name}",namespace="{namespace}",{middle},'
+            f'owner="{owner}",phase="{pod.phase}",ready="{_TRUTH[pod.ready is True]}",'
+            f"{last}}} 1.0\n"
+        )
 
 
 def amount_of(resource: str, amount: int) -> float:

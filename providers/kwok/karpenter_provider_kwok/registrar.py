@@ -86,13 +86,13 @@ class NodeRegistrar:
             for name, node in self._context.read_nodes().items()
             if node.provider_id.startswith(PROVIDER_ID_PREFIX)
         }
-        self._shown |= shown
+        self._shown.update(shown)
         if len(self._shown) == len(shown):
             return
         with self._store.reading() as db:
             rows = db.execute("SELECT provider_id FROM instances WHERE node_state != 'removed'")
             kept = {provider_id.removeprefix(PROVIDER_ID_PREFIX) for (provider_id,) in rows}
-        self._shown &= shown | kept
+        self._shown.intersection_update(shown | kept)
 
     def stop(self) -> None:
         """Wake no more."""

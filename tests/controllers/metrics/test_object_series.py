@@ -204,3 +204,62 @@ async def test_no_object_has_a_series_while_some_are_not_listed_yet():
     for name in by_object:
         assert f"\n{name}{{" not in before
         assert f"\n{name}{{" in after
+
+
+def of_objects(metrics):
+    """Return the series of Nodes and pods."""
+    prefixes = ("karpenter_nodes_", "karpenter_pods_state")
+    return {
+        key: value
+        for key, value in samples(scraped(metrics.registry)).items()
+        if key[0].startswith(prefixes) and not key[0].endswith("_created")
+    }
+
+
+@given(st.data())
+@with_examples(30)
+def test_scrapes_after_changes_show_what_a_first_scrape_would(data):
+    """Kept texts are thrown away with the state that they were written from."""
+    nodes = {name: node_and_claim(name) for name in "ab"}
+    builder = synced_state(node_pool(), *(each for pair in nodes.values() for each in pair))
+    kept_metrics = Metrics()
+    kept = NodeSeries(kept_metrics, now=lambda: EPOCH)
+    for version in range(1, 6):
+        name = data.draw(st.sampled_from(["web-1", "web-2", "web-3"]))
+        node = data.draw(st.sampled_from(["", "a", "b", "gone"]))
+        phase = data.draw(st.sampled_from(["Pending", "Running", "Succeeded"]))
+        changed = pod(name, node_name=node, phase=phase)
+        builder.apply_event(ObjectObserved(replace(changed, resource_version=version)))
+        view = nodes["a"][0]
+        labels = {**view.labels, "topology.kubernetes.io/zone": data.draw(st.sampled_from("xy"))}
+        builder.apply_event(ObjectObserved(replace(view, labels=labels, resource_version=version)))
+        snapshot = builder.snapshot()
+        fresh_metrics = Metrics()
+        NodeSeries(fresh_metrics, now=lambda: EPOCH).show(snapshot)
+        kept.show(snapshot)
+
+        assert of_objects(kept_metrics) == of_objects(fresh_metrics)
+
+
+def test_the_lines_of_pods_are_kept_until_a_pod_of_their_node_changes(monkeypatch):
+    written = Counter()
+    line = node_series._PodWriter.line
+
+    def counted(self, of_pod, labels):
+        written[of_pod.name] += 1
+        return line(self, of_pod, labels)
+
+    monkeypatch.setattr(node_series._PodWriter, "line", counted)
+    metrics = Metrics()
+    series = NodeSeries(metrics, now=lambda: EPOCH)
+    builder = synced_state(
+        *(each for name in "ab" for each in node_and_claim(name)),
+        *(pod(f"on-{name}", node_name=name, phase="Running") for name in "ab"),
+    )
+    series.show(builder.snapshot())
+    scraped(metrics.registry)
+    builder.apply_event(ObjectObserved(pod("new", node_name="b", phase="Running")))
+    series.show(builder.snapshot())
+    scraped(metrics.registry)
+
+    assert written == {"on-a": 1, "on-b": 2, "new": 1}

@@ -1,0 +1,77 @@
+"""Growth is told from noise, and what a process holds is counted by name."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from functools import cache
+
+import pytest
+
+from karpenter_core.controllers.reconciling.decision_journal import DecisionJournal
+from karpenter_core.sim.virtual_time import LoopClock
+from tests.support import object_sizes
+from tests.support.object_sizes import count_held
+from tests.support.trends import trend_of
+
+
+def test_a_straight_line_has_its_slope_and_no_chance():
+    trend = trend_of([10.0 + 2.5 * number for number in range(12)])
+    assert (trend.slope, trend.rise) == (2.5, 27.5)
+    assert trend.p_value < 1e-5
+    assert trend.exceeds(rise=27.0)
+    assert not trend.exceeds(rise=28.0)
+    assert not trend.exceeds(rise=1.0, share=3.0)
+
+
+def test_outliers_do_not_make_a_slope():
+    assert trend_of([5.0, 5.0, 900.0, 5.0, 5.0, 5.0, 800.0, 5.0, 5.0, 5.0]).slope == 0.0
+
+
+@pytest.mark.parametrize("values", [[3.0] * 10, [9.0, 8.0, 7.0, 6.0, 5.0, 4.0]])
+def test_values_that_do_not_rise_are_no_growth(values):
+    assert trend_of(values).p_value == 1.0
+
+
+def test_noise_seldom_looks_like_growth():
+    """The test of Mann and Kendall keeps its word: one in a hundred at p < 0.01."""
+    rng = random.Random(1)
+    series = [[rng.gauss(100, 5) for _ in range(15)] for _ in range(2000)]
+    found = sum(trend_of(values).p_value < 0.01 for values in series)
+    assert found < 40
+
+
+async def test_items_of_attributes_instances_and_caches_are_counted():
+    @cache
+    def kept(number):
+        return number
+
+    first = count_held()
+    journals = [DecisionJournal() for _ in range(3)]
+    for journal in journals:
+        journal._sinks.extend([print] * 7)
+    list(map(kept, range(5)))
+    second = count_held()
+    grown = second - first
+    assert grown["DecisionJournal"] == 3
+    assert grown["DecisionJournal._sinks"] == 21
+    assert grown[f"{kept.__qualname__}()"] == 5
+
+
+def test_local_variables_of_tasks_are_counted(monkeypatch):
+    """A loop that never returns may hide a growing set from every other count."""
+    monkeypatch.setattr(object_sizes, "PREFIX", "test_trends")
+
+    async def loop():
+        seen = set(range(9))
+        await LoopClock().sleep(60)
+        return seen
+
+    async def story():
+        task = asyncio.create_task(loop())
+        await asyncio.sleep(0)
+        held = count_held()
+        task.cancel()
+        return held
+
+    assert asyncio.run(story())[f"{loop.__qualname__}() seen"] == 9
