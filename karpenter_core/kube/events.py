@@ -172,15 +172,18 @@ class EventRecorder:
             try:
                 await api.patch(EVENTS, posted.name, patch, namespace=namespace)
             except NotFoundError:
-                del self._posted[key]  # Events expire on the server
+                self._posted.pop(key, None)  # Events expire on the server
             else:
-                self._posted[key] = _PostedEvent(posted.name, posted.count + 1)
+                self._remember(key, _PostedEvent(posted.name, posted.count + 1))
                 return
         name = f"{regarding.name[:_NAME_LENGTH]}.{entry.suffix}"
         with suppress(ConflictError):  # it is there: the answer to an earlier attempt was lost
             manifest = _manifest(entry, namespace, name)
             await api.create(EVENTS, manifest, namespace=namespace)
-        self._posted[key] = _PostedEvent(name, 1)
+        self._remember(key, _PostedEvent(name, 1))
+
+    def _remember(self, key: tuple[str, ...], posted: _PostedEvent) -> None:
+        self._posted[key] = posted
         if len(self._posted) > _REMEMBERED:
             self._posted.popitem(last=False)
 

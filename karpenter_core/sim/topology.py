@@ -55,7 +55,11 @@ class _PodCounts:
 
     def add(self, pod: Json, node: str, amount: int) -> None:
         if self.matches(pod):
-            self.by_node[node] = self.by_node.get(node, 0) + amount
+            count = self.by_node.get(node, 0) + amount
+            if count:
+                self.by_node[node] = count
+            else:
+                self.by_node.pop(node, None)
 
 
 def depends_on_other_pods(pod: Json) -> bool:

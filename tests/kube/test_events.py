@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from karpenter_core.api.notices import Notice, ObjectRef
-from karpenter_core.kube import resources
+from karpenter_core.kube import events, resources
 from karpenter_core.kube.api import ClusterApis, KubeApi
 from karpenter_core.kube.events import EventRecorder
 from karpenter_core.kube.metrics import KubeMetrics
@@ -268,3 +268,20 @@ def test_four_events_are_posted_at_once_while_the_server_is_slow():
         assert (most, open_posts) == (4, 0)
 
     assert len(publish(script).events) == 9
+
+
+def test_memory_of_posted_events_keeps_its_bound_while_they_are_counted_up(monkeypatch):
+    """An Event may be forgotten while the server is still counting it up."""
+    monkeypatch.setattr(events, "_REMEMBERED", 4)
+
+    async def script(desk):
+        faults = desk.frontend.faults
+        faults.add(RequestFault(matches=matching("PATCH", ""), latency_seconds=30.0, times=None))
+        for number in range(20):
+            for name in (f"web-{number}", f"web-{number}", *(f"x-{number}-{n}" for n in range(6))):
+                desk.recorder.publish(notice(name, dedupe=()))
+                await asyncio.sleep(1)
+        await desk.recorder.drain()
+        assert len(desk.recorder._posted) <= 4
+
+    publish(script)

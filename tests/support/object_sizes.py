@@ -49,7 +49,7 @@ def count_held() -> Counter[str]:
                 held[f"{module.__name__}.{name}"] = _size(value)
     for name, value in _local_variables():
         held[name] += _size(value)
-    return +held
+    return Counter({sys.intern(name): count for name, count in held.items() if count})
 
 
 def _count_object(each: object, held: Counter[str]) -> None:
