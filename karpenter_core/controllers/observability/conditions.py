@@ -68,7 +68,7 @@ class _LastObserved:
     kube_object: ObservedObject
     labels: tuple[str, ...]
     since: tuple[int, ...]
-    """When the conditions got their status, in microseconds; without those that do not say."""
+    """Times of the last transitions, in microseconds, of the conditions that have one."""
     texts: dict[str, str] = field(default_factory=dict[str, str])
     """Written series by metric: they change when the object does."""
 
