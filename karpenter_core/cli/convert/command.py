@@ -45,10 +45,10 @@ def _convert(
         bool, typer.Option("--all-fields", help="Report fields that only moved, too.")
     ] = False,
 ) -> None:
-    """Convert older manifests to karpenter.sh/v1, with their comments; no cluster is needed.
+    """Convert older manifests and node groups to karpenter.sh/v1, with their comments.
 
-    Converts Provisioners (v1alpha5), NodePools of v1beta1, and the older kinds of the installed
-    providers, for example AWSNodeTemplates. Other objects are written as they are. Each field is
+    Needs no cluster. Converts Provisioners (v1alpha5), NodePools of v1beta1, workloads with older labels, and the older kinds of the installed
+    providers, for example AWSNodeTemplates and Auto Scaling groups. Other objects are written as they are. Each field is
     converted, or reported with the reason why not.
 
     Example: karpenter convert provisioners/ > nodepools.yaml
@@ -58,12 +58,13 @@ def _convert(
     from karpenter_core.cli.convert.report import json_document, print_report
     from karpenter_core.cli.convert.session import convert_documents
     from karpenter_core.cli.convert.sources import read_sources
+    from karpenter_core.cli.convert.workloads import WORKLOAD_CONVERSIONS
     from karpenter_core.provider.host.manager import load_plugins
 
     plugins = load_plugins()
     of_plugins = _conversions(plugins)
     successors = {old: new for each in of_plugins for old, new in each.successors.items()}
-    conversions = (*node_pool_conversions(successors), *of_plugins)
+    conversions = (*node_pool_conversions(successors), *WORKLOAD_CONVERSIONS, *of_plugins)
     documents = read_sources(files)
     results = convert_documents(documents, conversions)
     models = [

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Final, cast, final
 
 import yaml
 
-from karpenter_core.cli.convert.yaml_manifest import OutputManifest, renewed_node, value_at
+from karpenter_core.cli.convert.yaml_manifest import (
+    OutputManifest,
+    renamed_keys,
+    renewed_node,
+    value_at,
+)
 from karpenter_core.cli.convert.yaml_text import FieldComments, FieldPath, TextDocument
 
 if TYPE_CHECKING:
@@ -55,6 +60,8 @@ class FieldFate(StrEnum):
     """It has another value."""
     ADDED = "added"
     """The document did not have it."""
+    USED = "used"
+    """Fields that were added have its meaning."""
     LEFT_OUT = "left out"
     """Nothing of today has its meaning, or needs it."""
     UNKNOWN = "unknown"
@@ -161,6 +168,10 @@ class Draft:
             raise TypeError(f"{into!r} is no draft of this conversion")
         self._place(source, other, _parsed(to), value, reason)
 
+    def use(self, path: str, reason: str) -> None:
+        """Report a field whose meaning is in fields that are added."""
+        self._consume(_parsed(path), FieldFate.USED, reason)
+
     def leave_out(self, path: str, reason: str) -> None:
         """Leave a field out."""
         self.leave_out_field(_parsed(path), reason)
@@ -222,17 +233,7 @@ class Draft:
 
     def leave_out_field(self, source: FieldPath, reason: str, *, is_notable: bool = True) -> None:
         """Leave a field out, by its keys."""
-        if self._has(source) and source not in self._consumed:
-            self._consumed.add(source)
-            self.changes.append(
-                FieldChange(
-                    fate=FieldFate.LEFT_OUT,
-                    source=path_text(source),
-                    value=value_at(self.source, source),
-                    reason=reason,
-                    is_notable=is_notable,
-                )
-            )
+        self._consume(source, FieldFate.LEFT_OUT, reason, is_notable=is_notable)
 
     def complete_hand_over(self, hand_over: HandOver, node_class: Draft) -> None:
         """Put a field that was handed over into the manifest of its NodeClass."""
@@ -281,6 +282,21 @@ class Draft:
 
     # -- inner parts ----------------------------------------------------------------------------
 
+    def _consume(
+        self, source: FieldPath, fate: FieldFate, reason: str, *, is_notable: bool = True
+    ) -> None:
+        if self._has(source) and source not in self._consumed:
+            self._consumed.add(source)
+            self.changes.append(
+                FieldChange(
+                    fate=fate,
+                    source=path_text(source),
+                    value=value_at(self.source, source),
+                    reason=reason,
+                    is_notable=is_notable,
+                )
+            )
+
     def _record_added(self, target: FieldPath, value: object, reason: str) -> None:
         self.changes.append(
             FieldChange(
@@ -321,6 +337,9 @@ class Draft:
         self._consumed.add(source)
         self._provenance.append(_Provenance(source, other.manifest, target))
         was = value_at(self.source, source)
+        for old_key, new_key in renamed_keys(was, value):
+            place = _Provenance((*source, old_key), other.manifest, (*target, new_key))
+            self._provenance.append(place)
         has_changed = value is not _UNCHANGED and value != was
         if has_changed or source != target or other is not self:
             self.changes.append(

@@ -15,14 +15,14 @@ from karpenter_core.provider.contract.conversion import Conversion
 if TYPE_CHECKING:
     from karpenter_core.provider.contract.conversion import ManifestDraft
 
-__all__ = ["node_pool_conversions", "renamed_requirements"]
+__all__ = ["LABELS", "node_pool_conversions"]
 
 _V1: Final = "karpenter.sh/v1"
 _PROVISIONER: Final = "karpenter.sh/v1alpha5"
 _V1BETA1: Final = "karpenter.sh/v1beta1"
 _CLASS_NAME: Final = "spec.template.spec.nodeClassRef.name"
 
-_LABELS: Final = {
+LABELS: Final = {
     "karpenter.sh/provisioner-name": "karpenter.sh/nodepool",
     "node.k8s.aws/capacity-type": "karpenter.sh/capacity-type",
     "node.kubernetes.io/lifecycle": "karpenter.sh/capacity-type",
@@ -187,14 +187,14 @@ def _move_requirements(draft: ManifestDraft, path: str) -> None:
     if old is None:
         draft.add(target, [], "the field is required")
         return
-    new = renamed_requirements(old)
+    new = _renamed_requirements(old)
     if new == old:
         draft.move(path, target)
     else:
         draft.move(path, target, value=new, reason="labels have other names today")
 
 
-def renamed_requirements(requirements: object) -> object:
+def _renamed_requirements(requirements: object) -> object:
     """Return requirements with today's names of labels."""
     if not isinstance(requirements, Sequence) or isinstance(requirements, str):
         return requirements
@@ -207,7 +207,7 @@ def renamed_requirements(requirements: object) -> object:
 def _renamed(requirement: Mapping[str, object]) -> dict[str, object]:
     key = str(requirement.get("key"))
     values = requirement.get("values")
-    renamed = {**requirement, "key": _LABELS.get(key, key)}
+    renamed = {**requirement, "key": LABELS.get(key, key)}
     if key == "node.kubernetes.io/lifecycle" and isinstance(values, list):
         words = {"normal": "on-demand", "ondemand": "on-demand", "Ec2Spot": "spot"}
         renamed["values"] = [words.get(str(each), each) for each in cast("list[object]", values)]

@@ -25,9 +25,12 @@ _SIGNS: Final = {
     FieldFate.MOVED: "=",
     FieldFate.CHANGED: "~",
     FieldFate.ADDED: "+",
+    FieldFate.USED: "=",
     FieldFate.LEFT_OUT: "-",
     FieldFate.UNKNOWN: "!",
 }
+_QUIET: Final = frozenset({FieldFate.MOVED, FieldFate.USED})
+"""Reported only if all fields are asked for."""
 
 
 def print_report(
@@ -48,7 +51,7 @@ def print_report(
 def _print_document(console: Console, result: ConvertedDocument, *, all_fields: bool) -> None:
     console.print(Text(f"{result.title}, {result.where}"))
     for change in result.changes:
-        if change.is_notable and (all_fields or change.fate is not FieldFate.MOVED):
+        if change.is_notable and (all_fields or change.fate not in _QUIET):
             console.print(Padding(Text(_line(change)), (0, 0, 0, 2)))
     for warning in result.warnings:
         console.print(Padding(Text(f"to do: {warning}"), (0, 0, 0, 2)))
@@ -60,7 +63,7 @@ def _line(change: FieldChange) -> str:
     is_moved = change.source and target and change.source != target
     place = f"{change.source} -> {target}" if is_moved else change.source or target
     reason = f" ({change.reason})" if change.reason else ""
-    value = "" if change.fate is FieldFate.MOVED else f" = {_shown(change.value)}"
+    value = "" if change.fate in _QUIET else f" = {_shown(change.value)}"
     return f"{_SIGNS[change.fate]} {place}{value}{reason}"
 
 

@@ -213,7 +213,7 @@ def _title(source: Mapping[str, object]) -> str:
         cast("Mapping[str, object]", metadata).get("name") if isinstance(metadata, Mapping) else ""
     )
     kind = source.get("kind")
-    return f'{kind} "{name}" ({source.get("apiVersion")})' if kind else "document"
+    return f'{kind} "{name}" ({source.get("apiVersion")})' if kind else "node groups"
 
 
 def _text(draft: Draft, work: _Work, placed: Sequence[_PlacedComment], title: str) -> str:

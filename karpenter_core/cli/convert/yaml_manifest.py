@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.cli.convert.yaml_text import FieldPath
 
-__all__ = ["OutputManifest", "node_of", "renewed_node", "value_at"]
+__all__ = ["OutputManifest", "node_of", "renamed_keys", "renewed_node", "value_at"]
 
 _STRING_TAG: Final = "tag:yaml.org,2002:str"
 
@@ -204,6 +204,21 @@ def _with_empty_collections_in_one_line(node: yaml.Node) -> yaml.Node:
     return node
 
 
+def renamed_keys(old: object, value: object) -> list[tuple[str, str]]:
+    """Return the old and the new names of keys that only got another name, in their old places."""
+    if not isinstance(old, Mapping) or not isinstance(value, Mapping):
+        return []
+    before = list(cast("Mapping[str, object]", old))
+    after = list(cast("Mapping[str, object]", value))
+    if len(before) != len(after):
+        return []
+    return [
+        pair
+        for pair in zip(before, after, strict=True)
+        if pair[0] not in after and pair[1] not in before
+    ]
+
+
 def renewed_node(old: object, value: object) -> object:
     """Return a value with the notation (quotes, flow style) of the node that it replaces."""
     if not isinstance(old, yaml.Node):
@@ -213,8 +228,12 @@ def renewed_node(old: object, value: object) -> object:
     if isinstance(old, yaml.MappingNode) and isinstance(value, Mapping):
         nodes = {str(key.value): (key, inner) for key, inner in old.value}
         pairs: list[tuple[yaml.Node, object]] = []
-        for key, inner in cast("Mapping[str, object]", value).items():
+        fields = cast("Mapping[str, object]", value)
+        olds = {new: before for before, new in renamed_keys(plain_value(old), fields)}
+        for key, inner in fields.items():
             key_node, inner_node = nodes.get(key, (node_of(key), None))
+            if key in olds:
+                inner_node = nodes[olds[key]][1]
             pairs.append((key_node, node_of(renewed_node(inner_node, inner))))
         return yaml.MappingNode(old.tag, pairs, old.start_mark, flow_style=old.flow_style)
     if isinstance(old, yaml.SequenceNode) and isinstance(value, list):

@@ -59,6 +59,10 @@ class ManifestDraft(Protocol):
         """
         ...
 
+    def use(self, path: str, reason: str) -> None:
+        """Report a field whose meaning is in fields that are added. A field that is not there is ignored."""
+        ...
+
     def leave_out(self, path: str, reason: str) -> None:
         """Leave a field out. A field that is not there is ignored."""
         ...

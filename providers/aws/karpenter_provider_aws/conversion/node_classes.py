@@ -10,6 +10,7 @@ from karpenter_provider_aws.conversion.node_templates import (
     V1,
     alias_terms,
 )
+from karpenter_provider_aws.conversion.scaling_groups import SCALING_GROUP_CONVERSIONS
 from karpenter_provider_aws.labels import GROUP
 
 if TYPE_CHECKING:
@@ -72,4 +73,5 @@ CONVERSIONS: Final = (
         convert=_convert_node_class,
         successors={},
     ),
+    *SCALING_GROUP_CONVERSIONS,
 )

@@ -1,0 +1,130 @@
+"""Writes NodePools for node groups of Cluster Autoscaler, for conversions of `karpenter convert`.
+
+A cloud reads its own descriptions of groups (Auto Scaling groups, scaling groups, scale sets); the
+NodePool that has the meaning of a group is the same for all clouds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, cast, final
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from karpenter_core.provider.contract.conversion import ManifestDraft
+
+__all__ = ["NodeGroup", "object_name", "write_node_pool"]
+
+_VERSION: Final = "karpenter.sh/v1"
+_EXPANDER: Final = "cluster-autoscaler-priority-expander"
+_STARTUP_TAINTS: Final = (
+    "startup-taint.cluster-autoscaler.kubernetes.io/",
+    "ignore-taint.cluster-autoscaler.kubernetes.io/",
+    "status-taint.cluster-autoscaler.kubernetes.io/",
+)
+_LONGEST_NAME: Final = 63
+_LARGEST_WEIGHT: Final = 100
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGroup:
+    """A group of nodes that Cluster Autoscaler scales."""
+
+    name: str
+    class_group: str
+    class_kind: str
+    class_name: str
+    minimum: int = 0
+    maximum: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    taints: Sequence[Mapping[str, str]] = ()
+    """Objects with key, value and effect."""
+    requirements: Sequence[Mapping[str, object]] = ()
+    spot_share: str = ""
+    """Percentage of spot nodes, such as `70%`, for a group of both; empty for others."""
+
+
+def object_name(text: str) -> str:
+    """Return a name of a cloud as the name of a Kubernetes object."""
+    name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return name[:_LONGEST_NAME].rstrip("-") or "group"
+
+
+def write_node_pool(draft: ManifestDraft, group: NodeGroup) -> ManifestDraft:
+    """Begin the NodePool of a group, and return it."""
+    pool = draft.new_manifest(api_version=_VERSION, kind="NodePool", name=object_name(group.name))
+    if group.spot_share:
+        pool.add("metadata.annotations", {"karpenter.sh/spot-share": group.spot_share},
+                 "the part of spot in the group")  # fmt: skip
+    template = "spec.template"
+    if group.labels:
+        pool.add(f"{template}.metadata.labels", dict(group.labels), "labels of the group's nodes")
+    reference = {"group": group.class_group, "kind": group.class_kind, "name": group.class_name}
+    pool.add(f"{template}.spec.nodeClassRef", reference, "the template of the group")
+    pool.add(f"{template}.spec.requirements", [dict(each) for each in group.requirements],
+             "instance types, zones and capacity type of the group")  # fmt: skip
+    startup = [dict(each) for each in group.taints if each["key"].startswith(_STARTUP_TAINTS)]
+    taints = [dict(each) for each in group.taints if not each["key"].startswith(_STARTUP_TAINTS)]
+    if taints:
+        pool.add(f"{template}.spec.taints", taints, "taints of the group's nodes")
+    if startup:
+        reason = "taints that another component removes"
+        pool.add(f"{template}.spec.startupTaints", startup, reason)
+    pool.add(f"{template}.spec.expireAfter", "Never", "nodes of a group do not expire")
+    pool.add("spec.disruption.consolidationPolicy", "WhenEmptyOrUnderutilized",
+             "Cluster Autoscaler removes nodes that are little used")  # fmt: skip
+    pool.add("spec.disruption.consolidateAfter", "10m", "Cluster Autoscaler waits 10 minutes")
+    if group.maximum is not None:
+        pool.add("spec.limits.nodes", group.maximum, "maximum of the group")
+    weight = _weight(group.name, draft.documents)
+    if weight is not None:
+        pool.add("spec.weight", weight, f"priority of the group in ConfigMap {_EXPANDER}")
+    if group.minimum > 0:
+        draft.warn(
+            f'node group "{group.name}" has a minimum of {group.minimum} nodes, NodePools have none: keep '
+            "room by a CapacityBuffer, or use a static NodePool (spec.replicas)"
+        )
+    return pool
+
+
+def _weight(name: str, documents: Sequence[Mapping[str, object]]) -> int | None:
+    """Return the weight of a group by the priority expander: the highest priority that matches.
+
+    Priorities from 1 to 100 are weights; others are ranked.
+    """
+    priorities = _priorities(documents)
+    matching = [
+        priority
+        for priority, patterns in priorities.items()
+        if any(re.search(pattern, name) for pattern in patterns)
+    ]
+    if not matching:
+        return None
+    if all(1 <= priority <= _LARGEST_WEIGHT for priority in priorities):
+        return max(matching)
+    return min(sorted(priorities).index(max(matching)) + 1, _LARGEST_WEIGHT)
+
+
+def _priorities(documents: Sequence[Mapping[str, object]]) -> dict[int, list[str]]:
+    for document in documents:
+        metadata, data = document.get("metadata"), document.get("data")
+        if (
+            document.get("kind") == "ConfigMap"
+            and isinstance(metadata, Mapping)
+            and isinstance(data, Mapping)
+            and cast("Mapping[str, object]", metadata).get("name") == _EXPANDER
+        ):
+            text = cast("Mapping[str, object]", data).get("priorities")
+            read: object = yaml.safe_load(text) if isinstance(text, str) else {}
+            if isinstance(read, Mapping):
+                return {
+                    int(str(priority)): [str(pattern) for pattern in patterns]
+                    for priority, patterns in cast("Mapping[object, list[object]]", read).items()
+                }
+    return {}
