@@ -27,6 +27,7 @@ from karpenter_core.api.nodeclaim import (
 from karpenter_core.api.quantities import Quantity
 
 __all__ = [
+    "CONSOLIDATION_POLICIES",
     "NODE_CLASS_NOT_FOUND",
     "NODE_CLASS_READINESS_UNKNOWN",
     "NODE_CLASS_READY",
@@ -61,6 +62,8 @@ NODE_CLASS_TERMINATING: Final = "NodeClassTerminating"
 NODE_CLASS_READINESS_UNKNOWN: Final = "NodeClassReadinessUnknown"
 REGISTRATION_FAILED: Final = "RegistrationFailed"
 
+
+CONSOLIDATION_POLICIES: Final = ("WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced")
 
 # Patterns of the API reference
 _BUDGET_NODES: Final = r"^((100|[0-9]{1,2})%|[0-9]+)$"
@@ -177,9 +180,9 @@ class Disruption(Model):
 
     Ignored by static pools.
     """
-    consolidation_policy: Annotated[
-        str, Facets(enum=("WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"))
-    ] = "WhenEmptyOrUnderutilized"
+    consolidation_policy: Annotated[str, Facets(enum=CONSOLIDATION_POLICIES)] = (
+        "WhenEmptyOrUnderutilized"
+    )
     """Nodes that consolidation may remove or replace. Ignored by static pools."""
     budgets: Annotated[
         tuple[Budget, ...],

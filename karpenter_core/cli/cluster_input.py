@@ -82,13 +82,19 @@ async def build_cluster(
     from karpenter_core.cli.plan_notes import (
         plan_notes,
         quota_notes,
+        schedule_notes,
         spot_share_notes,
         unusable_pools,
     )
     from karpenter_core.lifecycle.capacity_buffer.declaration import buffer_declarations
     from karpenter_core.operator.problem_settings import problem_settings
     from karpenter_core.state.builder import StateBuilder
-    from karpenter_core.state.events import CataloguePublished, InformersSynced, ObjectObserved
+    from karpenter_core.state.events import (
+        CataloguePublished,
+        InformersSynced,
+        ObjectObserved,
+        TimePassed,
+    )
     from karpenter_core.state.launch_limits import LaunchLimits
     from karpenter_core.state.provisioning_input import build_provisioning_input
 
@@ -99,6 +105,7 @@ async def build_cluster(
     catalogues, problems = await catalogue_source.catalogues(pools, classes, is_lenient=is_lenient)
     overlays = KindGroup.OVERLAYS in groups
     builder = StateBuilder(catalogue_source.owners(pool for _, pool in pools), overlays=overlays)
+    builder.apply_event(TimePassed(now))
     for placed in objects:
         builder.apply_event(ObjectObserved(placed.found))
     for pool, catalogue in sorted(catalogues.items()):
@@ -125,13 +132,17 @@ async def build_cluster(
         options=options,
         now=now,
         problem_settings=found_settings,
-        unusable_pools=unusable_pools(snapshot, problems),
+        unusable_pools={
+            **unusable_pools(snapshot, problems),
+            **{name: refusal.message for name, refusal in problem_input.refused_pools.items()},
+        },
         notes=(
             *notes,
             *overlay_notes,
             *plan_notes(snapshot),
             *quota_notes(problem_input.problem.quotas),
             *spot_share_notes(problem_input.problem),
+            *schedule_notes(snapshot),
             *(f'buffer "{key}" has no room: {why}' for key, why in buffer_problems.items()),
         ),
     )

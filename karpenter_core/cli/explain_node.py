@@ -16,6 +16,7 @@ from karpenter_core.api.labels import DISRUPTED_TAINT
 from karpenter_core.api.nodeclaim import DRIFTED
 from karpenter_core.api.returning import return_rule
 from karpenter_core.cli.document import offering
+from karpenter_core.cli.plan_notes import schedule_notes
 from karpenter_core.cli.tables import counted
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionObstacle
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from karpenter_core.disruption.budgets import PoolBudget
     from karpenter_core.disruption.candidates import BlockedNode
     from karpenter_core.disruption.command import Command
+    from karpenter_core.disruption.method import DisruptionMethod
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = ["find_state_node", "node_explanation"]
@@ -68,6 +70,7 @@ _DECLINED: Final = {
     DeclineReason.EMPTY: "it is empty, so that the method emptiness applies",
     DeclineReason.POLICY: 'NodePool "{pool}" consolidates empty nodes only (WhenEmpty)',
     DeclineReason.NOT_DRIFTED: "it has not drifted",
+    DeclineReason.NOT_SHUT_DOWN: 'NodePool "{pool}" is not shut down',
     DeclineReason.FIRST_CHOICE: "it is the first choice already",
 }
 
@@ -136,8 +139,7 @@ def node_explanation(command_input: CommandInput, state_node: StateNode) -> dict
         ),
     )
     pool = cluster.snapshot.node_pools.get(state_node.pool)
-    # Of a dynamic pool the method for static ones says nothing.
-    methods = METHODS if pool is None or not is_static(pool) else methods_of(planner_pass.options)
+    methods = _methods(planner_pass, pool)
     answer = explain_state_node(planner_pass, state_node, methods=methods)
     node = _ExplainedNode(state_node=state_node, pool=pool, now=cluster.now)
     state = _state(answer)
@@ -160,9 +162,32 @@ def node_explanation(command_input: CommandInput, state_node: StateNode) -> dict
         **_surge_part(node),
         "pricePerHour": prices.convert(prices.price_of(state_node)) or None,
         **origin,
+        **_schedule_part(cluster.snapshot, state_node.pool),
         "settlesAt": None if node.settle_time is None else _instant(node.settle_time),
         "methods": {item.method.name: _method(item, node) for item in answer.methods},
     }
+
+
+def _methods(planner_pass: DisruptionPass, pool: NodePool | None) -> tuple[DisruptionMethod, ...]:
+    """Return the methods that say something of the nodes of a pool.
+
+    Of a dynamic pool the method for static ones says nothing, and of a pool without a shutdown that
+    of shutdowns.
+    """
+    if pool is None:
+        return METHODS
+    schedule = planner_pass.snapshot.pool_schedules.get(pool.name)
+    options = replace(
+        planner_pass.options,
+        static_capacity=planner_pass.options.static_capacity and is_static(pool),
+    )
+    return methods_of(options, shuts_down=schedule is not None and schedule.shutdown is not None)
+
+
+def _schedule_part(snapshot: Snapshot, pool: str) -> dict[str, object]:
+    """Return the open windows of a pool and the next edge, if it has schedules."""
+    notes = schedule_notes(snapshot, {pool})
+    return {"schedule": notes[0]} if notes else {}
 
 
 def with_virtual_counts(cluster: ClusterInput) -> ClusterInput:

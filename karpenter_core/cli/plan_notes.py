@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import READY, TRUE, find_condition
-from karpenter_core.api.labels import PODS, SPOT_SHARE
+from karpenter_core.api.labels import PODS, SCHEDULES, SPOT_SHARE
 from karpenter_core.api.nodepool import NODE_CLASS_READY, VALIDATION_SUCCEEDED
 from karpenter_core.api.quantities import format_amount
 from karpenter_core.api.spot_share import OTHER_NODES, SPOT_NODES, spot_share_error
@@ -17,13 +17,15 @@ from karpenter_core.lifecycle.nodepool.launches_held_back import LAUNCHES_HELD_B
 from karpenter_core.state.provisioning_input import usable_pools
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.api.pool_schedules import PoolWindow
     from karpenter_core.scheduling.problem import LaunchQuota, SchedulingProblem
+    from karpenter_core.state.pool_schedules import PoolSchedule
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["plan_notes", "quota_notes", "spot_share_notes", "unusable_pools"]
+__all__ = ["plan_notes", "quota_notes", "schedule_notes", "spot_share_notes", "unusable_pools"]
 
 _SHOWN: Final = 5
 
@@ -83,6 +85,42 @@ def spot_share_notes(problem: SchedulingProblem) -> tuple[str, ...]:
                 f"{_count(spot + others, 'node')} {'is' if spot == 1 else 'are'} spot before this plan"
             )
     return tuple(notes)
+
+
+def schedule_notes(snapshot: Snapshot, pools: Container[str] | None = None) -> tuple[str, ...]:
+    """Return a note about the schedules of each NodePool: its open windows and the next edge.
+
+    With `pools`, of these NodePools only.
+    """
+    return tuple(
+        f'nodepool "{name}": {_schedule_text(schedule)}'
+        for name, schedule in sorted(snapshot.pool_schedules.items())
+        if pools is None or name in pools
+    )
+
+
+def _schedule_text(schedule: PoolSchedule) -> str:
+    if schedule.error:
+        return f"it launches nothing and no node is disrupted: {schedule.error}"
+    opened = [f"{one} {_effects(one.window)}" for one in schedule.open]
+    texts = opened or [f"no window of {SCHEDULES} is open"]
+    if schedule.next_edge is not None:
+        texts.append(f"{schedule.next_edge}")
+    return "; ".join(texts)
+
+
+def _effects(window: PoolWindow) -> str:
+    """Return what an open window changes."""
+    if window.shutdown:
+        return "shuts it down"
+    effects = [f"limits.{name} to {amount}" for name, amount in sorted(window.limits.items())]
+    if window.replicas is not None:
+        effects.append(f"replicas to {window.replicas}")
+    if window.consolidation_policy is not None:
+        effects.append(f"consolidationPolicy to {window.consolidation_policy}")
+    if window.consolidate_after is not None:
+        effects.append(f"consolidateAfter to {window.consolidate_after}")
+    return f"sets {', '.join(effects)}"
 
 
 def _why_unusable(pool: NodePool, snapshot: Snapshot, problem: str) -> str:

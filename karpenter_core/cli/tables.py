@@ -154,6 +154,8 @@ def print_node_explanation(document: JsonMapping) -> None:
         origin = _origin(document, "listPricePerHour")
         facts.append(f"{_amount(document['pricePerHour'])} per hour{origin}")
     _say(console, ", ".join(facts))
+    if "schedule" in document:
+        _say(console, document["schedule"])
     groups: dict[tuple[str, ...], list[str]] = {}
     for method, answer in document["methods"].items():
         groups.setdefault(tuple(_node_verdict(answer)), []).append(method)

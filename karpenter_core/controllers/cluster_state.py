@@ -60,14 +60,22 @@ class ClusterState:
         self._apply(event)
 
     def tick(self) -> None:
-        """Advance the time of the state, which drops expired entries."""
+        """Advance the time of the state: expired entries are dropped, windows open and close."""
         self._ticked = None
         self._tick()
 
     def snapshot(self) -> Snapshot:
         """Return the current snapshot of the cluster."""
         self._detect_clock_change()
+        edge = self._builder.next_schedule_edge
+        if edge is not None and self._clock.now() >= edge:
+            self.tick()
         return self._builder.snapshot()
+
+    @property
+    def next_schedule_edge(self) -> datetime | None:
+        """The time at which the next window of a NodePool may open or close; None without any."""
+        return self._builder.next_schedule_edge
 
     def subscribe(self, kind: ObjectKind, listener: Listener) -> None:
         """Call `listener` with every changed name of this kind; it may only wake a controller."""

@@ -7,10 +7,10 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from karpenter_core.api.cron_schedule import CronSchedule
 from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.api.notices import Notice
 from karpenter_core.disruption.command_queue import find_stale_mark
-from karpenter_core.disruption.cron_schedule import CronSchedule
 from karpenter_core.errors import BadInputError
 from karpenter_core.state.state_nodes import is_instance_terminating
 
@@ -42,6 +42,8 @@ class DisruptionReason(StrEnum):
     UNDERUTILIZED = "Underutilized"
     EMPTY = "Empty"
     DRIFTED = "Drifted"
+    SHUTDOWN = "Shutdown"
+    """A window of the pool's schedules shuts it down; budgets for all reasons apply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,6 +71,10 @@ def _cluster_parts(snapshot: Snapshot) -> ConsolidationFingerprint:
             (name, pool.metadata.generation, tuple(sorted(pool.metadata.annotations.items())))
             for name, pool in sorted(snapshot.node_pools.items())
         ),
+        tuple(
+            (name, schedule.error, tuple(one.window.name for one in schedule.open))
+            for name, schedule in sorted(snapshot.pool_schedules.items())
+        ),
         tuple((name, item.version) for name, item in sorted(snapshot.catalogues.items())),
         tuple(
             (key, budget.disruptions_allowed > 0)

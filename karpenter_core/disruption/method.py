@@ -202,6 +202,8 @@ class DeclineReason(StrEnum):
     """Its pool's replacements kept failing; drift backs off for a while."""
     YOUNG = "young"
     """It is younger than the age from which its pool returns nodes."""
+    NOT_SHUT_DOWN = "notShutDown"
+    """No window of its pool's schedules shuts the pool down now."""
     FIRST_CHOICE = "firstChoice"
     """No capacity type or pool is preferred to its own."""
 

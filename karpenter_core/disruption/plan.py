@@ -14,6 +14,7 @@ from karpenter_core.disruption.isolation import accept_or_set_aside, isolated_pl
 from karpenter_core.disruption.method import MethodPlan
 from karpenter_core.disruption.multi_node import MultiNodeConsolidation
 from karpenter_core.disruption.return_to_preferred import ReturnToPreferred
+from karpenter_core.disruption.shutdown import ShutdownMethod
 from karpenter_core.disruption.single_node import SingleNodeConsolidation
 from karpenter_core.disruption.static_drift import StaticDriftMethod
 from karpenter_core.scheduling.whatif.solver_run import run_steps
@@ -47,14 +48,19 @@ METHODS: Final[tuple[DisruptionMethod, ...]] = (
 """The methods of dynamic pools in the order they are tried."""
 
 _WITH_STATIC_DRIFT: Final = (METHODS[0], StaticDriftMethod(), *METHODS[1:])
+_SHUTDOWN: Final = ShutdownMethod()
 
 
-def methods_of(options: DisruptionOptions) -> tuple[DisruptionMethod, ...]:
+def methods_of(
+    options: DisruptionOptions, *, shuts_down: bool = False
+) -> tuple[DisruptionMethod, ...]:
     """Return the methods of a process, in the order they are tried.
 
-    With the feature gate `StaticCapacity` the second one replaces drifted nodes of static pools.
+    With the feature gate `StaticCapacity` one replaces drifted nodes of static pools. While a window
+    `shuts_down` some pool, the first one drains it.
     """
-    return _WITH_STATIC_DRIFT if options.static_capacity else METHODS
+    methods = _WITH_STATIC_DRIFT if options.static_capacity else METHODS
+    return (_SHUTDOWN, *methods) if shuts_down else methods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

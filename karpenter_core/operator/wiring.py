@@ -35,6 +35,7 @@ from karpenter_core.controllers.provisioning_request.controller import (
     ProvisioningRequestController,
 )
 from karpenter_core.controllers.reconciling.passes import pool_failure_reporter
+from karpenter_core.controllers.schedule.controller import ScheduleController
 from karpenter_core.controllers.static.deprovisioning import StaticDeprovisioningController
 from karpenter_core.controllers.static.provisioning import StaticProvisioningController
 from karpenter_core.disruption.method import DisruptionOptions
@@ -115,6 +116,7 @@ def build_controllers(dependencies: ControllerDependencies) -> tuple[Controller,
         catalogue,
         *_overlay_controllers(dependencies, writer),
         node_pools,
+        ScheduleController(cluster_state=dependencies.cluster_state, runtime=runtime),
         NodeClassController(writer=writer, providers=providers, runtime=runtime),
         Provisioner(
             writer=writer,
@@ -198,6 +200,7 @@ def build_observers(dependencies: ControllerDependencies) -> tuple[Controller, .
     return (
         catalogue,
         *_overlay_controllers(dependencies, None),
+        ScheduleController(cluster_state=dependencies.cluster_state, runtime=runtime),
         ObservationController(
             cluster_state=dependencies.cluster_state,
             planner=dependencies.platform.planner,

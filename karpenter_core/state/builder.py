@@ -48,13 +48,14 @@ from karpenter_core.state.object_kinds import (
     resource_version_of,
 )
 from karpenter_core.state.pod_index import PodIndex, changed_node
+from karpenter_core.state.pool_schedules import PoolScheduleTable
 from karpenter_core.state.snapshot import Snapshot
 from karpenter_core.state.tables import SnapshotTable
 from karpenter_core.state.unavailable_offerings import AvailableCatalogues
 from karpenter_core.state.virtual_pods import VirtualPodTable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from karpenter_core.state.events import StateEvent, StateObject
@@ -112,11 +113,12 @@ class StateBuilder:
 
     `managed_kinds` maps group and kind of every NodeClass that a loaded provider serves to that
     provider's name. With `overlays`, a pool has no catalogue until its overlays are evaluated.
+    NodePools are those in force: with what the open windows of their schedules change.
     """
 
     __slots__ = (
         "_catalogues", "_changed", "_claim_names", "_kinds", "_ledger", "_nodes", "_pods",
-        "_snapshot", "_synced", "_tables", "_tombstones", "_version", "_virtual_pods",
+        "_schedules", "_snapshot", "_synced", "_tables", "_tombstones", "_version", "_virtual_pods",
     )  # fmt: skip
 
     def __init__(
@@ -131,6 +133,7 @@ class StateBuilder:
         self._nodes = NodeIndex(self._kinds)
         self._catalogues = AvailableCatalogues(dict(managed_kinds), overlays=overlays)
         self._virtual_pods = VirtualPodTable()
+        self._schedules = PoolScheduleTable()
         self._claim_names: dict[str, str] = {}
         self._tombstones: dict[str, datetime] = {}
         self._synced = False
@@ -174,6 +177,11 @@ class StateBuilder:
             case _:
                 return event
 
+    @property
+    def next_schedule_edge(self) -> datetime | None:
+        """The time at which the next window of a NodePool may open or close; None without any."""
+        return self._schedules.next_evaluation
+
     def snapshot(self) -> Snapshot:
         """Return the cluster as it is now; the same object as before when nothing happened."""
         if self._snapshot is None or self._changed:
@@ -204,6 +212,7 @@ class StateBuilder:
             claims_by_provider_id=nodes.claims_by_provider_id,
             claims_by_node_name=nodes.claims_by_node_name,
             managed_kinds=self._kinds,
+            pool_schedules=self._schedules.freeze(),
             virtual_pods=self._virtual_pods.pods,
             virtual_placements=self._virtual_pods.placements,
             virtual_pod_counts=self._virtual_pods.counts,
@@ -231,6 +240,8 @@ class StateBuilder:
         changes: tuple[StateChange, ...] = ()
         if old is not None and old.uid != obj.uid:
             changes, old = self._remove(old, ObjectRemoved(old)), None
+        if isinstance(obj, NodePool):
+            obj = self._schedules.put(obj, self._ledger.now)
         table.put(key, obj)
         self._ledger.apply_event(event)
         self._changed = True
@@ -245,6 +256,8 @@ class StateBuilder:
         if old is None or old.uid != obj.uid:
             return ()
         table.drop(key)
+        if isinstance(old, NodePool):
+            self._schedules.drop(old.name)
         self._ledger.apply_event(event)
         self._changed = True
         return self._index(kind, None, old)
@@ -340,7 +353,24 @@ class StateBuilder:
             if self._tombstones[uid] > horizon:
                 break
             del self._tombstones[uid]
-        return self._catalogue_changes(self._catalogues.touch_expired(now))
+        return (
+            *self._evaluate_schedules(self._schedules.due(self._ledger.now)),
+            *self._catalogue_changes(self._catalogues.touch_expired(now)),
+        )
+
+    def _evaluate_schedules(self, pools: Iterable[NodePool]) -> tuple[StateChange, ...]:
+        """Put NodePools in force as their windows have them now; return those that changed."""
+        changed: list[str] = []
+        for pool in pools:
+            old = self._schedules.freeze()[pool.name]
+            self._tables[ObjectKind.NODE_POOL].put(
+                pool.name, self._schedules.put(pool, self._ledger.now)
+            )
+            self._changed = True
+            new = self._schedules.freeze()[pool.name]
+            if replace(old, evaluate_at=None) != replace(new, evaluate_at=None):
+                changed.append(pool.name)
+        return (StateChange(ObjectKind.NODE_POOL, tuple(changed)),) if changed else ()
 
     def _move(self, by: timedelta, event: ClockSet) -> tuple[StateChange, ...]:
         """Move every instant with `now`, and rebuild what depends on them."""
@@ -349,7 +379,10 @@ class StateBuilder:
         self._tombstones = {uid: shift_time(at, by) for uid, at in self._tombstones.items()}
         for name in self._ledger.view().nominations:
             self._nodes.touch_name(name)
-        return self._catalogue_changes(self._catalogues.touch_unavailable())
+        return (
+            *self._evaluate_schedules(self._schedules.every_pool()),
+            *self._catalogue_changes(self._catalogues.touch_unavailable()),
+        )
 
     def _catalogue_changes(self, pools: tuple[str, ...]) -> tuple[StateChange, ...]:
         if not pools:

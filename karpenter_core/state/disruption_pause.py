@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import PAUSE_DISRUPTION
+from karpenter_core.api.pool_schedules import schedules_error
 
 if TYPE_CHECKING:
     from karpenter_core.api.nodepool import NodePool
@@ -20,13 +21,16 @@ __all__ = ["pause_reason", "replacement_pause_reason"]
 def pause_reason(pool: NodePool | None, *, is_paused_globally: bool) -> str:
     """Return the reason why disruption of a pool's nodes is paused; empty when it is not.
 
-    A pool is paused by its annotation `karpenter.sh/pause-disruption` being `true`.
+    A pool is paused by its annotation `karpenter.sh/pause-disruption` being `true`, and while its
+    schedules cannot be read: they may forbid the disruption now.
     `is_paused_globally` is the setting `pause-disruption`; `pool` is None for a claim without one.
     """
     if is_paused_globally:
         return "disruption is paused (--pause-disruption)"
     if pool is not None and pool.metadata.annotations.get(PAUSE_DISRUPTION) == "true":
         return f'disruption of nodepool "{pool.name}" is paused ({PAUSE_DISRUPTION})'
+    if pool is not None and (problem := schedules_error(pool)):
+        return f'disruption of nodepool "{pool.name}" is paused: {problem}'
     return ""
 
 

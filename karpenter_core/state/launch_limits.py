@@ -18,6 +18,7 @@ from karpenter_core.api.labels import ALIASES, NODE_POOL, PRICE_PER_HOUR, WELL_K
 from karpenter_core.api.nodeclaim import REGISTERED
 from karpenter_core.api.prices import DEFAULT_CURRENCY
 from karpenter_core.state.node_pool_usage import unpriced_node
+from karpenter_core.state.pool_schedules import launch_hold
 from karpenter_core.state.state_nodes import is_held_by_foreign_finalizer
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class LaunchLimit(StrEnum):
     NODE_POOL_LIMIT = "nodepool_limit"
     CAPACITY_QUOTA = "capacity_quota"
     UNKNOWN_PRICE = "unknown_price"
+    SCHEDULE = "schedule"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +103,9 @@ def refused_pools(
 ) -> dict[str, LaunchRefusal]:
     """Return the pools that may launch nothing now, with the refusals.
 
-    These are pools whose nodes do not register, and those that limit the price where that of a node
-    is unknown; all pools when the cluster has reached its size
-    limit. A pool that has used its launches of this minute is not among them: its pods wait.
+    These are pools that a window of their schedules shuts down, or whose schedules cannot be read,
+    pools whose nodes do not register, and those that limit the price where that of a node is
+    unknown; all pools when the cluster has reached its size limit. A pool that has used its launches of this minute is not among them: its pods wait.
     """
     most = 0 if launch_limits is None else launch_limits.max_nodes_total
     if most and nodes_total(snapshot) >= most:
@@ -111,6 +113,9 @@ def refused_pools(
     held: dict[str, LaunchRefusal] = {}
     booting: Counter[str] | None = None
     for name, pool in snapshot.node_pools.items():
+        if hold := launch_hold(name, snapshot.pool_schedules.get(name)):
+            held[name] = LaunchRefusal(limit=LaunchLimit.SCHEDULE, message=hold)
+            continue
         if PRICE_PER_HOUR in pool.spec.limits:
             rates = (launch_limits or LaunchLimits()).rates
             if unpriced := unpriced_node(snapshot, name, rates):

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.problem import Catalogue
     from karpenter_core.scheduling.virtual_pods import VirtualPlacement
     from karpenter_core.state.ledger_view import LedgerView
+    from karpenter_core.state.pool_schedules import PoolSchedule
 
 __all__ = ["Snapshot", "StateNode"]
 
@@ -97,6 +98,9 @@ class Snapshot:
     synced: bool
     ledger: LedgerView
     node_pools: Mapping[str, NodePool] = field(default_factory=dict[str, "NodePool"])
+    """As they are in force: with what the open windows of their schedules change."""
+    pool_schedules: Mapping[str, PoolSchedule] = field(default_factory=dict[str, "PoolSchedule"])
+    """By pool name; pools without schedules are absent."""
     node_claims: Mapping[str, NodeClaim] = field(default_factory=dict[str, "NodeClaim"])
     node_classes: Mapping[tuple[str, str, str], NodeClass] = field(
         default_factory=dict[tuple[str, str, str], "NodeClass"],

@@ -30,6 +30,7 @@ from karpenter_core.disruption.repetition import is_repeatable
 from karpenter_core.disruption.validation import CommandRejection
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.state.capacity_buffers import undeclared_buffers
+from karpenter_core.state.pool_schedules import shuts_down_pools
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,7 +135,9 @@ class DisruptionController:
         await self.queue.remove_stale_marks(
             find_stale_marks(snapshot, now=now, queued=self.queue.queued_provider_ids)
         )
-        methods: Sequence[DisruptionMethod] = methods_of(self._options)
+        methods: Sequence[DisruptionMethod] = methods_of(
+            self._options, shuts_down=shuts_down_pools(snapshot)
+        )
         while methods:
             self._report_budgets(self._cluster_state.snapshot())
             with self._runtime.tracer.span("disruption.plan") as span:

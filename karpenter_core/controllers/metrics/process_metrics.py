@@ -298,6 +298,16 @@ class Metrics:
             "StaticCapacity).",
             ("nodepool", "state"),
         )
+        self.nodepools_schedule_window_open = self._declare.gauge(
+            "nodepools_schedule_window_open",
+            "1 while a window of the annotation karpenter.sh/schedules is open, else 0.",
+            ("nodepool", "window"),
+        )
+        self.nodepools_schedule_next_edge = self._declare.gauge(
+            "nodepools_schedule_next_edge_timestamp_seconds",
+            "Time at which the next window of a NodePool opens or closes; 0 if none does.",
+            ("nodepool",),
+        )
         by_quota = ("capacityquota", "resource_type")
         self.capacityquotas_limit = self._declare.gauge(
             "capacityquotas_limit", "Limits of CapacityQuotas.", by_quota

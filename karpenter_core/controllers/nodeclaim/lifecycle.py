@@ -165,7 +165,8 @@ class NodeClaimLifecycleController:
         self._steady = SteadyClock(runtime.clock)
         self._quiet: dict[str, tuple[datetime | None, datetime]] = {}
         """By claim: the start of its quiet time, and when the steady clock first saw it."""
-        self._generations: dict[str, int] = {}
+        self._editions: dict[str, tuple[int, tuple[str, ...]]] = {}
+        """By NodePool: its generation, and the windows of its schedules that are open."""
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._reconciler = self._make_reconciler()
         self._change_queue = ChangeQueue(
@@ -510,13 +511,16 @@ class NodeClaimLifecycleController:
                 self._reconciler.wake(state_node.claim.name)
 
     def _edited_pools(self, snapshot: Snapshot, pools: tuple[str, ...]) -> set[str]:
-        """Return the pools whose spec changed; their status changes all the time."""
+        """Return the pools whose spec in force changed; their status changes all the time."""
         edited: set[str] = set()
         for name in pools:
-            pool = snapshot.node_pools.get(name)
-            generation = -1 if pool is None else pool.metadata.generation
-            if self._generations.get(name) != generation:
-                self._generations[name] = generation
+            pool, schedule = snapshot.node_pools.get(name), snapshot.pool_schedules.get(name)
+            edition = (
+                -1 if pool is None else pool.metadata.generation,
+                () if schedule is None else tuple(one.window.name for one in schedule.open),
+            )
+            if self._editions.get(name) != edition:
+                self._editions[name] = edition
                 edited.add(name)
         return edited
 

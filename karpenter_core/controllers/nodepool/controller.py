@@ -20,6 +20,7 @@ from karpenter_core.lifecycle.nodepool.failing_passes import with_failing_passes
 from karpenter_core.lifecycle.nodepool.hashing import HASH_VERSION, with_current_hash, with_hash
 from karpenter_core.lifecycle.nodepool.instance_types_listed import with_instance_types_listed
 from karpenter_core.lifecycle.nodepool.launches_held_back import with_launches_held_back
+from karpenter_core.lifecycle.nodepool.open_windows import schedule_notices, with_open_windows
 from karpenter_core.lifecycle.nodepool.pool_usage import with_usage
 from karpenter_core.lifecycle.nodepool.readiness import with_readiness
 from karpenter_core.lifecycle.nodepool.registration_health import with_registration_health
@@ -128,14 +129,15 @@ class NodePoolController:
             return DONE
         if not snapshot.manages(pool.spec.template.spec.node_class_ref) or pool.is_deleting:
             return DONE
-        pool = await self._hash(pool, snapshot)
-        return await self._status(pool)
+        await self._hash(pool, snapshot)
+        # Read again: the answer of the API server has the spec without open windows.
+        return await self._status(self._cluster_state.snapshot().node_pools.get(name, pool))
 
-    async def _hash(self, pool: NodePool, snapshot: Snapshot) -> NodePool:
+    async def _hash(self, pool: NodePool, snapshot: Snapshot) -> None:
         """Write the pool's hash, after the claims that have a hash of another version."""
         hashed = with_hash(pool)
         if hashed is pool:
-            return pool
+            return
         if pool.metadata.annotations.get(NODE_POOL_HASH_VERSION) != HASH_VERSION:
             for claim in snapshot.node_claims.values():
                 owned = claim.metadata.labels.get(NODE_POOL) == pool.name
@@ -145,7 +147,7 @@ class NodePoolController:
             key: hashed.metadata.annotations[key]
             for key in (NODE_POOL_HASH, NODE_POOL_HASH_VERSION)
         }
-        return await self._patch(pool, {"metadata": {"annotations": annotations}})
+        await self._patch(pool, {"metadata": {"annotations": annotations}})
 
     async def _status(self, pool: NodePool) -> ReconcileResult:
         now = self._runtime.clock.now()
@@ -168,8 +170,9 @@ class NodePoolController:
         # Read again: the results may have been reset just now.
         pauses = self._cluster_state.snapshot().ledger.launch_pauses
         updated = with_launches_held_back(updated, pauses.get(pool.uid), now=now)
+        updated = with_open_windows(updated, snapshot.pool_schedules.get(pool.name), now=now)
         updated = with_replicas_conditions(updated, self._replicas_problem(pool), now=now)
-        self._writer.publish_all(replicas_notices(updated))
+        self._writer.publish_all((*replicas_notices(updated), *schedule_notices(updated)))
         updated = with_instance_types_listed(updated, self._catalogue_problem(pool), now=now)
         unrated = self._currencies(pool) - self._rated
         updated = with_exchange_rates(updated, unrated, currency=self._currency, now=now)

@@ -37,6 +37,7 @@ from karpenter_core.state.events import PodsDecided
 from karpenter_core.state.launch_ceilings import LaunchCeilings
 from karpenter_core.state.launch_limits import LaunchAllowance, LaunchLimits
 from karpenter_core.state.node_pool_usage import exceeded_limits
+from karpenter_core.state.pool_schedules import launch_hold
 from karpenter_core.state.static_pools import StaticNodeAllowance, is_static
 
 if TYPE_CHECKING:
@@ -254,6 +255,9 @@ class ClaimCreator:
             pool = snapshot.node_pools.get(name)
             if pool is None or pool.is_deleting:
                 refused[name] = _GONE
+                continue
+            if hold := launch_hold(name, snapshot.pool_schedules.get(name)):
+                refused[name] = hold
                 continue
             limits = parse_resources(pool.spec.limits)
             exceeded = exceeded_limits(limits, usage.get(name, {}))

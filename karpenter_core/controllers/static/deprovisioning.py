@@ -69,6 +69,10 @@ class StaticDeprovisioningController:
         pool = snapshot.node_pools.get(name)
         if pool is None or not is_managed_static(pool, snapshot):
             return DONE
+        schedule = snapshot.pool_schedules.get(name)
+        if schedule is not None and (schedule.error or schedule.shutdown is not None):
+            # The replicas are unknown, or disruption drains the pool within its budgets.
+            return ReconcileResult(requeue_after=SETTLED_SECONDS)
         claims = static_pool_claims(snapshot, name)
         surplus = surplus_replicas(pool, claims)
         if not surplus:

@@ -24,6 +24,7 @@ from karpenter_core.api.labels import (
 )
 from karpenter_core.api.names import label_value_error, qualified_name_error
 from karpenter_core.api.nodepool import NODE_POOL_VALIDATION_FAILED, VALIDATION_SUCCEEDED
+from karpenter_core.api.pool_schedules import schedules_error
 from karpenter_core.api.returning import return_rule_error
 from karpenter_core.api.savings import savings_floor_error
 from karpenter_core.api.spot_share import spot_share_error
@@ -117,8 +118,7 @@ def validate_node_pool(pool: NodePool, *, rules: LabelRules | None = None) -> No
     template = pool.spec.template
     errors = list(_label_errors(template.metadata.labels, rules))
     errors += _taint_errors(template.spec.taints, template.spec.startup_taints)
-    if problem := spot_share_error(pool):
-        errors.append(problem)
+    errors += filter(None, (spot_share_error(pool), schedules_error(pool)))
     warnings = list(_annotation_warnings(pool))
     for index, requirement in enumerate(template.spec.requirements):
         place = f"requirements[{index}]"

@@ -1,4 +1,4 @@
-"""Parses the cron schedules of disruption budgets, in UTC.
+"""Parses the cron schedules of disruption budgets and of NodePools.
 
 What a budget's schedule means is fixed by existing NodePools: five fields or one of seven macros,
 as the parser of the reference reads them. This module reads the fields itself, strictly, and names
@@ -8,7 +8,7 @@ the error; `cronsim` computes the dates.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.errors import BadInputError
@@ -96,6 +96,22 @@ class CronSchedule:
         try:
             return next(CronSim(self.expression, at.astimezone(UTC)))
         except (CronSimError, StopIteration):
+            return None
+
+    def next_local(self, at: datetime) -> datetime | None:
+        """Return the first hit strictly after a local time without zone; None when there is none."""
+        return self._local_hit(at.replace(microsecond=0), is_reverse=False)
+
+    def last_local(self, at: datetime) -> datetime | None:
+        """Return the last hit up to a local time without zone; None when there is none."""
+        return self._local_hit(at.replace(microsecond=0) + timedelta(seconds=1), is_reverse=True)
+
+    def _local_hit(self, at: datetime, *, is_reverse: bool) -> datetime | None:
+        from cronsim import CronSim, CronSimError
+
+        try:
+            return next(CronSim(self.expression, at, reverse=is_reverse))
+        except (CronSimError, StopIteration, OverflowError, ValueError):
             return None
 
 

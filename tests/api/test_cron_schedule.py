@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.disruption.cron_schedule import CronSchedule
+from karpenter_core.api.cron_schedule import CronSchedule
 from karpenter_core.errors import BadInputError
 from tests.properties import with_examples
 

@@ -1,0 +1,1 @@
+"""Opens and closes the windows of NodePools' schedules in time."""
