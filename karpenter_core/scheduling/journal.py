@@ -15,6 +15,7 @@ from karpenter_core.api.decisions import (
     obstacles_of,
 )
 from karpenter_core.api.judgements import JUDGEMENT_FAILED
+from karpenter_core.api.labels import SCHEDULES
 from karpenter_core.api.notices import ObjectRef
 from karpenter_core.api.prices import Price
 from karpenter_core.scheduling.problem import PoolConstraint
@@ -54,6 +55,12 @@ def inputs_digest(problem: SchedulingProblem) -> str:
         parts.append(
             (q.name, str(q.requirements), sorted(q.limits.items()), sorted(q.used.items()))
             for q in problem.quotas
+        )
+    # Windows of schedules change limits without a new generation.
+    if changing := [pool for pool in problem.pools if SCHEDULES in pool.metadata.annotations]:
+        parts.append(
+            (pool.name, sorted((name, str(most)) for name, most in pool.spec.limits.items()))
+            for pool in changing
         )
     digest = blake2b(digest_size=8)
     for part in parts:

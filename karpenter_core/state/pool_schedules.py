@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.pool_schedules import PoolWindow
-    from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [
     "OpenWindow",
@@ -130,9 +129,9 @@ def shutdown_reason(pool: str, schedule: PoolSchedule | None) -> str:
     return "" if shutdown is None else f'nodepool "{pool}" is shut down by {shutdown}'
 
 
-def shuts_down_pools(snapshot: Snapshot) -> bool:
+def shuts_down_pools(schedules: Mapping[str, PoolSchedule]) -> bool:
     """Tell whether a window shuts some NodePool down now."""
-    return any(schedule.shutdown for schedule in snapshot.pool_schedules.values())
+    return any(schedule.shutdown for schedule in schedules.values())
 
 
 def launch_hold(pool: str, schedule: PoolSchedule | None) -> str:

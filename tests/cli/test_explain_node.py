@@ -443,3 +443,17 @@ def test_a_node_is_not_replaced_by_one_too_small_for_what_its_pods_will_ask_for(
     objects = (CONSOLIDATING, claim_with_node("a"), web("one", "a"))
     assert explain("a", *objects)["state"] == "disrupted"
     assert explain("a", *objects, scaler)["state"] == "stays"
+
+
+@pytest.mark.parametrize(("start", "state"), [("0 8 * * *", "disrupted"), ("0 20 * * *", "stays")])
+def test_a_node_of_a_pool_with_shutdown_hours_names_the_window(explain, start, state):
+    """Within the window the method shutdown takes it, with its pods."""
+    shut = pool(disruption={"consolidateAfter": "Never", "budgets": [{"nodes": "100%"}]})
+    window = {"name": "night", "schedule": start, "duration": "2h", "shutdown": True}
+    shut["metadata"]["annotations"] = {"karpenter.sh/schedules": json.dumps([window])}
+
+    found = explain("a", shut, claim_with_node("a"), web("b", "a"))
+
+    assert found["state"] == state
+    assert 'window "night"' in found["schedule"]
+    assert ("shutdown" in found["methods"]) == (state == "disrupted")

@@ -115,7 +115,7 @@ def test_other_methods_follow_the_shutdown():
     """Without a shutdown the methods are the usual ones."""
     state = cluster(shut(), box("one"))
 
-    assert shuts_down_pools(state.snapshot())
+    assert shuts_down_pools(state.snapshot().pool_schedules)
     assert methods_of(DisruptionOptions(), shuts_down=True) == (ShutdownMethod(), *METHODS)
     assert methods_of(DisruptionOptions()) == METHODS
 

@@ -136,7 +136,7 @@ class DisruptionController:
             find_stale_marks(snapshot, now=now, queued=self.queue.queued_provider_ids)
         )
         methods: Sequence[DisruptionMethod] = methods_of(
-            self._options, shuts_down=shuts_down_pools(snapshot)
+            self._options, shuts_down=shuts_down_pools(snapshot.pool_schedules)
         )
         while methods:
             self._report_budgets(self._cluster_state.snapshot())

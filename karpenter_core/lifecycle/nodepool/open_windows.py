@@ -22,7 +22,7 @@ SCHEDULE_WINDOW_OPEN: Final = "ScheduleWindowOpen"
 SHUT_DOWN: Final = "ShutDown"
 WINDOW_OPEN: Final = "WindowOpen"
 
-_WINDOW: Final = timedelta(hours=1)
+_EVENT_PERIOD: Final = timedelta(hours=1)
 
 
 def with_open_windows(pool: NodePool, schedule: PoolSchedule | None, *, now: datetime) -> NodePool:
@@ -48,9 +48,9 @@ def schedule_notices(pool: NodePool) -> tuple[Notice, ...]:
         Notice(
             regarding=pool.ref,
             type="Normal",
-            reason=SCHEDULE_WINDOW_OPEN,
+            reason="ScheduleWindowOpen",
             message=condition.message,
             dedupe=(pool.uid, condition.message),
-            window=_WINDOW,
+            window=_EVENT_PERIOD,
         ),
     )
