@@ -1,4 +1,4 @@
-"""Limits of every kind hold over histories of passes, launches and restarts.
+"""Limits of every kind hold over histories of passes, launches, restarts and windows of time.
 
 Ten thousand passes (each example has five):
 
@@ -8,6 +8,7 @@ Ten thousand passes (each example has five):
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from random import Random
 
 from hypothesis import given
@@ -23,8 +24,9 @@ from karpenter_core.scheduling.problem import PackingPolicy, SolveOptions
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.resources import merge
 from karpenter_core.scheduling.solve import solve
+from karpenter_core.state import pool_schedules
 from karpenter_core.state.capacity_quotas import read_quota
-from karpenter_core.state.events import ObjectObserved, ObjectRemoved
+from karpenter_core.state.events import ObjectObserved, ObjectRemoved, TimePassed
 from karpenter_core.state.launch_ceilings import LaunchCeilings
 from karpenter_core.state.launch_limits import LaunchLimits
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
@@ -36,6 +38,7 @@ from karpenter_core.testing.state_builders import (
     with_claim_conditions,
 )
 from tests.properties import with_examples
+from tests.support.pool_windows import hours, with_windows
 
 PASSES = 5
 LIMITS = LaunchLimits()
@@ -65,6 +68,11 @@ class World:
     instances: dict = field(default_factory=dict)
     """By claim: its labels and what it takes of every resource."""
     nodes: dict = field(default_factory=dict)
+    windows: dict = field(default_factory=dict)
+    """By pool: first and last minute of the day, and the limits meanwhile."""
+    ceilings: dict = field(default_factory=dict)
+    """By claim, in the order of creation: the limits of its pool at that moment."""
+    now: datetime = EPOCH
     pending: list = field(default_factory=list)
     made: int = 0
 
@@ -79,6 +87,7 @@ class World:
             )
             for name in ("first", "second")
         ]
+        self.pools = [self.with_schedule(pool) for pool in self.pools]
         self.quotas = [
             CapacityQuota(
                 api_version="autoscaling.x-k8s.io/v1beta1",
@@ -104,6 +113,39 @@ class World:
         }
         return {name: amount for name, amount in amounts.items() if rolled.random() < 0.5}
 
+    def with_schedule(self, pool):
+        """Give some pools windows of half an hour or more; the last one that is open counts."""
+        if self.random.random() < 0.3:
+            return pool
+        rows, listed = [], self.windows.setdefault(pool.name, [])
+        for number in range(self.random.randint(1, 3)):
+            start, minutes = self.random.randint(0, 300), self.random.randint(30, 150)
+            shutdown = self.random.random() < 0.2
+            limits = (
+                {} if shutdown else {"cpu": str(self.random.randint(1, 40)), **self.draw_limits()}
+            )
+            effect = {"shutdown": True} if shutdown else {"limits": limits}
+            schedule = f"{start % 60} {start // 60} * * *"
+            rows.append(hours(f"window-{number}", schedule, f"{minutes}m", **effect))
+            listed.append((start, start + minutes, shutdown, limits))
+        return with_windows(pool, *rows)
+
+    def limits_now(self, pool):
+        """Return the limits of a pool at this time, read from the windows that were drawn."""
+        minute = (self.now - EPOCH).total_seconds() / 60
+        limits, is_shut_down = parse_resources(pool.spec.limits), False
+        for start, end, shutdown, changed in self.windows.get(pool.name, ()):
+            if start <= minute < end:
+                limits |= parse_resources(changed)
+                is_shut_down |= shutdown
+        return {**limits, NODES: 0} if is_shut_down else limits
+
+    def let_time_pass(self):
+        """Go on by up to an hour: edges of windows fall between plans, creations and launches."""
+        if self.random.random() < 0.6:
+            self.now += timedelta(minutes=self.random.randint(0, 60))
+            self.state.apply_event(TimePassed(self.now))
+
     def restart(self):
         """A new process lists what exists; it knows of no decision and of nothing in flight."""
         self.state = synced_state(
@@ -112,6 +154,7 @@ class World:
             *self.claims.values(),
             *self.nodes.values(),
             catalogues={pool.name: TYPES for pool in self.pools},
+            now=self.now,
         )
         self.in_flight = []
 
@@ -129,7 +172,7 @@ class World:
 
     def plan(self, snapshot):
         """Plan for the pending pods; a snapshot may be older than what exists."""
-        asked = build_provisioning_input(snapshot, now=EPOCH, problem_settings=SETTINGS)
+        asked = build_provisioning_input(snapshot, now=self.now, problem_settings=SETTINGS)
         packing = self.random.choice((PackingPolicy.VALUE, PackingPolicy.FIRST_FIT))
         problem = with_pods(asked.problem, self.pending)
         return solve(problem, SolveOptions(packing=packing, work_units=0))
@@ -154,6 +197,7 @@ class World:
             )
             claim = claim.model_copy(update={"metadata": metadata})
             self.claims[claim.name] = claim
+            self.ceilings[claim.name] = (pool.name, self.limits_now(pool))
             if self.random.random() < 0.2:
                 self.in_flight.append(planned)
             else:
@@ -225,23 +269,24 @@ class World:
         if not self.instances:
             return
         name = self.random.choice(sorted(self.instances))
-        del self.instances[name]
+        del self.instances[name], self.ceilings[name]
         self.state.apply_event(ObjectRemoved(self.claims.pop(name)))
         if name in self.nodes:
             self.state.apply_event(ObjectRemoved(self.nodes.pop(name)))
 
     def excesses(self):
-        """Return the limits that the instances exceed."""
+        """Return the limits that the instances exceed.
+
+        A lower limit ends no instance: each claim kept to the limits at its creation, with all that
+        were created before it.
+        """
         found = []
-        for pool in self.pools:
-            name = pool.name
-            taken = merge(
-                amounts
-                for labels, amounts in self.instances.values()
-                if labels["karpenter.sh/nodepool"] == name
-            )
-            limits = parse_resources(pool.spec.limits)
-            found += [(name, key) for key, most in limits.items() if taken.get(key, 0) > most]
+        taken = {pool.name: {} for pool in self.pools}
+        for claim, (name, limits) in self.ceilings.items():
+            if claim not in self.instances:
+                continue
+            taken[name] = merge((taken[name], self.instances[claim][1]))
+            found += [(name, key) for key, most in limits.items() if taken[name].get(key, 0) > most]
         for quota in self.quotas:
             reading = read_quota(quota)
             taken = merge(
@@ -270,7 +315,10 @@ def run_history(world, passes=PASSES):
         world.add_pods()
         if world.random.random() < 0.4:
             world.create(world.plan(world.state.snapshot()))
-        world.create(world.plan(old if world.random.random() < 0.4 else world.state.snapshot()))
+        plan = world.plan(old if world.random.random() < 0.4 else world.state.snapshot())
+        world.let_time_pass()
+        world.create(plan)
+        world.let_time_pass()
         world.launch(0.5)
         found += world.excesses()
         if world.random.random() < 0.3:
@@ -283,8 +331,8 @@ def run_history(world, passes=PASSES):
 
 @with_examples(12)
 @given(seed=st.integers(0, 2**32))
-def test_no_limit_is_exceeded_in_histories_with_stale_plans_and_restarts(seed):
-    """Of cpu, memory, nodes and price, of NodePools and quotas."""
+def test_no_limit_is_exceeded_in_histories_with_stale_plans_restarts_and_windows(seed):
+    """Of cpu, memory, nodes and price, of NodePools and quotas; windows change those of NodePools."""
     assert run_history(World(Random(seed))) == []
 
 
@@ -297,3 +345,10 @@ def test_histories_launch_nodes_and_reach_limits(monkeypatch):
     monkeypatch.setattr(LaunchCeilings, "refusal", lambda _self, _planned: None)
 
     assert any(run_history(World(Random(seed))) for seed in range(40))
+
+
+def test_histories_pass_edges_of_windows_that_matter(monkeypatch):
+    """With NodePools as users wrote them some of them exceed limits."""
+    monkeypatch.setattr(pool_schedules, "in_force", lambda pool, _windows: pool)
+
+    assert any(run_history(World(Random(seed))) for seed in range(60))
