@@ -1,8 +1,8 @@
 """Plays random histories of a cluster, checked at every change.
 
-A seed decides everything: which pools there are, what users do to workloads, budgets, pools, claims
-and Nodes, what the cloud and the API server do wrong, and when the controller dies. Afterwards all
-faults are ended; then the cluster has to come to rest with every pod running, and to shrink
+A seed decides everything: which pools there are, static ones and buffers among them, what users do to
+workloads, budgets, pools, their windows of time, claims and Nodes, what the cloud and the API server
+do wrong, and when the controller dies. Afterwards all faults are ended; then the cluster has to come to rest with every pod running, and to shrink
 to nothing once the pods have gone.
 
     .venv/bin/python -m tests.controllers.histories --count 100 --seed 0 --jobs 2
@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import contextlib
 import gc
+import json
 import multiprocessing
 import random
 import signal
@@ -24,13 +25,14 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import structlog
 
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES, POD_DISRUPTION_BUDGETS
-from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
+from karpenter_core.kube.wire.codecs import CAPACITY_BUFFERS, NODE_CLAIMS, NODE_POOLS
 from karpenter_core.testing.expectations import CloudAccount
 from tests.controllers.cluster_runs import watch_invariants
 from tests.controllers.injected_faults import (
@@ -39,8 +41,9 @@ from tests.controllers.injected_faults import (
     InjectedFaults,
     faulty_cloud,
 )
+from tests.controllers.test_capacity_buffers import buffer, pod_template
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
-from tests.support.invariants import quiet_violations
+from tests.support.invariants import buffer_violations, quiet_violations, replicas_violations
 
 ACTIONS = (15, 40)
 LONGEST_PAUSE_SECONDS = 1200.0
@@ -53,6 +56,8 @@ STILLBORN_SECONDS = 1800.0
 """Time until a user ends a node that registered and never got ready."""
 TOLERANCE_SECONDS = 1200.0
 """Time limit for mismatched instances, claims and Nodes: two rounds of garbage collection, and more."""
+STATIC = "fixed"
+"""The name of the static pool."""
 LIVE = "SELECT provider_id FROM instances WHERE gone_at IS NULL OR gone_at > ? ORDER BY launched_at"
 LAUNCHES = (
     "SELECT subject, count(*) FROM calls WHERE operation = 'launch' AND result = 'launched' "
@@ -112,9 +117,16 @@ class History:
             self.cluster.apply([self._pool(name)])
         for _ in range(rng.randint(1, 4)):
             self.deploy()
+        gates = rng.choice([[], ["SpotToSpotConsolidation=true"]])
+        if rng.random() < 0.5:
+            gates.append("StaticCapacity=true")
+            self.cluster.apply([self._static_pool()])
+        if rng.random() < 0.4:
+            gates.append("CapacityBuffer=true")
+            self._add_buffer()
         self.arguments = [
             *rng.choice([[], ["--disable-leader-election"]]),
-            *rng.choice([[], ["--feature-gates=SpotToSpotConsolidation=true"]]),
+            *([f"--feature-gates={','.join(gates)}"] if gates else []),
             f"--kwok-launch-latency={rng.choice(['0s', '0s', '2s', '40s'])}",
             f"--kwok-registration-delay={rng.choice(['0s', '5s', '90s'])}",
             f"--kwok-termination-delay={rng.choice(['0s', '0s', '30s'])}",
@@ -152,6 +164,31 @@ class History:
             disruption=self._disruption(),
             **({"limits": limits} if limits else {}),
         )
+
+    def _static_pool(self):
+        replicas = self.rng.randint(0, 4)
+        limits = {"limits": {"nodes": replicas + 1}} if self.rng.random() < 0.3 else {}
+        return node_pool(
+            STATIC,
+            replicas=replicas,
+            template={
+                "requirements": [
+                    {
+                        "key": "karpenter.kwok.sh/instance-cpu",
+                        "operator": "In",
+                        "values": ["2", "4"],
+                    }
+                ]
+            },
+            disruption=self._disruption(),
+            **limits,
+        )
+
+    def _add_buffer(self):
+        rng = self.rng
+        template = pod_template(cpu=rng.choice(["500m", "1", "2"]))
+        spec = {"podTemplateRef": {"name": "chunk"}, "replicas": rng.randint(1, 4)}
+        self.cluster.apply([template, buffer("headroom", **spec)])
 
     def _disruption(self):
         rng = self.rng
@@ -242,7 +279,52 @@ class History:
     def limit(self):
         cpu = self.rng.choice([None, "8", "16", "48"])
         for name in self.injected_faults.some(NODE_POOLS, 1):
-            self._edit(name, {"limits": {"cpu": cpu}})
+            if name != STATIC:
+                self._edit(name, {"limits": {"cpu": cpu}})
+
+    def schedule(self):
+        """Give a pool one or two windows that open soon; now and then one that cannot be read."""
+        for name in self.injected_faults.some(NODE_POOLS, 1):
+            rows = [
+                self._window(name, f"window-{number}") for number in range(self.rng.randint(1, 2))
+            ]
+            text = "[" if self.rng.random() < 0.1 else json.dumps(rows)
+            self._annotate(name, text)
+
+    def unschedule(self):
+        for name in self.injected_faults.some(NODE_POOLS, 2):
+            self._annotate(name, None)
+
+    def _window(self, pool, name):
+        rng = self.rng
+        start = self.clock.now() + timedelta(minutes=rng.choice([-10, 1, 5, 20, 60]))
+        effects = [{"shutdown": True}]
+        if pool == STATIC:
+            effects += [{"replicas": rng.randint(0, 5)}, {"limits": {"nodes": rng.randint(0, 5)}}]
+        else:
+            effects += [
+                {"limits": {"cpu": rng.choice([4, 16, 64])}},
+                {"limits": {"nodes": rng.randint(0, 4)}, "consolidationPolicy": "WhenEmpty"},
+                {"consolidateAfter": rng.choice(["0s", "5m", "Never"])},
+            ]
+        return {
+            "name": name,
+            "schedule": f"{start.minute} {start.hour} {start.day} {start.month} *",
+            "duration": f"{rng.choice([5, 20, 90])}m",
+            **rng.choice(effects),
+        }
+
+    def _annotate(self, name, text):
+        metadata = {"annotations": {"karpenter.sh/schedules": text}}
+        self.cluster.patch(NODE_POOLS, name, {"metadata": metadata})
+
+    def resize(self):
+        """Scale the static pool and the buffer."""
+        if STATIC in self._names(NODE_POOLS):
+            self._edit(STATIC, {"replicas": self.rng.randint(0, 4)})
+        for name in self._names(CAPACITY_BUFFERS):
+            body = {"spec": {"replicas": self.rng.randint(0, 4)}}
+            self.cluster.patch(CAPACITY_BUFFERS, name, body, namespace="default")
 
     def delete_claim(self):
         for name in self.injected_faults.some(NODE_CLAIMS, 2):
@@ -305,7 +387,7 @@ class History:
         wrong = self.injected_faults
         return {
             self.scale: 8, self.deploy: 3, self.protect: 3, self.unprotect: 2, self.relabel: 3,
-            self.rebudget: 2, self.limit: 2, self.delete_claim: 3, self.delete_node: 2,
+            self.rebudget: 2, self.limit: 2, self.schedule: 4, self.unschedule: 1, self.resize: 2, self.delete_claim: 3, self.delete_node: 2,
             self.delete_unanswered: 2, self.kill: 4, self.restart: 1,
             wrong.break_cloud: 4, wrong.lose: 2, wrong.reclaim: 2, wrong.break_api: 6,
             wrong.restart_api: 1, wrong.freeze: 3, wrong.set_clock: 2, wrong.cut_quota: 2,
@@ -327,10 +409,23 @@ class History:
         """End all faults, wait until the cluster converges, then until it is empty."""
         self._tell("faults ended")
         self.ease()
-        await self._rest(lambda: self.scene.pods() and quiet_violations(self.scene, self.account()))
+        await self._rest(
+            lambda: (
+                self.scene.pods()
+                and [
+                    *quiet_violations(self.scene, self.account()),
+                    *replicas_violations(self.scene),
+                    *buffer_violations(self.scene),
+                ]
+            )
+        )
         self._tell("pods away")
         for name in self._names(DEPLOYMENTS):
             self.cluster.scale(DEPLOYMENTS, name, 0)
+        for name in self._names(CAPACITY_BUFFERS):
+            self.cluster.delete(CAPACITY_BUFFERS, name, namespace="default")
+        if STATIC in self._names(NODE_POOLS):
+            self._edit(STATIC, {"replicas": 0})
         await self._rest(
             lambda: [
                 f"left: {kind} {len(result)}"
@@ -356,6 +451,7 @@ class History:
         }
         for name in self._names(NODE_POOLS):
             self._edit(name, {"limits": None, "disruption": disruption})
+            self._annotate(name, None)
         for name in self._names(DEPLOYMENTS):
             metadata = {"annotations": {"karpenter.sh/do-not-disrupt": None}}
             body = {"spec": {"template": {"metadata": metadata}}}
@@ -476,6 +572,7 @@ def breaches_of(seed, folder, *, verbose=False, events_counted=None, make=Histor
         asyncio.get_running_loop().set_exception_handler(errors.note_unhandled)
         clock = ControllerClock(scene.cluster.clock)
         with watch_invariants(scene) as watch:
+            watch.controller_clock = clock
             history = make(scene, folder, seed, clock=clock, watch=watch, verbose=verbose)
             kept.append(history)
             with closing(history), faulty_cloud(history.injected_faults):

@@ -7,11 +7,14 @@
 - no instance is without a claim for more than twenty minutes;
 - a pod is deleted past its disruption budget only for such a deadline;
 - no command disrupts more nodes of a NodePool than its budgets allow;
-- no node takes a NodePool beyond its limits; those that are being replaced do not count;
+- no node takes a NodePool beyond its limits, as its windows of time have them; those that are being
+  replaced do not count;
+- no claim takes a static NodePool beyond its replicas, as its windows have them;
 - no claim gets a second instance;
 - no claim is given up for being late before its time, whatever the controller's clock shows.
 
-`quiet_violations` says what is wrong with a cluster that nothing happens to any more.
+`quiet_violations` says what is wrong with a cluster that nothing happens to any more,
+`replicas_violations` and `buffer_violations` which static NodePools and CapacityBuffers lack capacity.
 """
 
 from __future__ import annotations
@@ -22,26 +25,30 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.durations import parse_duration
-from karpenter_core.api.labels import DISRUPTED_TAINT, NODE_POOL
-from karpenter_core.api.quantities import parse_resources
+from karpenter_core.api.labels import DISRUPTED_TAINT, NODE_POOL, SCHEDULES
+from karpenter_core.api.nodepool import NodePool
+from karpenter_core.api.quantities import Quantity, parse_resources
 from karpenter_core.disruption.budgets import DisruptionReason
-from karpenter_core.kube.resources import NODES, PODS
-from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
+from karpenter_core.kube.resources import NODES, POD_TEMPLATES, PODS
+from karpenter_core.kube.wire.codecs import CAPACITY_BUFFERS, NODE_CLAIMS, NODE_POOLS
 from karpenter_core.sim.budgets import scaled
 from karpenter_core.sim.registry import parse_time
 from karpenter_core.sim.store import DELETED
+from karpenter_core.state.pool_schedules import evaluate_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from datetime import datetime
 
+    from karpenter_core.api.nodepool import NodePoolSpec
+    from karpenter_core.clock import Clock
     from karpenter_core.kube.writer import WriteAttempt
     from karpenter_core.sim.fields import Json
     from karpenter_core.sim.store import ObjectChange
     from karpenter_core.testing.expectations import CloudAccount
     from karpenter_core.testing.harness import ControllerHarness
 
-__all__ = ["Invariants", "quiet_violations"]
+__all__ = ["Invariants", "buffer_violations", "quiet_violations", "replicas_violations"]
 
 LAG: Final = timedelta(seconds=90)
 """Largest age of a decision's input: a pass, the wait before validation, the writes."""
@@ -65,6 +72,7 @@ class _PastPool:
     at: datetime
     spec: Json
     claims: int
+    schedules: str | None = None
 
 
 @final
@@ -74,6 +82,10 @@ class Invariants:
     def __init__(self, harness: ControllerHarness) -> None:
         self._harness: Final = harness
         self._clock: Final = harness.cluster.clock
+        self.controller_clock: Clock = harness.cluster.clock
+        """The clock of the controller, which decides on windows of time."""
+        self._leads: Final[list[tuple[datetime, timedelta]]] = []
+        """When that clock was seen to be how far ahead of the cluster's."""
         self.blind_since: datetime | None = None
         """Since when the controller may not see what changes."""
         self._unclaimed: dict[str, float] = {}
@@ -150,7 +162,7 @@ class Invariants:
 
     def _note_pool(self, change: ObjectChange) -> None:
         if change.type != DELETED:
-            self._remember(change.stored.key[1], change.stored.obj["spec"])
+            self._remember(change.stored.key[1], change.stored.obj)
 
     def _note_claim(self, change: ObjectChange) -> None:
         claim, before = change.stored.obj, change.previous
@@ -158,9 +170,10 @@ class Invariants:
         if before is None or change.type == DELETED:
             if before is None:
                 self._limits[uid] = self._most_allowed(pool)
+                self._check_replicas(claim)
             current = self._harness.cluster.find(NODE_POOLS, pool)
             if current is not None:
-                self._remember(pool, current["spec"])
+                self._remember(pool, current)
         if before is not None and _condition(before.obj, REASON) is not None:
             self._marked[uid] = self._clock.now()
         if before is not None and not _is_disrupted(before.obj) and _is_disrupted(claim):
@@ -253,22 +266,12 @@ class Invariants:
         limits = self._limits.get(claim["metadata"]["uid"], {})
         if not limits:
             return
-        created = parse_time(claim["metadata"]["creationTimestamp"])
         used: dict[str, int] = defaultdict(int)
-        for each in self._harness.claims():
-            metadata = each["metadata"]
-            is_counted = (
-                _pool_of(each) == _pool_of(claim)
-                and parse_time(metadata["creationTimestamp"]) <= created
-                and "deletionTimestamp" not in metadata
-                and _condition(each, REASON) is None
-                and self._marked.get(metadata["uid"], created - LAG) <= created - LAG
-            )
-            if is_counted:
-                used[NODES_LIMIT] += 1
-                requests = parse_resources(each["spec"].get("resources", {}).get("requests") or {})
-                for name, amount in (_capacity(each) or requests).items():
-                    used[name] += amount
+        for each in self._counted_with(claim):
+            used[NODES_LIMIT] += 1
+            requests = parse_resources(each["spec"].get("resources", {}).get("requests") or {})
+            for name, amount in (_capacity(each) or requests).items():
+                used[name] += amount
         for name, limit in limits.items():
             if used[name] > limit:
                 self._breach(
@@ -276,12 +279,44 @@ class Invariants:
                     f"{_name(claim)}"
                 )
 
+    def _counted_with(self, claim: Json) -> Iterator[Json]:
+        """Yield the claims of the same pool, up to this one, that no command is replacing."""
+        created = parse_time(claim["metadata"]["creationTimestamp"])
+        for each in self._harness.claims():
+            metadata = each["metadata"]
+            if (
+                _pool_of(each) == _pool_of(claim)
+                and parse_time(metadata["creationTimestamp"]) <= created
+                and "deletionTimestamp" not in metadata
+                and _condition(each, REASON) is None
+                and self._marked.get(metadata["uid"], created - LAG) <= created - LAG
+            ):
+                yield each
+
+    def _check_replicas(self, claim: Json) -> None:
+        """Check a new claim of a static pool; of replicas that changed a moment ago the higher hold."""
+        pool = _pool_of(claim)
+        replicas = [spec.replicas for spec in self._specs_lately(pool)]
+        if not replicas or None in replicas:
+            return
+        most = max(number for number in replicas if number is not None)
+        count = sum(1 for _ in self._counted_with(claim))
+        if count > most:
+            self._breach(f"{pool} has {count} claims and {most} replicas: {_name(claim)}")
+
     # -- memory ------------------------------------------------------------------------------------
 
-    def _remember(self, pool: str, spec: Json) -> None:
+    def _remember(self, pool: str, obj: Json) -> None:
         count = sum(_pool_of(each) == pool for each in self._harness.claims())
         history = self._pools[pool]
-        history.append(_PastPool(at=self._clock.now(), spec=spec, claims=count))
+        history.append(
+            _PastPool(
+                at=self._clock.now(),
+                spec=obj["spec"],
+                claims=count,
+                schedules=(obj["metadata"].get("annotations") or {}).get(SCHEDULES),
+            )
+        )
         while len(history) > 1 and history[1].at < self._clock.now() - MEMORY:
             del history[0]
 
@@ -294,12 +329,37 @@ class Invariants:
 
     def _most_allowed(self, pool: str) -> dict[str, int]:
         """Return the limits of a pool; of those edited a moment ago the higher."""
-        history = [parse_resources(then.spec.get("limits") or {}) for then in self._lately(pool)]
+        history = [parse_resources(spec.limits) for spec in self._specs_lately(pool)]
         return {
             name: max(limits[name] for limits in history)
             for name in (history[0] if history else ())
             if all(name in limits for limits in history)
         }
+
+    def _specs_lately(self, pool: str) -> Iterator[NodePoolSpec]:
+        """Yield the spec of a pool as it was a moment ago and is now, with open windows.
+
+        Windows are longer than the moment, so that its beginning and end show each of them.
+        """
+        since = (self.blind_since or self._clock.now()) - LAG
+        lead = self.controller_clock.now() - self._clock.now()
+        if not self._leads or self._leads[-1][1] != lead:
+            self._leads.append((self._clock.now(), lead))
+        recent = {lead for at, lead in self._leads if at >= since}
+        before = [lead for at, lead in self._leads if at < since]
+        instants = {
+            at + each for at in (since, self._clock.now()) for each in {*recent, *before[-1:], lead}
+        }
+        for then in self._lately(pool):
+            annotations = {} if then.schedules is None else {SCHEDULES: then.schedules}
+            metadata = {"name": pool, "annotations": annotations}
+            kept = NodePool.model_validate({"metadata": metadata, "spec": then.spec})
+            for at in instants:
+                effective, schedule = evaluate_schedule(kept, at)
+                if schedule is not None and schedule.error:  # nothing may be launched
+                    yield effective.spec.model_copy(update={"limits": {NODES_LIMIT: Quantity(0)}})
+                else:
+                    yield effective.spec
 
     def _node_of(self, pod: Json) -> Json | None:
         name = pod["spec"].get("nodeName", "")
@@ -328,6 +388,61 @@ def quiet_violations(harness: ControllerHarness, cloud: CloudAccount) -> list[st
         *_marks(harness),
         *(f"token {token} launched {n} times" for token, n in cloud.launches.items() if n != 1),
     ]
+
+
+def replicas_violations(harness: ControllerHarness) -> list[str]:
+    """Return the static NodePools that do not have their replicas."""
+    found: list[str] = []
+    for pool in harness.cluster.list(NODE_POOLS):
+        replicas = pool["spec"].get("replicas")
+        count = sum(_pool_of(claim) == _name(pool) for claim in harness.claims())
+        if replicas is not None and count != replicas:
+            found.append(f"{_name(pool)} has {count} claims and {replicas} replicas")
+    return found
+
+
+def buffer_violations(harness: ControllerHarness) -> list[str]:
+    """Return the CapacityBuffers for whose pods the nodes have no room; each has pods of one shape."""
+    found: list[str] = []
+    for buffer in harness.cluster.list(CAPACITY_BUFFERS):
+        reference = buffer["spec"]["podTemplateRef"]["name"]
+        template = harness.workload.find(POD_TEMPLATES, reference, namespace="default")
+        if template is None:
+            continue
+        asked = _requests(template["template"]["spec"])
+        rooms = sum(
+            min(room // asked[name] for name, room in _free(harness, node, asked).items())
+            for node in harness.nodes()
+            if "deletionTimestamp" not in node["metadata"]
+            and not any(
+                taint["key"] == DISRUPTED_TAINT for taint in node["spec"].get("taints") or ()
+            )
+        )
+        if rooms < buffer["spec"]["replicas"]:
+            found.append(
+                f"{_name(buffer)} has room for {rooms} of {buffer['spec']['replicas']} pods"
+            )
+    return found
+
+
+def _free(harness: ControllerHarness, node: Json, names: Iterable[str]) -> dict[str, int]:
+    """Return what the pods of a node leave of some resources."""
+    free = parse_resources(node["status"]["allocatable"])
+    for pod in harness.pods():
+        is_there = pod["spec"].get("nodeName") == _name(node)
+        if is_there and pod.get("status", {}).get("phase") not in TERMINAL:
+            for name, amount in _requests(pod["spec"]).items():
+                free[name] = free.get(name, 0) - amount
+    return {name: free.get(name, 0) for name in names}
+
+
+def _requests(spec: Json) -> dict[str, int]:
+    """Return the requests of a pod's containers, and the pod itself."""
+    total: dict[str, int] = {"pods": 1}
+    for container in spec["containers"]:
+        for name, amount in parse_resources(container["resources"]["requests"]).items():
+            total[name] = total.get(name, 0) + amount
+    return total
 
 
 def _waiting(pods: Iterable[Json]) -> Iterator[str]:
