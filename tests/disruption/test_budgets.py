@@ -103,7 +103,7 @@ class TestArithmetic:
     def test_reasons_have_their_own(self):
         """Case 17."""
         budgets = [*fixture(), windowed("4", reasons=(EMPTY,))]
-        assert allowed(*budgets) == {"Empty": 4, "Drifted": 5, "Underutilized": 10}
+        assert allowed(*budgets) == {"Empty": 4, "Drifted": 5, "Underutilized": 10, "Shutdown": 10}
 
     def test_no_budget_for_a_reason_is_no_restriction(self):
         assert allowed(budget("3", reasons=(EMPTY,)))["Drifted"] == UNLIMITED
