@@ -25,6 +25,7 @@ NAMES = {
     "NodeClassController": "nodeclass",
     "NodeHealthController": "node.health",
     "NodePoolController": "nodepool",
+    "ScheduleController": "schedule",
     "NodeTerminationController": "node.termination",
     "Provisioner": "provisioner",
 }
