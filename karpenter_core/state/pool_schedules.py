@@ -77,7 +77,7 @@ class PoolSchedule:
     open: tuple[OpenWindow, ...] = ()
     next_edge: ScheduleEdge | None = None
     evaluate_at: datetime | None = None
-    """When the schedules have to be evaluated again; None if never."""
+    """Time at which the schedules have to be evaluated again; None if never."""
     error: str = ""
 
     @property

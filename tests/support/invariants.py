@@ -85,7 +85,7 @@ class Invariants:
         self.controller_clock: Clock = harness.cluster.clock
         """The clock of the controller, which decides on windows of time."""
         self._leads: Final[list[tuple[datetime, timedelta]]] = []
-        """When that clock was seen to be how far ahead of the cluster's."""
+        """Times at which that clock was seen to be ahead of the cluster's, and by how much."""
         self.blind_since: datetime | None = None
         """Since when the controller may not see what changes."""
         self._unclaimed: dict[str, float] = {}
