@@ -18,7 +18,17 @@ if TYPE_CHECKING:
 
     from karpenter_core.provider.contract.conversion import ManifestDraft
 
-__all__ = ["NodeGroup", "object_name", "write_node_pool"]
+__all__ = [
+    "NodeGroup",
+    "as_integer",
+    "as_items",
+    "as_object",
+    "as_objects",
+    "capacity_type_requirement",
+    "object_name",
+    "requirement_in",
+    "write_node_pool",
+]
 
 _VERSION: Final = "karpenter.sh/v1"
 _EXPANDER: Final = "cluster-autoscaler-priority-expander"
@@ -29,6 +39,7 @@ _STARTUP_TAINTS: Final = (
 )
 _LONGEST_NAME: Final = 63
 _LARGEST_WEIGHT: Final = 100
+_WHOLE: Final = 100
 
 
 @final
@@ -54,6 +65,39 @@ def object_name(text: str) -> str:
     """Return a name of a cloud as the name of a Kubernetes object."""
     name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     return name[:_LONGEST_NAME].rstrip("-") or "group"
+
+
+def requirement_in(key: str, values: Sequence[str]) -> dict[str, object]:
+    """Return a requirement that permits these values of a label."""
+    return {"key": key, "operator": "In", "values": list(values)}
+
+
+def capacity_type_requirement(spot_percentage: int) -> dict[str, object]:
+    """Return the requirement for the part of a group that is spot, 0 to 100."""
+    types = {0: ["on-demand"], _WHOLE: ["spot"]}
+    return requirement_in(
+        "karpenter.sh/capacity-type", types.get(spot_percentage, ["spot", "on-demand"])
+    )
+
+
+def as_object(value: object) -> Mapping[str, object]:
+    """Return a value of JSON if it is an object, else an empty one."""
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+
+
+def as_items(value: object) -> list[object]:
+    """Return a value of JSON if it is a list, else an empty one."""
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def as_objects(value: object) -> list[Mapping[str, object]]:
+    """Return the objects of a list of JSON."""
+    return [as_object(each) for each in as_items(value)]
+
+
+def as_integer(value: object) -> int:
+    """Return a value of JSON if it is an integer, else 0."""
+    return value if isinstance(value, int) else 0
 
 
 def write_node_pool(draft: ManifestDraft, group: NodeGroup) -> ManifestDraft:

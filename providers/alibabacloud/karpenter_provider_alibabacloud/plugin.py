@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from karpenter_core.api.records import NodeView
-    from karpenter_core.provider.contract import Interruption, ProviderContext
+    from karpenter_core.provider.contract import Conversion, Interruption, ProviderContext
     from karpenter_core.provider.kit.plugin import StartedCloud
     from karpenter_provider_alibabacloud.sdk import ClientLimits
     from karpenter_provider_alibabacloud.started_provider import StartedProvider
@@ -79,3 +79,10 @@ class AlibabaCloudProvider(CloudPlugin[ECSNodeClass, "StartedProvider"]):
     def karpenter_read_interruptions(self, node: NodeView) -> Sequence[Interruption]:
         """Read the condition that ACK's node problem detector sets on spot nodes."""
         return self.running.parts.interruption_sources.read(node)
+
+    @hookimpl
+    def karpenter_declare_conversions(self) -> Sequence[Conversion]:
+        """Declare the conversions of scaling groups of ESS."""
+        from karpenter_provider_alibabacloud.conversion.scaling_groups import CONVERSIONS
+
+        return CONVERSIONS

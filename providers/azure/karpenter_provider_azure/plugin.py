@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
     from karpenter_core.provider.contract import (
+        Conversion,
         Interruption,
         LaunchedInstance,
         LaunchRequest,
@@ -119,3 +120,10 @@ class AzureProvider(CloudPlugin[AKSNodeClass, "StartedProvider"]):
     def karpenter_read_interruptions(self, node: NodeView) -> Sequence[Interruption]:
         """Read the conditions by which AKS announces scheduled events."""
         return self.running.parts.interruptions.read(node)
+
+    @hookimpl
+    def karpenter_declare_conversions(self) -> Sequence[Conversion]:
+        """Declare the conversions of node pools of AKS and of scale sets."""
+        from karpenter_provider_azure.conversion.agent_pools import CONVERSIONS
+
+        return CONVERSIONS

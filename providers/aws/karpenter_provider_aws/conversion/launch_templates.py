@@ -10,9 +10,10 @@ import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import BadInputError
+from karpenter_core.provider.kit.node_groups import as_items, as_object, as_objects
 from karpenter_provider_aws.labels import GROUP
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class LaunchTemplate:
     @property
     def is_spot(self) -> bool:
         """Whether its instances are spot."""
-        return _object(self.data.get("InstanceMarketOptions")).get("MarketType") == "spot"
+        return as_object(self.data.get("InstanceMarketOptions")).get("MarketType") == "spot"
 
     @property
     def instance_type(self) -> str:
@@ -87,7 +88,7 @@ def find_launch_template(
     candidates = [
         version
         for document in documents
-        for version in _objects(document.get(_VERSIONS))
+        for version in as_objects(document.get(_VERSIONS))
         if {version.get("LaunchTemplateId"), version.get("LaunchTemplateName")} & names
     ]
     wanted = str(reference.get("Version") or "$Default")
@@ -103,7 +104,7 @@ def find_launch_template(
         return None
     name = chosen[-1].get("LaunchTemplateName") or chosen[-1].get("LaunchTemplateId")
     title = f'launch template "{name}", version {chosen[-1].get("VersionNumber")}'
-    return LaunchTemplate(title, _object(chosen[-1].get("LaunchTemplateData")))
+    return LaunchTemplate(title, as_object(chosen[-1].get("LaunchTemplateData")))
 
 
 def write_node_class(
@@ -133,27 +134,27 @@ def _write_settings(node_class: ManifestDraft, template: LaunchTemplate) -> None
     if data.get("ImageId"):
         node_class.add("spec.amiFamily", "Custom", f"{title}: its user data bootstraps the node")
         node_class.add("spec.amiSelectorTerms", [{"id": data["ImageId"]}], f"{title}: ImageId")
-    profile = _object(data.get("IamInstanceProfile"))
+    profile = as_object(data.get("IamInstanceProfile"))
     profile_name = str(profile.get("Name") or str(profile.get("Arn") or "").rpartition("/")[2])
     if profile_name:
         node_class.add("spec.instanceProfile", profile_name, f"{title}: IamInstanceProfile")
-    groups = [str(each) for each in _items(data.get("SecurityGroupIds"))]
-    for interface in _objects(data.get("NetworkInterfaces")):
-        groups += [str(each) for each in _items(interface.get("Groups"))]
+    groups = [str(each) for each in as_items(data.get("SecurityGroupIds"))]
+    for interface in as_objects(data.get("NetworkInterfaces")):
+        groups += [str(each) for each in as_items(interface.get("Groups"))]
         if isinstance(interface.get("AssociatePublicIpAddress"), bool):
             value = interface["AssociatePublicIpAddress"]
             node_class.add("spec.associatePublicIPAddress", value, f"{title}: NetworkInterfaces")
     if groups:
         terms = [{"id": each} for each in dict.fromkeys(groups)]
         node_class.add("spec.securityGroupSelectorTerms", terms, f"{title}: security groups")
-    mappings = [_block_device(each) for each in _objects(data.get("BlockDeviceMappings"))]
+    mappings = [_block_device(each) for each in as_objects(data.get("BlockDeviceMappings"))]
     if mappings:
         node_class.add("spec.blockDeviceMappings", mappings, f"{title}: BlockDeviceMappings")
-    options = _renamed(_object(data.get("MetadataOptions")), _METADATA)
+    options = _renamed(as_object(data.get("MetadataOptions")), _METADATA)
     options.setdefault("httpTokens", "optional")  # EC2's default, unless the AMI says otherwise
     node_class.add("spec.metadataOptions", options, f"{title}: MetadataOptions, EC2's defaults")
-    if isinstance(_object(data.get("Monitoring")).get("Enabled"), bool):
-        value = _object(data.get("Monitoring"))["Enabled"]
+    if isinstance(as_object(data.get("Monitoring")).get("Enabled"), bool):
+        value = as_object(data.get("Monitoring"))["Enabled"]
         node_class.add("spec.detailedMonitoring", value, f"{title}: Monitoring")
     if data.get("UserData"):
         node_class.add(
@@ -162,7 +163,7 @@ def _write_settings(node_class: ManifestDraft, template: LaunchTemplate) -> None
 
 
 def _block_device(mapping: Mapping[str, object]) -> dict[str, object]:
-    ebs = _object(mapping.get("Ebs"))
+    ebs = as_object(mapping.get("Ebs"))
     device: dict[str, object] = _renamed(ebs, _EBS)
     if ebs.get("VolumeSize") is not None:
         device["volumeSize"] = f"{ebs['VolumeSize']}Gi"
@@ -172,9 +173,9 @@ def _block_device(mapping: Mapping[str, object]) -> dict[str, object]:
 def _template_tags(data: Mapping[str, object]) -> dict[str, str]:
     return {
         str(tag.get("Key")): str(tag.get("Value") or "")
-        for specification in _objects(data.get("TagSpecifications"))
+        for specification in as_objects(data.get("TagSpecifications"))
         if specification.get("ResourceType") == "instance"
-        for tag in _objects(specification.get("Tags"))
+        for tag in as_objects(specification.get("Tags"))
         if not str(tag.get("Key")).startswith(("kubernetes.io/cluster/", "aws:"))
     }
 
@@ -188,15 +189,3 @@ def _decoded(text: str, title: str) -> str:
 
 def _renamed(fields: Mapping[str, object], names: Mapping[str, str]) -> dict[str, object]:
     return {new: fields[old] for old, new in names.items() if fields.get(old) is not None}
-
-
-def _items(value: object) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else []
-
-
-def _objects(value: object) -> list[Mapping[str, object]]:
-    return [_object(each) for each in _items(value)]
-
-
-def _object(value: object) -> Mapping[str, object]:
-    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}

@@ -10,7 +10,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.provider.contract.conversion import Conversion
-from karpenter_core.provider.kit.node_groups import NodeGroup, object_name, write_node_pool
+from karpenter_core.provider.kit.node_groups import (
+    NodeGroup,
+    as_integer,
+    as_items,
+    as_object,
+    as_objects,
+    capacity_type_requirement,
+    object_name,
+    requirement_in,
+    write_node_pool,
+)
 from karpenter_provider_aws.conversion.launch_templates import (
     find_launch_template,
     is_launch_templates,
@@ -65,8 +75,8 @@ def _convert_group(draft: ManifestDraft, group: Mapping[str, object], path: str)
             class_group=GROUP,
             class_kind="EC2NodeClass",
             class_name=class_name,
-            minimum=_integer(group.get("MinSize")),
-            maximum=_integer(group.get("MaxSize")),
+            minimum=as_integer(group.get("MinSize")),
+            maximum=as_integer(group.get("MaxSize")),
             labels={
                 key.removeprefix(_LABEL_TAG): value
                 for key, value in tags.items()
@@ -132,18 +142,12 @@ def _requirements(
     requirements: list[Mapping[str, object]] = []
     types = [each for each in _override_types(group) if each] or [instance_type]
     if any(types):
-        requirements.append(_in("node.kubernetes.io/instance-type", types))
+        requirements.append(requirement_in("node.kubernetes.io/instance-type", types))
     requirements += _instance_requirements(group)
-    if spot == 0 or spot is None:
-        requirements.append(_in("karpenter.sh/capacity-type", ["on-demand"]))
-    elif spot == _WHOLE:
-        requirements.append(_in("karpenter.sh/capacity-type", ["spot"]))
-    else:
-        requirements.append(_in("karpenter.sh/capacity-type", ["spot", "on-demand"]))
-    zones = group.get("AvailabilityZones")
-    if isinstance(zones, list) and zones:
-        names = [str(zone) for zone in cast("list[object]", zones)]
-        requirements.append(_in("topology.kubernetes.io/zone", names))
+    requirements.append(capacity_type_requirement(spot or 0))
+    zones = [str(zone) for zone in as_items(group.get("AvailabilityZones"))]
+    if zones:
+        requirements.append(requirement_in("topology.kubernetes.io/zone", zones))
     return requirements
 
 
@@ -162,10 +166,10 @@ def _instance_requirements(group: Mapping[str, object]) -> list[Mapping[str, obj
                 {"key": f"{GROUP}/instance-category", "operator": "NotIn", "values": ["t"]}
             )
         vendors = {"intel": "intel", "amd": "amd", "amazon-web-services": "aws"}
-        makers = fields.get("CpuManufacturers")
-        if isinstance(makers, list) and makers:
-            names = [vendors.get(str(each), str(each)) for each in cast("list[object]", makers)]
-            found.append(_in(f"{GROUP}/instance-cpu-manufacturer", names))
+        makers = as_items(fields.get("CpuManufacturers"))
+        if makers:
+            names = [vendors.get(str(each), str(each)) for each in makers]
+            found.append(requirement_in(f"{GROUP}/instance-cpu-manufacturer", names))
     return found
 
 
@@ -174,11 +178,11 @@ def _range(bounds: object, label: str) -> list[Mapping[str, object]]:
         return []
     fields = cast("Mapping[str, object]", bounds)
     found: list[Mapping[str, object]] = []
-    least, most = _integer(fields.get("Min")), fields.get("Max")
+    least, most = as_integer(fields.get("Min")), fields.get("Max")
     if least > 0:
         found.append({"key": label, "operator": "Gt", "values": [str(least - 1)]})
     if most is not None:
-        found.append({"key": label, "operator": "Lt", "values": [str(_integer(most) + 1)]})
+        found.append({"key": label, "operator": "Lt", "values": [str(as_integer(most) + 1)]})
     return found
 
 
@@ -187,24 +191,22 @@ def _spot_percentage(group: Mapping[str, object]) -> int | None:
     if not group.get("MixedInstancesPolicy"):
         return None
     on_demand = _distribution(group).get("OnDemandPercentageAboveBaseCapacity")
-    return _WHOLE - (_WHOLE if on_demand is None else _integer(on_demand))
+    return _WHOLE - (_WHOLE if on_demand is None else as_integer(on_demand))
 
 
 def _distribution(group: Mapping[str, object]) -> Mapping[str, object]:
-    return _object(_object(group.get("MixedInstancesPolicy")).get("InstancesDistribution"))
+    return as_object(as_object(group.get("MixedInstancesPolicy")).get("InstancesDistribution"))
 
 
 def _template_reference(group: Mapping[str, object]) -> Mapping[str, object]:
-    mixed = _object(_object(group.get("MixedInstancesPolicy")).get("LaunchTemplate"))
-    reference = _object(mixed.get("LaunchTemplateSpecification"))
-    return reference or _object(group.get("LaunchTemplate"))
+    mixed = as_object(as_object(group.get("MixedInstancesPolicy")).get("LaunchTemplate"))
+    reference = as_object(mixed.get("LaunchTemplateSpecification"))
+    return reference or as_object(group.get("LaunchTemplate"))
 
 
 def _overrides(group: Mapping[str, object]) -> list[Mapping[str, object]]:
-    mixed = _object(_object(group.get("MixedInstancesPolicy")).get("LaunchTemplate"))
-    overrides = mixed.get("Overrides")
-    items = cast("list[object]", overrides) if isinstance(overrides, list) else []
-    return [_object(each) for each in items]
+    mixed = as_object(as_object(group.get("MixedInstancesPolicy")).get("LaunchTemplate"))
+    return as_objects(mixed.get("Overrides"))
 
 
 def _override_types(group: Mapping[str, object]) -> list[str]:
@@ -214,7 +216,7 @@ def _override_types(group: Mapping[str, object]) -> list[str]:
 def _tags(group: Mapping[str, object]) -> dict[str, str]:
     tags = group.get("Tags")
     items = [
-        _object(each) for each in (cast("list[object]", tags) if isinstance(tags, list) else ())
+        as_object(each) for each in (cast("list[object]", tags) if isinstance(tags, list) else ())
     ]
     return {str(each.get("Key")): str(each.get("Value") or "") for each in items}
 
@@ -223,18 +225,6 @@ def _taint(key: str, text: str) -> dict[str, str]:
     value, _, effect = text.rpartition(":")
     taint = {"key": key, "effect": effect or "NoSchedule"}
     return {**taint, "value": value} if value else taint
-
-
-def _in(key: str, values: list[str]) -> Mapping[str, object]:
-    return {"key": key, "operator": "In", "values": values}
-
-
-def _object(value: object) -> Mapping[str, object]:
-    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
-
-
-def _integer(value: object) -> int:
-    return value if isinstance(value, int) else 0
 
 
 def _use_templates(draft: ManifestDraft) -> None:

@@ -1,0 +1,1 @@
+"""Conversions of node groups to NodePools and ECSNodeClasses, for `karpenter convert`."""

@@ -1,0 +1,244 @@
+"""Converts scaling groups of ESS, as `aliyun ess DescribeScalingGroups` prints them.
+
+Scaling configurations (`aliyun ess DescribeScalingConfigurations`) in the same input become the
+ECSNodeClasses of their groups.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.errors import BadInputError
+from karpenter_core.provider.contract.conversion import Conversion
+from karpenter_core.provider.kit.node_groups import (
+    NodeGroup,
+    as_integer,
+    as_items,
+    as_object,
+    as_objects,
+    capacity_type_requirement,
+    object_name,
+    requirement_in,
+    write_node_pool,
+)
+from karpenter_provider_alibabacloud.labels import GROUP
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from karpenter_core.provider.contract.conversion import ManifestDraft
+
+__all__ = ["CONVERSIONS"]
+
+_KIND: Final = "ECSNodeClass"
+_WHOLE: Final = 100
+_LABEL_TAG: Final = "k8s.io/cluster-autoscaler/node-template/label/"
+_TAINT_TAG: Final = "k8s.io/cluster-autoscaler/node-template/taint/"
+_USED: Final = frozenset(
+    {
+        "ActiveScalingConfigurationId",
+        "MaxSize",
+        "MinSize",
+        "OnDemandPercentageAboveBaseCapacity",
+        "ResourceGroupId",
+        "ScalingGroupId",
+        "ScalingGroupName",
+        "VSwitchId",
+        "VSwitchIds",
+    }
+)
+_REASONS: Final = {
+    "DefaultCooldown": "nodes are launched for pods, without a cooldown",
+    "DesiredCapacity": "nodes are launched for pods",
+    "HealthCheckType": "nodes are repaired by their conditions",
+    "LoadBalancerIds": "Services register nodes at load balancers",
+    "MultiAZPolicy": "set spec.vSwitchSelectionPolicy of the ECSNodeClass for it",
+    "RemovalPolicies": "disruption chooses the nodes that cost most for their pods",
+    "SpotInstancePools": "the cheapest available offerings are used",
+    "SpotInstanceRemedy": "interrupted instances are replaced before they end",
+}
+"""Reasons for fields that have no counterpart."""
+
+
+def _groups(document: Mapping[str, object]) -> object:
+    return as_object(document.get("ScalingGroups")).get("ScalingGroup")
+
+
+def _configurations(document: Mapping[str, object]) -> object:
+    return as_object(document.get("ScalingConfigurations")).get("ScalingConfiguration")
+
+
+def _convert_groups(draft: ManifestDraft) -> None:
+    for number, group in enumerate(as_objects(_groups(draft.source))):
+        _convert_group(draft, group, f"ScalingGroups.ScalingGroup.{number}")
+    for field in draft.source:
+        draft.leave_out(field, "it belongs to the answer of the API")
+
+
+def _convert_group(draft: ManifestDraft, group: Mapping[str, object], path: str) -> None:
+    name = str(group.get("ScalingGroupName") or group.get("ScalingGroupId") or "group")
+    configuration = _configuration(group, draft.documents)
+    tags = _tags(configuration)
+    spot = _spot_percentage(group, configuration)
+    write_node_pool(
+        draft,
+        NodeGroup(
+            name=name,
+            class_group=GROUP,
+            class_kind=_KIND,
+            class_name=object_name(name),
+            minimum=as_integer(group.get("MinSize")),
+            maximum=as_integer(group.get("MaxSize")),
+            labels={
+                key.removeprefix(_LABEL_TAG): value
+                for key, value in tags.items()
+                if key.startswith(_LABEL_TAG)
+            },
+            taints=[
+                _taint(key.removeprefix(_TAINT_TAG), value)
+                for key, value in tags.items()
+                if key.startswith(_TAINT_TAG)
+            ],
+            requirements=[
+                *_instance_types(configuration),
+                capacity_type_requirement(spot),
+            ],
+            spot_share=f"{spot}%" if 0 < spot < _WHOLE else "",
+        ),
+    )
+    if not configuration:
+        draft.warn(
+            f'the scaling configuration of the group "{name}" is not in the input: add the output of '
+            f'`aliyun ess DescribeScalingConfigurations`, or complete {_KIND} "{object_name(name)}"'
+        )
+    _write_node_class(draft, object_name(name), group, configuration)
+    for field in group:
+        if field in _USED:
+            draft.use(f"{path}.{field}", f"part of NodePool and {_KIND}")
+        reason = _REASONS.get(field, "it is state of the group, or has no meaning without one")
+        draft.leave_out(f"{path}.{field}", reason)
+
+
+def _write_node_class(
+    draft: ManifestDraft,
+    name: str,
+    group: Mapping[str, object],
+    configuration: Mapping[str, object],
+) -> None:
+    node_class = draft.new_manifest(api_version=f"{GROUP}/v1alpha1", kind=_KIND, name=name)
+    switches = [str(each) for each in as_items(as_object(group.get("VSwitchIds")).get("VSwitchId"))]
+    switches = switches or [str(group["VSwitchId"])] * ("VSwitchId" in group)
+    security = as_items(as_object(configuration.get("SecurityGroupIds")).get("SecurityGroupId"))
+    groups = [str(each) for each in security] or [str(configuration.get("SecurityGroupId") or "")]
+    fields = {
+        "vSwitchSelectorTerms": [{"id": each} for each in switches],
+        "securityGroupSelectorTerms": [{"id": each} for each in groups if each],
+        "imageSelectorTerms": _image_terms(configuration),
+        "systemDisk": _system_disk(configuration),
+        "ramRoleName": configuration.get("RamRoleName"),
+        "keyPairName": configuration.get("KeyPairName"),
+        "resourceGroupId": group.get("ResourceGroupId"),
+        "userData": _decoded(configuration),
+        "tags": {
+            key: value
+            for key, value in _tags(configuration).items()
+            if not key.startswith("k8s.io/cluster-autoscaler/")
+        },
+    }
+    for field, value in fields.items():
+        if value:
+            node_class.add(f"spec.{field}", value, "vSwitches or configuration of the group")
+
+
+def _configuration(
+    group: Mapping[str, object], documents: Sequence[Mapping[str, object]]
+) -> Mapping[str, object]:
+    """Return the active configuration of a group; empty if it is not in the input."""
+    of_group = [
+        each
+        for document in documents
+        for each in as_objects(_configurations(document))
+        if each.get("ScalingGroupId") == group.get("ScalingGroupId")
+    ]
+    active = group.get("ActiveScalingConfigurationId")
+    chosen = [each for each in of_group if each.get("ScalingConfigurationId") == active]
+    chosen = chosen or [each for each in of_group if each.get("LifecycleState") == "Active"]
+    return chosen[0] if chosen else {}
+
+
+def _spot_percentage(group: Mapping[str, object], configuration: Mapping[str, object]) -> int:
+    on_demand = group.get("OnDemandPercentageAboveBaseCapacity")
+    if isinstance(on_demand, int):
+        return _WHOLE - on_demand
+    strategy = configuration.get("SpotStrategy") or "NoSpot"
+    return 0 if strategy == "NoSpot" else _WHOLE
+
+
+def _instance_types(configuration: Mapping[str, object]) -> list[dict[str, object]]:
+    listed = as_items(as_object(configuration.get("InstanceTypes")).get("InstanceType"))
+    types = [str(each) for each in listed] or [str(configuration.get("InstanceType") or "")]
+    return [requirement_in("node.kubernetes.io/instance-type", types)] if any(types) else []
+
+
+def _image_terms(configuration: Mapping[str, object]) -> list[dict[str, object]]:
+    for field, term in (("ImageId", "id"), ("ImageFamily", "imageFamily"), ("ImageName", "name")):
+        if configuration.get(field):
+            return [{term: configuration[field]}]
+    return []
+
+
+def _system_disk(configuration: Mapping[str, object]) -> dict[str, object]:
+    disk: dict[str, object] = {}
+    if configuration.get("SystemDiskCategory"):
+        disk["categories"] = [configuration["SystemDiskCategory"]]
+    if configuration.get("SystemDiskSize"):
+        disk["volumeSize"] = f"{configuration['SystemDiskSize']}Gi"
+    return disk
+
+
+def _decoded(configuration: Mapping[str, object]) -> str:
+    text = str(configuration.get("UserData") or "")
+    try:
+        return base64.b64decode(text, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError) as error:
+        title = configuration.get("ScalingConfigurationId")
+        message = f'scaling configuration "{title}": UserData is no text in base64'
+        raise BadInputError(message) from error
+
+
+def _tags(configuration: Mapping[str, object]) -> dict[str, str]:
+    tags = as_objects(as_object(configuration.get("Tags")).get("Tag"))
+    return {
+        str(tag.get("Key") or tag.get("TagKey")): str(tag.get("Value") or tag.get("TagValue") or "")
+        for tag in tags
+    }
+
+
+def _taint(key: str, text: str) -> dict[str, str]:
+    value, _, effect = text.rpartition(":")
+    taint = {"key": key, "effect": effect or "NoSchedule"}
+    return {**taint, "value": value} if value else taint
+
+
+def _use_configurations(draft: ManifestDraft) -> None:
+    for key in draft.source:
+        draft.use(key, f"scaling configurations become {_KIND}es of their groups")
+
+
+CONVERSIONS: Final = (
+    Conversion(
+        kind="scaling groups of ESS",
+        accepts=lambda document: isinstance(_groups(document), list),
+        convert=_convert_groups,
+        successors={},
+    ),
+    Conversion(
+        kind="scaling configurations of ESS",
+        accepts=lambda document: isinstance(_configurations(document), list),
+        convert=_use_configurations,
+        successors={},
+    ),
+)

@@ -1,0 +1,1 @@
+"""Conversions of node groups to NodePools and AKSNodeClasses, for `karpenter convert`."""
