@@ -27,9 +27,10 @@ from karpenter_core.state.default_spread import DefaultSpread
 from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_volumes import PodVolumeReader
 from karpenter_core.state.request_predictions import RequestPredictions
+from karpenter_core.state.static_pools import is_static
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime
 
     from karpenter_core.api.records import PodView
@@ -59,6 +60,7 @@ METHOD: Final = "fresh-plan"
 
 _NO_PRICE: Final = "its price is not known"
 _PROTECTED: Final = "a pod on it may not be moved"
+_STATIC: Final = "its NodePool has a fixed number of nodes"
 _UNPLACED: Final = "a pod on it fits on no node that a NodePool can launch"
 _NAMED: Final = 5
 
@@ -150,6 +152,9 @@ def build_fresh_problem(
         state_node = None if node.closed else snapshot.state_node(node.name)
         if state_node is None or not _is_considered(state_node, other_nodes):
             continue
+        if _is_of_static_pool(state_node, snapshot):
+            kept[node.name] = _STATIC
+            continue
         price = prices.price_per_hour(state_node)
         moving = tuple(pod for pod in state_node.pods if pod.is_reschedulable)
         if price is None:
@@ -166,9 +171,12 @@ def build_fresh_problem(
                     pods=tuple(spread.apply(predictions.apply(pod)) for pod in moving),
                 )
             )
-            for pod in moving:
-                if (asked := volumes.pod_volumes(pod)) is not None:
-                    volumes_by_pod[pod.uid] = asked
+            volumes_by_pod |= _volumes_of(moving, volumes)
+    # The room of CapacityBuffers is on both sides: the plan keeps as much free as the nodes do.
+    buffers = tuple(pod for pod in problem.pods if pod.is_virtual)
+    volumes_by_pod |= {
+        pod.uid: problem.volumes[pod.uid] for pod in buffers if pod.uid in problem.volumes
+    }
     gone = {node.state_node.name for node in nodes}
     usage = dict(problem.pool_usage)
     for node in nodes:
@@ -179,7 +187,7 @@ def build_fresh_problem(
     limit = problem.max_new_nodes
     fresh = replace(
         problem,
-        pods=tuple(pod for node in nodes for pod in node.pods),
+        pods=(*buffers, *(pod for node in nodes for pod in node.pods)),
         nodes=tuple(node for node in problem.nodes if node.name not in gone),
         pool_usage=usage,
         volumes=volumes_by_pod,
@@ -268,6 +276,16 @@ def _candidate(node: ReplaceableNode, currency: str) -> DecisionCandidate:
         price_per_hour=Price(node.price_per_hour, currency),
         pods=len(node.pods),
     )
+
+
+def _volumes_of(pods: Iterable[PodView], volumes: PodVolumeReader) -> dict[str, PodVolumes]:
+    found = {pod.uid: volumes.pod_volumes(pod) for pod in pods}
+    return {uid: asked for uid, asked in found.items() if asked is not None}
+
+
+def _is_of_static_pool(state_node: StateNode, snapshot: Snapshot) -> bool:
+    pool = snapshot.node_pools.get(state_node.pool)
+    return pool is not None and is_static(pool)
 
 
 def _is_considered(state_node: StateNode, other_nodes: Mapping[str, str | None]) -> bool:

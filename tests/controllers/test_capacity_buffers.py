@@ -300,3 +300,24 @@ def test_without_the_gate_no_buffer_is_read(tmp_path, gate):
         assert CAPACITY_BUFFERS not in running.process.informers.ages
 
     run_controller(tmp_path, scenario)
+
+
+def test_an_observer_counts_the_room_of_a_buffer_on_both_sides(tmp_path):
+    """A fresh plan pays for the room as well: the nodes that keep it free are no waste."""
+
+    async def scenario(scene):
+        await with_room(scene, disruption={"consolidationPolicy": "WhenEmpty"})
+        observer = scene.start("--observe", ARGUMENTS[1])
+        await scene.cluster.clock.sleep(200)
+
+        def price(side):
+            return observer.metric(f'karpenter_observed_{side}_per_hour{{currency="USD"}}')
+
+        assert price("price") > 0
+        assert price("planned_price") == pytest.approx(price("price"))
+
+        scene.cluster.delete(CAPACITY_BUFFERS, "headroom", namespace="default")
+        await scene.cluster.clock.sleep(61)
+        assert observer.process.cluster_state.snapshot().virtual_pods == {}
+
+    run_controller(tmp_path, scenario)

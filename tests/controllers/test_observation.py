@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from prometheus_client import generate_latest
 
 from karpenter_core.api.conditions import Condition
 from karpenter_core.kube.resources import DEPLOYMENTS, LEASES, NODES
@@ -91,6 +92,54 @@ def test_an_observer_records_the_same_estimate_once(tmp_path):
         observer = scene.start("--observe")
         await scene.cluster.clock.sleep(400)
         assert len(decisions(observer, "observe")) == 1
+
+    run_controller(tmp_path, scenario)
+
+
+def test_savings_are_not_counted_while_nothing_can_be_compared(tmp_path, monkeypatch):
+    """The last difference says nothing about a time for which there is no plan."""
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=ALL_STAY), deployment("web", 12)])
+        scene.start()
+        await scene.settle(lambda: len(scene.pods("Running")) == 12, seconds=60)
+        scene.cluster.scale(DEPLOYMENTS, "web", 2)
+        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=60)
+        observer = scene.start("--observe")
+        await scene.cluster.clock.sleep(605)
+        before, price = observed(observer, "savings_total"), observed(observer, "price_per_hour")
+        assert before > 0
+
+        with monkeypatch.context() as patch:
+            patch.setattr("karpenter_core.controllers.observation.controller.MAX_ROUNDS", 0)
+            await scene.cluster.clock.sleep(3600)
+            assert observed(observer, "savings_total") == pytest.approx(before, rel=0.15)
+            exported = generate_latest(observer.process.metrics.registry).decode()
+            assert "karpenter_observed_price_per_hour{" not in exported
+        at_the_end = observed(observer, "savings_total")
+        await scene.cluster.clock.sleep(600)
+
+        assert observed(observer, "price_per_hour") == pytest.approx(price)
+        assert 0 < observed(observer, "savings_total") - at_the_end <= before * 1.1
+
+    run_controller(tmp_path, scenario)
+
+
+def test_nodes_of_static_pools_are_kept(tmp_path):
+    async def scenario(scene):
+        static = node_pool("fixed", disruption=ALL_STAY, replicas=2)
+        scene.cluster.apply([NODE_CLASS, static])
+        scene.start("--feature-gates=StaticCapacity=true")
+        await scene.settle(lambda: len(scene.nodes()) == 2, seconds=60)
+        observer = scene.start("--observe", "--feature-gates=StaticCapacity=true")
+        await scene.cluster.clock.sleep(200)
+
+        decision = decisions(observer, "observe")[0]
+        assert not decision.candidates
+        (obstacle,) = decision.obstacles
+        assert obstacle.message == "its NodePool has a fixed number of nodes"
+        assert len(obstacle.names) == 2
+        assert observed(observer, "savings_total") == 0
 
     run_controller(tmp_path, scenario)
 

@@ -19,7 +19,9 @@ from karpenter_core.disruption.savings_estimate import (
     nodes_of_unplaced_pods,
     observed_decision,
 )
+from karpenter_core.lifecycle.capacity_buffer.declaration import buffer_declarations
 from karpenter_core.scheduling.journal import plan_decision
+from karpenter_core.state.events import VirtualPodsDeclared
 from karpenter_core.state.provisioning_input import build_provisioning_input
 
 if TYPE_CHECKING:
@@ -94,6 +96,7 @@ class ObservationController:
     async def step(self) -> float:
         """Run one pass; return the seconds until the next one."""
         self._cluster_state.tick()
+        self._declare_buffers()
         snapshot = await self._unjudged.complete(self._cluster_state.snapshot())
         now = self._runtime.clock.now()
         provisioning_input = await self._planner.compute(
@@ -107,6 +110,15 @@ class ObservationController:
         await self._plan_pending(provisioning_input.problem, now)
         await self._estimate(snapshot, provisioning_input.problem, now)
         return PERIOD_SECONDS
+
+    def _declare_buffers(self) -> None:
+        """Have the pods of CapacityBuffers in the state, as the controller of buffers does."""
+        snapshot = self._cluster_state.snapshot()
+        declarations, _ = buffer_declarations(snapshot)
+        for declaration in declarations:
+            self._cluster_state.fold(declaration)
+        for source in snapshot.virtual_pods.keys() - {each.source for each in declarations}:
+            self._cluster_state.fold(VirtualPodsDeclared(source=source, pods=None))
 
     async def _plan_pending(self, problem: SchedulingProblem, now: datetime) -> None:
         """Plan the pods that wait, and record the plan."""
@@ -134,6 +146,7 @@ class ObservationController:
         """Compare the cluster with a fresh plan; count, and record if anything has changed."""
         found = await self._fresh_plan(snapshot, problem, now)
         if found is None:
+            self._forget_estimate()
             self._log.warning("the cluster cannot be compared: pods found no place in any round")
             return
         fresh, plan = found
@@ -177,6 +190,12 @@ class ObservationController:
                 return fresh, plan
             keep |= unplaced
         return None
+
+    def _forget_estimate(self) -> None:
+        """Count nothing until the next comparison: it is not known what could be saved meanwhile."""
+        self._counted = None
+        self._runtime.metrics.observed_price.clear()
+        self._runtime.metrics.observed_planned_price.clear()
 
     def _measure(self, estimate: SavingsEstimate) -> None:
         metrics, currency = self._runtime.metrics, estimate.currency
