@@ -94,6 +94,17 @@ def test_retry_after_comes_from_header_or_body():
     assert retry_after(refusal(429, **{"retry-after": "tomorrow"})) is None
 
 
+@pytest.mark.parametrize("seconds", [301, 365 * 24 * 3600, 10**30])
+def test_no_answer_asks_for_more_than_five_minutes(seconds):
+    for asking in (
+        refusal(429, **{"retry-after": str(seconds)}),
+        answer({"details": {"retryAfterSeconds": min(seconds, 2**60)}}, 429),
+    ):
+        with pytest.raises(TooManyRequestsError) as caught:
+            talk(lambda api: api.get(resources.NODES, "n"), asking)
+        assert caught.value.retry_after == timedelta(minutes=5)
+
+
 def test_a_page_that_is_no_status_is_named_by_its_code():
     """As a proxy's error page."""
     with pytest.raises(ApiError, match='get nodes "n": HTTP status 502'):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from itertools import count
 
 import pytest
 from hypothesis import example, given
@@ -365,6 +366,29 @@ def test_a_listing_with_repeated_page_tokens_ends():
 
     with pytest.raises(RuntimeError, match="'again' came twice"):
         list(pages)
+
+
+def test_a_listing_of_too_many_pages_ends(monkeypatch):
+    monkeypatch.setattr("karpenter_core.provider.kit.calls.pages.MOST_PAGES", 5)
+    numbers = count()
+
+    with pytest.raises(RuntimeError, match="there are more than 5 pages"):
+        list(token_pages(lambda _: "page", lambda _: str(next(numbers))))
+
+
+def test_codes_of_a_cloud_make_a_bounded_number_of_series():
+    """A cloud that puts an id into each code would fill the memory."""
+    registry = CollectorRegistry()
+    metrics = CallMetrics(registry, "mycloud", cloud="My Cloud")
+
+    for number in range(1000):
+        metrics.observe("list", f"Code{number}", 0.1)
+    metrics.observe("list", "no code: <html>", 0.1)
+
+    (family,) = [each for each in registry.collect() if each.name.endswith("api_requests")]
+    codes = {each.labels["code"] for each in family.samples if each.name.endswith("_total")}
+    assert len(codes) == 201
+    assert "other" in codes
 
 
 def test_pages_by_number_end_with_a_short_page_at_the_total_or_at_the_last():
