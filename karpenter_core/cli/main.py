@@ -34,7 +34,6 @@ def build_app(arguments: Sequence[str] = ()) -> typer.Typer:
         name="karpenter",
         help="Autoscale the nodes of a Kubernetes cluster.",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
     )
     app.command("run", add_help_option=False, context_settings=run.CONTEXT_SETTINGS)(run.run)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +57,35 @@ def test_run_imports_only_the_plug_ins_that_are_selected():
         name.partition(".")[0] for name in loaded if name.startswith("karpenter_provider_")
     }
     assert providers == {"karpenter_provider_kwok"}
+
+
+def test_kubectl_finds_the_program_as_a_plug_in():
+    """Kubectl runs the executable kubectl-NAME for a command that it does not know."""
+    scripts = {each.name: each.value for each in entry_points(group="console_scripts")}
+
+    assert scripts["kubectl-karpenter"] == scripts["karpenter"]
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [("karpenter con", ["convert"]), ("karpenter plan --pack", ["--packing"])],
+)
+def test_a_shell_completes_commands_and_options(line, completed):
+    done = subprocess.run(
+        [Path(sys.executable).with_name("karpenter")],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+        env={
+            "PATH": "/usr/bin:/bin",
+            "_KARPENTER_COMPLETE": "complete_bash",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(line.split()) - 1),
+        },
+    )
+
+    assert done.stdout.split() == completed
 
 
 def test_commands_of_plug_ins_are_loaded():
