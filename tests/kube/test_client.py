@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 from datetime import UTC, datetime, timedelta
 
@@ -356,3 +357,34 @@ class SteppedClock:
 
     async def sleep(self, seconds):
         self.elapsed += seconds
+
+
+async def test_a_name_that_does_not_resolve_is_no_answer_until_it_does(tmp_path, monkeypatch):
+    """DNS fails at first: the client goes on by itself when it works."""
+    loop = asyncio.get_running_loop()
+    resolve, works = loop.getaddrinfo, False
+
+    async def lookup(host, port, **options):
+        if host != "api.cluster.test":
+            return await resolve(host, port, **options)
+        if not works:
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return await resolve("127.0.0.1", port, **options)
+
+    monkeypatch.setattr(loop, "getaddrinfo", lookup)
+
+    async def handler(_request):
+        answer = web.json_response({"a": 1})
+        answer.force_close()  # the next request looks the name up again
+        return answer
+
+    async with serving(handler) as url:
+        named = url.replace("127.0.0.1", "api.cluster.test")
+        async with connected(kubeconfig(tmp_path / "k", named)) as transport:
+            for works in (False, True):
+                if works:
+                    assert (await transport.request(GET)).status == 200
+                else:
+                    with pytest.raises(ApiError, match="no answer") as raised:
+                        await transport.request(GET)
+                    assert raised.value.reason in {UNREACHABLE, NO_ANSWER}

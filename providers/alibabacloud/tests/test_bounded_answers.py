@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import socket
 from contextlib import suppress
 
 import pytest
@@ -82,3 +83,18 @@ def test_a_redirect_takes_no_credentials_along(serve):
         describe(endpoint)
 
     assert taken == []
+
+
+def test_a_name_that_does_not_resolve_is_no_answer(monkeypatch, serve):
+    """DNS fails: the call may be made again, and nothing is taken for refused."""
+    del serve  # credentials
+
+    def unresolved(*_arguments, **_options):
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unresolved)
+
+    with pytest.raises(ApiError, match="no answer") as raised:
+        describe("ecs.example.test")
+
+    assert raised.value.code == ""

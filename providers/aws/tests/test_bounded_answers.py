@@ -10,7 +10,7 @@ from threading import Thread
 import boto3
 import pytest
 from botocore.config import Config
-from botocore.exceptions import HTTPClientError
+from botocore.exceptions import EndpointConnectionError, HTTPClientError
 
 from karpenter_core.provider.kit.calls.failures import AttemptFailureKind
 from karpenter_provider_aws import bounded_answers
@@ -109,3 +109,17 @@ def test_the_largest_page_of_instances_is_within_the_bound():
     rest_of_an_instance = 16_384
 
     assert 1000 * (tags + rest_of_an_instance) < bounded_answers.MOST_ANSWER_BYTES
+
+
+def test_a_name_that_does_not_resolve_is_no_answer(monkeypatch):
+    """DNS fails: the call may be made again, and nothing is taken for refused."""
+
+    def unresolved(*_arguments, **_options):
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unresolved)
+
+    with pytest.raises(EndpointConnectionError) as raised:
+        identity("http://sts.us-west-2.example.test")
+
+    assert attempt_failure(raised.value).kind is AttemptFailureKind.UNANSWERED
