@@ -126,7 +126,7 @@ def test_an_engine_builds_the_files_of_the_layer_from_the_dockerfile(
         for path in files
         if not filecmp.cmp(path, root / path.relative_to(built.layer), shallow=False)
     }
-    # What a Python has imported itself decides whether it writes a constant of byte code once or twice.
+    # A Python writes a constant of byte code once or twice, by what it has imported itself.
     byte_code = {path for path in other if path.endswith(".pyc")}
     assert len(byte_code) < len(files) / 100
     other -= byte_code
