@@ -156,6 +156,7 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
     )
     from karpenter_core.cli.doctor_quotas import check_quotas
     from karpenter_core.cli.doctor_requests import check_requests
+    from karpenter_core.cli.doctor_workloads import check_workloads
     from karpenter_core.errors import KarpenterError
     from karpenter_core.kube.api import ClusterApis, KubeApi
     from karpenter_core.kube.client import connect
@@ -211,6 +212,7 @@ async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
         found += [_CheckResult("objects", f) for f in request_findings]
         if KindGroup.QUOTAS in groups_read:
             found += [_CheckResult("objects", f) for f in await check_quotas(apis)]
+        found += [_CheckResult("workloads", f) for f in await check_workloads(apis, codecs)]
         of_lease = tuple(one for one in needed if one.kind == LEASES)
         if settings.leader_election_kubeconfig and of_lease:
             needed = tuple(one for one in needed if one.kind != LEASES)

@@ -59,6 +59,7 @@ __all__ = [
     "check_fact_permissions",
     "check_objects",
     "check_permissions",
+    "is_permitted",
     "needed_permissions",
 ]
 
@@ -185,7 +186,7 @@ async def check_permissions(apis: ClusterApis, needed: Sequence[Permission]) -> 
 
     async def one(permission: Permission) -> bool:
         async with slots:
-            return await _is_allowed(apis, permission)
+            return await is_permitted(apis, permission)
 
     try:
         allowed = await asyncio.gather(*(one(permission) for permission in needed))
@@ -219,7 +220,7 @@ async def check_fact_permissions(apis: ClusterApis) -> list[Finding]:
         ApiError: the API server cannot be reached.
     """
     try:
-        refused = [one for one in FACT_PERMISSIONS if not await _is_allowed(apis, one)]
+        refused = [one for one in FACT_PERMISSIONS if not await is_permitted(apis, one)]
     except NotFoundError:  # said of the other permissions
         return []
     return [
@@ -233,7 +234,13 @@ async def check_fact_permissions(apis: ClusterApis) -> list[Finding]:
     ]
 
 
-async def _is_allowed(apis: ClusterApis, permission: Permission) -> bool:
+async def is_permitted(apis: ClusterApis, permission: Permission) -> bool:
+    """Ask the cluster's authorizers for one permission.
+
+    Raises:
+        NotFoundError: the cluster does not serve reviews of permissions.
+        ApiError: the API server cannot be reached.
+    """
     kind = permission.kind
     attributes = {
         "verb": permission.verb,
