@@ -61,8 +61,8 @@ LEAST_RISE = 5.0
 LEAST_SERIES = 40.0
 """Series by which a metric has to rise: a rare error is the first of its kind on any day."""
 LEAST_SHARE = 0.05
-LEAST_BYTES = 6 * 2**20
-"""Rise of memory that may be noise of the allocator."""
+LEAST_BYTES = 24 * 2**20
+"""Rise of resident memory that may be fragmentation: the API server's objects are in it too."""
 SMALL_BOUNDS = (
     (events, "_REMEMBERED", 20),
     (garbage_collection, "REMEMBERED_CLAIMS", 20),
@@ -76,9 +76,11 @@ SMALL_BOUNDS = (
 OF_BOUNDED_CACHES = ("KwokFault",)
 """Classes of which functions with a bounded cache keep instances."""
 RESIDENT = "resident bytes"
+BLOCKS = "memory blocks"
+"""Live blocks of Python's allocator, which do not depend on fragmentation."""
 TASKS = "tasks"
 FILES = "open files"
-OF_ALL = (RESIDENT, TASKS, FILES)
+OF_ALL = (RESIDENT, BLOCKS, TASKS, FILES)
 """Counts that may not grow from one process to the next either."""
 
 
@@ -193,6 +195,7 @@ class Soak(History):
         counts = count_held()
         counts.update(count_series(self.running.process.metrics.registry))
         counts.update({TASKS: count_tasks(), FILES: count_open_files(), RESIDENT: settled_memory()})
+        counts[BLOCKS] = sys.getallocatedblocks()
         self.record.counts.append(counts)
         self.record.lives.append(self._lives)
         self._show(", ".join(f"{name} {counts[name]}" for name in OF_ALL))

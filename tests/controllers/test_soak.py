@@ -52,7 +52,7 @@ def test_a_count_leaks_if_it_rises_steadily_after_the_warm_up(values, leaks):
 
 
 def test_memory_that_grows_from_process_to_process_is_a_leak():
-    record = recorded(**{RESIDENT: [100 * 2**20 + number * 2**20 for number in range(20)]})
+    record = recorded(**{RESIDENT: [100 * 2**20 + 3 * number * 2**20 for number in range(20)]})
     record.lives = list(range(20))
     (found,) = record.leaks()
     assert "all processes" in found

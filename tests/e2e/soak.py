@@ -274,6 +274,8 @@ async def soak(cluster: LocalCluster, folder: Path, *, minutes: float, seed: int
         for name, controller in world.controllers.items():
             lost = re.findall(r".*never retrieved.*", controller.process.log_text())
             record.breaches += [f"{name}: {line[:300]}" for line in lost]
+        # Thousands of Events, which the world would delete one after the other.
+        await world.client.request("DELETE", "/api/v1/namespaces/default/events")
     return record
 
 
