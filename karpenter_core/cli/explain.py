@@ -1,4 +1,4 @@
-"""`karpenter explain`: why a pod is pending, why a node is or is not disrupted.
+"""`karpenter explain`: why a pod is pending, a node is not disrupted, a NodePool is limited.
 
 The commands run the code that makes the decisions: they solve the same problem, run the same
 methods, and print the results for the pod or the node.
@@ -44,18 +44,20 @@ def register(app: typer.Typer) -> None:
     """Add the command to the program."""
     explain = typer.Typer(
         no_args_is_help=True,
-        help="Explain why a pod is pending, or why a node is not disrupted.",
+        help="Explain why a pod is pending, why a node is not disrupted, what a NodePool may launch.",
     )
     summary = "Explain where a pod is placed, or why it stays pending."
     explain.command("pod", help=help_of(pod), short_help=summary)(pod)
     summary = "Explain why a node is or is not disrupted now."
     explain.command("node", help=help_of(node), short_help=summary)(node)
+    summary = "Explain what a NodePool may launch now."
+    explain.command("nodepool", help=help_of(nodepool), short_help=summary)(nodepool)
     explain.callback()(_explain)
     app.add_typer(explain, name="explain")
 
 
 def _explain() -> None:
-    """Explain why a pod is pending, or why a node is not disrupted."""
+    """Explain why a pod is pending, why a node is not disrupted, what a NodePool may launch."""
 
 
 def pod(
@@ -140,6 +142,48 @@ def node(
 
     document = node_explanation(command_input, find_state_node(command_input.cluster, name))
     _show(command_input, document, output, print_node_explanation)
+
+
+def nodepool(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the NodePool.")],
+    files: Files = None,
+    offline: _Offline = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    instance_types_file: InstanceTypesFile = None,
+    ignore_preferences: IgnorePreferences = False,
+    packing: _Packing = None,
+    scheduler_config: DefaultSpread = None,
+    output: _Answer = OutputFormat.TABLE,
+) -> None:
+    """Explain what a NodePool may launch now, and what is in the way.
+
+    Shows first whether it launches nodes, or the first condition, limit or CapacityQuota that keeps it
+    from that; then the rest of every limit, of the price too, and the replicas of a static NodePool.
+    Reads the current cluster (get and list only) with the FILEs added, or with --offline only the FILEs.
+
+    Exit code: 0 if there is an answer; 2 if the NodePool does not exist, or if files, settings or the
+    cluster cannot be used.
+    """
+    source = ClusterSource(
+        files=tuple(files or ()),
+        offline=offline,
+        kubeconfig=kubeconfig,
+        context=context,
+        instance_types_file=instance_types_file,
+        ignore_preferences=ignore_preferences,
+        packing=packing,
+        scheduler_config=scheduler_config,
+    )
+    command_input = asyncio.run(source.read())
+    from karpenter_core.cli.explain_nodepool import find_node_pool, node_pool_explanation
+    from karpenter_core.cli.plan import solve_cluster
+    from karpenter_core.cli.tables import print_node_pool_explanation
+
+    cluster = command_input.cluster
+    pool_found = find_node_pool(cluster, name)
+    document = node_pool_explanation(command_input, pool_found, solve_cluster(cluster))
+    _show(command_input, document, output, print_node_pool_explanation)
 
 
 def _answer(command_input: CommandInput, key: str) -> dict[str, object]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.cli.cluster_input import ClusterInput
 
-__all__ = ["static_pools_document"]
+__all__ = ["static_pool_document", "static_pools_document"]
 
 
 def static_pools_document(
@@ -31,15 +31,16 @@ def static_pools_document(
     `static_capacity` is the feature gate; without it nothing is.
     """
     return [
-        _static_pool(cluster, pool, static_capacity=static_capacity)
+        static_pool_document(cluster, pool, static_capacity=static_capacity)
         for _, pool in sorted(cluster.snapshot.node_pools.items())
         if is_managed_static(pool, cluster.snapshot)
     ]
 
 
-def _static_pool(
+def static_pool_document(
     cluster: ClusterInput, pool: NodePool, *, static_capacity: bool
 ) -> dict[str, object]:
+    """Return what is created and deleted for the replicas of one static pool."""
     snapshot, settings = cluster.snapshot, cluster.problem_settings
     claims = static_pool_claims(snapshot, pool.name)
     problem = replicas_problem(

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
 
 __all__ = [
-    "NODE_STATES", "STATES", "counted", "print_explanation", "print_node_explanation", "print_plan",
+    "NODE_POOL_STATES", "NODE_STATES", "STATES", "counted", "print_explanation",
+    "print_node_explanation", "print_node_pool_explanation", "print_plan",
 ]  # fmt: skip
 
 _SHOWN_NODES: Final = 20
@@ -58,6 +59,15 @@ NODE_STATES: Final = {
     "unmanaged": "is not managed by Karpenter",
 }
 """Texts for the states of a node."""
+NODE_POOL_STATES: Final = {
+    "held-back": "launches nothing for now",
+    "launching": "launches nodes now",
+    "limited": "launches nothing, because a limit is reached",
+    "open": "may launch nodes",
+    "static": "keeps a number of replicas",
+    "unusable": "cannot launch nodes",
+}
+"""Texts for the states of a NodePool."""
 
 
 def print_plan(document: JsonMapping, before: JsonMapping | None = None) -> None:
@@ -162,6 +172,39 @@ def print_node_explanation(document: JsonMapping) -> None:
     for lines, methods in groups.items():
         console.print()
         _print_block(console, ", ".join(methods), lines)
+
+
+def print_node_pool_explanation(document: JsonMapping) -> None:
+    """Print the explanation of one NodePool."""
+    console = Console()
+    _say(console, f"{document['nodePool']}: {NODE_POOL_STATES[document['state']]}")
+    _say(console, document["message"])
+    facts = [f"{counted(document['nodes'], 'node')} counted"]
+    cheapest = document["cheapest"]
+    if cheapest is not None:
+        facts.append(
+            f"cheapest now: {_offering(cheapest)} at {_amount(cheapest['price'])} per hour"
+        )
+    if "spotShare" in document:
+        facts.append(f"spot share {document['spotShare']}")
+    virtual: JsonMapping = document["launches"].get("virtualPods", {})
+    facts += [
+        f"{count} virtual pod(s) of {source} need new nodes" for source, count in virtual.items()
+    ]
+    _say(console, ", ".join(facts))
+    ceilings: dict[str, JsonMapping] = {"limits": document["limits"]}
+    ceilings |= {name: quota["resources"] for name, quota in document["quotas"].items()}
+    for name, resources in ceilings.items():
+        if resources:
+            console.print()
+            _print_block(
+                console,
+                name,
+                tuple(
+                    f"{resource}: {item['used']} of {item['limit']}, {item['left']} left"
+                    for resource, item in resources.items()
+                ),
+            )
 
 
 def _node_verdict(answer: JsonMapping) -> list[str]:

@@ -163,6 +163,31 @@ def test_there_is_one_series_for_what_a_condition_is_now(tmp_path):
     run_controller(tmp_path, scenario)
 
 
+def test_a_node_overlay_that_is_not_applied_has_a_series(tmp_path):
+    overlay = {
+        "apiVersion": "karpenter.sh/v1alpha1",
+        "kind": "NodeOverlay",
+        "metadata": {"name": "cut"},
+        "spec": {"requirements": [], "capacity": {"example.com/fuse": "1"}, "weight": 1},
+    }
+    rival = {**overlay, "metadata": {"name": "rival"}}
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEPT), overlay, rival])
+        running = scene.start(WITHOUT_ELECTION, "--feature-gates=NodeOverlay=true")
+
+        def conflicts():
+            result = series(running, "operator_nodeoverlay_status_condition_count")
+            return [labels for labels in result if 'reason="Conflict"' in labels]
+
+        await scene.settle(lambda: bool(conflicts()), seconds=60)
+        assert all('status="False"' in labels for labels in conflicts())
+        (labels,) = [each for each in conflicts() if 'type="ValidationSucceeded"' in each]
+        assert 'name="cut"' in labels
+
+    run_controller(tmp_path, scenario)
+
+
 def test_the_end_of_an_object_is_measured_and_its_series_go(tmp_path):
     """`Finalized` is recorded for the claim, and for the Node with a foreign finalizer."""
 

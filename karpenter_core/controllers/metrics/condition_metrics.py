@@ -59,7 +59,7 @@ class ConditionMetrics:
         self.node_class_labels: Final = tuple(node_class_labels)
         self.label_names: Final = {
             kind: tuple(_label_name(key) for key in object_labels(kind, node_class_labels))
-            for kind in ("NodeClaim", "NodePool", "Node", "CapacityBuffer")
+            for kind in ("NodeClaim", "NodePool", "Node", "CapacityBuffer", "NodeOverlay")
         }
         self.by_kind: Final = {
             kind: self._family(
@@ -71,7 +71,7 @@ class ConditionMetrics:
             "",
             ("group", "kind"),
             buckets=Histogram.DEFAULT_BUCKETS,
-            what="NodeClaims, NodePools and CapacityBuffers",
+            what="NodeClaims, NodePools, CapacityBuffers and NodeOverlays",
         )
 
     def _family(

@@ -17,6 +17,7 @@ from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.conditions import FALSE, READY, TRUE, UNKNOWN, Condition
 from karpenter_core.api.labels import GROUP, TERMINATION_FINALIZER
 from karpenter_core.api.nodeclaim import NODE_CLAIM_CONDITIONS, NodeClaim
+from karpenter_core.api.nodeoverlay import NodeOverlay
 from karpenter_core.api.nodepool import NODE_POOL_CONDITIONS, NodePool
 from karpenter_core.api.notices import Notice, ObjectRef
 from karpenter_core.api.records import NodeConditionView, NodeView
@@ -41,7 +42,7 @@ EVENT_BUCKET: Final = "conditions"
 BATCH_SIZE: Final = 200
 """The number of objects that are observed before other tasks run."""
 
-ObservedObject: TypeAlias = NodeClaim | NodePool | NodeView | CapacityBuffer
+ObservedObject: TypeAlias = NodeClaim | NodePool | NodeView | CapacityBuffer | NodeOverlay
 
 _ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -52,11 +53,13 @@ _KINDS: Final = {
     ObjectKind.NODE_POOL: "NodePool",
     ObjectKind.NODE: "Node",
     ObjectKind.CAPACITY_BUFFER: "CapacityBuffer",
+    ObjectKind.NODE_OVERLAY: "NodeOverlay",
 }
 _GROUPS: Final = {
     "NodeClaim": GROUP,
     "NodePool": GROUP,
     "CapacityBuffer": CapacityBuffer.resource.group,
+    "NodeOverlay": GROUP,
 }
 """API groups of the kinds that the metrics without a kind in their names count too."""
 
@@ -356,6 +359,8 @@ def _table(snapshot: Snapshot, kind: ObjectKind) -> Mapping[str, ObservedObject]
             return snapshot.node_pools
         case ObjectKind.CAPACITY_BUFFER:
             return snapshot.capacity_buffers
+        case ObjectKind.NODE_OVERLAY:
+            return snapshot.node_overlays
         case _:
             return snapshot.nodes
 

@@ -1,0 +1,231 @@
+"""Explains for one NodePool what it may launch now, and which limit, quota or condition is in the way.
+
+The numbers are those of a provisioning pass; the plan is solved as in `karpenter plan`.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final, cast
+
+from karpenter_core.api.labels import NODES, PRICE_PER_HOUR, SPOT_SHARE
+from karpenter_core.api.quantities import format_amount, parse_amount, parse_resources
+from karpenter_core.cli.document import offering
+from karpenter_core.cli.static_pools import static_pool_document
+from karpenter_core.cli.tables import counted
+from karpenter_core.errors import BadInputError
+from karpenter_core.state.capacity_quotas import planned_amounts, planned_types
+from karpenter_core.state.static_claims import plan_static_claim
+from karpenter_core.state.static_pools import is_static
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.cli.cluster_input import ClusterInput
+    from karpenter_core.cli.cluster_source import CommandInput
+    from karpenter_core.scheduling.problem import (
+        LaunchQuota,
+        PlannedNodeClaim,
+        SchedulingPlan,
+    )
+
+__all__ = ["find_node_pool", "node_pool_explanation"]
+
+_NEAR: Final = 5
+
+
+def find_node_pool(cluster: ClusterInput, name: str) -> NodePool:
+    """Return the NodePool of this name.
+
+    Raises:
+        BadInputError: there is none; suggests similar names.
+    """
+    pools = cluster.snapshot.node_pools
+    if name in pools:
+        return pools[name]
+    near = get_close_matches(name, sorted(pools), n=_NEAR)
+    hint = f"; did you mean {', '.join(near)}?" if near else ""
+    raise BadInputError(f'there is no NodePool "{name}"{hint}')
+
+
+def node_pool_explanation(
+    command_input: CommandInput, pool: NodePool, plan: SchedulingPlan
+) -> dict[str, object]:
+    """Return the answer for one NodePool, as JSON values."""
+    cluster = command_input.cluster
+    settings = cluster.problem_settings
+    typical = plan_static_claim(
+        cluster.snapshot,
+        pool,
+        aliases=settings.aliases,
+        well_known=settings.well_known,
+        solve=cluster.options,
+    )
+    limits = _limits(cluster, pool, typical)
+    quotas = _quotas(cluster, typical)
+    static = (
+        static_pool_document(cluster, pool, static_capacity=command_input.static_capacity)
+        if is_static(pool) and cluster.snapshot.manages(pool.spec.template.spec.node_class_ref)
+        else None
+    )
+    launches = [claim for claim in plan.claims if claim.pool == pool.name]
+    state, message = _answer(cluster, pool, static, [*limits, *quotas], launches)
+    share = pool.metadata.annotations.get(SPOT_SHARE)
+    return {
+        "nodePool": pool.name,
+        "state": state,
+        "message": message,
+        "nodes": cluster.input.problem.pool_usage.get(pool.name, {}).get(NODES, 0),
+        "cheapest": None if typical is None else offering(typical.cheapest),
+        "limits": {item["name"]: _without_name(item) for item in limits},
+        "quotas": {item["name"]: _without_name(item) for item in quotas},
+        "launches": _launches(launches),
+        **({} if static is None else {"static": static}),
+        **({} if share is None else {"spotShare": share}),
+    }
+
+
+def _answer(
+    cluster: ClusterInput,
+    pool: NodePool,
+    static: Mapping[str, object] | None,
+    ceilings: list[dict[str, object]],
+    launches: list[PlannedNodeClaim],
+) -> tuple[str, str]:
+    """Return the state of a NodePool and the sentence for it; the first that holds."""
+    if static is not None:
+        return "static", _static_text(static)
+    if pool.name in cluster.unusable_pools:
+        return "unusable", cluster.unusable_pools[pool.name]
+    refusal = cluster.input.refused_pools.get(pool.name)
+    if refusal is not None:
+        return "held-back", refusal.message
+    for item in ceilings:
+        if item["message"]:
+            return "limited", str(item["message"])
+    if not launches:
+        return "open", "it may launch nodes, and no pod needs one of it now"
+    pods = sum(len(claim.pods) for claim in launches)
+    return "launching", f"it launches {counted(len(launches), 'node')} for {counted(pods, 'pod')}"
+
+
+def _static_text(static: Mapping[str, object]) -> str:
+    if static["problem"]:
+        return str(static["problem"])
+    if static["create"]:
+        return f"{static['create']} of its {static['replicas']} replica(s) are created now"
+    leaving = cast("list[str]", static["delete"])
+    if leaving:
+        return f"{counted(len(leaving), 'NodeClaim')} too many: {', '.join(leaving[:_NEAR])}"
+    return f"it has its {static['replicas']} replica(s)"
+
+
+# -- limits and quotas -----------------------------------------------------------------------------
+
+
+def _limits(
+    cluster: ClusterInput, pool: NodePool, typical: PlannedNodeClaim | None
+) -> list[dict[str, object]]:
+    """Return the limits of a NodePool that is not static, with what its nodes hold."""
+    if is_static(pool) or not pool.spec.limits:
+        return []
+    used = cluster.input.problem.pool_usage.get(pool.name, {})
+    smallest = _smallest_amounts(cluster, typical)
+    return [
+        _ceiling(name, name, limit, used.get(name, 0), smallest)
+        for name, limit in sorted(parse_resources(pool.spec.limits).items())
+    ]
+
+
+def _quotas(cluster: ClusterInput, typical: PlannedNodeClaim | None) -> list[dict[str, object]]:
+    """Return the CapacityQuotas that may count a node of the NodePool."""
+    if typical is None:
+        return []
+    return [
+        _quota(quota, _smallest_amounts(cluster, typical))
+        for quota in cluster.input.problem.quotas
+        if _counts(cluster, quota, typical)
+    ]
+
+
+def _counts(cluster: ClusterInput, quota: LaunchQuota, typical: PlannedNodeClaim) -> bool:
+    limits = cluster.problem_settings.launch_limits
+    return bool(
+        planned_amounts(
+            typical,
+            quota.requirements,
+            cluster.snapshot.catalogues.get(typical.pool),
+            limits.rates,
+            well_known=limits.well_known,
+            aliases=limits.aliases,
+        )
+    )
+
+
+def _quota(quota: LaunchQuota, smallest: Mapping[str, int]) -> dict[str, object]:
+    resources = [
+        _ceiling(name, f"{name} of {quota.name}", limit, quota.used.get(name, 0), smallest)
+        for name, limit in sorted(quota.limits.items())
+    ]
+    spent = (str(item["message"]) for item in resources if item["message"])
+    return {
+        "name": quota.name,
+        "resources": {str(item["name"]): _without_name(item) for item in resources},
+        "message": quota.refusal or next(spent, ""),
+    }
+
+
+def _ceiling(
+    resource: str, title: str, limit: int, used: int, smallest: Mapping[str, int]
+) -> dict[str, object]:
+    """Return one limit: what is used and left of it, and a message if no node fits into the rest."""
+    left = max(limit - used, 0)
+    message = ""
+    if not left:
+        message = f"the limit of {title} is used up: {format_amount(resource, used)} of {format_amount(resource, limit)}"
+    elif smallest.get(resource, 0) > left:
+        message = (
+            f"the limit of {title} has {format_amount(resource, left)} left, and its smallest node"
+            f" has {format_amount(resource, smallest[resource])}"
+        )
+    return {
+        "name": resource,
+        "used": format_amount(resource, used),
+        "limit": format_amount(resource, limit),
+        "left": format_amount(resource, left),
+        "message": message,
+    }
+
+
+def _smallest_amounts(cluster: ClusterInput, typical: PlannedNodeClaim | None) -> dict[str, int]:
+    """Return the least of each resource that a new node of the NodePool counts for."""
+    if typical is None:
+        return {}
+    types = planned_types(typical, cluster.snapshot.catalogues.get(typical.pool))
+    names = {name for item in types for name in item.capacity}
+    least = {name: min(item.capacity.get(name, 0) for item in types) for name in names}
+    price = parse_amount(PRICE_PER_HOUR, f"{typical.cheapest.price_per_hour:.9f}")
+    return {**least, NODES: 1, PRICE_PER_HOUR: price}
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def _launches(claims: list[PlannedNodeClaim]) -> dict[str, object]:
+    """Return what a pass would launch for the NodePool now; virtual pods by the object they are of."""
+    virtual: dict[str, int] = {}
+    for claim in claims:
+        for pod in claim.pods:
+            if pod.shape.virtual_source is not None:
+                source = str(pod.shape.virtual_source)
+                virtual[source] = virtual.get(source, 0) + 1
+    return {
+        "nodes": len(claims),
+        "pods": sum(not pod.is_virtual for claim in claims for pod in claim.pods),
+        **({"virtualPods": dict(sorted(virtual.items()))} if virtual else {}),
+    }
+
+
+def _without_name(item: Mapping[str, object]) -> dict[str, object]:
+    return {key: value for key, value in item.items() if key != "name"}

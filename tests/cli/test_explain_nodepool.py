@@ -1,0 +1,112 @@
+"""`karpenter explain nodepool` says first whether a NodePool launches, or what is in the way."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from karpenter_core.cli.tables import NODE_POOL_STATES
+from tests.cli.inputs import instance_type, offering, pod, pool, write
+from tests.cli.test_explain_node import claim_with_node
+
+INSTANCE_TYPES = [
+    instance_type("small", "2", "4Gi", offering(0.10)),
+    instance_type("large", "4", "8Gi", offering(0.20)),
+]
+
+
+def quota(name="team", selector=None, **resources):
+    return {
+        "apiVersion": "autoscaling.x-k8s.io/v1beta1",
+        "kind": "CapacityQuota",
+        "metadata": {"name": name},
+        "spec": {"selector": selector or {}, "limits": {"resources": resources}},
+    }
+
+
+@pytest.fixture
+def explain(program, tmp_path):
+    """Explain the NodePool `general` of a cluster made of these objects."""
+    types = tmp_path / "types.json"
+    types.write_text(json.dumps(INSTANCE_TYPES))
+
+    def run(*objects, name="general", options=("-o", "json"), code=0):
+        flat = [each for item in objects for each in (item if isinstance(item, tuple) else (item,))]
+        file = write(tmp_path / "cluster.yaml", *flat)
+        shown = program(
+            "explain", "nodepool", name, "--offline", file, "--instance-types-file", types,
+            *options, code=code,
+        )  # fmt: skip
+        return json.loads(shown.out) if code == 0 and options else shown
+
+    return run
+
+
+def test_a_pool_that_nobody_limits_is_open_or_launches(explain):
+    idle = explain(pool())
+    assert (idle["state"], idle["limits"], idle["quotas"]) == ("open", {}, {})
+    assert idle["cheapest"]["instanceType"] == "small"
+
+    busy = explain(pool(), pod("web"))
+    assert busy["state"] == "launching"
+    assert busy["message"] == "it launches 1 node for 1 pod"
+    assert busy["launches"] == {"nodes": 1, "pods": 1}
+
+
+@pytest.mark.parametrize(
+    ("limits", "resource", "text"),
+    [
+        ({"cpu": "4"}, "cpu", "used up: 4 of 4"),
+        ({"cpu": "5"}, "cpu", "1 left, and its smallest node has 2"),
+        ({"nodes": "1"}, "nodes", "used up: 1 of 1"),
+        ({"karpenter.sh/price-per-hour": "0.25"}, "karpenter.sh/price-per-hour", "0.05 left"),
+    ],
+)
+def test_the_limit_that_keeps_a_pool_from_launching_is_named(explain, limits, resource, text):
+    """A node with 4 cores at 0.20 an hour is there."""
+    found = explain(pool(limits=limits), claim_with_node("a"), pod("web"))
+
+    assert (found["state"], found["nodes"]) == ("limited", 1)
+    assert text in found["message"]
+    assert resource in found["message"]
+    assert found["limits"][resource]["message"] == found["message"]
+
+
+def test_a_limit_with_room_shows_the_rest(explain):
+    found = explain(pool(limits={"cpu": "10"}), claim_with_node("a"))
+    assert found["state"] == "open"
+    assert found["limits"]["cpu"] == {"used": "4", "limit": "10", "left": "6", "message": ""}
+
+
+def test_only_quotas_that_count_its_nodes_are_shown(explain):
+    other = quota("other", {"matchLabels": {"karpenter.sh/nodepool": "batch"}}, nodes="0")
+    found = explain(pool(), quota(nodes="1"), other, claim_with_node("a"))
+
+    assert list(found["quotas"]) == ['CapacityQuota "team"']
+    assert found["state"] == "limited"
+    assert 'nodes of CapacityQuota "team" is used up' in found["message"]
+
+
+def test_a_quota_that_cannot_be_read_stops_the_pool(explain):
+    found = explain(pool(), quota(cpu="many"))
+    assert found["state"] == "limited"
+    assert "cannot be read" in found["message"]
+
+
+def test_a_static_pool_shows_its_replicas(explain):
+    found = explain(pool(replicas=2))
+    assert found["state"] == "static"
+    assert found["static"]["replicas"] == 2
+    assert found["limits"] == {}
+
+
+def test_the_table_begins_with_the_answer(explain):
+    shown = explain(pool(limits={"cpu": "4"}), claim_with_node("a"), options=()).out
+    assert shown.startswith(f"general: {NODE_POOL_STATES['limited']}")
+    assert "cpu: 4 of 4, 0 left" in shown
+
+
+def test_a_pool_that_does_not_exist_is_an_error_with_similar_names(explain):
+    shown = explain(pool(), name="generol", code=2)
+    assert "general" in shown.err
