@@ -98,6 +98,7 @@ class Form(StrEnum):
 _FORMS: Final = {
     "additional-tags": Form.MAP,
     "aws-feature-gates": Form.GATES,
+    "commitments": Form.OBJECT,
     "exchange-rates": Form.MAP,
     "feature-gates": Form.GATES,
     "leader-election-labels": Form.MAP,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
+    from karpenter_core.api.commitments import Commitment
     from karpenter_core.api.records import TopologySpread
     from karpenter_core.cli.catalogues import CatalogueSource
     from karpenter_core.provider.contract import LabelClasses
@@ -65,6 +66,7 @@ async def build_cluster(
     default_spread: tuple[TopologySpread, ...] = (),
     groups: Collection[KindGroup] = (),
     priority_cutoff: int = NO_CUTOFF,
+    commitments: tuple[Commitment, ...] = (),
     is_lenient: bool = False,
     notes: Sequence[str] = (),
 ) -> ClusterInput:
@@ -80,6 +82,7 @@ async def build_cluster(
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.cli.plan_notes import (
+        commitment_notes,
         plan_notes,
         quota_notes,
         schedule_notes,
@@ -121,6 +124,7 @@ async def build_cluster(
         groups,
         default_spread=default_spread,
         priority_cutoff=priority_cutoff,
+        commitments=commitments,
         launch_limits=LaunchLimits(
             currency=options.currency, exchange_rates=options.exchange_rates
         ),
@@ -143,6 +147,7 @@ async def build_cluster(
             *quota_notes(problem_input.problem.quotas),
             *spot_share_notes(problem_input.problem),
             *schedule_notes(snapshot),
+            *commitment_notes(problem_input.problem),
             *(f'buffer "{key}" has no room: {why}' for key, why in buffer_problems.items()),
         ),
     )

@@ -217,6 +217,7 @@ class ClusterSource:
                     default_spread=spread,
                     groups=groups,
                     priority_cutoff=settings.priority_cutoff,
+                    commitments=settings.commitments,
                     is_lenient=True,
                     notes=(*listing.notes, *notes),
                 )

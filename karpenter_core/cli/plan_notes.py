@@ -25,7 +25,14 @@ if TYPE_CHECKING:
     from karpenter_core.state.pool_schedules import PoolSchedule
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["plan_notes", "quota_notes", "schedule_notes", "spot_share_notes", "unusable_pools"]
+__all__ = [
+    "commitment_notes",
+    "plan_notes",
+    "quota_notes",
+    "schedule_notes",
+    "spot_share_notes",
+    "unusable_pools",
+]
 
 _SHOWN: Final = 5
 
@@ -107,6 +114,17 @@ def _schedule_text(schedule: PoolSchedule) -> str:
     if schedule.next_edge is not None:
         texts.append(f"{schedule.next_edge}")
     return "; ".join(texts)
+
+
+def commitment_notes(problem: SchedulingProblem) -> tuple[str, ...]:
+    """Return a note about each commitment: what nodes use of it before the plan."""
+    return tuple(
+        f'commitment "{each.commitment.name}": '
+        f"{format_amount(each.commitment.resource, each.used)} of "
+        f"{format_amount(each.commitment.resource, each.commitment.amount)} "
+        f"{each.commitment.resource} is used before this plan"
+        for each in problem.commitments
+    )
 
 
 def _effects(window: PoolWindow) -> str:

@@ -10,12 +10,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 from karpenter_core.api.judgements import FailedJudgements
+from karpenter_core.api.labels import WELL_KNOWN
 from karpenter_core.disruption.balanced import pool_totals
 from karpenter_core.disruption.budgets import pool_budgets
 from karpenter_core.disruption.candidates import DisruptionClass, evaluate_nodes
 from karpenter_core.disruption.pricing import NodePrices
 from karpenter_core.disruption.simulation import DisruptionSimulation
 from karpenter_core.scheduling.problem import SolveOptions
+from karpenter_core.state.commitments import commitment_balances
 from karpenter_core.state.provisioning_input import ProblemSettings
 
 if TYPE_CHECKING:
@@ -129,8 +131,18 @@ class DisruptionPass:
     @cached_property
     def prices(self) -> NodePrices:
         """Prices of nodes."""
+        settings = self.options.problem_settings
         return NodePrices(
-            self.snapshot, self.options.solve, well_known=self.options.problem_settings.well_known
+            self.snapshot,
+            self.options.solve,
+            well_known=settings.well_known,
+            commitments=commitment_balances(
+                self.snapshot,
+                settings.commitments,
+                settings.launch_limits.rates,
+                well_known=WELL_KNOWN | settings.well_known,
+                aliases=settings.aliases,
+            ),
         )
 
     @cached_property

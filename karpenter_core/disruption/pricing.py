@@ -20,6 +20,7 @@ from karpenter_core.api.labels import (
     ZONE,
 )
 from karpenter_core.api.prices import Price
+from karpenter_core.scheduling.commitments import SoldNode, cost_without_commitments
 from karpenter_core.scheduling.offerings import (
     cheapest_offering,
     cheapest_price,
@@ -34,7 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
-    from karpenter_core.scheduling.problem import PlannedNodeClaim, SolveOptions
+    from karpenter_core.scheduling.problem import (
+        CommitmentBalance,
+        PlannedNodeClaim,
+        SolveOptions,
+    )
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = ["FREE", "NodePrices", "ReplacementRefusedError", "current_price"]
@@ -74,14 +79,36 @@ class PricedNode(Protocol):
         """Its price per hour."""
         ...
 
+    @property
+    def instance_type(self) -> InstanceType | None:
+        """Its instance type, if it is known."""
+        ...
+
+    @property
+    def zone(self) -> str:
+        """Its zone."""
+        ...
+
+    @property
+    def capacity_type(self) -> str:
+        """Its capacity type."""
+        ...
+
 
 @final
 class NodePrices:
     """Compares prices in the reporting currency, and narrows replacements down by price."""
 
     def __init__(
-        self, snapshot: Snapshot, options: SolveOptions, *, well_known: frozenset[str] = frozenset()
+        self,
+        snapshot: Snapshot,
+        options: SolveOptions,
+        *,
+        well_known: frozenset[str] = frozenset(),
+        commitments: tuple[CommitmentBalance, ...] = (),
     ) -> None:
+        """Take the balances of commitments, which are paid whether nodes use them or not."""
+        self._commitments: Final = commitments
         self._snapshot: Final = snapshot
         self._currency: Final = options.currency
         self._rates: Final = {options.currency: 1.0, **options.exchange_rates}
@@ -89,8 +116,30 @@ class NodePrices:
         self._types: Final = dict[str, "Mapping[str, InstanceType]"]()
 
     def cost_per_hour(self, candidates: Iterable[PricedNode]) -> float:
-        """Return the total cost of candidates per hour; those without a known price count 0."""
-        return sum(self.convert(candidate.price) for candidate in candidates)
+        """Return what would be saved per hour without candidates; unknown prices count 0.
+
+        That is the sum of their prices, less what commitments pay for anyway.
+        """
+        counted = tuple(candidates)
+        total = sum(self.convert(candidate.price) for candidate in counted)
+        if not self._commitments:
+            return total
+        sold = tuple(found for each in counted if (found := self._sold(each)) is not None)
+        listed = sum(self.convert(each.offering.price) for each in sold)
+        by_currency: dict[str, list[SoldNode]] = {}
+        for each in sold:
+            by_currency.setdefault(each.offering.price.currency, []).append(each)
+        saved = sum(
+            self.convert(Price(cost_without_commitments(self._commitments, nodes), currency))
+            for currency, nodes in by_currency.items()
+        )
+        return total - listed + saved
+
+    def _sold(self, candidate: PricedNode) -> SoldNode | None:
+        found = _offering(candidate.instance_type, candidate.zone, candidate.capacity_type)
+        if candidate.instance_type is None or found is None or isnan(found.price.amount):
+            return None
+        return SoldNode(candidate.instance_type, found)
 
     def convert(self, price: Price) -> float:
         """Return a price per hour in the reporting currency; 0 when it has no rate.

@@ -12,6 +12,7 @@ from karpenter_core.api.names import parse_label_query, parse_labels
 from karpenter_core.errors import BadInputError, SettingsError
 from karpenter_core.lifecycle.node.health_rules import parse_health_rules
 from karpenter_core.lifecycle.node.repair import UnhealthyLimit
+from karpenter_core.operator.commitments_setting import parse_commitments
 from karpenter_core.operator.option_values import FALSE_TEXTS, TRUE_TEXTS
 from karpenter_core.operator.scheduler_config import parse_scheduler_config
 from karpenter_core.provider.contract import FeatureGates
@@ -67,6 +68,8 @@ def shape_value(
             return parse_feature_gates(str(value))
         case "scheduler-config":
             return parse_scheduler_config(str(value))
+        case "commitments":
+            return parse_commitments(str(value))
         case "cpu-requests" if isinstance(value, int) and value <= 0:
             warnings.append(f"{source}: {value} is not above zero; {DEFAULT_CPU_REQUESTS} is used")
             return DEFAULT_CPU_REQUESTS

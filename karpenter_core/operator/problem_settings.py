@@ -16,6 +16,7 @@ from karpenter_core.state.provisioning_input import ProblemSettings
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from karpenter_core.api.commitments import Commitment
     from karpenter_core.api.records import TopologySpread
     from karpenter_core.provider.contract import LabelClasses
     from karpenter_core.state.launch_limits import LaunchLimits
@@ -30,6 +31,7 @@ def problem_settings(
     default_spread: tuple[TopologySpread, ...],
     priority_cutoff: int,
     launch_limits: LaunchLimits,
+    commitments: tuple[Commitment, ...] = (),
 ) -> ProblemSettings:
     """Return the settings; `launch_limits` get the labels of the core and the providers."""
     aliases = {**ALIASES, **labels.aliases}
@@ -47,5 +49,6 @@ def problem_settings(
         launch_limits=replace(
             launch_limits, well_known=WELL_KNOWN | labels.well_known, aliases=aliases
         ),
+        commitments=commitments,
         ignores_devices=KindGroup.DEVICES not in groups,
     )

@@ -15,7 +15,7 @@ from karpenter_core.errors import SettingsError
 if TYPE_CHECKING:
     from karpenter_core.api.records import TopologySpread
 
-__all__ = ["parse_scheduler_config"]
+__all__ = ["checked_mapping", "parse_scheduler_config", "read_document"]
 
 _SOURCE: Final = "scheduler-config"
 _WHEN: Final = ("DoNotSchedule", "ScheduleAnyway")
@@ -38,11 +38,11 @@ def parse_scheduler_config(text: str) -> tuple[TopologySpread, ...]:
     """
     if not text.strip():
         return ()
-    document = _document(text)
+    document = read_document(text, _SOURCE)
     if document is None:
         return ()
-    root = _mapping(document, _SOURCE, {"podTopologySpread"})
-    spread = _mapping(
+    root = checked_mapping(document, _SOURCE, {"podTopologySpread"})
+    spread = checked_mapping(
         root.get("podTopologySpread") or {},
         f"{_SOURCE}: podTopologySpread",
         {"defaultConstraints"},
@@ -62,7 +62,12 @@ def parse_scheduler_config(text: str) -> tuple[TopologySpread, ...]:
     return constraints
 
 
-def _document(text: str) -> object:
+def read_document(text: str, source: str) -> object:
+    """Read YAML without duplicate keys.
+
+    Raises:
+        SettingsError: it cannot be read; names the `source`.
+    """
     import yaml
 
     class StrictLoader(yaml.SafeLoader):
@@ -79,11 +84,18 @@ def _document(text: str) -> object:
     try:
         return yaml.load(text, Loader=StrictLoader)  # noqa: S506 - a safe loader
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a number of thousands of digits
-        message = f"{_SOURCE}: cannot be read as YAML: {' '.join(str(error).split())}"
+        message = f"{source}: cannot be read as YAML: {' '.join(str(error).split())}"
         raise SettingsError(message) from error
 
 
-def _mapping(value: object, where: str, allowed: set[str] | frozenset[str]) -> dict[str, object]:
+def checked_mapping(
+    value: object, where: str, allowed: set[str] | frozenset[str]
+) -> dict[str, object]:
+    """Return a value that is a mapping of known fields.
+
+    Raises:
+        SettingsError: it is not.
+    """
     if not isinstance(value, dict):
         raise SettingsError(f"{where}: must be a mapping")
     mapping = cast("dict[str, object]", value)
@@ -97,7 +109,7 @@ def _constraint(value: object, index: int) -> TopologySpread:
     from karpenter_core.api.records import TopologySpread
 
     where = f"{_SOURCE}: defaultConstraints[{index}]"
-    item = _mapping(value, where, _FIELDS)
+    item = checked_mapping(value, where, _FIELDS)
     if item.get("labelSelector") is not None or item.get("matchLabelKeys"):
         refused = "matchLabelKeys" if item.get("labelSelector") is None else "labelSelector"
         raise SettingsError(f"{where}: {refused} may not be set on a default constraint")

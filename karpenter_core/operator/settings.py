@@ -19,6 +19,7 @@ from karpenter_core.state.expendable_pods import NO_CUTOFF
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from karpenter_core.api.commitments import Commitment
     from karpenter_core.api.records import TopologySpread
     from karpenter_core.lifecycle.node.health_rules import HealthRule
     from karpenter_core.provider.contract import SettingSpec
@@ -465,6 +466,14 @@ OPTIONS: Final = (
         falls_back=True,
     ),
     ProcessOption(
+        flag="commitments",
+        env="COMMITMENTS",
+        default="",
+        help="Capacity that is paid for in advance, as a list in YAML or JSON: the first amount of a "
+        "resource of some on-demand instance types costs less.",
+        falls_back=True,
+    ),
+    ProcessOption(
         flag="scheduler-config",
         env="SCHEDULER_CONFIG",
         default="",
@@ -543,6 +552,7 @@ class Settings:
     observe_nodes: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
     act_on_rebalance: bool = False
     feature_gates: FeatureGates = field(default_factory=FeatureGates)
+    commitments: tuple[Commitment, ...] = ()
     scheduler_config: tuple[TopologySpread, ...] = ()
     # Tokens are among them, so no text of the settings has them.
     plugins: Mapping[str, Value] = field(default_factory=_no_values, repr=False)

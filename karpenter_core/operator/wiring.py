@@ -144,7 +144,7 @@ def build_controllers(dependencies: ControllerDependencies) -> tuple[Controller,
             act_on_rebalance=dependencies.settings.act_on_rebalance,
         ),
         *_quota_controllers(dependencies, writer, options),
-        *_observability_controllers(dependencies, catalogue, options.solve),
+        *_observability_controllers(dependencies, catalogue, options),
     )
 
 
@@ -220,6 +220,7 @@ def build_observers(dependencies: ControllerDependencies) -> tuple[Controller, .
             detailed=not settings.disable_cluster_state_observability,
             solve=options.solve,
             unevaluated_pools=catalogue.unlisted_pools,
+            problem_settings=options.problem_settings,
         ),
     )
 
@@ -258,6 +259,7 @@ def _provisioning_options(dependencies: ControllerDependencies) -> ProvisioningO
                 kind_groups(settings),
                 default_spread=settings.scheduler_config,
                 priority_cutoff=settings.priority_cutoff,
+                commitments=settings.commitments,
                 launch_limits=LaunchLimits(
                     max_nodes_total=settings.max_nodes_total,
                     launches_per_minute=settings.launches_per_minute,
@@ -453,7 +455,9 @@ def _buffer_controllers(
 
 
 def _observability_controllers(
-    dependencies: ControllerDependencies, catalogue: CatalogueController, solve: SolveOptions
+    dependencies: ControllerDependencies,
+    catalogue: CatalogueController,
+    options: ProvisioningOptions,
 ) -> tuple[Controller, ...]:
     """Return the controllers of metrics, and that of conditions unless it is disabled."""
     settings = dependencies.settings
@@ -474,9 +478,10 @@ def _observability_controllers(
             cluster_state=dependencies.cluster_state,
             runtime=dependencies.runtime,
             detailed=not settings.disable_cluster_state_observability,
-            solve=solve,
+            solve=options.solve,
             unevaluated_pools=catalogue.unlisted_pools,
             static_capacity=settings.feature_gates.static_capacity,
+            problem_settings=options.problem_settings,
         ),
     )
 

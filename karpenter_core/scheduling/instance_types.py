@@ -58,6 +58,8 @@ class Offering:
     """Probability of an interruption within an hour, as a risk plug-in rates it."""
     capacity_override: Resources | None = None
     overhead_override: Resources | None = None
+    uncommitted_price: Price | None = None
+    """The price without commitments, in plans that lower `price` by one; limits of money count it."""
     list_price: Price | None = None
     """The price as the provider listed it, if plug-ins or overlays have changed `price`."""
     price_source: str = ""

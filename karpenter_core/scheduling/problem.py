@@ -15,6 +15,7 @@ from karpenter_core.api.prices import DEFAULT_CURRENCY
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from karpenter_core.api.commitments import Commitment
     from karpenter_core.api.judgements import FailedJudgement
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.records import HostPort, PodShape, PodView, Resources, Taint
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Catalogue",
     "CheapestOffering",
+    "CommitmentBalance",
     "DaemonPod",
     "ExistingNode",
     "LaunchQuota",
@@ -106,6 +108,20 @@ class DaemonPod:
 
     name: str
     shape: PodShape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CommitmentBalance:
+    """A commitment, and what existing nodes and claims use of it."""
+
+    commitment: Commitment
+    requirements: Requirements
+    used: int
+
+    @property
+    def remaining(self) -> int:
+        """The units that are left."""
+        return max(self.commitment.amount - self.used, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -215,6 +231,8 @@ class SchedulingProblem:
     """The most nodes that may be launched, from all NodePools together; None is any number."""
     quotas: tuple[LaunchQuota, ...] = ()
     """A new node keeps within each of them that may count it."""
+    commitments: tuple[CommitmentBalance, ...] = ()
+    """In the order in which they cover nodes."""
     devices: DeviceInventory | None = None
     """Devices from which ResourceClaims are allocated; None: pods with claims are not placed."""
 

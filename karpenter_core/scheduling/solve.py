@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from karpenter_core.scheduling.commitments import committed_plan_steps
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.compiled.problem import compile_steps
 from karpenter_core.scheduling.device_pass import device_plan_steps, has_device_pods
@@ -72,11 +73,16 @@ def solve_steps(
             return device_plan_steps(asked, options, cache, without_devices, halt)
         return without_devices(asked)
 
+    def priced(asked: SchedulingProblem) -> Generator[int, None, SchedulingPlan]:
+        if asked.commitments:
+            return committed_plan_steps(asked, options, steps)
+        return steps(asked)
+
     most = problem.max_new_nodes
-    plan = yield from steps(replace(problem, max_new_nodes=None))
+    plan = yield from priced(replace(problem, max_new_nodes=None))
     if most is None or len(plan.claims) <= most or plan.partial:
         return plan
-    return (yield from limit_nodes_steps(problem, plan, steps))
+    return (yield from limit_nodes_steps(problem, plan, priced))
 
 
 def _plan_steps(

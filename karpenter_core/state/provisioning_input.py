@@ -18,6 +18,7 @@ from karpenter_core.scheduling.pod_selectors import opts_out, selector_error
 from karpenter_core.scheduling.problem import SchedulingProblem
 from karpenter_core.state.bookings import booked_pods, bookings, launching_nodes
 from karpenter_core.state.capacity_quotas import launch_quotas
+from karpenter_core.state.commitments import commitment_balances
 from karpenter_core.state.default_spread import DefaultSpread
 from karpenter_core.state.device_inventory import build_device_inventory
 from karpenter_core.state.existing_nodes import ExistingNodeBuilder
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
 
+    from karpenter_core.api.commitments import Commitment
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.records import PodView, TopologySpread
     from karpenter_core.scheduling.problem import ExistingNode, PodVolumes
@@ -78,6 +80,8 @@ class ProblemSettings:
     nomination_window: timedelta = NOMINATION_WINDOW
     launch_limits: LaunchLimits = field(default_factory=LaunchLimits)
     serves_requests: bool = False
+    commitments: tuple[Commitment, ...] = ()
+    """Capacity that is paid for in advance, in the order in which it covers nodes."""
     priority_cutoff: int = NO_CUTOFF
     """The lowest priority of pods for which nodes are launched (`state.expendable_pods`)."""
     ignores_devices: bool = True
@@ -205,6 +209,13 @@ def build_provisioning_input(
         max_new_nodes=remaining_node_count(snapshot, problem_settings.launch_limits),
         quotas=launch_quotas(
             snapshot,
+            problem_settings.launch_limits.rates,
+            well_known=WELL_KNOWN | well_known,
+            aliases=aliases,
+        ),
+        commitments=commitment_balances(
+            snapshot,
+            problem_settings.commitments,
             problem_settings.launch_limits.rates,
             well_known=WELL_KNOWN | well_known,
             aliases=aliases,

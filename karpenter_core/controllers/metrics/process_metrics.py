@@ -308,6 +308,28 @@ class Metrics:
             "Time at which the next window of a NodePool opens or closes; 0 if none does.",
             ("nodepool",),
         )
+        by_commitment = ("commitment", "resource_type")
+        self.commitments_amount = self._declare.gauge(
+            "commitments_amount",
+            "Amounts of commitments (setting commitments); of spend the list price that they cover.",
+            by_commitment,
+        )
+        self.commitments_usage = self._declare.gauge(
+            "commitments_usage",
+            "Use of commitments by existing nodes and NodeClaims; may exceed the amount.",
+            by_commitment,
+        )
+        by_currency = ("commitment", "currency")
+        self.commitments_price = self._declare.gauge(
+            "commitments_price",
+            "Price per hour of what commitments cover of existing nodes.",
+            by_currency,
+        )
+        self.commitments_list_price = self._declare.gauge(
+            "commitments_list_price",
+            "Price per hour of the same at list prices, as node prices count it.",
+            by_currency,
+        )
         by_quota = ("capacityquota", "resource_type")
         self.capacityquotas_limit = self._declare.gauge(
             "capacityquotas_limit", "Limits of CapacityQuotas.", by_quota

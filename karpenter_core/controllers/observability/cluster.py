@@ -11,6 +11,7 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.api.labels import WELL_KNOWN
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.controllers.observability.costs import BATCH_SIZE, CostMetrics
 from karpenter_core.controllers.observability.node_series import (
@@ -21,7 +22,9 @@ from karpenter_core.controllers.observability.node_series import (
 from karpenter_core.controllers.observability.pod_waits import PodWaitMetrics
 from karpenter_core.controllers.reconciling.reconciler import PeriodicLoop
 from karpenter_core.scheduling.problem import SolveOptions
+from karpenter_core.state.commitments import commitment_balances, commitment_uses
 from karpenter_core.state.node_pool_usage import PoolStatusSums
+from karpenter_core.state.provisioning_input import ProblemSettings
 from karpenter_core.state.static_pools import (
     StaticPoolClaims,
     is_managed_static,
@@ -55,6 +58,7 @@ class ClusterMetricsController:
         solve: SolveOptions | None = None,
         unevaluated_pools: Callable[[], Container[str]] = frozenset,
         static_capacity: bool = False,
+        problem_settings: ProblemSettings | None = None,
     ) -> None:
         """`solve` has the reporting currency and the exchange rates.
 
@@ -62,6 +66,7 @@ class ClusterMetricsController:
         feature gate `StaticCapacity`.
         """
         self._static_capacity = static_capacity
+        self._settings = problem_settings or ProblemSettings()
         self._cluster_state = cluster_state
         self._runtime = runtime
         self._metrics = runtime.metrics
@@ -129,6 +134,28 @@ class ClusterMetricsController:
                 _set_amounts(gauge, of_pool, {"nodepool": name})
         if self._static_capacity:
             self._replicas(snapshot)
+        if self._settings.commitments:
+            self._commitments(snapshot)
+
+    def _commitments(self, snapshot: Snapshot) -> None:
+        """Show the use of commitments, with the prices of what they cover."""
+        balances = commitment_balances(
+            snapshot,
+            self._settings.commitments,
+            self._settings.launch_limits.rates,
+            well_known=WELL_KNOWN | self._settings.well_known,
+            aliases=self._settings.aliases,
+        )
+        metrics = self._metrics
+        for use in commitment_uses(snapshot, balances):
+            commitment, used = use.balance.commitment, use.balance.used
+            name, resource = commitment.name, commitment.resource
+            labels = {"commitment": name, "resource_type": snake_case(resource)}
+            metrics.commitments_amount.labels(**labels).set(amount_of(resource, commitment.amount))
+            metrics.commitments_usage.labels(**labels).set(amount_of(resource, used))
+            currency = commitment.currency
+            metrics.commitments_price.labels(name, currency).set(use.covered_price)
+            metrics.commitments_list_price.labels(name, currency).set(use.list_price)
 
     def _replicas(self, snapshot: Snapshot) -> None:
         gauge = self._metrics.nodepools_replicas

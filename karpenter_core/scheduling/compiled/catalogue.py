@@ -117,7 +117,7 @@ class CompiledCatalogue:
         for column, instance_type in enumerate(self.instance_types):
             for offering in instance_type.offerings:
                 line = numbers[offering.requirements]
-                amount = price_amount(offering.price, self._rates)
+                amount = price_amount(offering.uncommitted_price or offering.price, self._rates)
                 amounts[line, column] = max(int(amounts[line, column]), amount)
         return self._sold_as, amounts
 

@@ -1,0 +1,97 @@
+"""Commitments on a cluster: nodes are launched as far as the amount goes, and the metrics show it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
+
+ALONE = "--disable-leader-election"
+DEAR = "mem2a.4xlarge"
+SIXTEEN = {
+    "requirements": [
+        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+        {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["16"]},
+    ]
+}
+
+
+def commitments(amount):
+    requirement = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [DEAR]}
+    row = {
+        "name": "paid",
+        "requirements": [requirement],
+        "resource": "nodes",
+        "amount": amount,
+        "price": 0,
+    }
+    return f"--commitments={json.dumps([row])}"
+
+
+def types(scene):
+    return sorted(
+        claim["metadata"]["labels"]["node.kubernetes.io/instance-type"]
+        for claim in scene.claims()
+        if claim.get("status", {}).get("providerID")
+    )
+
+
+def running(scene):
+    return scene.pods() and all(pod["spec"].get("nodeName") for pod in scene.pods())
+
+
+@pytest.mark.parametrize(("amount", "expected"), [(0, 0), (1, 1), (5, 3)])
+def test_nodes_of_the_commitment_are_launched_as_far_as_it_goes(tmp_path, amount, expected):
+    """Also after a restart, when only the nodes tell what is used; one pod fills a node."""
+
+    async def scenario(scene):
+        consolidating = {
+            "consolidationPolicy": "WhenEmptyOrUnderutilized",
+            "consolidateAfter": "0s",
+            "budgets": [{"nodes": "100%"}],
+        }
+        scene.cluster.apply(
+            [
+                NODE_CLASS,
+                node_pool(disruption=consolidating, template=SIXTEEN),
+                deployment("web", 2, cpu="9"),
+            ]
+        )
+        running_process = scene.start(ALONE, commitments(amount))
+        await scene.settle(lambda: running(scene))
+        await running_process.stop()
+        scene.start(ALONE, commitments(amount))
+        scene.cluster.apply([deployment("more", 1, cpu="9")])
+        await scene.settle(lambda: running(scene) and len(scene.pods()) == 3)
+
+        assert types(scene).count(DEAR) == expected
+        await scene.cluster.clock.sleep(600)
+        assert types(scene).count(DEAR) == expected  # consolidation leaves them
+
+    run_controller(tmp_path, scenario)
+
+
+def test_metrics_show_what_is_used_and_what_it_costs(tmp_path):
+    """The node's own price is the list price."""
+
+    async def scenario(scene):
+        scene.cluster.apply(
+            [NODE_CLASS, node_pool(template=SIXTEEN), deployment("web", 1, cpu="9")]
+        )
+        process = scene.start(ALONE, commitments(2)).process
+        await scene.settle(lambda: running(scene))
+        await scene.cluster.clock.sleep(30)
+
+        def value(name, **labels):
+            return process.metrics.registry.get_sample_value(
+                f"karpenter_commitments_{name}", {"commitment": "paid", **labels}
+            )
+
+        assert value("amount", resource_type="nodes") == 2
+        assert value("usage", resource_type="nodes") == 1
+        assert value("price", currency="USD") == 0
+        assert value("list_price", currency="USD") > 0
+
+    run_controller(tmp_path, scenario)

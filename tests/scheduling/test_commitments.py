@@ -1,0 +1,257 @@
+"""Plans with commitments: each unit counts once, and no plan is dearer than without them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isclose
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from karpenter_core.api.commitments import Commitment
+from karpenter_core.api.labels import (
+    CAPACITY_TYPE,
+    CPU,
+    MEMORY,
+    NODES,
+    ON_DEMAND,
+    PRICE_PER_HOUR,
+    SPOT,
+)
+from karpenter_core.api.nodeclaim import RequirementSpec
+from karpenter_core.api.quantities import parse_amount
+from karpenter_core.scheduling.commitments import (
+    SoldNode,
+    committed_units,
+    cost_without_commitments,
+)
+from karpenter_core.scheduling.problem import CommitmentBalance, PackingPolicy, SolveOptions
+from karpenter_core.scheduling.requirements import Requirement, Requirements
+from karpenter_core.scheduling.solve import solve
+from karpenter_core.testing.builders import (
+    catalogue,
+    instance_type,
+    node_pool,
+    offering,
+    pod,
+    problem,
+    standard_catalogue,
+)
+from tests.properties import with_examples
+
+FAMILY = "example.com/family"
+
+
+def kind(name, cores, price, *, family="a", capacity_type=ON_DEMAND):
+    return instance_type(
+        name,
+        cpu=str(cores),
+        memory=f"{4 * cores}Gi",
+        overhead={},
+        offerings=[offering("zone-a", capacity_type, price)],
+        labels={FAMILY: family},
+    )
+
+
+CHEAP = kind("cheap", 4, 0.20, family="b")
+DEAR = kind("dear", 4, 0.24)
+TYPES = catalogue(CHEAP, DEAR)
+
+
+def balance(
+    amount, *, used="0", name="savings", family=("a",), resource=CPU, price=None, discount=0.0
+):
+    specs = (RequirementSpec(key=FAMILY, operator="In", values=tuple(family)),) if family else ()
+    commitment = Commitment(
+        name=name,
+        requirements=specs,
+        resource=resource,
+        amount=parse_amount(resource, amount),
+        price=price,
+        discount=discount,
+    )
+    return CommitmentBalance(
+        commitment=commitment,
+        requirements=Requirements.from_specs(specs),
+        used=parse_amount(resource, used),
+    )
+
+
+def plan_of(count, *balances, types=TYPES, cpu="3500m", **options):
+    asked = problem(
+        [pod(f"web-{n}", cpu=cpu) for n in range(count)], catalogue=types, well_known=(FAMILY,),
+        pools=options.pop("pools", None),
+    )  # fmt: skip
+    return solve(replace(asked, commitments=balances), SolveOptions(**options))
+
+
+def bought(plan):
+    return sorted(claim.cheapest.instance_type for claim in plan.claims)
+
+
+def test_nodes_of_the_committed_family_are_bought_as_far_as_the_amount_goes():
+    """Two nodes at 0.04 instead of 0.20, the third one at the list price of the cheap family."""
+    plan = plan_of(3, balance("8", price=0.01))
+
+    assert bought(plan) == ["cheap", "dear", "dear"]
+    assert isclose(plan.cost.hourly, 0.04 + 0.04 + 0.20)
+    covered = next(claim for claim in plan.claims if claim.cheapest.instance_type == "dear")
+    assert covered.instance_types == ("dear",)
+    assert covered.cheapest.list_price_per_hour == pytest.approx(0.24)
+    assert covered.cheapest.price_source == 'commitment "savings"'
+    requirements = Requirements(covered.requirements)
+    assert requirements.get(CAPACITY_TYPE).values == {ON_DEMAND}
+
+
+@pytest.mark.parametrize("used", ["8", "9"])
+def test_used_up_commitment_changes_nothing(used):
+    """The plan is the one without it."""
+    plan = plan_of(3, balance("8", used=used, price=0.01))
+
+    assert bought(plan) == ["cheap"] * 3
+    assert isclose(plan.cost.hourly, 0.60)
+
+
+def test_rest_smaller_than_a_node_covers_its_part():
+    """One of four cores at 0.00: 0.18 is less than 0.20, for one node."""
+    plan = plan_of(2, balance("4", used="3", price=0.0))
+
+    assert bought(plan) == ["cheap", "dear"]
+    assert isclose(plan.cost.hourly, 0.20 + 0.18)
+
+
+def test_rest_that_saves_too_little_is_left():
+    """A quarter of 0.04 less makes the dear family no cheaper."""
+    assert bought(plan_of(1, balance("4", used="3", price=0.05))) == ["cheap"]
+
+
+def test_commitment_is_shared_by_nodepools():
+    """Two NodePools with the same types; the eight cores count once."""
+    pools = [node_pool("first"), node_pool("second")]
+
+    plan = plan_of(4, balance("8", price=0.01), pools=pools)
+
+    assert bought(plan) == ["cheap", "cheap", "dear", "dear"]
+
+
+def test_spot_is_not_covered():
+    """Commitments pay for on-demand nodes."""
+    spot = kind("spot", 4, 0.10, capacity_type=SPOT)
+
+    plan = plan_of(1, balance("4", price=0.0), types=catalogue(spot, CHEAP))
+
+    assert bought(plan) == ["spot"]
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "terms", "hourly"),
+    [
+        (NODES, "1", {"price": 0.05}, 0.05 + 0.20),
+        (MEMORY, "16Gi", {"price": 0.005}, 0.08 + 0.20),
+        (PRICE_PER_HOUR, "0.24", {"discount": 0.5}, 0.12 + 0.20),
+    ],
+)
+def test_commitments_to_nodes_memory_and_spend(resource, amount, terms, hourly):
+    """Each covers one node of two."""
+    plan = plan_of(2, balance(amount, resource=resource, **terms))
+
+    assert bought(plan) == ["cheap", "dear"]
+    assert isclose(plan.cost.hourly, hourly)
+
+
+def test_nodes_that_go_save_only_what_is_not_paid_anyway():
+    """Two nodes of four cores, eight of which are committed: nothing; of twelve one's price."""
+    nodes = [SoldNode(DEAR, DEAR.offerings[0])] * 2
+
+    assert cost_without_commitments((balance("8", used="8"),), nodes) == 0.0
+    assert isclose(cost_without_commitments((balance("8", used="12"),), nodes), 0.24)
+    assert isclose(cost_without_commitments((balance("8", used="16"),), nodes), 0.48)
+    assert isclose(cost_without_commitments((balance("8", used="12", family=("c",)),), nodes), 0.48)
+
+
+STANDARD = standard_catalogue()
+BY_NAME = {item.name: item for item in STANDARD.instance_types}
+
+
+@with_examples(25)
+@given(
+    sizes=st.lists(st.sampled_from((300, 900, 1700, 3500, 7200)), min_size=1, max_size=14),
+    rows=st.lists(
+        st.tuples(
+            st.sampled_from((("c",), ("m",), ("c", "r"), ())),
+            st.sampled_from((CPU, MEMORY, NODES, PRICE_PER_HOUR)),
+            st.integers(0, 12),
+            st.integers(0, 6),
+            st.sampled_from((0.0, 0.01, None)),
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    packing=st.sampled_from(list(PackingPolicy)),
+    only_on_demand=st.sampled_from((True, True, False)),
+)
+def test_no_unit_counts_twice_and_prices_agree_with_an_independent_sum(
+    sizes, rows, packing, only_on_demand
+):
+    """The sum of what is covered is within each rest, and the plan is no dearer than without."""
+    scale = {CPU: 1000, MEMORY: 2**30 * 4, NODES: 1, PRICE_PER_HOUR: 50_000}
+    balances = tuple(
+        CommitmentBalance(
+            commitment=Commitment(
+                name=f"c{number}",
+                requirements=(),
+                resource=resource,
+                amount=amount * scale[resource],
+                price=None if resource == PRICE_PER_HOUR else price,
+                discount=0.4,
+            ),
+            requirements=Requirements((Requirement.of(FAMILY, "In", family),) if family else ()),
+            used=used * scale[resource],
+        )
+        for number, (family, resource, amount, used, price) in enumerate(rows)
+    )
+    asked = problem(
+        [pod(f"p-{n}", cpu=f"{size}m", memory="200Mi") for n, size in enumerate(sizes)],
+        pools=[
+            node_pool(requirements=[(CAPACITY_TYPE, "In", ON_DEMAND)] if only_on_demand else ())
+        ],
+        well_known=(FAMILY,),
+    )
+    options = SolveOptions(packing=packing)
+    without = solve(asked, options)
+
+    plan = solve(replace(asked, commitments=balances), options)
+
+    left = {one.commitment.name: one.remaining for one in balances}
+    by_name = {one.commitment.name: one for one in balances}
+    total = 0.0
+    for claim in plan.claims:
+        item = BY_NAME[claim.cheapest.instance_type]
+        (sold,) = (
+            o
+            for o in item.offerings
+            if o.zone == claim.cheapest.zone and o.capacity_type == claim.cheapest.capacity_type
+        )
+        price = sold.price.amount
+        if claim.cheapest.price_source:
+            name = claim.cheapest.price_source.split('"')[1]
+            units = committed_units(by_name[name], SoldNode(item, sold))
+            part = min(units, left[name])
+            left[name] -= part
+            full = by_name[name].commitment.covered_price(units, price)
+            price = price * (1 - part / units) + full * part / units
+            assert part > 0
+        assert isclose(claim.cheapest.price_per_hour, price, abs_tol=1e-9)
+        total += price
+    assert min(left.values()) >= 0
+    assert isclose(plan.cost.hourly, total, abs_tol=1e-9)
+    assert len(plan.unschedulable) <= len(without.unschedulable)
+    fee = options.node_fee_per_hour
+    if len(plan.unschedulable) == len(without.unschedulable):
+        ours = plan.cost.hourly + fee * len(plan.claims)
+        assert ours <= without.cost.hourly + fee * len(without.claims) + 1e-9
+    placed = sum(len(claim.pods) for claim in plan.claims) + len(plan.unschedulable)
+    assert placed == len(sizes)
+    if plan.cost.lower_bound is not None and not plan.unschedulable:
+        assert plan.cost.lower_bound <= total + 1e-6
