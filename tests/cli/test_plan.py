@@ -569,3 +569,26 @@ def test_an_overlay_that_is_not_applied_is_noted(run, tmp_path):
 def test_an_overlay_that_its_definition_refuses_is_refused(run, tmp_path):
     file = write(tmp_path / "all.yaml", POOL, overlay("a", price="1,5"))
     assert "spec.price" in run(file, code=2).err
+
+
+def test_commitments_are_used_as_far_as_they_go(run, plan, tmp_path, monkeypatch):
+    """From the setting of the environment; the offering names its list price and the commitment."""
+    requirement = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["large"]}
+    row = {
+        "name": "paid",
+        "requirements": [requirement],
+        "resource": "nodes",
+        "amount": 1,
+        "price": 0,
+    }
+    monkeypatch.setenv("COMMITMENTS", json.dumps([row]))
+    file = write(tmp_path / "cluster.yaml", POOL, pod("one", cpu="1"))
+
+    (claim,) = plan(file)["nodeClaims"]
+
+    assert claim["instanceTypes"] == ["large"]
+    assert claim["cheapest"]["price"] == 0
+    assert claim["cheapest"]["listPrice"] == 1.0
+    assert claim["cheapest"]["priceSource"] == 'commitment "paid"'
+    text = run(file)
+    assert 'commitment "paid": 0 of 1 nodes is used before this plan' in " ".join(text.err.split())
