@@ -20,6 +20,7 @@ from karpenter_core.errors import SettingsError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from karpenter_core.api.commitments import Commitment
     from karpenter_core.api.records import TopologySpread
     from karpenter_core.cli.cluster_input import ClusterInput
     from karpenter_core.operator.settings import Settings
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ClusterSource",
     "CommandInput",
+    "CommitmentsOption",
     "Context",
     "DefaultSpread",
     "Files",
@@ -62,6 +64,14 @@ InstanceTypesFile = Annotated[
 ]
 IgnorePreferences = Annotated[
     bool, typer.Option("--ignore-preferences", help="Ignore the preferences of pods.")
+]
+CommitmentsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--commitments",
+        help="Capacity that is paid for in advance, as for `karpenter run`.",
+        show_default=False,
+    ),
 ]
 DefaultSpread = Annotated[
     str | None,
@@ -111,6 +121,7 @@ class ClusterSource:
     instance_types_file: Path | None = None
     ignore_preferences: bool = False
     packing: PackingMode | None = None
+    commitments: str | None = None
     scheduler_config: str | None = None
 
     async def read(self) -> CommandInput:
@@ -169,6 +180,7 @@ class ClusterSource:
                 labels=labels,
                 default_spread=spread,
                 groups=groups,
+                commitments=self._commitments(Settings()),
                 notes=(*manifests.notes, *reader.notes()),
             )
 
@@ -217,7 +229,7 @@ class ClusterSource:
                     default_spread=spread,
                     groups=groups,
                     priority_cutoff=settings.priority_cutoff,
-                    commitments=settings.commitments,
+                    commitments=self._commitments(settings),
                     is_lenient=True,
                     notes=(*listing.notes, *notes),
                 )
@@ -251,6 +263,16 @@ class ClusterSource:
         if self.context is not None:
             settings = replace(settings, context=self.context)
         return plugins, settings
+
+    def _commitments(self, settings: Settings) -> tuple[Commitment, ...]:
+        """Return the commitments; the option of the command has precedence."""
+        from karpenter_core.operator.commitments_setting import parse_commitments
+
+        return (
+            settings.commitments
+            if self.commitments is None
+            else parse_commitments(self.commitments)
+        )
 
     def _default_spread(self, settings: Settings) -> tuple[TopologySpread, ...]:
         """Return the default topology spread; the option of the command has precedence."""

@@ -13,6 +13,7 @@ import typer
 
 from karpenter_core.cli.cluster_source import (
     ClusterSource,
+    CommitmentsOption,
     Context,
     DefaultSpread,
     Files,
@@ -75,6 +76,7 @@ def pod(
     instance_types_file: InstanceTypesFile = None,
     ignore_preferences: IgnorePreferences = False,
     packing: _Packing = None,
+    commitments: CommitmentsOption = None,
     scheduler_config: DefaultSpread = None,
     output: _Answer = OutputFormat.TABLE,
 ) -> None:
@@ -94,6 +96,7 @@ def pod(
         instance_types_file=instance_types_file,
         ignore_preferences=ignore_preferences,
         packing=packing,
+        commitments=commitments,
         scheduler_config=scheduler_config,
     )
     command_input = asyncio.run(source.read())
@@ -114,6 +117,7 @@ def node(
     instance_types_file: InstanceTypesFile = None,
     ignore_preferences: IgnorePreferences = False,
     packing: _Packing = None,
+    commitments: CommitmentsOption = None,
     scheduler_config: DefaultSpread = None,
     output: _Answer = OutputFormat.TABLE,
 ) -> None:
@@ -134,6 +138,7 @@ def node(
         instance_types_file=instance_types_file,
         ignore_preferences=ignore_preferences,
         packing=packing,
+        commitments=commitments,
         scheduler_config=scheduler_config,
     )
     command_input = asyncio.run(source.read())

@@ -14,6 +14,7 @@ import typer
 
 from karpenter_core.cli.cluster_source import (
     ClusterSource,
+    CommitmentsOption,
     Context,
     DefaultSpread,
     Files,
@@ -58,6 +59,7 @@ def plan(
             show_default=False,
         ),
     ] = None,
+    commitments: CommitmentsOption = None,
     scheduler_config: DefaultSpread = None,
     output: Annotated[
         OutputFormat, typer.Option("--output", "-o", help="Output format.")
@@ -86,6 +88,7 @@ def plan(
         instance_types_file=instance_types_file,
         ignore_preferences=ignore_preferences,
         packing=packing,
+        commitments=commitments,
         scheduler_config=scheduler_config,
     )
     started = time.perf_counter()

@@ -571,8 +571,8 @@ def test_an_overlay_that_its_definition_refuses_is_refused(run, tmp_path):
     assert "spec.price" in run(file, code=2).err
 
 
-def test_commitments_are_used_as_far_as_they_go(run, plan, tmp_path, monkeypatch):
-    """From the setting of the environment; the offering names its list price and the commitment."""
+def test_commitments_are_used_as_far_as_they_go(run, plan, tmp_path):
+    """The offering names its list price and the commitment."""
     requirement = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["large"]}
     row = {
         "name": "paid",
@@ -581,14 +581,14 @@ def test_commitments_are_used_as_far_as_they_go(run, plan, tmp_path, monkeypatch
         "amount": 1,
         "price": 0,
     }
-    monkeypatch.setenv("COMMITMENTS", json.dumps([row]))
+    option = f"--commitments={json.dumps([row])}"
     file = write(tmp_path / "cluster.yaml", POOL, pod("one", cpu="1"))
 
-    (claim,) = plan(file)["nodeClaims"]
+    (claim,) = plan(file, option)["nodeClaims"]
 
     assert claim["instanceTypes"] == ["large"]
     assert claim["cheapest"]["price"] == 0
     assert claim["cheapest"]["listPrice"] == 1.0
     assert claim["cheapest"]["priceSource"] == 'commitment "paid"'
-    text = run(file)
+    text = run(file, option)
     assert 'commitment "paid": 0 of 1 nodes is used before this plan' in " ".join(text.err.split())
