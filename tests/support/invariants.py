@@ -345,7 +345,8 @@ class Invariants:
         lead = self.controller_clock.now() - self._clock.now()
         if not self._leads or self._leads[-1][1] != lead:
             self._leads.append((self._clock.now(), lead))
-        recent = {lead for at, lead in self._leads if at >= since}
+        # The controller corrects its clock by that of the API server, sooner or later.
+        recent = {timedelta(), *(lead for at, lead in self._leads if at >= since)}
         before = [lead for at, lead in self._leads if at < since]
         instants = {
             at + each for at in (since, self._clock.now()) for each in {*recent, *before[-1:], lead}
