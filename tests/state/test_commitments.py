@@ -84,7 +84,7 @@ def test_claim_that_may_become_such_a_node_counts_before_it_is_launched():
 
 
 def test_balance_is_part_of_the_scheduling_problem():
-    """What is left is never below 0."""
+    """The remaining units are never below 0."""
     settings = ProblemSettings(commitments=(committed(6000), committed(1000, name="b")))
     state = cluster(pool(), box("a"), pod("waiting"))
 
