@@ -15,8 +15,9 @@ from tests.controllers.cluster_runs import watch_invariants
 from tests.controllers.injected_faults import ControllerClock, InjectedFaults, faulty_cloud
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 from tests.support.invariants import Invariants
+from tests.support.run_selection import others_as_cluster_runs
 
-HOURS = (5, -5)
+HOURS = others_as_cluster_runs([5, -5])
 
 
 @pytest.mark.parametrize("hours", HOURS)
@@ -103,7 +104,7 @@ def test_an_evicted_pod_has_its_grace_period_whatever_the_clock_shows(tmp_path, 
     assert 60 < ended[0] < 400
 
 
-@pytest.mark.parametrize("minutes", [5, -5])
+@pytest.mark.parametrize("minutes", others_as_cluster_runs([5, -5]))
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_a_protected_pod_stays_until_the_deadline_by_the_clock_of_the_api_server(
     tmp_path, minutes, is_killed
@@ -146,7 +147,10 @@ def is_leaving(scene, pod):
     )
 
 
-@pytest.mark.parametrize(("before", "after"), [(0, 5), (-5, 0), (-5, 5), (5, 0), (0, -5)])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    others_as_cluster_runs([(0, 5), (-5, 0), (-5, 5), (5, 0), (0, -5)], first=2),
+)
 def test_an_empty_node_stays_for_the_time_of_its_pool_whatever_the_clock_shows(
     tmp_path, before, after
 ):

@@ -17,6 +17,7 @@ from tests.controllers.whole_controller import (
     node_pool,
     run_controller,
 )
+from tests.support.run_selection import others_as_cluster_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,7 +122,7 @@ def test_an_undisturbed_run_has_these_writes(tmp_path, controller):
     assert len(strike.seen) == WRITE_COUNTS[controller]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", others_as_cluster_runs(WAYS))
 @pytest.mark.parametrize(
     ("controller", "number"),
     [(controller, number) for controller, count in WRITE_COUNTS.items() for number in range(count)],

@@ -14,6 +14,7 @@ from tests.controllers.whole_controller import (
     node_pool,
     run_controller,
 )
+from tests.support.run_selection import others_as_cluster_runs
 
 OUTAGE_SECONDS = 15 * 60
 
@@ -81,7 +82,7 @@ def uids(objects):
     return {each["metadata"]["uid"] for each in objects}
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize("trouble", others_as_cluster_runs(TROUBLES, first=2))
 def test_nodes_whose_pods_are_not_shown_are_not_ended_as_empty(tmp_path, trouble):
     """They were empty when pods were last heard of; pods have been bound to them since."""
     fault = TROUBLES[trouble]
@@ -116,7 +117,7 @@ def test_nodes_whose_pods_are_not_shown_are_not_ended_as_empty(tmp_path, trouble
     run_controller(tmp_path, scenario)
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
+@pytest.mark.parametrize("trouble", others_as_cluster_runs(TROUBLES))
 def test_nodes_do_not_expire_while_their_pods_are_not_shown(tmp_path, trouble):
     """Their time is over in the middle of it; afterwards they are drained like any other."""
     fault = TROUBLES[trouble]

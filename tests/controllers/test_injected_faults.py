@@ -18,6 +18,7 @@ from tests.controllers.histories import History
 from tests.controllers.injected_faults import ControllerClock, InjectedFaults, faulty_cloud
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 from tests.support.invariants import Invariants
+from tests.support.run_selection import others_as_cluster_runs
 
 
 class Scripted(random.Random):
@@ -66,7 +67,10 @@ async def passes(scene, injected_faults, seconds):
 
 @pytest.mark.parametrize(
     ("how", "stale"),
-    [("forbidden", True), ("silent", False), ("no headers", False), ("no answer", True)],
+    others_as_cluster_runs(
+        [("forbidden", True), ("silent", False), ("no headers", False), ("no answer", True)],
+        first=2,
+    ),
 )
 def test_a_kind_is_frozen_for_a_time(staged, how, stale):
     """Answered lists show that an idle watch has missed nothing."""

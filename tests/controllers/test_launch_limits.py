@@ -171,6 +171,7 @@ def launches(scene, folder) -> int:
     return sum(call["operation"] == "launch" and call["result"] == "launched" for call in calls)
 
 
+@pytest.mark.cluster_runs
 def test_pool_whose_nodes_never_register_backs_off(tmp_path):
     """Ten nodes at first, then one at a time; a success opens the pool again."""
     option = broken(tmp_path, {"fault": "failed-node"})

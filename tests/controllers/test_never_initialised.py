@@ -12,6 +12,7 @@ from tests.controllers.cluster_runs import (
     replace_by_unready_node,
     run_cluster,
 )
+from tests.support.run_selection import others_as_cluster_runs
 
 REPAIR = "--feature-gates=NodeRepair=true"
 
@@ -19,13 +20,16 @@ REPAIR = "--feature-gates=NodeRepair=true"
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("life", "arguments"),
-    [
-        (replace_by_unready_node, ()),
-        (replace_by_incomplete_node, ()),
-        (remove_startup_taint_late, ()),
-        (lose_launch_answers, ()),
-        (repair_unready_node, (REPAIR,)),
-    ],
+    others_as_cluster_runs(
+        [
+            (replace_by_unready_node, ()),
+            (repair_unready_node, (REPAIR,)),
+            (replace_by_incomplete_node, ()),
+            (remove_startup_taint_late, ()),
+            (lose_launch_answers, ()),
+        ],
+        first=2,
+    ),
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_a_run_with_a_failing_node_converges(tmp_path, life, arguments):

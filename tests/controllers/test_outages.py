@@ -17,6 +17,7 @@ from tests.controllers.whole_controller import (
     run_controller,
 )
 from tests.support.invariants import Invariants
+from tests.support.run_selection import others_as_cluster_runs
 
 PODS = 20
 MOST_IN_A_SECOND = 150
@@ -54,7 +55,7 @@ class Kubelet:
         ]
 
 
-@pytest.mark.parametrize("seconds", [4, 120, 3600])
+@pytest.mark.parametrize("seconds", others_as_cluster_runs([120, 4, 3600]))
 def test_an_outage_in_a_scale_up_loses_and_doubles_nothing(tmp_path, seconds):
     async def story(harness):
         cluster = harness.cluster

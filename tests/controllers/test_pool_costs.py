@@ -22,6 +22,7 @@ from karpenter_core.state.events import CataloguePublished, ObjectObserved, Obje
 from karpenter_core.testing.builders import catalogue, instance_type, node_pool, offering
 from karpenter_core.testing.state_builders import node_and_claim, node_claim, synced_state
 from tests.controllers.clocks import TwoClocks
+from tests.properties import with_examples
 
 ERRORS = "karpenter_nodepools_cost_tracker_errors_total"
 COST = "karpenter_nodepools_cost_total"
@@ -213,6 +214,7 @@ async def test_money_is_spent_at_the_price_of_the_time_that_passed():
     assert [each[key] for each in spent] == [0, *map(pytest.approx, (0.2, 0.6, 0.6))]
 
 
+@with_examples(100)
 @given(
     steps=st.lists(
         st.tuples(
