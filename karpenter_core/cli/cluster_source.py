@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -18,7 +19,7 @@ import typer
 from karpenter_core.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from karpenter_core.api.commitments import Commitment
     from karpenter_core.api.records import TopologySpread
@@ -132,14 +133,30 @@ class ClusterSource:
             SettingsError: options that exclude each other, or no cluster is found.
             ApiError: the cluster does not answer, or refuses.
         """
+        async with self.opened() as read:
+            return await read()
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[Callable[[], Awaitable[CommandInput]]]:
+        """Yield a function that reads the objects anew at each call; connections stay open.
+
+        Raises:
+            SettingsError: options that exclude each other, or no cluster is found.
+        """
         _log_to_stderr()
         if not self.offline:
-            return await self._read_live()
+            async with self._opened_live() as read_live:
+                yield read_live
+            return
         if self.kubeconfig is not None or self.context is not None:
             raise SettingsError("--offline reads only files: omit --kubeconfig and --context")
         if not self.files:
             raise SettingsError("--offline needs at least one FILE (- is the standard input)")
-        return CommandInput(cluster=await self._read_offline())
+
+        async def read_files() -> CommandInput:
+            return CommandInput(cluster=await self._read_offline())
+
+        yield read_files
 
     async def _read_offline(self) -> ClusterInput:
         """Read files; use default settings, so that the environment has no influence."""
@@ -184,8 +201,9 @@ class ClusterSource:
                 notes=(*manifests.notes, *reader.notes()),
             )
 
-    async def _read_live(self) -> CommandInput:
-        """Read the cluster with the settings that `karpenter run` would use."""
+    @asynccontextmanager
+    async def _opened_live(self) -> AsyncGenerator[Callable[[], Awaitable[CommandInput]]]:
+        """Connect to the cluster with the settings that `karpenter run` would use."""
         from karpenter_core.cli.catalogues import (
             CatalogueSource,
             max_instance_types,
@@ -216,13 +234,14 @@ class ClusterSource:
             reader = ObjectReader(models, labels, groups=groups)
             additions = reader.read_all(manifests.entries)
             api_groups = frozenset(group for group, _ in models)
-            async with connected(settings, clock, node_class_groups=api_groups) as apis:
-                listing = await list_cluster(apis, reader.codecs)
+            catalogue_source = CatalogueSource(
+                providers, with_file=self.instance_types_file is not None
+            )
 
-            async def build(objects: list[LocatedObject], *notes: str) -> ClusterInput:
+            async def build(objects: list[LocatedObject], notes: tuple[str, ...]) -> ClusterInput:
                 return await build_cluster(
                     objects,
-                    CatalogueSource(providers, with_file=self.instance_types_file is not None),
+                    catalogue_source,
                     now=clock.now(),
                     options=self._options(settings, max_instance_types(providers)),
                     labels=labels,
@@ -231,25 +250,32 @@ class ClusterSource:
                     priority_cutoff=settings.priority_cutoff,
                     commitments=self._commitments(settings),
                     is_lenient=True,
-                    notes=(*listing.notes, *notes),
+                    notes=notes,
                 )
 
-            plain = await build(
-                [LocatedObject(CLUSTER, listed_object) for listed_object in listing.objects]
-            )
-            command_input = CommandInput(
-                cluster=plain,
-                is_live=True,
-                spot_to_spot=settings.feature_gates.spot_to_spot_consolidation,
-                static_capacity=settings.feature_gates.static_capacity,
-                is_paused=settings.pause_disruption,
-            )
-            if not self.files:
-                return command_input
-            changed = await build(
-                overlay_objects(listing.objects, additions), *manifests.notes, *reader.notes()
-            )
-            return replace(command_input, cluster=changed, before=plain)
+            async def read() -> CommandInput:
+                listing = await list_cluster(apis, reader.codecs)
+                plain = await build(
+                    [LocatedObject(CLUSTER, listed_object) for listed_object in listing.objects],
+                    listing.notes,
+                )
+                command_input = CommandInput(
+                    cluster=plain,
+                    is_live=True,
+                    spot_to_spot=settings.feature_gates.spot_to_spot_consolidation,
+                    static_capacity=settings.feature_gates.static_capacity,
+                    is_paused=settings.pause_disruption,
+                )
+                if not self.files:
+                    return command_input
+                changed = await build(
+                    overlay_objects(listing.objects, additions),
+                    (*listing.notes, *manifests.notes, *reader.notes()),
+                )
+                return replace(command_input, cluster=changed, before=plain)
+
+            async with connected(settings, clock, node_class_groups=api_groups) as apis:
+                yield read
 
     def _plugins_and_settings(self) -> tuple[Plugins, Settings]:
         from karpenter_core.operator.settings_loader import load_settings, selected_plugins

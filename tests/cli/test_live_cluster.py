@@ -189,6 +189,17 @@ def two_waiting(world):
     return world
 
 
+def test_a_live_frame_of_top_sends_only_lists(ask, two_waiting):
+    """Each kind is listed once; pods without a node have their reasons."""
+    document = json.loads(ask("top", "-o", "json").out)
+
+    waiting = {pod["pod"]: pod["state"] for pod in document["pendingPods"]}
+    assert waiting == {"shop/a": "launch", "shop/huge": "unschedulable"}
+    requests = two_waiting.door.requests
+    assert {method for method, _ in requests} == {"GET"}
+    assert len(requests) == len(set(requests))
+
+
 def test_a_live_plan_sends_only_lists(ask, two_waiting):
     """Every kind once, no watch, no write; the answer has the form of offline plans."""
     document = json.loads(ask("plan", "-o", "json").out)

@@ -12,7 +12,7 @@ import pytest
 
 from karpenter_core.cli import main as program
 
-HEAVY = {"numpy", "highspy", "kubernetes", "aiohttp"}
+HEAVY = {"numpy", "highspy", "kubernetes", "aiohttp", "textual"}
 LIST_MODULES = """
 import json, sys
 from karpenter_core.cli.main import main

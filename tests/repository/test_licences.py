@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 SHIPPED = [
-    "karpenter-core[otel]",
+    "karpenter-core[otel,tui]",
     "karpenter-provider-kwok",
     "karpenter-provider-aws",
     "karpenter-provider-alibabacloud",

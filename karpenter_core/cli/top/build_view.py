@@ -1,0 +1,255 @@
+"""Makes the view of a cluster from its snapshot, its catalogues and a plan; a pure function."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, cast
+
+from karpenter_core.api.conditions import READY, TRUE, find_condition, is_true
+from karpenter_core.api.labels import CAPACITY_TYPE, DISRUPTED_TAINT, INSTANCE_TYPE, PODS, ZONE
+from karpenter_core.api.nodeclaim import (
+    DISRUPTION_REASON,
+    DRAINED,
+    INITIALIZED,
+    INSTANCE_TERMINATING,
+    LAUNCHED,
+    REGISTERED,
+)
+from karpenter_core.api.quantities import parse_resources
+from karpenter_core.cli.document import plan_document, waiting_pods
+from karpenter_core.cli.top.view import (
+    ClusterView,
+    NodeRow,
+    NodeState,
+    PendingPod,
+    PendingState,
+    PoolRow,
+    ResourceUse,
+    Totals,
+)
+from karpenter_core.disruption.pricing import NodePrices
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.cli.cluster_input import ClusterInput
+    from karpenter_core.scheduling.problem import SchedulingPlan
+    from karpenter_core.state.snapshot import Snapshot, StateNode
+
+__all__ = ["build_view", "state_of"]
+
+_RUNNING = "Running"
+
+
+def build_view(
+    cluster: ClusterInput,
+    plan: SchedulingPlan,
+    *,
+    resources: Sequence[str],
+    node_selector: Mapping[str, str],
+    with_prices: bool = True,
+) -> ClusterView:
+    """Return the view of a cluster.
+
+    `plan` is that of `karpenter plan`: it has the reasons of pending pods. With `node_selector` only
+    the nodes with these labels are shown and counted, and the pods on them.
+    """
+    snapshot = cluster.snapshot
+    prices = NodePrices(snapshot, cluster.options, well_known=cluster.problem_settings.well_known)
+    price_of = prices.hourly_cost_of if with_prices else _unknown_price
+    rows = tuple(
+        _row(state_node, resources=resources, price_of=price_of, now=cluster.now)
+        for state_node in snapshot.counted_nodes
+        if _is_selected(state_node, node_selector)
+    )
+    pending = _pending(cluster, plan)
+    return ClusterView(
+        nodes=rows,
+        pools=_pool_rows(snapshot.node_pools, rows, resources),
+        pending=pending,
+        totals=_totals(snapshot, rows, resources=resources, with_prices=with_prices,
+                       shown=frozenset(row.name for row in rows) if node_selector else None),
+        resources=tuple(resources),
+        currency=cluster.options.currency,
+        has_prices=with_prices,
+        notes=cluster.notes,
+    )  # fmt: skip
+
+
+def state_of(state_node: StateNode) -> tuple[NodeState, str]:
+    """Return the state of a node, and the reason as far as conditions name one."""
+    claim, node = state_node.claim, state_node.node
+    if claim is not None and (leaving := _leaving_state(claim)) is not None:
+        return leaving
+    if node is not None and node.is_deleting:
+        return NodeState.DRAINING, ""
+    if claim is not None and not is_true(claim.status.conditions, INITIALIZED):
+        return _arriving_state(claim, has_node=node is not None)
+    if node is None:
+        return NodeState.NOT_READY, "its Node is gone"
+    if any(taint.key == DISRUPTED_TAINT for taint in node.taints):
+        return NodeState.DISRUPTED, ""
+    if node.ready != TRUE:
+        return NodeState.NOT_READY, f"the condition {READY} is {node.ready}"
+    return (NodeState.CORDONED if node.unschedulable else NodeState.READY), ""
+
+
+def _leaving_state(claim: NodeClaim) -> tuple[NodeState, str] | None:
+    conditions = claim.status.conditions
+    said = find_condition(conditions, DISRUPTION_REASON)
+    why = said.reason if said is not None and said.status == TRUE else ""
+    if claim.is_deleting:
+        is_empty = is_true(conditions, DRAINED) or is_true(conditions, INSTANCE_TERMINATING)
+        return (NodeState.TERMINATING if is_empty else NodeState.DRAINING), why
+    return (NodeState.DISRUPTED, why) if why else None
+
+
+def _arriving_state(claim: NodeClaim, *, has_node: bool) -> tuple[NodeState, str]:
+    conditions = claim.status.conditions
+    for wanted, state in (
+        (LAUNCHED, NodeState.LAUNCHING),
+        (REGISTERED, NodeState.REGISTERING),
+        (INITIALIZED, NodeState.INITIALIZING if has_node else NodeState.REGISTERING),
+    ):
+        found = find_condition(conditions, wanted)
+        if found is None or found.status != TRUE:
+            return state, "" if found is None else found.reason
+    return NodeState.INITIALIZING, ""
+
+
+def _unknown_price(_: StateNode) -> float | None:
+    return None
+
+
+def _is_selected(state_node: StateNode, selector: Mapping[str, str]) -> bool:
+    return all(state_node.labels.get(key) == value for key, value in selector.items())
+
+
+def _row(
+    state_node: StateNode,
+    *,
+    resources: Sequence[str],
+    price_of: Callable[[StateNode], float | None],
+    now: datetime,
+) -> NodeRow:
+    state, reason = state_of(state_node)
+    labels, claim, node = state_node.labels, state_node.claim, state_node.node
+    created = node.created if node is not None else None
+    if created is None and claim is not None:
+        created = claim.metadata.creation_timestamp
+    return NodeRow(
+        name=state_node.name,
+        node_claim="" if claim is None else claim.name,
+        pool=state_node.pool,
+        instance_type=labels.get(INSTANCE_TYPE, ""),
+        zone=labels.get(ZONE, ""),
+        capacity_type=labels.get(CAPACITY_TYPE, ""),
+        state=state,
+        reason=reason,
+        age_seconds=_age(created, now),
+        uses={
+            name: ResourceUse(state_node.requests.get(name, 0), state_node.allocatable.get(name, 0))
+            for name in dict.fromkeys((*resources, PODS))
+        },
+        price_per_hour=price_of(state_node),
+        pods=state_node.pods,
+    )
+
+
+def _age(created: datetime | None, now: datetime) -> float | None:
+    return None if created is None else max((now - created).total_seconds(), 0.0)
+
+
+def _sums(rows: Iterable[NodeRow], resources: Sequence[str]) -> dict[str, ResourceUse]:
+    sums = {name: [0, 0] for name in dict.fromkeys((*resources, PODS))}
+    for row in rows:
+        for name, use in row.uses.items():
+            sums[name][0] += use.requested
+            sums[name][1] += use.allocatable
+    return {name: ResourceUse(*both) for name, both in sums.items()}
+
+
+def _pool_rows(
+    pools: Mapping[str, NodePool], rows: Sequence[NodeRow], resources: Sequence[str]
+) -> tuple[PoolRow, ...]:
+    by_pool: dict[str, list[NodeRow]] = {name: [] for name in pools}
+    for row in rows:
+        if row.pool:
+            by_pool.setdefault(row.pool, []).append(row)
+    return tuple(
+        PoolRow(
+            name=name,
+            nodes=len(members),
+            price_per_hour=sum(row.price_per_hour or 0.0 for row in members),
+            uses=_sums(members, resources),
+            limits=parse_resources(pools[name].spec.limits or {}) if name in pools else {},
+        )
+        for name, members in sorted(by_pool.items())
+    )
+
+
+def _totals(
+    snapshot: Snapshot,
+    rows: Sequence[NodeRow],
+    *,
+    resources: Sequence[str],
+    with_prices: bool,
+    shown: frozenset[str] | None,
+) -> Totals:
+    active = [
+        pod
+        for pod in snapshot.pods.values()
+        if pod.is_active and (shown is None or not pod.node_name or pod.node_name in shown)
+    ]
+    bound = sum(bool(pod.node_name) for pod in active)
+    priced = [row.price_per_hour for row in rows if row.price_per_hour is not None]
+    return Totals(
+        nodes=len(rows),
+        states=dict(Counter(row.state.value for row in rows)),
+        uses=_sums(rows, resources),
+        price_per_hour=sum(priced),
+        unpriced_nodes=len(rows) - len(priced) if with_prices else 0,
+        pods=len(active),
+        running_pods=sum(pod.phase == _RUNNING for pod in active),
+        bound_pods=bound,
+        pending_pods=len(active) - bound,
+    )
+
+
+# -- pods without a node ---------------------------------------------------------------------------
+
+
+def _pending(cluster: ClusterInput, plan: SchedulingPlan) -> tuple[PendingPod, ...]:
+    """Return the pods without a node, in the order of their names."""
+    document = plan_document(cluster, plan)
+    refused = cast("Mapping[str, Mapping[str, object]]", document["unschedulable"])
+    places = {
+        key: (PendingState.EXISTING, f"fits on node {name}")
+        for name, keys in cast("Mapping[str, Sequence[str]]", document["existingNodes"]).items()
+        for key in keys
+    }
+    for claim in plan.claims:
+        cheapest = claim.cheapest
+        launch = f"{cheapest.instance_type} {cheapest.zone} {cheapest.capacity_type}"
+        message = f"a node is to be launched: {launch}, NodePool {claim.pool}"
+        places |= {pod.key: (PendingState.LAUNCH, message) for pod in claim.pods}
+    waiting: list[PendingPod] = []
+    for pod in sorted(waiting_pods(cluster.snapshot), key=lambda pod: pod.key):
+        state, message = places.get(pod.key, (PendingState.HELD, "waits for the scheduler"))
+        pools: Mapping[str, Mapping[str, str]] = {}
+        if (why := refused.get(pod.key)) is not None:
+            pools = cast("Mapping[str, Mapping[str, str]]", why["pools"])
+            state = PendingState.UNSCHEDULABLE if pools else PendingState.HELD
+            if pod.uid in plan.unschedulable:
+                state = PendingState.UNSCHEDULABLE
+            message = str(why["message"])
+        waiting.append(
+            PendingPod(
+                key=pod.key, state=state, message=message,
+                age_seconds=_age(pod.created, cluster.now), pools=pools,
+            )
+        )  # fmt: skip
+    return tuple(waiting)

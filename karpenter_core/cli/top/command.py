@@ -1,0 +1,189 @@
+"""`karpenter top`: nodes, pending pods and costs, live in a terminal or as one frame of text."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from karpenter_core.cli.cluster_source import (
+    ClusterSource,
+    Context,
+    DefaultSpread,
+    Files,
+    InstanceTypesFile,
+    Kubeconfig,
+    OutputFormat,
+    help_of,
+)
+from karpenter_core.errors import SettingsError
+
+if TYPE_CHECKING:
+    from karpenter_core.cli.top.feed import ViewOptions
+    from karpenter_core.cli.top.order import Sorting
+
+__all__ = ["register", "top"]
+
+_LEAST_REFRESH: Final = 0.5
+_STDIN: Final = Path("-")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    summary = "Show nodes, their use and prices, and pending pods with reasons, live."
+    app.command("top", help=help_of(top), short_help=summary)(top)
+
+
+def top(
+    files: Files = None,
+    offline: Annotated[
+        bool,
+        typer.Option("--offline", help="Show only the objects in the files, without a cluster."),
+    ] = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    instance_types_file: InstanceTypesFile = None,
+    scheduler_config: DefaultSpread = None,
+    once: Annotated[
+        bool,
+        typer.Option("--once", help="Print one frame and end; the default without a terminal."),
+    ] = False,
+    refresh: Annotated[
+        float, typer.Option(metavar="SECONDS", min=_LEAST_REFRESH, help="Time between readings.")
+    ] = 5.0,
+    resources: Annotated[
+        str, typer.Option(metavar="NAMES", help="Resources with a bar, separated by commas.")
+    ] = "cpu,memory",
+    node_selector: Annotated[
+        str, typer.Option(metavar="KEY=VALUE,...", help="Labels of the nodes to show and count.")
+    ] = "",
+    sort: Annotated[
+        str,
+        typer.Option(
+            metavar="COLUMN[=asc|dsc]",
+            help="name, pool, type, zone, capacity, state, age, cpu, memory, pods or price.",
+        ),
+    ] = "name",
+    filter_text: Annotated[
+        str,
+        typer.Option(
+            "--filter",
+            metavar="WORDS",
+            help="Show the nodes that match every word; pool:, type:, zone:, capacity: and state: "
+            "name a field.",
+        ),
+    ] = "",
+    no_prices: Annotated[bool, typer.Option("--no-prices", help="Leave out prices.")] = False,
+    output: Annotated[
+        OutputFormat,
+        typer.Option("--output", "-o", help="Output format; json prints one frame."),
+    ] = OutputFormat.TABLE,
+) -> None:
+    """Show nodes, their use and prices, and pending pods with reasons, live.
+
+    Reads the current cluster (get and list only, nothing is changed) with the FILEs added, or with
+    --offline only the FILEs. Bars show what pods request of what nodes can allocate, not what pods
+    really use. Pods without a node have the reasons of `karpenter plan`.
+
+    Keys: ? shows them all. The live view needs the extra karpenter-core[tui].
+
+    Examples: karpenter top --sort price; karpenter top --once --filter state:notready;
+    karpenter top --offline cluster.yaml -o json
+
+    Exit code: 0 if the cluster was shown; 2 if files, settings or the cluster cannot be used.
+    """
+    from karpenter_core.cli.top.feed import ViewOptions
+    from karpenter_core.cli.top.order import parse_selector, parse_sorting
+
+    source = ClusterSource(
+        files=tuple(files or ()),
+        offline=offline,
+        kubeconfig=kubeconfig,
+        context=context,
+        instance_types_file=instance_types_file,
+        scheduler_config=scheduler_config,
+    )
+    options = ViewOptions(
+        resources=_resource_names(resources),
+        node_selector=parse_selector(node_selector),
+        with_prices=not no_prices,
+    )
+    sorting = parse_sorting(sort)
+    if once or output is OutputFormat.JSON or not _is_on_terminal():
+        _print_once(source, options, sorting=sorting, filter_text=filter_text, output=output)
+        return
+    _require_textual()
+    if _STDIN in source.files:
+        raise SettingsError("- (the standard input) has the keys of the live view: add --once")
+    from karpenter_core.cli.top.app import run_app
+
+    run_app(
+        source,
+        options,
+        sorting=sorting,
+        filter_text=filter_text,
+        refresh_seconds=refresh,
+        ascii_only=not _speaks_unicode(),
+    )
+
+
+def _print_once(
+    source: ClusterSource,
+    options: ViewOptions,
+    *,
+    sorting: Sorting,
+    filter_text: str,
+    output: OutputFormat,
+) -> None:
+    import shutil
+
+    from karpenter_core.cli.document import json_text
+    from karpenter_core.cli.plan import print_notes
+    from karpenter_core.cli.top.document import view_document
+    from karpenter_core.cli.top.feed import view_of
+    from karpenter_core.cli.top.frame import frame_lines
+    from karpenter_core.cli.top.order import filter_nodes, sort_nodes
+
+    view = view_of(asyncio.run(source.read()), options)
+    rows = sort_nodes(filter_nodes(view.nodes, filter_text), sorting)
+    if output is OutputFormat.JSON:
+        print(json_text(view_document(view, rows)))
+        return
+    print_notes(view.notes)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for line in frame_lines(view, rows, width=width, ascii_only=not _speaks_unicode()):
+        print(line)
+
+
+def _speaks_unicode() -> bool:
+    """Tell whether the standard output can show block characters."""
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    try:
+        "█░…".encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def _resource_names(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(filter(None, (name.strip() for name in text.split(",")))))
+    if not names:
+        raise SettingsError("--resources: names no resource; write cpu,memory")
+    return names
+
+
+def _is_on_terminal() -> bool:
+    """Tell whether the live view has a terminal; textual draws on stderr."""
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+def _require_textual() -> None:
+    if find_spec("textual") is None:
+        raise SettingsError(
+            "the live view needs textual: pip install 'karpenter-core[tui]'; "
+            "--once prints one frame without it"
+        )

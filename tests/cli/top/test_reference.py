@@ -1,0 +1,60 @@
+"""`docs/reference/top.md` documents options, states and JSON of the command."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import typer
+
+from karpenter_core.cli.top.command import top
+from karpenter_core.cli.top.order import Column
+from karpenter_core.cli.top.view import NodeState, PendingState
+from tests.cli.top.clusters import write_cluster
+
+PAGE = (Path(__file__).parents[3] / "docs/reference/top.md").read_text()
+
+
+def rows(heading, column=1):
+    """Return what stands in backticks in a column of the table with this heading."""
+    lines = PAGE.partition(heading)[2].splitlines()[2:]
+    table = lines[: next(n for n, line in enumerate(lines) if not line.startswith("|"))]
+    return {name for line in table for name in re.findall(r"`([^`]+)`", line.split("|")[column])}
+
+
+def test_every_option_is_in_the_table():
+    """And none that does not exist."""
+    app = typer.Typer(add_completion=False)
+    app.command()(top)
+    options = {
+        option
+        for parameter in typer.main.get_command(app).params
+        for option in parameter.opts
+        if option.startswith("-")
+    }
+
+    assert rows("| option | meaning |") == options
+
+
+def test_every_state_is_in_its_table():
+    assert rows("| `state` of a node | meaning |") == set(NodeState)
+    assert rows("| `state` of a pod | meaning |") == set(PendingState)
+
+
+def test_every_column_is_named():
+    (sentence,) = re.findall(r"Nodes are sorted by (.*?)\.", PAGE, re.DOTALL)
+
+    assert set(re.findall(r"`(\w+)`", sentence)) == set(Column)
+
+
+def test_every_key_of_the_json_is_in_the_table(program, tmp_path):
+    document = json.loads(program("top", *write_cluster(tmp_path), "-o", "json").out)
+    contents = {key: value[0] if isinstance(value, list) else value
+                for key, value in document.items() if value}  # fmt: skip
+
+    assert rows("| key | contents |") == set(document)
+    named = rows("| key | contents |", 2)
+    assert named == {
+        name for key in ("totals", "nodes", "nodePools", "pendingPods") for name in contents[key]
+    }
