@@ -49,9 +49,9 @@ class Session:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Record, or judge."""
-        if self._options.record:
+        if self._options.record or self._options.record_first:
             self._record(session.items)
-        else:
+        if not self._options.record:
             self._judge(session.items)
         return True
 
@@ -154,6 +154,9 @@ def main(arguments: Sequence[str]) -> int:
         "--part", default="1/1", help="K/N: judge this one of N parts of the sample"
     )
     parser.add_argument("--record", action="store_true", help="record what the tests reach")
+    parser.add_argument(
+        "--record-first", action="store_true", help="record what is missing, then judge"
+    )
     parser.add_argument(
         "--with-cluster-runs", action="store_true", help="record and judge with cluster runs too"
     )

@@ -26,6 +26,10 @@ _OF_A_MENTION: Final = 2.0
 _OF_A_NAMESAKE: Final = 3.0
 """The chance of tests whose file imports the module, mentions the function or has their name."""
 
+_OF_A_COMPARISON: Final = 4.0
+"""The chance of tests whose whole outcome is compared with a recorded one."""
+_COMPARED: Final = re.compile(r"/test_recorded_")
+
 _WORD: Final = re.compile(r"[a-z0-9]{3,}")
 _COMMON_WORDS: Final = frozenset({"test", "tests", "karpenter", "core", "provider", "providers"})
 
@@ -56,9 +60,8 @@ def most_telling_first(
         cases: Counter[str] = Counter()
         for rank, (score, test) in enumerate(sorted(scored, reverse=True)):
             function = test.partition("[")[0]
-            ranked.append(
-                (near * score / (1 + rank) ** _POWER_OF_RANK / (1 + cases[function]), test)
-            )
+            chance = near * score / (1 + rank) ** _POWER_OF_RANK / (1 + cases[function])
+            ranked.append((chance * _OF_A_COMPARISON if _COMPARED.search(file) else chance, test))
             cases[function] += 1
     return [test for _, test in sorted(ranked, reverse=True)]
 
