@@ -47,7 +47,7 @@ from karpenter_core.testing.state_builders import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from karpenter_core.api.records import PodView
 
@@ -131,7 +131,7 @@ class _Stopwatch:
         self._found: defaultdict[str, list[float]] = defaultdict(list)
 
     @contextmanager
-    def timed(self, part: str) -> Iterator[None]:
+    def timed(self, part: str) -> Generator[None]:
         """Add the CPU time of the block to a part."""
         begun = time.process_time()
         yield
