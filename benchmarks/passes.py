@@ -90,7 +90,7 @@ class _Cluster:
         self.builder.apply_event(InformersSynced())
 
     def _observe(self, made: object) -> None:
-        self.builder.apply_event(ObjectObserved(made))  # pyright: ignore[reportArgumentType]
+        self.builder.apply_event(ObjectObserved(made))  # pyright: ignore[reportArgumentType] - any object of the state
 
     def _next_version(self) -> int:
         self._version += 1
