@@ -18,13 +18,15 @@ from karpenter_core.scheduling.placement.counted_claims import decide_counted_cl
 from karpenter_core.scheduling.placement.free_group_placement import place_free_group_steps
 from karpenter_core.scheduling.placement.plan_state import PlanState
 from karpenter_core.scheduling.placement.pod_placer import PodPlacer
+from karpenter_core.scheduling.placement.recorded_placement import place_recorded_steps
 from karpenter_core.scheduling.placement.spread_placement import spread_steps
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
+    from karpenter_core.scheduling.arrays import Floats
     from karpenter_core.scheduling.compiled.problem import CompiledProblem, PlacementTask
-    from karpenter_core.scheduling.placement.plan_profile import PlanProfile
+    from karpenter_core.scheduling.placement.plan_profile import PlanProfile, RecordedPlacement
 
 __all__ = ["HaltRequest", "PlacementEngine"]
 
@@ -65,12 +67,26 @@ class PlacementEngine:
         self.devices: Final = self._state.devices
 
     @property
+    def profile(self) -> PlanProfile:
+        """The parameters of the plan."""
+        return self._state.profile
+
+    @property
+    def weights(self) -> Floats:
+        """What a unit of each resource is worth: resources."""
+        return self._state.weights
+
+    @property
     def nodes_left(self) -> int | None:
         """Number of nodes that all pools together may still get; None is any number."""
         return self._state.nodes_left
 
     def steps(self) -> Generator[int, None, None]:
         """Place every class, then again those that may have waited for others."""
+        recorded = self._state.profile.recorded
+        if recorded is not None:
+            yield from self._recorded_steps(recorded)
+            return
         order = self._state.profile.order or range(len(self.compiled.classes))
         if self._state.profile.mix:
             if self.compiled.reservations.capacity:
@@ -83,6 +99,21 @@ class PlacementEngine:
             yield from self._all_steps([i for i in order if not classes[i].shape.gives_way])
         yield from self._all_steps(giving_way or order)
         self.holdings.finalize()
+
+    def _recorded_steps(self, recorded: RecordedPlacement) -> Generator[int, None, None]:
+        """Repeat a placement; a class is unreached until all of it is."""
+        contents = self._state.contents
+        for planned in recorded.nodes:
+            columns = self._placer.opener.open_empty(planned.opening)
+            if columns and contents is not None:
+                contents.plan(columns, planned.content)
+        for entry in recorded.entries:
+            if self._halt.requested or not (
+                yield from place_recorded_steps(self._placer, recorded, entry)
+            ):
+                return
+            yield 1 + self.nodes.count // 1000
+        self.unreached.clear()
 
     def _all_steps(self, order: Sequence[int]) -> Generator[int, None, None]:
         """Place these classes: those that mix freely last, then again those that may have waited."""

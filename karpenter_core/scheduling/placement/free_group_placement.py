@@ -14,6 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from karpenter_core.scheduling.packing.merging import merge_patterns
+from karpenter_core.scheduling.packing.pair_search import search_pairs_steps
 from karpenter_core.scheduling.packing.patterns import PatternProblem, pattern_steps
 
 if TYPE_CHECKING:
@@ -30,8 +31,9 @@ __all__ = ["free_groups", "place_free_group_steps"]
 _FEW_PODS: Final = 3
 """Up to so many pods, placing one by one is as good as together."""
 
+_MIN_UNITS: Final = 100
 _MAX_UNITS: Final = 4_000
-"""Work units for patterns, one for each pod up to this; half of them do for thousands of pods."""
+"""Work units for patterns, one for each pod between these; half of them do for thousands of pods."""
 
 
 def free_groups(compiled: CompiledProblem, order: Iterable[int]) -> tuple[tuple[int, ...], ...]:
@@ -83,9 +85,12 @@ def place_free_group_steps(placer: PodPlacer, group: Sequence[int]) -> Generator
         capacity=claim.instance_shapes.capacity,
         price=claim.instance_shapes.robust_price + compiled.options.node_fee_per_hour,
     )
-    bought = yield from pattern_steps(problem, budget=min(waiting_pods, _MAX_UNITS))
+    bought = yield from pattern_steps(
+        problem, budget=max(_MIN_UNITS, min(waiting_pods, _MAX_UNITS))
+    )
     patterns = () if bought is None else merge_patterns(problem, bought.patterns)
     yield 10
+    patterns = yield from search_pairs_steps(problem, patterns)
     nodes = sum(pattern.nodes for pattern in patterns)
     if not compiled.pools[base_opening.pool].has_ample_limits(
         state.remaining[base_opening.pool], nodes

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.compiled.problem import CompiledProblem, PlacementTask
     from karpenter_core.scheduling.compiled.signatures import DomainPin
     from karpenter_core.scheduling.placement.device_places import DevicePlaces
+    from karpenter_core.scheduling.placement.node_contents import NodeContents
     from karpenter_core.scheduling.placement.open_nodes import OpenNodes
     from karpenter_core.scheduling.placement.shared_volumes import SharedVolumes
     from karpenter_core.scheduling.placement.topology_counts import HostCaps
@@ -96,6 +97,7 @@ class NodeFit:
         nodes: OpenNodes,
         volumes: SharedVolumes,
         devices: DevicePlaces | None,
+        contents: NodeContents | None = None,
         *,
         tight: bool,
     ) -> None:
@@ -104,6 +106,7 @@ class NodeFit:
         self._volumes: Final = volumes
         self._devices: Final = devices
         self._tight: Final = tight
+        self._contents: Final = contents
         self._joined: Final = dict[tuple[int, tuple["DomainPin", ...]], JoinedSignatures]()
 
     def joined_signatures(
@@ -140,6 +143,46 @@ class NodeFit:
     ) -> tuple[list[int], list[int]]:
         """Return the nodes that up to `left` pods go to, and how many go on each."""
         columns = self._possible_nodes(task, joined, caps)
+        if self._contents is not None:
+            return self._meant_first(task, left, joined, caps, columns)
+        return self._first(task, left, joined, caps, columns)
+
+    def _meant_first(
+        self,
+        task: PlacementTask,
+        left: int,
+        joined: JoinedSignatures,
+        caps: HostCaps,
+        columns: Columns,
+    ) -> tuple[list[int], list[int]]:
+        """Choose nodes that are meant for such pods, then others."""
+        assert self._contents is not None  # noqa: S101
+        meant = self._contents.of_class(task.index)
+        inside = columns[: np.searchsorted(columns, len(meant))]
+        wanted = inside[meant[inside] > 0]
+        if not len(wanted):
+            spare = self._contents.spare(columns, self._nodes.free, task.index)
+            if len(spare):
+                found = self._first(task, 1, joined, caps, spare)
+                if found[0]:
+                    return found
+            return self._first(task, 1, joined, caps, columns)
+        wanted, fit_counts = self._exact(task, self._ranked(wanted), joined, caps)
+        if not len(wanted):
+            return self._first(task, left, joined, caps, columns)
+        counts = distribute(np.minimum(fit_counts, meant[wanted]), left)
+        chosen: list[int] = wanted[: len(counts)].tolist()
+        left -= sum(counts)
+        return chosen, counts
+
+    def _first(
+        self,
+        task: PlacementTask,
+        left: int,
+        joined: JoinedSignatures,
+        caps: HostCaps,
+        columns: Columns,
+    ) -> tuple[list[int], list[int]]:
         if left == 1 and not joined.checks:
             return self._one(columns)
         if self._tight and len(columns) > 1:

@@ -11,12 +11,19 @@ from msgspec import Struct
 from karpenter_core.scheduling.placement.reservation_holdings import NO_RESERVATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from karpenter_core.scheduling.arrays import Amounts, Floats
+    from karpenter_core.scheduling.arrays import Amounts, Columns, Counts, Floats
     from karpenter_core.scheduling.compiled.reservations import Reservation
 
-__all__ = ["ClaimOpening", "PlanProfile", "RowMeasure"]
+__all__ = [
+    "ClaimOpening",
+    "PlanProfile",
+    "PlannedNodes",
+    "RecordedEntry",
+    "RecordedPlacement",
+    "RowMeasure",
+]
 
 
 class RowMeasure(StrEnum):
@@ -49,6 +56,8 @@ class PlanProfile:
     mix: tuple[ClaimOpening, ...] = ()
     free_groups: tuple[tuple[int, ...], ...] = ()
     """Groups of classes that mix freely, to be placed last and together."""
+    recorded: RecordedPlacement | None = None
+    """The placement to repeat on other nodes, instead of all that."""
 
 
 class ClaimOpening(Struct, frozen=True, kw_only=True, eq=False):
@@ -71,3 +80,35 @@ class ClaimOpening(Struct, frozen=True, kw_only=True, eq=False):
     """Price for what it is good for; lower is better."""
     reservations: frozenset[Reservation] = NO_RESERVATIONS
     """The reservations that each of the claims holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlannedNodes:
+    """Claims to open, and the pods of each size that each of them is meant for."""
+
+    opening: ClaimOpening
+    content: Counts
+    """K."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RecordedEntry:
+    """The placement of some pods of a class: the place of each run of pods, and its length.
+
+    A place is the column of an existing node, or `-1 - n` for claims of the n-th signature.
+    """
+
+    index: int
+    places: Sequence[int]
+    counts: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RecordedPlacement:
+    """The placement of all pods of a plan, and the nodes to place them on instead."""
+
+    entries: Sequence[RecordedEntry]
+    signatures: Sequence[int]
+    nodes: Sequence[PlannedNodes]
+    size_of: Columns
+    """classes: the number of the size of their pods."""

@@ -14,6 +14,7 @@ from karpenter_core.scheduling.compiled.signatures import UNDECIDED_DOMAIN, Doma
 from karpenter_core.scheduling.compiled.topology import TopologyKind
 from karpenter_core.scheduling.compiled.volumes import is_attach_resource
 from karpenter_core.scheduling.placement.device_places import DevicePlaces
+from karpenter_core.scheduling.placement.node_contents import NodeContents
 from karpenter_core.scheduling.placement.node_fit import NodeFit
 from karpenter_core.scheduling.placement.open_nodes import NO_ROW, OpenNodes
 from karpenter_core.scheduling.placement.plan_profile import RowMeasure
@@ -72,8 +73,19 @@ class PlanState:
             if compiled.devices is None
             else DevicePlaces(compiled, self.nodes, compiled.devices)
         )
+        self.contents: Final = (
+            None
+            if profile.recorded is None
+            else NodeContents(profile.recorded.size_of, compiled.requests)
+        )
+        """What nodes are meant for, if contents were planned."""
         self.node_fit: Final = NodeFit(
-            compiled, self.nodes, self._volumes, self.devices, tight=profile.fullest_first
+            compiled,
+            self.nodes,
+            self._volumes,
+            self.devices,
+            self.contents,
+            tight=profile.fullest_first,
         )
         self._soft: Final = dict[tuple[int, ...], tuple[DomainPin, ...]]()
         self._loose: Final = dict[int, dict[int, tuple[int, ...]]]()
@@ -144,7 +156,11 @@ class PlanState:
         columns, counts = self.node_fit.first_fitting(task, left, joined, caps)
         if columns:
             self.place_on(task, columns, counts, joined)
-        return sum(counts)
+        placed = sum(counts)
+        if columns and placed < left and self.contents is not None:
+            caps = self.counts.host_caps(task.topology, self.nodes.count)
+            placed += self.fill_where(task, left - placed, pins, caps)
+        return placed
 
     def place_on(
         self, task: PlacementTask, columns: list[int], counts: list[int], joined: JoinedSignatures
@@ -158,6 +174,8 @@ class PlanState:
         if self.devices is not None:
             self.devices.take(task, columns)
         self.holdings.release_unusable(columns)
+        if self.contents is not None:
+            self.contents.use(task.index, columns, counts)
         self.count(task, columns, counts)
 
     def count(self, task: PlacementTask, columns: list[int], counts: list[int]) -> None:

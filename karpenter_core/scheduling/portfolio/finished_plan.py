@@ -68,15 +68,15 @@ class FinishedPlan:
         return (sum(self.left.values()), cost, len(self.sized_claims))
 
     def is_no_worse_than(self, other: FinishedPlan) -> bool:
-        """Whether it leaves no pod that the other places, and costs no more or leaves fewer.
+        """Whether it leaves fewer pods, or the same ones and costs no more (fees aside).
 
-        Fees aside. Which pods wait for a limit to be raised is not a question of price: they are
-        those that the other plan leaves, or some of them.
+        Among as many pods, which of them wait for a limit to be raised is not a question of price.
         """
-        if any(count > other.left.get(index, 0) for index, count in self.left.items()):
-            return False
+        waiting, waiting_there = sum(self.left.values()), sum(other.left.values())
+        if waiting != waiting_there:
+            return waiting < waiting_there
         if self.left != other.left:
-            return True
+            return False
         return round(self.cost_per_hour, 9) <= round(other.cost_per_hour, 9)
 
     def reported_cost(self) -> float:

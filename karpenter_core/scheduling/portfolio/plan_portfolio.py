@@ -15,7 +15,7 @@ The second of these, and further ones, are made while work units remain.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from karpenter_core.scheduling.placement.plan_profile import PlanProfile, RowMea
 from karpenter_core.scheduling.portfolio.cost_bound import find_cost_bound
 from karpenter_core.scheduling.portfolio.finished_plan import finish_steps
 from karpenter_core.scheduling.portfolio.purchase_mix import find_purchase_mix
+from karpenter_core.scheduling.portfolio.repacked_plan import repacked_steps
 from karpenter_core.scheduling.problem import PackingPolicy
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.compiled.problem import CompiledProblem
     from karpenter_core.scheduling.placement.engine import HaltRequest
     from karpenter_core.scheduling.placement.topology_counts import ClassTopology
+    from karpenter_core.scheduling.portfolio.cost_bound import CostBound
     from karpenter_core.scheduling.portfolio.finished_plan import FinishedPlan
     from karpenter_core.scheduling.portfolio.purchase_mix import PurchaseMix
 
@@ -45,6 +47,11 @@ FIRST_FIT: Final = PlanProfile(measure=RowMeasure.NONE, fullest_first=False, lat
 
 _CAUTIOUS_SHARE: Final = 0.9
 """The share of the LP's mix that a third plan opens at once; it opens the rest as needed."""
+
+_FAR: Final = 1.06
+"""The ratio to the lower bound from which the nodes of the best plan are packed once more."""
+
+_MAX_REPACKED_PODS: Final = 15_000
 
 _GOOD_ENOUGH: Final = 1.01
 """The ratio to the lower bound up to which no other plan is computed."""
@@ -70,14 +77,11 @@ def portfolio_steps(
     if first_fit.engine.nodes.count == len(compiled.nodes) or first_fit.engine.unreached:
         return PlanPortfolio(best=first_fit, first_fit=first_fit)
     bound = find_cost_bound(compiled, first_fit.engine) if reported else None
-    lower_bound = None if bound is None else bound.cost_per_hour
     yield 5
-    best = first_fit
+    choice = _Choice(first_fit, bound, halt)
     if compiled.options.packing is PackingPolicy.VALUE:
-        best = yield from _best_steps(compiled, first_fit, lower_bound, halt)
-        if bound is not None:
-            lower_bound = yield from bound.closer_steps(best.engine.nodes)
-    return PlanPortfolio(best=best, first_fit=first_fit, lower_bound=lower_bound)
+        yield from choice.make_steps()
+    return PlanPortfolio(best=choice.best, first_fit=first_fit, lower_bound=choice.lower_bound)
 
 
 def first_fit_steps(
@@ -87,28 +91,72 @@ def first_fit_steps(
     return (yield from _plan_steps(compiled, FIRST_FIT, halt))
 
 
-def _best_steps(
-    compiled: CompiledProblem,
-    first_fit: FinishedPlan,
-    bound: float | None,
-    halt: HaltRequest | None,
-) -> Generator[int, None, FinishedPlan]:
-    mix = find_purchase_mix(compiled, first_fit.engine)
-    yield 5
-    best, budget, needed = first_fit, compiled.options.work_units, 0
-    for profile in _profiles(compiled, mix):
-        if needed > budget:
-            break
-        candidate, units = yield from _counted(_plan_steps(compiled, profile, halt))
-        if candidate.engine.unreached:
-            break
-        budget, needed = budget - needed, units
-        if candidate.is_no_worse_than(first_fit):
+@final
+class _Choice:
+    """The best of the plans made so far."""
+
+    def __init__(
+        self, first_fit: FinishedPlan, bound: CostBound | None, halt: HaltRequest | None
+    ) -> None:
+        self._compiled: Final = first_fit.engine.compiled
+        self._first_fit: Final = first_fit
+        self._bound: Final = bound
+        self._halt: Final = halt
+        self.best = first_fit
+        self.lower_bound = None if bound is None else bound.cost_per_hour
+        self._value: FinishedPlan | None = None
+        """The best plan of which first-fit's order does not decide the nodes."""
+
+    def make_steps(self) -> Generator[int, None, None]:
+        """Make value plans while work units remain; the first is made in any case."""
+        compiled = self._compiled
+        mix = find_purchase_mix(compiled, self._first_fit.engine)
+        yield 5
+        is_limited = _is_limited(self._first_fit)
+        if is_limited:
+            self._take((yield from self._plan_steps(_smallest_first(compiled))))
+        budget, needed = compiled.options.work_units, 0
+        for number, profile in enumerate(_profiles(compiled, mix, is_limited=is_limited)):
+            if needed > budget:
+                break
+            candidate, units = yield from _counted(self._plan_steps(profile))
+            if candidate.engine.unreached:
+                break
+            budget, needed = budget - needed, units
+            self._take(candidate)
+            is_better = self._value is None or candidate.score < self._value.score
+            if is_better:
+                self._value = candidate
+            if number == 0 and self._bound is not None:
+                self.lower_bound = yield from self._bound.closer_steps(self.best.engine.nodes)
+            if is_better:
+                yield from self._repack_steps(candidate)
+            if self._is_within(_GOOD_ENOUGH):
+                break
+
+    def _take(self, candidate: FinishedPlan) -> None:
+        if not candidate.engine.unreached and candidate.is_no_worse_than(self._first_fit):
             # First-fit leaves zones open, and pods for the next pass that need not wait.
-            best = min(best, candidate, key=lambda plan: (plan.score, plan is first_fit))
-        if bound is not None and not best.left and best.cost_per_hour <= bound * _GOOD_ENOUGH:
-            break
-    return best
+            self.best = min(
+                self.best, candidate, key=lambda plan: (plan.score, plan is self._first_fit)
+            )
+
+    def _is_within(self, ratio: float) -> bool:
+        """Whether the best plan is known to cost no more than so many times the lower bound."""
+        bound, best = self.lower_bound, self.best
+        return bound is not None and not best.left and best.cost_per_hour <= bound * ratio
+
+    def _repack_steps(self, plan: FinishedPlan) -> Generator[int, None, None]:
+        """Pack the nodes of a plan better, if the best may be far from the optimum."""
+        pods = sum(len(pod_class.members) for pod_class in self._compiled.classes)
+        if self.lower_bound is None or self._is_within(_FAR) or pods > _MAX_REPACKED_PODS:
+            return
+        for recorded in (yield from repacked_steps(plan)):
+            profile = replace(plan.engine.profile, mix=(), free_groups=(), recorded=recorded)
+            self._take((yield from self._plan_steps(profile)))
+
+    def _plan_steps(self, profile: PlanProfile) -> Generator[int, None, FinishedPlan]:
+        return (yield from _plan_steps(self._compiled, profile, self._halt))
 
 
 def _plan_steps(
@@ -133,7 +181,34 @@ def _counted(
         yield units
 
 
-def _profiles(compiled: CompiledProblem, mix: PurchaseMix | None) -> Iterator[PlanProfile]:
+def _is_limited(first_fit: FinishedPlan) -> bool:
+    """Whether pods are left and a pool is at its limits."""
+    engine = first_fit.engine
+    return bool(first_fit.left) and any(
+        pool.limited and not pool.has_ample_limits(remaining, 1)
+        for pool, remaining in zip(engine.compiled.pools, engine.remaining, strict=True)
+    )
+
+
+def _smallest_first(compiled: CompiledProblem) -> PlanProfile:
+    """Return the profile that leaves few pods where limits do not suffice for all.
+
+    Each pod placed counts the same, whatever it needs: so those that need least are placed first.
+    """
+    total = compiled.requests @ np.array([len(c.members) for c in compiled.classes])
+    size = (compiled.requests / np.maximum(total, 1)[:, None]).max(axis=0)
+
+    def key(index: int) -> tuple[bool, int, float, int]:
+        shape = compiled.classes[index].shape
+        return (shape.gives_way, -shape.priority, round(float(size[index]), 15), index)
+
+    order = tuple(sorted(range(len(compiled.classes)), key=key))
+    return replace(FIRST_FIT, order=order, late=False)
+
+
+def _profiles(
+    compiled: CompiledProblem, mix: PurchaseMix | None, *, is_limited: bool
+) -> Iterator[PlanProfile]:
     """Yield the value plans to make, from the one that promises most."""
     weights = None if mix is None else mix.weights
     class_values = (
@@ -147,6 +222,8 @@ def _profiles(compiled: CompiledProblem, mix: PurchaseMix | None) -> Iterator[Pl
         weights=weights,
         free_groups=free_groups(compiled, order),
     )
+    if is_limited:
+        yield replace(grown, order=_smallest_first(compiled).order, free_groups=())
     if mix is None:
         yield grown
         return

@@ -1,0 +1,141 @@
+"""Improves the contents of few nodes: plans two of them anew, again and again.
+
+Programs over patterns are good where there are many nodes of each kind. Of few nodes, most of what
+they buy is a fraction that has to be rounded. There it helps to take two nodes, put what is on them
+on one or two others, and keep that where it is cheaper, until no two nodes can be improved. For two
+nodes one of them gets the pods that a greedy fill chooses for a shape, of many shapes and several
+fills the cheapest; the other one is the cheapest node for the rest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+
+from karpenter_core.scheduling.packing.heuristic_fills import HeuristicFills
+from karpenter_core.scheduling.packing.patterns import NodePattern
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+
+    from karpenter_core.scheduling.arrays import Columns, FloatCounts, Prices
+    from karpenter_core.scheduling.packing.patterns import PatternProblem
+
+__all__ = ["MAX_NODES", "search_pairs_steps"]
+
+MAX_NODES: Final = 24
+"""The most nodes that are looked at; of more, there are too many pairs."""
+
+_UNITS_PER_TRIAL: Final = 4
+_MAX_TRIALS: Final = 150
+_GAIN: Final = 1e-9
+_LARGEST_FIRST: Final = 1.5
+"""An exponent of sizes: pods are worth more than their share, the more the larger they are."""
+
+
+def search_pairs_steps(
+    problem: PatternProblem, patterns: Sequence[NodePattern]
+) -> Generator[int, None, tuple[NodePattern, ...]]:
+    """Return patterns for the same pods that cost as much or less; yields units of work."""
+    if not 0 < sum(pattern.nodes for pattern in patterns) <= MAX_NODES:
+        return tuple(patterns)
+    search = _PairSearch(problem, patterns)
+    for _ in range(_MAX_TRIALS):
+        if not search.try_next():
+            break
+        yield _UNITS_PER_TRIAL
+    return search.patterns()
+
+
+@final
+class _PairSearch:
+    def __init__(self, problem: PatternProblem, patterns: Sequence[NodePattern]) -> None:
+        unit = np.maximum(np.gcd.reduce(problem.request, axis=1), 1)[:, None]
+        self._request: Final = (problem.request // unit).astype(np.float64)
+        self._capacity: Final = (problem.capacity // unit).astype(np.float64)
+        self._price: Final = problem.price
+        demand = self._request @ problem.count
+        self._fills: Final = HeuristicFills(self._request, self._capacity, demand)
+        share = (self._request / np.maximum(demand, 1.0)[:, None]).sum(axis=0)
+        self._worths: Final = (share, share**_LARGEST_FIRST)
+        self._nodes = [
+            (pattern.shape, pattern.content.astype(np.float64))
+            for pattern in patterns
+            for _ in range(pattern.nodes)
+        ]
+        self._tried: Final = set[tuple[bytes, ...]]()
+        self._trials = self._untried()
+
+    def patterns(self) -> tuple[NodePattern, ...]:
+        """Return the nodes, each a pattern."""
+        return tuple(
+            NodePattern(shape=shape, content=content.astype(np.int64), nodes=1)
+            for shape, content in self._nodes
+        )
+
+    def try_next(self) -> bool:
+        """Plan some nodes anew; return False when there are none that were not tried."""
+        chosen = next(self._trials, None)
+        if chosen is None:
+            return False
+        contents = [self._nodes[number][1] for number in chosen]
+        now = sum(float(self._price[self._nodes[number][0]]) for number in chosen)
+        better = self._cheapest_two(np.sum(contents, axis=0), now - _GAIN * max(now, 1.0))
+        if better is not None:
+            kept = [node for number, node in enumerate(self._nodes) if number not in chosen]
+            self._nodes = [*kept, *better]
+            self._trials = self._untried()
+        return True
+
+    def _untried(self) -> Iterator[tuple[int, ...]]:
+        """Yield pairs of nodes, then each alone and all together, unless these were tried."""
+        count = len(self._nodes)
+        pairs = [(first, second) for second in range(count) for first in range(second)]
+        each = [(number,) for number in range(count)]
+        for chosen in (*pairs, *each, tuple(range(count))):
+            key = tuple(sorted(self._nodes[number][1].tobytes() for number in chosen))
+            if key not in self._tried:
+                self._tried.add(key)
+                yield chosen
+
+    def _cheapest_two(
+        self, content: FloatCounts, below: float
+    ) -> list[tuple[int, FloatCounts]] | None:
+        """Return one or two nodes for a content that cost less; None: none were found."""
+        firsts = [content[:, None]]
+        for worth in self._worths:
+            steps = self._fills.ordered(worth, content)
+            firsts.append(_result(steps)[0])
+        first = np.concatenate(firsts, axis=1)
+        rest = content[:, None] - first
+        first_price, first_shape = self._cheapest(first)
+        rest_price, rest_shape = self._cheapest(rest)
+        cost = first_price + np.where(rest.any(axis=0), rest_price, 0.0)
+        best = int(cost.argmin())
+        if not cost[best] < below:
+            return None
+        parts = [(int(first_shape[best]), first[:, best])]
+        if rest[:, best].any():
+            parts.append((int(rest_shape[best]), rest[:, best]))
+        return parts
+
+    def _cheapest(self, contents: FloatCounts) -> tuple[Prices, Columns]:
+        """Return the price and number of the cheapest shape that holds each content."""
+        needed = self._request @ contents
+        fits = np.logical_and.reduce(needed[:, :, None] <= self._capacity[:, None, :], axis=0)
+        prices = np.where(fits, self._price, np.inf)
+        shapes = prices.argmin(axis=1)
+        return prices[np.arange(len(shapes)), shapes], shapes
+
+
+def _result(
+    steps: Generator[int, None, tuple[FloatCounts, Columns]],
+) -> tuple[FloatCounts, Columns]:
+    """Run a search that is too short to be interrupted."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: tuple[FloatCounts, Columns] = end.value
+            return found

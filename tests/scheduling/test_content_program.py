@@ -1,0 +1,61 @@
+"""The program over contents, which finds nodes for the pods of a plan that is there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from karpenter_core.scheduling.packing.content_program import ContentsProblem, contents_steps
+
+
+def bought(contents, *, shapes, sizes, count, nodes=0):
+    """Return the problem and the nodes; shapes are (cpu, memory, price)."""
+    columns = np.array(shapes, dtype=np.float64).T
+    problem = ContentsProblem(
+        request=np.array(sizes, dtype=np.int64).T,
+        count=np.array(count, dtype=np.int64),
+        capacity=columns[:2].astype(np.int64),
+        price=columns[2],
+        lines=(0, 1),
+        nodes=nodes,
+    )
+    steps = contents_steps(problem, np.array(contents, dtype=np.float64).T)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return problem, end.value
+
+
+def test_a_better_content_than_those_of_the_plan_is_found():
+    """Of two sizes that fill a node together each node of the plan has only one."""
+    problem, patterns = bought(
+        [(2, 0), (0, 2)],
+        shapes=[(10, 10, 1.0)],
+        sizes=[(7, 3), (3, 7)],
+        count=[40, 40],
+    )
+    assert [(one.content.tolist(), one.nodes) for one in patterns] == [([1, 1], 40)]
+    assert sum(problem.price[one.shape] * one.nodes for one in patterns) == pytest.approx(40.0)
+
+
+def test_there_are_as_many_nodes_as_pods_that_avoid_each_other_need():
+    _, patterns = bought(
+        [(4,)], shapes=[(1, 1, 1.0), (8, 8, 4.0)], sizes=[(1, 1)], count=[8], nodes=8
+    )
+    assert sum(one.nodes for one in patterns) == 8
+
+
+def test_nodes_hold_what_is_on_them_and_no_pod_is_there_twice():
+    sizes, count = [(1, 4), (3, 2), (5, 9), (2, 2)], [37, 21, 18, 55]
+    problem, patterns = bought(
+        [(1, 1, 0, 1), (0, 0, 1, 1), (2, 0, 1, 0)],
+        shapes=[(8, 16, 1.0), (8, 32, 1.2), (16, 32, 1.9), (32, 64, 3.7)],
+        sizes=sizes,
+        count=count,
+    )
+    for one in patterns:
+        assert (problem.request @ one.content <= problem.capacity[:, one.shape]).all()
+    placed = sum(one.content * one.nodes for one in patterns)
+    assert (placed <= problem.count).all()
+    assert placed.sum() >= 0.8 * sum(count)
