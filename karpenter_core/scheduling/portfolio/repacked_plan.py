@@ -132,8 +132,7 @@ class _Repacker:
         ]
         self._bound: Final = self._host_bound()
         value = self._weights * self._nodes.used.sum(axis=1)
-        first, second = sorted(np.argsort(-value, kind="stable")[:2].tolist())
-        self._scarcest: Final = (first, second)
+        self._scarcest: Final[list[int]] = sorted(np.argsort(-value, kind="stable")[:2].tolist())
 
     @property
     def has_ample_limits(self) -> bool:
@@ -279,7 +278,7 @@ class _Repacker:
         count: Counts = contents.sum(axis=1)
         used = np.flatnonzero(count)
         problem = self._problem(kind, count)
-        if not self.sizes[np.ix_(self._scarcest, used)].any(axis=0).all():
+        if len(self._scarcest) == 1 or not self.sizes[self._scarcest][:, used].any(axis=0).all():
             return []
         patterns = yield from contents_steps(
             ContentsProblem(
@@ -287,7 +286,7 @@ class _Repacker:
                 count=count[used],
                 capacity=problem.capacity,
                 price=problem.price,
-                lines=self._scarcest,
+                lines=(self._scarcest[0], self._scarcest[1]),
                 nodes=self._fewest(kind),
             ),
             np.unique(contents[:, contents.any(axis=0)][used], axis=1).astype(np.float64),
