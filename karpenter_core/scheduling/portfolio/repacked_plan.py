@@ -194,9 +194,9 @@ class _Repacker:
     def _constraints(self, index: int) -> Hashable:
         """Return all that decides where pods of a class may be and what they count for."""
         pod_class = self._compiled.classes[index]
-        if len(pod_class.relaxation_steps) > 1 or self._bound[index]:
+        step, *others = pod_class.relaxation_steps
+        if others or self._bound[index]:
             return index
-        step = pod_class.relaxation_steps[0]
         constraints = step.node_constraints.index
         return (constraints, step.bound, step.strict, pod_class.counted, pod_class.shape.gives_way)
 
