@@ -111,7 +111,7 @@ def test_a_limit_leaves_no_important_pod_for_the_sake_of_several_others():
 
 
 def test_as_many_pods_left_are_those_that_first_fit_leaves():
-    """Which pods wait for a limit to be raised is not a question of price."""
+    """The choice of the pods that wait for a limit to be raised is not a question of price."""
     waiting = [pod(f"web-{number}", cpu="3500m", memory="1Gi") for number in range(2)]
     waiting += [pod("other", cpu="3500m", memory="12Gi")]
     asked = problem(waiting, pools=[node_pool(limits={"cpu": "8"})])

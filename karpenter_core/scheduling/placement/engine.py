@@ -73,7 +73,7 @@ class PlacementEngine:
 
     @property
     def weights(self) -> Floats:
-        """What a unit of each resource is worth: resources."""
+        """Worth of a unit of each resource: resources."""
         return self._state.weights
 
     @property

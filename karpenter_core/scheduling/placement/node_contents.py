@@ -14,7 +14,7 @@ __all__ = ["NodeContents"]
 
 @final
 class NodeContents:
-    """What each open node is still meant for."""
+    """Counts of the pods that each open node is still meant for."""
 
     def __init__(self, size_of: Columns, requests: Amounts) -> None:
         self._size_of: Final = size_of

@@ -78,7 +78,7 @@ class PlanState:
             if profile.recorded is None
             else NodeContents(profile.recorded.size_of, compiled.requests)
         )
-        """What nodes are meant for, if contents were planned."""
+        """Contents that nodes are meant for, if they were planned."""
         self.node_fit: Final = NodeFit(
             compiled,
             self.nodes,
