@@ -248,8 +248,12 @@ def test_case_310_usage_of_pools_follows_their_nodes(cluster):
         return {name: amounts["cpu"] // 1000 for name, amounts in usage.items()}
 
     assert cores() == {"first": 8, "second": 4}
-    node = cluster.snapshot.nodes["a"]
+    node, claim = cluster.snapshot.nodes["a"], cluster.snapshot.node_claims["a"]
     cluster.change(node, labels={**node.labels, NODE_POOL: "second"})
+    assert cores() == {"first": 8, "second": 4}, "a kubelet moves its node to no other NodePool"
+    labels = {**claim.metadata.labels, NODE_POOL: "second"}
+    metadata = claim.metadata.model_copy(update={"labels": labels})
+    cluster.apply(claim.model_copy(update={"metadata": metadata}))
     assert cores() == {"first": 4, "second": 8}
     cluster.terminate(cluster.snapshot.nodes["c"])
     assert cores() == {"first": 4, "second": 4}
