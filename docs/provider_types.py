@@ -34,6 +34,7 @@ ROOMS: Final = (
     "interruptions",
     "findings",
     "context",
+    "conversion",
 )
 """Modules of the contract in the order of the page."""
 
