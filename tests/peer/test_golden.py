@@ -34,9 +34,10 @@ def test_first_fit_leaves_the_pods_that_the_reference_leaves(answers):
         assert sorted(first_fit["unschedulable"]) == expected, case.get("difference")
 
 
-def test_the_default_packing_leaves_no_other_pods(answers):
+def test_the_default_packing_leaves_fewer_pods_or_the_same(answers):
     for _, first_fit, value in answers:
-        assert set(value["unschedulable"]) <= set(first_fit["unschedulable"])
+        left, left_by_first_fit = set(value["unschedulable"]), set(first_fit["unschedulable"])
+        assert len(left) < len(left_by_first_fit) or left == left_by_first_fit
 
 
 def test_the_summary_says_how_the_clusters_were_chosen():

@@ -129,3 +129,11 @@ def test_pods_that_ask_for_nothing_get_a_plan(count):
     asked = problem([pod(f"idle-{number}", cpu="", memory="") for number in range(count)])
     assert not solve(asked).unschedulable
     assert faults(asked) == []
+
+
+def test_a_pool_without_instance_types_has_no_limit_that_matters():
+    limits = {"cpu": "4"}
+    nowhere = node_pool("nowhere", requirements=[("example.com/family", "In", "z")], limits=limits)
+    asked = problem([pod("large", cpu="64"), pod("small")], pools=[node_pool(), nowhere])
+    (reason,) = solve(asked).unschedulable.values()
+    assert set(reason.pools) == {"default", "nowhere"}

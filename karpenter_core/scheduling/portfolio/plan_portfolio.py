@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
+from karpenter_core.scheduling.compiled.signatures import NO_MATCH
 from karpenter_core.scheduling.compiled.topology import TopologyKind
 from karpenter_core.scheduling.placement.engine import PlacementEngine
 from karpenter_core.scheduling.placement.free_group_placement import free_groups
@@ -183,10 +184,12 @@ def _counted(
 
 def _is_limited(first_fit: FinishedPlan) -> bool:
     """Whether pods are left and a pool is at its limits."""
-    engine = first_fit.engine
+    compiled, remaining = first_fit.engine.compiled, first_fit.engine.remaining
     return bool(first_fit.left) and any(
-        pool.limited and not pool.has_ample_limits(remaining, 1)
-        for pool, remaining in zip(engine.compiled.pools, engine.remaining, strict=True)
+        pool.limited
+        and compiled.pool_signatures[number] != NO_MATCH
+        and not pool.has_ample_limits(remaining[number], 1)
+        for number, pool in enumerate(compiled.pools)
     )
 
 
