@@ -21,6 +21,9 @@ PLACES = {
     "Pod": "/api/v1/namespaces/shop/pods/web",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/shop/poddisruptionbudgets/web",
     "PodTemplate": "/api/v1/namespaces/shop/podtemplates/web",
+    "VerticalPodAutoscaler": (
+        "/apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers/web"
+    ),
     "ResourceClaim": "/apis/resource.k8s.io/v1/namespaces/shop/resourceclaims/web",
     "ResourceClaimTemplate": "/apis/resource.k8s.io/v1/namespaces/shop/resourceclaimtemplates/web",
     "ResourceSlice": "/apis/resource.k8s.io/v1/resourceslices/web",

@@ -250,12 +250,15 @@ class TestPools:
         usage = pool_usage(builder.snapshot())
         assert (usage["default"]["cpu"], usage["default"]["nodes"]) == (4000, 1)
 
-    def test_usage_follows_the_pool_label_of_the_node(self):
+    def test_usage_follows_the_pool_label_of_the_claim(self):
         """Case 310."""
         its_node, claim = node_and_claim("a")
         builder = synced_state(POOL, its_node, claim)
         moved = {**its_node.labels, NODE_POOL: "other"}
         builder.apply_event(ObjectObserved(msgspec.structs.replace(its_node, labels=moved)))
+        assert set(pool_usage(builder.snapshot())) == {"default"}, "a kubelet may change its label"
+        metadata = claim.metadata.model_copy(update={"labels": moved})
+        builder.apply_event(ObjectObserved(claim.model_copy(update={"metadata": metadata})))
         usage = pool_usage(builder.snapshot())
         assert "default" not in usage
         assert usage["other"]["nodes"] == 1

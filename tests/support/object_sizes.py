@@ -59,7 +59,7 @@ def _count_object(each: object, held: Counter[str]) -> None:
     elif kind is _CACHE:
         if each.cache_info().maxsize is None:  # a bound is all that one can ask for
             held[f"{getattr(each, '__qualname__', '?')}()"] += each.cache_info().currsize
-    elif kind.__module__.startswith(PREFIX):
+    elif str(kind.__module__).startswith(PREFIX):  # Cython's types have a descriptor there
         held[kind.__qualname__] += 1
         for name, value in _attributes(each):
             held[f"{kind.__qualname__}.{name}"] += _size(value)
