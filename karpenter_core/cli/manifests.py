@@ -26,6 +26,8 @@ __all__ = [
     "ManifestEntry",
     "Manifests",
     "json_type",
+    "manifest_files",
+    "manifest_text",
     "read_files",
 ]
 
@@ -156,12 +158,20 @@ def read_files(paths: Iterable[Path]) -> Manifests:
     """
     notes: list[str] = []
     entries = [
-        entry for path in paths for file in _files(path) for entry in _read_file(file, notes)
+        entry
+        for path in paths
+        for file in manifest_files(path)
+        for entry in _read_file(file, notes)
     ]
     return Manifests(entries=tuple(entries), notes=tuple(notes))
 
 
-def _files(path: Path) -> list[Path]:
+def manifest_files(path: Path) -> list[Path]:
+    """Return the YAML and JSON files of a folder, by name, recursively; or the file itself.
+
+    Raises:
+        BadInputError: a folder without such a file.
+    """
     if not path.is_dir():
         return [path]
     files = sorted(p for p in path.rglob("*") if p.suffix.lower() in _SUFFIXES and p.is_file())
@@ -170,15 +180,24 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _read_file(file: Path, notes: list[str]) -> Iterator[ManifestEntry]:
+def manifest_text(file: Path) -> tuple[str, str]:
+    """Return the name of a file for messages, and its text; `-` is the standard input.
+
+    Raises:
+        BadInputError: the file cannot be read.
+    """
     is_stdin = str(file) == STDIN
     name = "standard input" if is_stdin else str(file)
     try:
         raw = sys.stdin.buffer.read() if is_stdin else file.read_bytes()
-        text = raw.decode("utf-8-sig")
+        return name, raw.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
         raise BadInputError(f"{name}: cannot be read: {reason}") from error
+
+
+def _read_file(file: Path, notes: list[str]) -> Iterator[ManifestEntry]:
+    name, text = manifest_text(file)
     for number, document in enumerate(read_documents(name, text), start=1):
         if document is not None:
             yield from _objects(document, f"{name}, document {number}", notes)

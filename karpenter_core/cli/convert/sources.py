@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 import yaml
 
 from karpenter_core.cli.convert.yaml_manifest import node_of
 from karpenter_core.cli.convert.yaml_text import TextDocument, read_text, write_text
+from karpenter_core.cli.manifests import manifest_files, manifest_text
 from karpenter_core.cli.parsing import read_documents
 from karpenter_core.errors import BadInputError
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["read_sources"]
-
-_SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
 
 def read_sources(paths: Iterable[Path]) -> list[TextDocument]:
@@ -30,7 +28,7 @@ def read_sources(paths: Iterable[Path]) -> list[TextDocument]:
     documents = [
         each
         for path in paths
-        for file in _files(path)
+        for file in manifest_files(path)
         for document in _read(file)
         for each in _items(document)
     ]
@@ -39,24 +37,8 @@ def read_sources(paths: Iterable[Path]) -> list[TextDocument]:
     return documents
 
 
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    files = sorted(p for p in path.rglob("*") if p.suffix.lower() in _SUFFIXES and p.is_file())
-    if not files:
-        raise BadInputError(f"{path}: no YAML or JSON file in this folder")
-    return files
-
-
 def _read(file: Path) -> Iterator[TextDocument]:
-    is_stdin = str(file) == "-"
-    name = "standard input" if is_stdin else str(file)
-    try:
-        raw = sys.stdin.buffer.read() if is_stdin else file.read_bytes()
-        text = raw.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        raise BadInputError(f"{name}: cannot be read: {reason}") from error
+    name, text = manifest_text(file)
     if not text.lstrip().startswith(("{", "[")):
         yield from read_text(name, text)
         return

@@ -27,10 +27,14 @@ __all__ = [
     "capacity_type_requirement",
     "object_name",
     "requirement_in",
+    "tagged_labels",
+    "tagged_taints",
     "write_node_pool",
 ]
 
 _VERSION: Final = "karpenter.sh/v1"
+_LABEL_TAG: Final = "k8s.io/cluster-autoscaler/node-template/label/"
+_TAINT_TAG: Final = "k8s.io/cluster-autoscaler/node-template/taint/"
 _EXPANDER: Final = "cluster-autoscaler-priority-expander"
 _STARTUP_TAINTS: Final = (
     "startup-taint.cluster-autoscaler.kubernetes.io/",
@@ -65,6 +69,30 @@ def object_name(text: str) -> str:
     """Return a name of a cloud as the name of a Kubernetes object."""
     name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     return name[:_LONGEST_NAME].rstrip("-") or "group"
+
+
+def tagged_labels(tags: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels of nodes that tags of a group tell Cluster Autoscaler."""
+    return {
+        key.removeprefix(_LABEL_TAG): value
+        for key, value in tags.items()
+        if key.startswith(_LABEL_TAG)
+    }
+
+
+def tagged_taints(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return the taints of nodes that tags of a group tell Cluster Autoscaler (`value:effect`)."""
+    return [
+        _taint(key.removeprefix(_TAINT_TAG), value)
+        for key, value in tags.items()
+        if key.startswith(_TAINT_TAG)
+    ]
+
+
+def _taint(key: str, text: str) -> dict[str, str]:
+    value, _, effect = text.rpartition(":")
+    taint = {"key": key, "effect": effect or "NoSchedule"}
+    return {**taint, "value": value} if value else taint
 
 
 def requirement_in(key: str, values: Sequence[str]) -> dict[str, object]:

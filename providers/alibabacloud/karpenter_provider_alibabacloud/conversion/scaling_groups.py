@@ -22,6 +22,8 @@ from karpenter_core.provider.kit.node_groups import (
     capacity_type_requirement,
     object_name,
     requirement_in,
+    tagged_labels,
+    tagged_taints,
     write_node_pool,
 )
 from karpenter_provider_alibabacloud.labels import GROUP
@@ -35,8 +37,6 @@ __all__ = ["CONVERSIONS"]
 
 _KIND: Final = "ECSNodeClass"
 _WHOLE: Final = 100
-_LABEL_TAG: Final = "k8s.io/cluster-autoscaler/node-template/label/"
-_TAINT_TAG: Final = "k8s.io/cluster-autoscaler/node-template/taint/"
 _USED: Final = frozenset(
     {
         "ActiveScalingConfigurationId",
@@ -92,16 +92,8 @@ def _convert_group(draft: ManifestDraft, group: Mapping[str, object], path: str)
             class_name=object_name(name),
             minimum=as_integer(group.get("MinSize")),
             maximum=as_integer(group.get("MaxSize")),
-            labels={
-                key.removeprefix(_LABEL_TAG): value
-                for key, value in tags.items()
-                if key.startswith(_LABEL_TAG)
-            },
-            taints=[
-                _taint(key.removeprefix(_TAINT_TAG), value)
-                for key, value in tags.items()
-                if key.startswith(_TAINT_TAG)
-            ],
+            labels=tagged_labels(tags),
+            taints=tagged_taints(tags),
             requirements=[
                 *_instance_types(configuration),
                 capacity_type_requirement(spot),
@@ -215,12 +207,6 @@ def _tags(configuration: Mapping[str, object]) -> dict[str, str]:
         str(tag.get("Key") or tag.get("TagKey")): str(tag.get("Value") or tag.get("TagValue") or "")
         for tag in tags
     }
-
-
-def _taint(key: str, text: str) -> dict[str, str]:
-    value, _, effect = text.rpartition(":")
-    taint = {"key": key, "effect": effect or "NoSchedule"}
-    return {**taint, "value": value} if value else taint
 
 
 def _use_configurations(draft: ManifestDraft) -> None:

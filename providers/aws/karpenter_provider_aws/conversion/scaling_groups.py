@@ -19,6 +19,8 @@ from karpenter_core.provider.kit.node_groups import (
     capacity_type_requirement,
     object_name,
     requirement_in,
+    tagged_labels,
+    tagged_taints,
     write_node_pool,
 )
 from karpenter_provider_aws.conversion.launch_templates import (
@@ -35,8 +37,6 @@ __all__ = ["SCALING_GROUP_CONVERSIONS"]
 
 _GROUPS: Final = "AutoScalingGroups"
 _TAG_PREFIX: Final = "k8s.io/cluster-autoscaler/"
-_LABEL_TAG: Final = f"{_TAG_PREFIX}node-template/label/"
-_TAINT_TAG: Final = f"{_TAG_PREFIX}node-template/taint/"
 _CONVERTED: Final = (
     "AutoScalingGroupName",
     "AvailabilityZones",
@@ -77,16 +77,8 @@ def _convert_group(draft: ManifestDraft, group: Mapping[str, object], path: str)
             class_name=class_name,
             minimum=as_integer(group.get("MinSize")),
             maximum=as_integer(group.get("MaxSize")),
-            labels={
-                key.removeprefix(_LABEL_TAG): value
-                for key, value in tags.items()
-                if key.startswith(_LABEL_TAG)
-            },
-            taints=[
-                _taint(key.removeprefix(_TAINT_TAG), value)
-                for key, value in tags.items()
-                if key.startswith(_TAINT_TAG)
-            ],
+            labels=tagged_labels(tags),
+            taints=tagged_taints(tags),
             requirements=_requirements(group, spot, template.instance_type if template else ""),
             spot_share=f"{spot}%" if spot is not None and 0 < spot < _WHOLE else "",
         ),
@@ -219,12 +211,6 @@ def _tags(group: Mapping[str, object]) -> dict[str, str]:
         as_object(each) for each in (cast("list[object]", tags) if isinstance(tags, list) else ())
     ]
     return {str(each.get("Key")): str(each.get("Value") or "") for each in items}
-
-
-def _taint(key: str, text: str) -> dict[str, str]:
-    value, _, effect = text.rpartition(":")
-    taint = {"key": key, "effect": effect or "NoSchedule"}
-    return {**taint, "value": value} if value else taint
 
 
 def _use_templates(draft: ManifestDraft) -> None:
