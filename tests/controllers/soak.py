@@ -49,18 +49,27 @@ ACTIONS = 6
 """Faults and changes between two checkpoints: CI has minutes for two weeks."""
 KILLING_SHARE = 0.3
 """The part of the time in which controllers are killed."""
-WARM_UP_SHARE = 0.25
-"""The part of the last process' life in which its caches may fill."""
+WARM_UP_SHARE = 0.5
+"""The part of the time, and of the last process' life, in which caches may fill."""
 QUIET_SECONDS = 3 * 3600.0
 """Time without pods before a count: longer than the lives of what is kept for a while."""
 DEPLOYMENTS_AT_ONCE = 6
 HISTORY_SIZE = 500
 """Changes that the API server keeps: few, so that it is full from the first day on."""
-LEAST_RISE = 5.0
-"""Items by which a count has to rise to be a leak."""
+LEAST_RISE = 25.0
+"""Items by which a count has to rise to be a leak: an item for each tenth node that comes and goes.
+
+What is compiled for the pools as they are edited rises by ten and falls again."""
+LEAST_HANDLES = 5.0
+"""Tasks or open files by which their number has to rise."""
+LEAST_BLOCKS = 200_000
+"""The API server's history alone holds that many, more or fewer with what happened last."""
 LEAST_SERIES = 40.0
 """Series by which a metric has to rise: a rare error is the first of its kind on any day."""
-LEAST_SHARE = 0.05
+LEAST_SHARE = 0.5
+"""Part of the first value by which a count of items has to rise."""
+LEAST_SHARE_OF_ALL = 0.05
+"""The same of memory, tasks and files."""
 LEAST_BYTES = 24 * 2**20
 """Rise of resident memory that may be fragmentation: the API server's objects are in it too."""
 SMALL_BOUNDS = (
@@ -69,7 +78,7 @@ SMALL_BOUNDS = (
     (instance_launcher, "REMEMBERED_TYPE_LISTS", 4),
     (instance_store, "_KEPT_CALLS", 1000),
     (instance_store, "_KEPT_GONE", 20),
-    (interruption, "_REMEMBERED", 20),
+    (interruption, "_REMEMBERED", 3),
     (schema, "_MAX_CACHED_RESULTS", 100),
     (topology, "_MOST_COUNTS", 4),
 )
@@ -102,7 +111,8 @@ class SoakRecord:
 
     def leaks(self):
         """Describe each count that rises steadily."""
-        of_all = [Counter({name: each[name] for name in OF_ALL}) for each in self.counts[1:]]
+        warm = self.counts[round(WARM_UP_SHARE * len(self.counts)) :]
+        of_all = [Counter({name: each[name] for name in OF_ALL}) for each in warm]
         return [
             *leaks_in(self.last_life()),
             *(f"{each} (all processes)" for each in leaks_in(of_all)),
@@ -116,7 +126,8 @@ def leaks_in(counts):
         if name.partition(".")[0] in OF_BOUNDED_CACHES:
             continue
         trend = trend_of([each[name] for each in counts])
-        if trend.exceeds(rise=_least_rise(name), share=LEAST_SHARE):
+        share = LEAST_SHARE_OF_ALL if name in OF_ALL else LEAST_SHARE
+        if trend.exceeds(rise=_least_rise(name), share=share):
             found.append(
                 f"{name} grows: {trend.first:.0f} -> {trend.last:.0f}, {trend.slope:.2f} from one "
                 f"checkpoint to the next, p = {trend.p_value:.1g}"
@@ -125,8 +136,10 @@ def leaks_in(counts):
 
 
 def _least_rise(name):
-    if name == RESIDENT:
-        return LEAST_BYTES
+    if name in {RESIDENT, BLOCKS}:
+        return LEAST_BYTES if name == RESIDENT else LEAST_BLOCKS
+    if name in {TASKS, FILES}:
+        return LEAST_HANDLES
     return LEAST_SERIES if name.startswith("series ") else LEAST_RISE
 
 
