@@ -39,7 +39,7 @@ STEADY = [103, 101, 103, 102, 100, 103, 104, 101, 102, 103, 101, 102, 103, 101, 
         (STEADY, False),
         ([7] * 16, False),
         ([10 * number for number in range(16)], True),
-        ([value + 16 * number for number, value in enumerate(STEADY)], True),
+        ([value + 32 * number for number, value in enumerate(STEADY)], True),
         ([value + number for number, value in enumerate(STEADY)], False),  # a tenth in a week
         ([0, 40, 80, 120, 160, *[200] * 11], False),  # a cache that fills up
         ([*range(16)][::-1], False),
