@@ -140,11 +140,11 @@ class Soak:
             self._world.expendable.add(name)  # it ends when it loses the lease, as in a pod
             await controller.start()
 
-    async def live(self, minutes: float) -> None:
-        """Live through rounds; end with a cluster that is empty."""
+    async def live(self, minutes: float, *, least_rounds: int) -> None:
+        """Live through rounds for a time, and through a number of them; end with an empty cluster."""
         until = self._started + 60 * minutes
         number = 0
-        while (now := time.monotonic()) < until:
+        while (now := time.monotonic()) < until or number < least_rounds:
             number += 1
             is_killing = now < self._started + 60 * minutes * KILLING_SHARE
             await self._play_round(is_killing=is_killing, number=number)
@@ -256,7 +256,9 @@ async def _series(controller: ControllerProcess, name: str) -> float | None:
     return None if found is None else float(found[1])
 
 
-async def soak(cluster: LocalCluster, folder: Path, *, minutes: float, seed: int = 0) -> SoakRecord:
+async def soak(
+    cluster: LocalCluster, folder: Path, *, minutes: float, seed: int = 0, least_rounds: int = 1
+) -> SoakRecord:
     """Live on a cluster that stands, and return what was measured.
 
     Raises:
@@ -266,7 +268,7 @@ async def soak(cluster: LocalCluster, folder: Path, *, minutes: float, seed: int
     async with ScenarioWorld(cluster, cloud, folder, crds=CRDS) as world:
         living = Soak(world, record, seed=seed)
         await living.begin()
-        await living.live(minutes)
+        await living.live(minutes, least_rounds=least_rounds)
         launches = (await cloud.account(folder)).launches
         record.launched = sum(launches.values())
         twins = [token for token, count in launches.items() if count != 1]
