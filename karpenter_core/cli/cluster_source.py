@@ -1,7 +1,4 @@
-"""Reads a command's cluster from files, a live cluster, or files added to one.
-
-Contains the common options of `karpenter plan` and `karpenter explain`.
-"""
+"""Reads a command's cluster from files, a live cluster, or files added to one."""
 
 from __future__ import annotations
 
@@ -11,15 +8,13 @@ import sys
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from karpenter_core.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
+    from pathlib import Path
 
     from karpenter_core.api.commitments import Commitment
     from karpenter_core.api.records import TopologySpread
@@ -31,54 +26,9 @@ if TYPE_CHECKING:
 __all__ = [
     "ClusterSource",
     "CommandInput",
-    "CommitmentsOption",
-    "Context",
-    "DefaultSpread",
-    "Files",
-    "IgnorePreferences",
-    "InstanceTypesFile",
-    "Kubeconfig",
     "OutputFormat",
     "PackingMode",
     "help_of",
-]
-
-Files = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        metavar="FILE",
-        help="YAML or JSON files with Kubernetes objects, folders of such files, or - for the "
-        "standard input.",
-        show_default=False,
-    ),
-]
-Kubeconfig = Annotated[
-    Path | None,
-    typer.Option(help="Kubeconfig of the cluster; by default that of `karpenter run`."),
-]
-Context = Annotated[
-    str | None, typer.Option(help="Context within the kubeconfig; by default the current one.")
-]
-InstanceTypesFile = Annotated[
-    Path | None,
-    typer.Option(help="Catalogue of instance types (JSON) that replaces those of the providers."),
-]
-IgnorePreferences = Annotated[
-    bool, typer.Option("--ignore-preferences", help="Ignore the preferences of pods.")
-]
-CommitmentsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--commitments",
-        help="Capacity that is paid for in advance, as for `karpenter run`.",
-        show_default=False,
-    ),
-]
-DefaultSpread = Annotated[
-    str | None,
-    typer.Option(
-        help="Default topology spread constraints, as for `karpenter run`.", show_default=False
-    ),
 ]
 
 

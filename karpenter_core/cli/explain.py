@@ -11,19 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from karpenter_core.cli.cluster_source import (
-    ClusterSource,
-    CommitmentsOption,
-    Context,
-    DefaultSpread,
-    Files,
-    IgnorePreferences,
-    InstanceTypesFile,
-    Kubeconfig,
-    OutputFormat,
-    PackingMode,
-    help_of,
-)
+from karpenter_core.cli.cluster_options import takes_cluster
+from karpenter_core.cli.cluster_source import ClusterSource, OutputFormat, help_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,12 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-_Offline = Annotated[
-    bool, typer.Option("--offline", help="Use only the objects in the files, without a cluster.")
-]
-_Packing = Annotated[
-    PackingMode | None, typer.Option(help="As for `karpenter plan`.", show_default=False)
-]
 _Answer = Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")]
 
 
@@ -61,6 +44,7 @@ def _explain() -> None:
     """Explain why a pod is pending, why a node is not disrupted, what a NodePool may launch."""
 
 
+@takes_cluster
 def pod(
     name: Annotated[
         str,
@@ -69,15 +53,7 @@ def pod(
             help="Name of the pod, as NAMESPACE/NAME or NAME (in `default`).",
         ),
     ],
-    files: Files = None,
-    offline: _Offline = False,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    instance_types_file: InstanceTypesFile = None,
-    ignore_preferences: IgnorePreferences = False,
-    packing: _Packing = None,
-    commitments: CommitmentsOption = None,
-    scheduler_config: DefaultSpread = None,
+    source: ClusterSource,
     output: _Answer = OutputFormat.TABLE,
 ) -> None:
     """Explain where a pod is placed, or which constraint fails first for each NodePool.
@@ -88,17 +64,6 @@ def pod(
     Exit code: 0 if there is an answer; 2 if the pod does not exist, or if files, settings or the
     cluster cannot be used.
     """
-    source = ClusterSource(
-        files=tuple(files or ()),
-        offline=offline,
-        kubeconfig=kubeconfig,
-        context=context,
-        instance_types_file=instance_types_file,
-        ignore_preferences=ignore_preferences,
-        packing=packing,
-        commitments=commitments,
-        scheduler_config=scheduler_config,
-    )
     command_input = asyncio.run(source.read())
     from karpenter_core.cli.tables import print_explanation
 
@@ -106,19 +71,12 @@ def pod(
     _show(command_input, document, output, print_explanation)
 
 
+@takes_cluster
 def node(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="Name of the Node or of its NodeClaim.")
     ],
-    files: Files = None,
-    offline: _Offline = False,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    instance_types_file: InstanceTypesFile = None,
-    ignore_preferences: IgnorePreferences = False,
-    packing: _Packing = None,
-    commitments: CommitmentsOption = None,
-    scheduler_config: DefaultSpread = None,
+    source: ClusterSource,
     output: _Answer = OutputFormat.TABLE,
 ) -> None:
     """Explain why a node is or is not disrupted now, for each disruption method.
@@ -130,17 +88,6 @@ def node(
     Exit code: 0 if there is an answer; 2 if the node does not exist, or if files, settings or the
     cluster cannot be used.
     """
-    source = ClusterSource(
-        files=tuple(files or ()),
-        offline=offline,
-        kubeconfig=kubeconfig,
-        context=context,
-        instance_types_file=instance_types_file,
-        ignore_preferences=ignore_preferences,
-        packing=packing,
-        commitments=commitments,
-        scheduler_config=scheduler_config,
-    )
     command_input = asyncio.run(source.read())
     from karpenter_core.cli.explain_node import find_state_node, node_explanation
     from karpenter_core.cli.tables import print_node_explanation
@@ -149,16 +96,10 @@ def node(
     _show(command_input, document, output, print_node_explanation)
 
 
+@takes_cluster
 def nodepool(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the NodePool.")],
-    files: Files = None,
-    offline: _Offline = False,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    instance_types_file: InstanceTypesFile = None,
-    ignore_preferences: IgnorePreferences = False,
-    packing: _Packing = None,
-    scheduler_config: DefaultSpread = None,
+    source: ClusterSource,
     output: _Answer = OutputFormat.TABLE,
 ) -> None:
     """Explain what a NodePool may launch now, and what is in the way.
@@ -170,16 +111,6 @@ def nodepool(
     Exit code: 0 if there is an answer; 2 if the NodePool does not exist, or if files, settings or the
     cluster cannot be used.
     """
-    source = ClusterSource(
-        files=tuple(files or ()),
-        offline=offline,
-        kubeconfig=kubeconfig,
-        context=context,
-        instance_types_file=instance_types_file,
-        ignore_preferences=ignore_preferences,
-        packing=packing,
-        scheduler_config=scheduler_config,
-    )
     command_input = asyncio.run(source.read())
     from karpenter_core.cli.explain_nodepool import find_node_pool, node_pool_explanation
     from karpenter_core.cli.plan import solve_cluster

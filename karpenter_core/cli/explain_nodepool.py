@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from karpenter_core.cli.cluster_input import ClusterInput
     from karpenter_core.cli.cluster_source import CommandInput
     from karpenter_core.scheduling.problem import (
+        CheapestOffering,
         LaunchQuota,
         PlannedNodeClaim,
         SchedulingPlan,
@@ -77,13 +78,19 @@ def node_pool_explanation(
         "state": state,
         "message": message,
         "nodes": cluster.input.problem.pool_usage.get(pool.name, {}).get(NODES, 0),
-        "cheapest": None if typical is None else offering(typical.cheapest),
+        "cheapest": None if typical is None else offering(_cheapest(typical, launches)),
         "limits": {item["name"]: _without_name(item) for item in limits},
         "quotas": {item["name"]: _without_name(item) for item in quotas},
         "launches": _launches(launches),
         **({} if static is None else {"static": static}),
         **({} if share is None else {"spotShare": share}),
     }
+
+
+def _cheapest(typical: PlannedNodeClaim, launches: list[PlannedNodeClaim]) -> CheapestOffering:
+    """Return the cheapest offering; commitments lower the price of a launch below the list prices."""
+    offers = (typical.cheapest, *(claim.cheapest for claim in launches))
+    return min(offers, key=lambda offer: offer.price_per_hour)
 
 
 def _answer(

@@ -12,19 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from karpenter_core.cli.cluster_source import (
-    ClusterSource,
-    CommitmentsOption,
-    Context,
-    DefaultSpread,
-    Files,
-    IgnorePreferences,
-    InstanceTypesFile,
-    Kubeconfig,
-    OutputFormat,
-    PackingMode,
-    help_of,
-)
+from karpenter_core.cli.cluster_options import takes_cluster
+from karpenter_core.cli.cluster_source import ClusterSource, OutputFormat, help_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,26 +30,9 @@ def register(app: typer.Typer) -> None:
     app.command("plan", help=help_of(plan), short_help=summary)(plan)
 
 
+@takes_cluster
 def plan(
-    files: Files = None,
-    offline: Annotated[
-        bool,
-        typer.Option("--offline", help="Use only the objects in the files, without a cluster."),
-    ] = False,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    instance_types_file: InstanceTypesFile = None,
-    ignore_preferences: IgnorePreferences = False,
-    packing: Annotated[
-        PackingMode | None,
-        typer.Option(
-            help="value = the cheapest valid plan (default), first-fit = the plan in Karpenter's "
-            "order.",
-            show_default=False,
-        ),
-    ] = None,
-    commitments: CommitmentsOption = None,
-    scheduler_config: DefaultSpread = None,
+    source: ClusterSource,
     output: Annotated[
         OutputFormat, typer.Option("--output", "-o", help="Output format.")
     ] = OutputFormat.TABLE,
@@ -80,17 +52,6 @@ def plan(
     from karpenter_core.cli.provisioning_requests import requests_document
     from karpenter_core.cli.static_pools import static_pools_document
 
-    source = ClusterSource(
-        files=tuple(files or ()),
-        offline=offline,
-        kubeconfig=kubeconfig,
-        context=context,
-        instance_types_file=instance_types_file,
-        ignore_preferences=ignore_preferences,
-        packing=packing,
-        commitments=commitments,
-        scheduler_config=scheduler_config,
-    )
     started = time.perf_counter()
     command_input = asyncio.run(source.read())
     read = time.perf_counter()

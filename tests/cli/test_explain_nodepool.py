@@ -54,6 +54,28 @@ def test_a_pool_that_nobody_limits_is_open_or_launches(explain):
     assert busy["launches"] == {"nodes": 1, "pods": 1}
 
 
+def test_commitments_count_as_in_a_plan(program, tmp_path):
+    types = tmp_path / "types.json"
+    types.write_text(json.dumps(INSTANCE_TYPES))
+    file = write(tmp_path / "cluster.yaml", pool(), pod("web", cpu="1500m"))
+    requirement = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["large"]}
+    row = {
+        "name": "paid",
+        "requirements": [requirement],
+        "resource": "nodes",
+        "amount": 1,
+        "price": 0,
+    }
+    options = ("--offline", file, "--instance-types-file", types, "-o", "json")
+    options += (f"--commitments={json.dumps([row])}",)
+
+    planned = json.loads(program("plan", *options).out)
+    explained = json.loads(program("explain", "nodepool", "general", *options).out)
+
+    assert planned["nodeClaims"][0]["cheapest"]["instanceType"] == "large"
+    assert explained["cheapest"]["instanceType"] == "large"
+
+
 @pytest.mark.parametrize(
     ("limits", "resource", "text"),
     [

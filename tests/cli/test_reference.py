@@ -11,7 +11,7 @@ import typer
 import yaml
 
 from karpenter_core.cli import manifests
-from karpenter_core.cli.explain import node, pod
+from karpenter_core.cli.explain import node, nodepool, pod
 from karpenter_core.cli.plan import plan
 from karpenter_core.cli.tables import NODE_STATES, STATES
 from karpenter_core.disruption.candidates import DisruptionObstacle
@@ -33,7 +33,7 @@ def rows(heading):
     return {name for line in table for name in re.findall(r"`([^`]+)`", line.split("|")[1])}
 
 
-@pytest.mark.parametrize("command", [plan, pod, node])
+@pytest.mark.parametrize("command", [plan, pod, node, nodepool])
 def test_every_option_is_in_the_table(command):
     """And none that does not exist."""
     app = typer.Typer(add_completion=False)

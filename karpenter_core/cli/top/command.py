@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from karpenter_core.cli.cluster_source import (
-    ClusterSource,
-    Context,
-    DefaultSpread,
-    Files,
-    InstanceTypesFile,
-    Kubeconfig,
-    OutputFormat,
-    help_of,
-)
+from karpenter_core.cli.cluster_options import takes_cluster
+from karpenter_core.cli.cluster_source import ClusterSource, OutputFormat, help_of
 from karpenter_core.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -38,16 +30,9 @@ def register(app: typer.Typer) -> None:
     app.command("top", help=help_of(top), short_help=summary)(top)
 
 
+@takes_cluster
 def top(
-    files: Files = None,
-    offline: Annotated[
-        bool,
-        typer.Option("--offline", help="Show only the objects in the files, without a cluster."),
-    ] = False,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    instance_types_file: InstanceTypesFile = None,
-    scheduler_config: DefaultSpread = None,
+    source: ClusterSource,
     once: Annotated[
         bool,
         typer.Option("--once", help="Print one frame and end; the default without a terminal."),
@@ -99,14 +84,6 @@ def top(
     from karpenter_core.cli.top.feed import ViewOptions
     from karpenter_core.cli.top.order import parse_selector, parse_sorting
 
-    source = ClusterSource(
-        files=tuple(files or ()),
-        offline=offline,
-        kubeconfig=kubeconfig,
-        context=context,
-        instance_types_file=instance_types_file,
-        scheduler_config=scheduler_config,
-    )
     options = ViewOptions(
         resources=_resource_names(resources),
         node_selector=parse_selector(node_selector),
