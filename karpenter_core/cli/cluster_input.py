@@ -7,26 +7,46 @@ providers. From here on there is no difference between objects from files and fr
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from karpenter_core.kube.wire.kind_groups import KindGroup
 from karpenter_core.state.expendable_pods import NO_CUTOFF
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from karpenter_core.api.commitments import Commitment
+    from karpenter_core.api.nodeclass import NodeClass
+    from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.records import TopologySpread
-    from karpenter_core.cli.catalogues import CatalogueSource
+    from karpenter_core.cli.catalogues import LocatedPool
     from karpenter_core.provider.contract import LabelClasses
-    from karpenter_core.scheduling.problem import SolveOptions
+    from karpenter_core.scheduling.problem import Catalogue, SolveOptions
     from karpenter_core.state.builder import StateBuilder
     from karpenter_core.state.events import StateObject
     from karpenter_core.state.provisioning_input import ProblemSettings, ProvisioningInput
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["ClusterInput", "LocatedObject", "build_cluster"]
+__all__ = ["Catalogues", "ClusterInput", "LocatedObject", "build_cluster"]
+
+
+class Catalogues(Protocol):
+    """Lists the instance types of NodePools: from providers, or from a snapshot."""
+
+    def owners(self, pools: Iterable[NodePool]) -> dict[tuple[str, str], str]:
+        """Return the provider of each NodeClass kind, by group and kind."""
+        ...
+
+    async def catalogues(
+        self,
+        pools: Sequence[LocatedPool],
+        node_classes: Iterable[NodeClass],
+        *,
+        is_lenient: bool,
+    ) -> tuple[dict[str, Catalogue], dict[str, str]]:
+        """Return the catalogue of each NodePool by name and, if lenient, the errors of others."""
+        ...
 
 
 class LocatedObject(NamedTuple):
@@ -58,7 +78,7 @@ class ClusterInput:
 
 async def build_cluster(
     objects: Sequence[LocatedObject],
-    catalogue_source: CatalogueSource,
+    catalogue_source: Catalogues,
     *,
     now: datetime,
     options: SolveOptions,

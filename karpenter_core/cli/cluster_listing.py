@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from karpenter_core.operator.settings import Settings
     from karpenter_core.state.events import StateObject
 
-__all__ = ["ClusterListing", "connected", "list_cluster", "overlay_objects"]
+__all__ = ["NEEDED_KINDS", "ClusterListing", "connected", "list_cluster", "overlay_objects"]
 
 CLUSTER: Final = "the cluster"
 """The source of objects that are in no file, for messages."""
 
 _FORBIDDEN: Final = 403
-_NEEDED: Final = frozenset({"Pod", "Node", "NodePool", "NodeClaim"})
+NEEDED_KINDS: Final = frozenset({"Pod", "Node", "NodePool", "NodeClaim"})
 """Kinds that a plan needs; other kinds that cannot be listed are left out, with a note."""
 
 
@@ -113,11 +113,11 @@ async def list_cluster(apis: ClusterApis, codecs: Codecs) -> ClusterListing:
         try:
             listed, broken = await _list_kind(apis, kind, codecs.for_kind(kind))
         except NotFoundError:
-            if kind.kind in _NEEDED:
+            if kind.kind in NEEDED_KINDS:
                 notes.append(f"the cluster does not know {kind.plural} ({kind.api_version})")
             continue
         except ApiError as error:
-            if error.status != _FORBIDDEN or kind.kind in _NEEDED:
+            if error.status != _FORBIDDEN or kind.kind in NEEDED_KINDS:
                 raise
             notes.append(f"{error}; planned as if there were none")
             continue

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.commitments import Commitment
     from karpenter_core.api.records import TopologySpread
     from karpenter_core.cli.cluster_input import ClusterInput
+    from karpenter_core.cli.manifests import Manifests, SnapshotFile
     from karpenter_core.operator.settings import Settings
     from karpenter_core.provider.host.manager import Plugins
     from karpenter_core.scheduling.problem import SolveOptions
@@ -98,17 +99,78 @@ class ClusterSource:
             async with self._opened_live() as read_live:
                 yield read_live
             return
+        self._check_offline()
+
+        async def read_offline() -> CommandInput:
+            from karpenter_core.cli.manifests import read_files
+
+            manifests = read_files(self.files)
+            if manifests.snapshot is not None and self.instance_types_file is None:
+                return await self._read_snapshot(manifests, manifests.snapshot)
+            return CommandInput(cluster=await self._read_offline(manifests))
+
+        yield read_offline
+
+    def _check_offline(self) -> None:
+        if not self.offline:
+            return
         if self.kubeconfig is not None or self.context is not None:
             raise SettingsError("--offline reads only files: omit --kubeconfig and --context")
         if not self.files:
             raise SettingsError("--offline needs at least one FILE (- is the standard input)")
 
-        async def read_files() -> CommandInput:
-            return CommandInput(cluster=await self._read_offline())
+    async def _read_snapshot(self, manifests: Manifests, file: SnapshotFile) -> CommandInput:
+        """Read a snapshot with its own settings, and add the objects of the other files."""
+        from karpenter_core.cli.cluster_input import LocatedObject, build_cluster
+        from karpenter_core.cli.cluster_listing import overlay_objects
+        from karpenter_core.cli.object_reader import ObjectReader
+        from karpenter_core.cli.snapshot.header import (
+            labels_from_json,
+            read_header,
+            settings_from_json,
+        )
+        from karpenter_core.cli.snapshot.reading import SnapshotCatalogues, objects_of
+        from karpenter_core.operator.kind_groups import kind_groups
+        from karpenter_core.provider.host.manager import load_plugins
 
-        yield read_files
+        header = read_header(file.header, file.where)
+        settings = settings_from_json(header.settings, file.where)
+        labels = labels_from_json(header.labels, file.where)
+        spread = self._default_spread(settings)
+        groups = kind_groups(replace(settings, scheduler_config=spread))
+        reader = ObjectReader(load_plugins().node_class_models(), labels, groups=groups)
+        listed, notes = objects_of(file, reader.codecs)
+        additions = reader.read_all(manifests.entries)
 
-    async def _read_offline(self) -> ClusterInput:
+        async def build(objects: list[LocatedObject], more: tuple[str, ...]) -> ClusterInput:
+            return await build_cluster(
+                objects,
+                SnapshotCatalogues(header, file.where),
+                now=header.taken_at,
+                options=self._options(settings, header.max_instance_types),
+                labels=labels,
+                default_spread=spread,
+                groups=groups,
+                priority_cutoff=settings.priority_cutoff,
+                commitments=self._commitments(settings),
+                is_lenient=True,
+                notes=(*header.notes, *notes, *more),
+            )
+
+        plain = await build(listed, ())
+        command_input = CommandInput(
+            cluster=plain,
+            spot_to_spot=settings.feature_gates.spot_to_spot_consolidation,
+            static_capacity=settings.feature_gates.static_capacity,
+            is_paused=settings.pause_disruption,
+        )
+        if not manifests.entries:
+            return command_input
+        objects = overlay_objects((each.found for each in listed), additions)
+        changed = await build(objects, (*manifests.notes, *reader.notes()))
+        return replace(command_input, cluster=changed, before=plain)
+
+    async def _read_offline(self, manifests: Manifests) -> ClusterInput:
         """Read files; use default settings, so that the environment has no influence."""
         from karpenter_core.cli.catalogues import (
             CatalogueSource,
@@ -116,16 +178,17 @@ class ClusterSource:
             open_providers,
         )
         from karpenter_core.cli.cluster_input import build_cluster
-        from karpenter_core.cli.manifests import read_files
         from karpenter_core.cli.object_reader import ObjectReader, groups_in_use, latest_creation
         from karpenter_core.kube.wire.kind_groups import KindGroup
         from karpenter_core.operator.settings import Settings
         from karpenter_core.provider.host.manager import load_plugins
 
         spread = self._default_spread(Settings())
-        manifests = read_files(self.files)
+        entries = manifests.entries
+        if manifests.snapshot is not None:
+            entries = (*manifests.snapshot.entries, *entries)
         groups = {
-            *groups_in_use(manifests.entries),
+            *groups_in_use(entries),
             KindGroup.OVERLAYS,
             KindGroup.QUOTAS,
             *((KindGroup.SELECTORS,) if spread else ()),
@@ -138,11 +201,11 @@ class ClusterSource:
         async with opening as providers:
             labels = providers.label_classes()
             reader = ObjectReader(providers.node_class_models(), labels, groups=groups)
-            objects = reader.read_all(manifests.entries)
+            objects = reader.read_all(entries)
             return await build_cluster(
                 objects,
                 CatalogueSource(providers, with_file=self.instance_types_file is not None),
-                now=latest_creation(manifests.entries),
+                now=latest_creation(entries),
                 options=self._options(Settings(), max_instance_types(providers)),
                 labels=labels,
                 default_spread=spread,
@@ -172,7 +235,9 @@ class ClusterSource:
         from karpenter_core.operator.kind_groups import kind_groups
 
         manifests = read_files(self.files)
-        plugins, settings = self._plugins_and_settings()
+        if manifests.snapshot is not None:
+            raise SettingsError(f"{manifests.snapshot.where} is a snapshot: add --offline")
+        plugins, settings = self.plugins_and_settings()
         spread = self._default_spread(settings)
         clock = SystemClock()
         opening = open_providers(
@@ -227,10 +292,34 @@ class ClusterSource:
             async with connected(settings, clock, node_class_groups=api_groups) as apis:
                 yield read
 
-    def _plugins_and_settings(self) -> tuple[Plugins, Settings]:
+    def adjusted(self, settings: Settings) -> Settings:
+        """Return the settings with those that the options of the command replace."""
+        settings = replace(
+            settings,
+            commitments=self._commitments(settings),
+            scheduler_config=self._default_spread(settings),
+        )
+        if self.ignore_preferences:
+            settings = replace(settings, preference_policy="Ignore")
+        if self.packing is not None:
+            settings = replace(settings, packing=self.packing.value)
+        return settings
+
+    def plugins_and_settings(self) -> tuple[Plugins, Settings]:
+        """Load the plug-ins and the settings that `karpenter run` would use.
+
+        With --offline they are default settings, so that the environment has no influence.
+
+        Raises:
+            SettingsError: a setting cannot be used, or options exclude each other.
+        """
+        from karpenter_core.operator.settings import Settings
         from karpenter_core.operator.settings_loader import load_settings, selected_plugins
         from karpenter_core.provider.host.manager import load_plugins
 
+        self._check_offline()
+        if self.offline:
+            return load_plugins(), Settings(cluster_name="offline")
         plugins = load_plugins(selected=selected_plugins((), os.environ))
         specs = [spec for specs in plugins.settings().values() for spec in specs]
         settings = load_settings((), os.environ, plugin_options=specs)

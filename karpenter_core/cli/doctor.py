@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import typer
 
-from karpenter_core.cli.cluster_source import OutputFormat
+from karpenter_core.cli.cluster_source import OutputFormat, help_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,10 @@ class _CheckResult(NamedTuple):
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
-    app.command("doctor", context_settings=_CONTEXT_SETTINGS)(_doctor)
+    summary = "Check settings, clouds, CRDs, permissions and workloads for problems."
+    app.command(
+        "doctor", context_settings=_CONTEXT_SETTINGS, help=help_of(_doctor), short_help=summary
+    )(_doctor)
 
 
 def _doctor(
@@ -49,7 +52,8 @@ def _doctor(
     offline: Annotated[
         bool,
         typer.Option(
-            "--offline", help="Check only plug-ins and their clouds, without the cluster."
+            "--offline",
+            help="Check only plug-ins and their clouds, or the objects in FILEs, without the cluster.",
         ),
     ] = False,
     take_over: Annotated[
@@ -60,7 +64,13 @@ def _doctor(
         ),
     ] = False,
 ) -> None:
-    """Check plug-ins, clouds, CRDs and permissions (other options: those of `karpenter run`)."""
+    """Check plug-ins, clouds, CRDs and permissions (other options: those of `karpenter run`).
+
+    With --offline FILE... it checks the objects in the files, such as a file of `karpenter snapshot`:
+    whether NodePools are ready, and traps in workloads, PodDisruptionBudgets and NodePools.
+
+    Examples: karpenter doctor; karpenter doctor --offline; karpenter doctor --offline cluster.json.gz
+    """
     if take_over and offline:
         raise typer.BadParameter("--take-over reads the cluster: omit --offline")
     results = asyncio.run(_run_checks(context.args, offline=offline, take_over=take_over))
@@ -76,17 +86,25 @@ async def _run_checks(
     arguments: Sequence[str], *, offline: bool, take_over: bool
 ) -> list[_CheckResult]:
     from karpenter_core.errors import KarpenterError
-    from karpenter_core.operator.settings_loader import load_settings, selected_plugins
+    from karpenter_core.operator.settings_loader import load_settings, selected_plugins, split_files
     from karpenter_core.provider.host.manager import load_plugins
 
     try:
         selected = selected_plugins(arguments, os.environ)
         plugins = load_plugins(selected=selected)
         specs = [spec for specs in plugins.settings().values() for spec in specs]
+        files: list[str] = []
+        if offline:
+            arguments, files = split_files(arguments, plugin_options=specs)
         settings = load_settings(arguments, os.environ, plugin_options=specs)
     except KarpenterError as error:
         remedy = "run `karpenter plugin list` and `karpenter run --help`"
         return [_CheckResult("start", _error(str(error), remedy))]
+    if files:
+        from karpenter_core.cli.doctor_files import check_files
+
+        found = await check_files(plugins, files)
+        return [*_loaded(plugins), *(_CheckResult(about, finding) for about, finding in found)]
     results = [*_loaded(plugins), *_ignored_settings(settings), *await _clouds(plugins, settings)]
     if not offline:
         from karpenter_core.cli.doctor_process import check_process

@@ -45,7 +45,7 @@ from karpenter_core.operator.declared_reads import kind_of
 from karpenter_core.provider.contract import Finding, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.api.nodeclass import NodeClass
@@ -61,6 +61,7 @@ __all__ = [
     "check_permissions",
     "is_permitted",
     "needed_permissions",
+    "object_findings",
 ]
 
 APPLY: Final = "karpenter crds --provider {} | kubectl apply --server-side -f -"
@@ -369,11 +370,9 @@ async def check_objects(
     Raises:
         ApiError: the API server cannot be reached.
     """
-    findings: list[Finding] = []
     kinds = [NODE_POOLS, *(custom_kind(model.resource) for model in node_classes)]
-    served = {(kind.group, kind.kind) for kind in kinds[1:]}
     kinds += [NODE_OVERLAYS] if KindGroup.OVERLAYS in groups else []
-    count = 0
+    found: dict[ResourceKind, list[JsonObject]] = {}
     for kind in kinds:
         try:
             pages = [json.loads(page) async for page in apis.objects.list_pages(kind)]
@@ -383,14 +382,28 @@ async def check_objects(
             if error.status != _FORBIDDEN:
                 raise
             continue  # said elsewhere too
-        for item in (item for page in pages for item in page["items"]):
-            count += 1
+        found[kind] = [item for page in pages for item in page["items"]]
+    return object_findings(found, node_classes, static_capacity=static_capacity)
+
+
+def object_findings(
+    found: Mapping[ResourceKind, Sequence[JsonObject]],
+    node_classes: Iterable[type[NodeClass]],
+    *,
+    static_capacity: bool,
+) -> list[Finding]:
+    """Return the findings of NodePools, NodeClasses and NodeOverlays, or one that there are none."""
+    served = {(model.resource.group, model.resource.kind) for model in node_classes}
+    findings: list[Finding] = []
+    for kind, items in found.items():
+        for item in items:
             findings += _readiness_findings(kind, item)
-            if kind is NODE_POOLS:
+            if kind == NODE_POOLS:
                 findings += [
                     *_unserved_findings(item, served),
                     *_replicas_findings(item, static_capacity=static_capacity),
                 ]
+    count = sum(map(len, found.values()))
     return findings or [_ok(f"{count} NodePools and NodeClasses, all of them ready")]
 
 

@@ -30,13 +30,23 @@ if TYPE_CHECKING:
     from karpenter_core.kube.wire.codecs import Codecs
     from karpenter_core.state.events import StateObject
 
-__all__ = ["check_workloads", "controller_findings", "workload_findings"]
+__all__ = [
+    "CONTROLLER_KINDS",
+    "check_workloads",
+    "conflicting_images",
+    "controller_findings",
+    "trap_findings",
+    "workload_findings",
+]
 
 _FORBIDDEN: Final = 403
 _LONGEST_LABEL: Final = 63
 _SHOWN: Final = 5
 _MANY_PODS: Final = 5
 """Pods of one workload from which on a strict spread over nodes is worth a warning."""
+
+CONTROLLER_KINDS: Final = (DEPLOYMENTS, DAEMON_SETS)
+"""Kinds that run such controllers."""
 
 _CONFLICTS: Final = {
     "cluster-autoscaler": "both launch nodes for the same pods: give each its own nodes, or scale one to zero",
@@ -62,10 +72,15 @@ async def check_workloads(apis: ClusterApis, codecs: Codecs) -> list[Finding]:
         if error.status != _FORBIDDEN:
             raise
         return []
-    controllers = [
-        item for kind in (DEPLOYMENTS, DAEMON_SETS) for item in await _manifests(apis, kind)
-    ]
-    findings = [*workload_findings(listing.objects), *controller_findings(controllers)]
+    controllers = [item for kind in CONTROLLER_KINDS for item in await _manifests(apis, kind)]
+    return trap_findings(listing.objects, controllers)
+
+
+def trap_findings(
+    objects: Iterable[StateObject], controllers: Iterable[JsonObject]
+) -> list[Finding]:
+    """Return the findings of a cluster and its controllers, or one that there are none."""
+    findings = [*workload_findings(objects), *controller_findings(controllers)]
     return findings or [
         Finding(severity=Severity.OK, message="no trap in workloads, NodePools and controllers")
     ]
@@ -234,6 +249,11 @@ def controller_findings(items: Iterable[JsonObject]) -> Iterator[Finding]:
                 yield _warning(
                     f"{name} runs in {metadata.get('namespace')}/{metadata.get('name')}", reason
                 )
+
+
+def conflicting_images(item: JsonObject) -> list[str]:
+    """Return the images of a workload by which it is known as such a controller, without the registry."""
+    return sorted(set(_images(item)) & _CONFLICTS.keys())
 
 
 def _replicas(item: JsonObject) -> bool:

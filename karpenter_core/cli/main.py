@@ -15,6 +15,7 @@ import typer
 from karpenter_core.cli import crds, doctor, explain, plan, plugin, rbac, run
 from karpenter_core.cli.convert import command as convert
 from karpenter_core.cli.demo import command as demo
+from karpenter_core.cli.snapshot import command as snapshot
 from karpenter_core.cli.top import command as top
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def build_app(arguments: Sequence[str] = ()) -> typer.Typer:
     app.command("rbac")(rbac.rbac)
     plan.register(app)
     explain.register(app)
+    snapshot.register(app)
     top.register(app)
     plugin.register(app)
     doctor.register(app)

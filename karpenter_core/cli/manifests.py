@@ -5,12 +5,15 @@ Each object keeps where it came from, so that a refusal names file, document and
 
 from __future__ import annotations
 
+import gzip
 import sys
+import zlib
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.cli.parsing import read_documents
+from karpenter_core.cli.snapshot.header import SNAPSHOT_KEY
 from karpenter_core.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ __all__ = [
     "KEYS",
     "ManifestEntry",
     "Manifests",
+    "SnapshotFile",
     "json_type",
     "manifest_files",
     "manifest_text",
@@ -41,6 +45,9 @@ NODE_CLASSES: Final = "nodeClasses"
 """Suffix of keys of NodeClasses."""
 
 STDIN: Final = "-"
+
+_GZIP: Final = b"\x1f\x8b"
+"""The beginning of a compressed file."""
 
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
@@ -140,12 +147,23 @@ class ManifestEntry:
         return f'{self.kind} "{f"{self.namespace}/" if self.namespace else ""}{self.name}"'
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SnapshotFile:
+    """A file of `karpenter snapshot`: its header, and its objects."""
+
+    where: str
+    header: object
+    entries: tuple[ManifestEntry, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifests:
     """The objects of files, and other content of the files."""
 
     entries: tuple[ManifestEntry, ...] = ()
     notes: tuple[str, ...] = ()
+    snapshot: SnapshotFile | None = None
+    """The snapshot among the files; its objects are not among `entries`."""
 
 
 def read_files(paths: Iterable[Path]) -> Manifests:
@@ -157,13 +175,21 @@ def read_files(paths: Iterable[Path]) -> Manifests:
         BadInputError: a file cannot be read, or contains something that is no object.
     """
     notes: list[str] = []
+    snapshots: list[SnapshotFile] = []
     entries = [
         entry
         for path in paths
         for file in manifest_files(path)
-        for entry in _read_file(file, notes)
+        for entry in _read_file(file, notes, snapshots)
     ]
-    return Manifests(entries=tuple(entries), notes=tuple(notes))
+    if len(snapshots) > 1:
+        names = " and ".join(each.where for each in snapshots)
+        raise BadInputError(f"{names}: only one snapshot can be read")
+    return Manifests(
+        entries=tuple(entries),
+        notes=tuple(notes),
+        snapshot=next(iter(snapshots), None),
+    )
 
 
 def manifest_files(path: Path) -> list[Path]:
@@ -190,17 +216,32 @@ def manifest_text(file: Path) -> tuple[str, str]:
     name = "standard input" if is_stdin else str(file)
     try:
         raw = sys.stdin.buffer.read() if is_stdin else file.read_bytes()
-        return name, raw.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        if raw.startswith(_GZIP):
+            raw = gzip.decompress(raw)
+        return name.removesuffix(".gz"), raw.decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        reason = "is not UTF-8 text"
+        if not isinstance(error, UnicodeDecodeError):
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise BadInputError(f"{name}: cannot be read: {reason}") from error
 
 
-def _read_file(file: Path, notes: list[str]) -> Iterator[ManifestEntry]:
+def _read_file(
+    file: Path, notes: list[str], snapshots: list[SnapshotFile]
+) -> Iterator[ManifestEntry]:
     name, text = manifest_text(file)
     for number, document in enumerate(read_documents(name, text), start=1):
-        if document is not None:
-            yield from _objects(document, f"{name}, document {number}", notes)
+        if document is None:
+            continue
+        where = f"{name}, document {number}"
+        header = (
+            cast("JsonObject", document).get(SNAPSHOT_KEY) if isinstance(document, dict) else None
+        )
+        if header is not None:
+            entries = tuple(_objects(cast("object", document), where, notes))
+            snapshots.append(SnapshotFile(where=name, header=header, entries=entries))
+        else:
+            yield from _objects(cast("object", document), where, notes)
 
 
 def _objects(document: object, where: str, notes: list[str]) -> Iterator[ManifestEntry]:

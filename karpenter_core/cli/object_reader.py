@@ -101,14 +101,24 @@ class ObjectReader:
         Raises:
             BadInputError: an object cannot be used; names file, object and field.
         """
+        return [placed for _, placed in self.read_completed(entries)]
+
+    def read_completed(
+        self, entries: Sequence[ManifestEntry]
+    ) -> list[tuple[ManifestEntry, LocatedObject]]:
+        """Return the objects like `read_all`, each with its completed entry.
+
+        Raises:
+            BadInputError: an object cannot be used; names file, object and field.
+        """
         read_entries = [entry for entry in entries if self._is_read(entry)]
         _refuse_duplicates(read_entries)
+        completed = complete_entries(read_entries)
         placed = [
-            LocatedObject(entry.where, self._read(entry), entry.is_implied)
-            for entry in complete_entries(read_entries)
+            LocatedObject(entry.where, self._read(entry), entry.is_implied) for entry in completed
         ]
         _refuse_shared_uids(placed)
-        return placed
+        return list(zip(completed, placed, strict=True))
 
     def notes(self) -> tuple[str, ...]:
         """Return notes about objects and fields that were ignored."""

@@ -11,9 +11,10 @@ from karpenter_core.kube.wire.codecs import Codecs
 
 if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
+    from karpenter_core.kube.wire.codecs import Codec
     from karpenter_core.state.events import StateObject
 
-__all__ = ["view_from_manifest"]
+__all__ = ["complete_manifest", "view_from_manifest"]
 
 
 def view_from_manifest(manifest: JsonMapping, codecs: Codecs | None = None) -> StateObject:
@@ -26,11 +27,33 @@ def view_from_manifest(manifest: JsonMapping, codecs: Codecs | None = None) -> S
         BadInputError: the kind is not one we read, or the object is malformed.
     """
     codecs = codecs or Codecs()
+    filled = complete_manifest(manifest, codecs)
+    codec = _codec_of(manifest, codecs)
+    try:
+        body = msgspec.json.encode(filled)
+    except (TypeError, msgspec.MsgspecError) as error:
+        title = f'{filled["kind"]} "{filled["metadata"]["name"]}"'
+        raise BadInputError(f"{title}: {error}") from error
+    return codec.decode(body)
+
+
+def complete_manifest(manifest: JsonMapping, codecs: Codecs) -> JsonObject:
+    """Return the manifest with what only a server knows, as `view_from_manifest` fills it in.
+
+    Raises:
+        BadInputError: the kind is not one we read.
+    """
+    metadata: JsonMapping = manifest.get("metadata") or {}
+    namespaced = _codec_of(manifest, codecs).kind.namespaced
+    return _fill(manifest, metadata, name=_name_of(metadata), namespaced=namespaced)
+
+
+def _codec_of(manifest: JsonMapping, codecs: Codecs) -> Codec:
     api_version, kind = str(manifest.get("apiVersion", "")), str(manifest.get("kind", ""))
     group, _, version = api_version.rpartition("/")
     codec = codecs.find(group, kind)
     metadata: JsonMapping = manifest.get("metadata") or {}
-    name = str(metadata.get("name") or metadata.get("generateName") or "")
+    name = _name_of(metadata)
     if codec is None:
         known_kinds = ", ".join(
             sorted(f"{known_kinds.api_version} {known_kinds.kind}" for known_kinds in codecs.kinds)
@@ -42,12 +65,11 @@ def view_from_manifest(manifest: JsonMapping, codecs: Codecs | None = None) -> S
             f'{kind} "{name}": apiVersion: must be {codec.kind.api_version}, not {api_version}'
         )
         raise BadInputError(message)
-    filled = _fill(manifest, metadata, name=name, namespaced=codec.kind.namespaced)
-    try:
-        body = msgspec.json.encode(filled)
-    except (TypeError, msgspec.MsgspecError) as error:
-        raise BadInputError(f'{kind} "{name}": {error}') from error
-    return codec.decode(body)
+    return codec
+
+
+def _name_of(metadata: JsonMapping) -> str:
+    return str(metadata.get("name") or metadata.get("generateName") or "")
 
 
 def _fill(

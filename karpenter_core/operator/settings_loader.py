@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from karpenter_core.operator.option_values import Value
     from karpenter_core.provider.contract import SettingSpec
 
-__all__ = ["load_settings", "options_by_plugin", "selected_plugins"]
+__all__ = ["load_settings", "options_by_plugin", "selected_plugins", "split_files"]
 
 
 def load_settings(
@@ -64,6 +64,28 @@ def load_settings(
         warnings=tuple(warnings),
         **{option.field: values[flag] for flag, option in core.items()},  # pyright: ignore[reportArgumentType] - the table and the fields are compared by a test
     )
+
+
+def split_files(
+    arguments: Sequence[str], *, plugin_options: Iterable[SettingSpec] = ()
+) -> tuple[list[str], list[str]]:
+    """Split a command line into the options of the process with their values, and the other words."""
+    core = {option.flag: option for option in OPTIONS}
+    table = core | _plugin_table(tuple(plugin_options), core)
+    options: list[str] = []
+    words: list[str] = []
+    rest = list(arguments)
+    while rest:
+        argument = rest.pop(0)
+        if argument == "-" or not argument.startswith("-"):
+            words.append(argument)
+            continue
+        options.append(argument)
+        name, separator, _ = argument.lstrip("-").partition("=")
+        option = table.get(name)
+        if option is not None and not separator and not isinstance(option.default, bool) and rest:
+            options.append(rest.pop(0))
+    return options, words
 
 
 def options_by_plugin(

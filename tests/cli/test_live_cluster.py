@@ -103,6 +103,11 @@ class World:
             thread.join()
             self._loop.close()
 
+    @property
+    def direct_kubeconfig(self):
+        """The kubeconfig without the proxy, for commands that ask for permissions."""
+        return self._cluster.kubeconfig_path
+
     def do(self, coroutine):
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
 

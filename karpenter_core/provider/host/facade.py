@@ -133,11 +133,7 @@ class Providers:
 
     def node_class_models(self) -> Mapping[tuple[str, str], type[NodeClass]]:
         """Return the model of each NodeClass kind, by group and kind."""
-        return {
-            (model.resource.group, model.resource.kind): model
-            for provider in self._plugins.providers.values()
-            for model in provider.info.node_classes
-        }
+        return self._plugins.node_class_models()
 
     def setting_specs(self) -> Mapping[str, tuple[SettingSpec, ...]]:
         """Return the settings of each plug-in."""

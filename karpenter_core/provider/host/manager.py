@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     import typer
 
+    from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.provider.contract import ProviderInfo, SettingSpec
     from karpenter_core.provider.host.hooks import Hook
     from karpenter_core.provider.kit.one_by_one import ItemCallMode
@@ -138,6 +139,14 @@ class Plugins:
         """
         for name in self.implementers(ADD_COMMANDS.name):
             self._ask(ADD_COMMANDS, name, CommandArguments(app=app))
+
+    def node_class_models(self) -> Mapping[tuple[str, str], type[NodeClass]]:
+        """Return the model of each NodeClass kind, by group and kind."""
+        return {
+            (model.resource.group, model.resource.kind): model
+            for provider in self.providers.values()
+            for model in provider.info.node_classes
+        }
 
     def settings(self) -> Mapping[str, tuple[SettingSpec, ...]]:
         """Return the settings of each plug-in.

@@ -1,0 +1,1 @@
+"""`karpenter snapshot`: one file that holds a cluster for every offline command."""
