@@ -124,12 +124,12 @@ class ClusterSource:
         from karpenter_core.cli.cluster_input import LocatedObject, build_cluster
         from karpenter_core.cli.cluster_listing import overlay_objects
         from karpenter_core.cli.object_reader import ObjectReader
-        from karpenter_core.cli.snapshot.header import (
+        from karpenter_core.cli.snapshot_file.header import (
             labels_from_json,
             read_header,
             settings_from_json,
         )
-        from karpenter_core.cli.snapshot.reading import SnapshotCatalogues, objects_of
+        from karpenter_core.cli.snapshot_file.reading import SnapshotCatalogues, objects_of
         from karpenter_core.operator.kind_groups import kind_groups
         from karpenter_core.provider.host.manager import load_plugins
 

@@ -14,7 +14,7 @@ from karpenter_core.cli.doctor_cluster import object_findings
 from karpenter_core.cli.doctor_quotas import quota_findings
 from karpenter_core.cli.doctor_workloads import trap_findings
 from karpenter_core.cli.manifests import read_files
-from karpenter_core.cli.snapshot.header import read_header
+from karpenter_core.cli.snapshot_file.header import read_header
 from karpenter_core.kube.resources import custom_kind
 from karpenter_core.kube.wire.codecs import CAPACITY_QUOTAS, NODE_OVERLAYS, NODE_POOLS
 from karpenter_core.provider.contract import Finding, Severity

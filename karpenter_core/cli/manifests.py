@@ -13,7 +13,6 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.cli.parsing import read_documents
-from karpenter_core.cli.snapshot.header import SNAPSHOT_KEY
 from karpenter_core.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ __all__ = [
     "BOUND_PODS",
     "DAEMON_SET_PODS",
     "KEYS",
+    "SNAPSHOT_KEY",
     "ManifestEntry",
     "Manifests",
     "SnapshotFile",
@@ -43,6 +43,9 @@ BOUND_PODS: Final = "boundPods"
 
 NODE_CLASSES: Final = "nodeClasses"
 """Suffix of keys of NodeClasses."""
+
+SNAPSHOT_KEY: Final = "karpenterSnapshot"
+"""Field of a List that makes a file a snapshot."""
 
 STDIN: Final = "-"
 

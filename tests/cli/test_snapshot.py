@@ -19,12 +19,12 @@ from karpenter_core.api.prices import Price
 from karpenter_core.cli.cluster_source import ClusterSource
 from karpenter_core.cli.document import plan_document
 from karpenter_core.cli.plan import solve_cluster
-from karpenter_core.cli.snapshot.catalogue_document import (
+from karpenter_core.cli.snapshot.command import snapshot
+from karpenter_core.cli.snapshot.redaction import READ_STRUCTS, redacted
+from karpenter_core.cli.snapshot_file.catalogue_document import (
     instance_types_from,
     instance_types_to_json,
 )
-from karpenter_core.cli.snapshot.command import snapshot
-from karpenter_core.cli.snapshot.redaction import READ_STRUCTS, redacted
 from karpenter_core.controllers.catalogue.controller import catalogue_version
 from karpenter_core.kube.wire.codecs import Codecs
 from karpenter_core.kube.wire.kind_groups import EVERY_KIND_GROUP

@@ -82,7 +82,8 @@ def snapshot(
 def _body(collected: CollectedCluster) -> bytes:
     import msgspec
 
-    from karpenter_core.cli.snapshot.header import SNAPSHOT_KEY, write_header
+    from karpenter_core.cli.manifests import SNAPSHOT_KEY
+    from karpenter_core.cli.snapshot_file.header import write_header
 
     document = {
         "apiVersion": "v1",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.cli.snapshot.collection import CollectedCluster
-    from karpenter_core.cli.snapshot.header import SnapshotHeader
+    from karpenter_core.cli.snapshot_file.header import SnapshotHeader
 
 __all__ = ["hash_names_of"]
 

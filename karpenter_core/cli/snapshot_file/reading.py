@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 import msgspec
 
 from karpenter_core.cli.cluster_input import LocatedObject
-from karpenter_core.cli.snapshot.catalogue_document import instance_types_from
+from karpenter_core.cli.snapshot_file.catalogue_document import instance_types_from
 from karpenter_core.errors import BadInputError
 from karpenter_core.kube.wire.codecs import Codecs
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.cli.catalogues import LocatedPool
     from karpenter_core.cli.manifests import SnapshotFile
-    from karpenter_core.cli.snapshot.header import SnapshotHeader
+    from karpenter_core.cli.snapshot_file.header import SnapshotHeader
     from karpenter_core.scheduling.problem import Catalogue
 
 __all__ = ["SnapshotCatalogues", "objects_of"]

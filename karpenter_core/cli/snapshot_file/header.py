@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
+from karpenter_core.cli.manifests import SNAPSHOT_KEY
 from karpenter_core.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -17,12 +18,10 @@ if TYPE_CHECKING:
     from karpenter_core.provider.contract import LabelClasses
 
 __all__ = [
-    "SNAPSHOT_KEY", "ClassCatalogue", "SnapshotHeader", "labels_from_json", "labels_to_json",
+    "ClassCatalogue", "SnapshotHeader", "labels_from_json", "labels_to_json",
     "read_header", "settings_from_json", "settings_to_json", "write_header",
 ]  # fmt: skip
 
-SNAPSHOT_KEY: Final = "karpenterSnapshot"
-"""Field of the List that makes a file a snapshot."""
 _VERSION: Final = 1
 
 _PLAIN_SETTINGS: Final = (
