@@ -1,4 +1,4 @@
-"""Describes what a snapshot holds beside the objects: settings, labels, catalogues, controllers."""
+"""Describes the contents of a snapshot beside the objects: settings, labels, catalogues, controllers.
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ClassCatalogue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SnapshotHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a snapshot holds beside the objects; values as JSON has them."""
+    """The contents of a snapshot beside the objects; values as JSON has them."""
 
     taken_at: datetime
     program: str
