@@ -70,6 +70,8 @@ class ClusterInput:
     options: SolveOptions
     now: datetime
     problem_settings: ProblemSettings
+    builder: StateBuilder
+    """The state behind `snapshot`; what-ifs that fold changes into it use it up."""
     unusable_pools: Mapping[str, str] = field(default_factory=dict[str, str])
     """NodePools that cannot launch nodes now, with the reasons."""
     notes: tuple[str, ...] = ()
@@ -156,6 +158,7 @@ async def build_cluster(
         options=options,
         now=now,
         problem_settings=found_settings,
+        builder=builder,
         unusable_pools={
             **unusable_pools(snapshot, problems),
             **{name: refusal.message for name, refusal in problem_input.refused_pools.items()},

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from karpenter_core.disruption.method import DisruptionMethod
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
-__all__ = ["find_state_node", "node_explanation"]
+__all__ = ["blocked_text", "count_virtual", "find_state_node", "node_explanation"]
 
 _NEAR: Final = 5
 _DIGITS: Final = 9
@@ -125,7 +125,7 @@ def find_state_node(cluster: ClusterInput, name: str) -> StateNode:
 
 def node_explanation(command_input: CommandInput, state_node: StateNode) -> dict[str, object]:
     """Return the JSON of `karpenter explain node` for a node."""
-    cluster = with_virtual_counts(command_input.cluster)
+    cluster = count_virtual(command_input.cluster)
     planner_pass = DisruptionPass(
         snapshot=cluster.snapshot,
         now=cluster.now,
@@ -190,7 +190,7 @@ def _schedule_part(snapshot: Snapshot, pool: str) -> dict[str, object]:
     return {"schedule": notes[0]} if notes else {}
 
 
-def with_virtual_counts(cluster: ClusterInput) -> ClusterInput:
+def count_virtual(cluster: ClusterInput) -> ClusterInput:
     """Return the cluster with the places of virtual pods, which a pass finds; nothing without any."""
     if not cluster.snapshot.has_virtual_pods:
         return cluster
@@ -301,7 +301,7 @@ def _method(answer: MethodExplanation, node: _ExplainedNode) -> dict[str, object
 def _method_message(answer: MethodExplanation, node: _ExplainedNode) -> str:
     match answer.verdict:
         case MethodVerdict.BLOCKED if answer.blocked is not None:
-            return _blocked_text(answer.blocked)
+            return blocked_text(answer.blocked)
         case MethodVerdict.DECLINED:
             return _declined_text(answer, node)
         case MethodVerdict.BUDGET if answer.budget is not None:
@@ -317,7 +317,8 @@ def _method_message(answer: MethodExplanation, node: _ExplainedNode) -> str:
             return _refused_text(answer)
 
 
-def _blocked_text(blocked: BlockedNode) -> str:
+def blocked_text(blocked: BlockedNode) -> str:
+    """Return the sentence that says what blocks the disruption of a node."""
     match blocked.obstacle, blocked.subjects:
         case DisruptionObstacle.ANNOTATION, (annotation, *_):
             return f'it has the annotation "{annotation}"'

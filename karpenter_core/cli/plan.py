@@ -18,7 +18,9 @@ from karpenter_core.cli.cluster_source import ClusterSource, OutputFormat, help_
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.cli.cluster_input import ClusterInput
+    from karpenter_core.cli.cluster_source import CommandInput
     from karpenter_core.scheduling.problem import SchedulingPlan
 
 __all__ = ["plan", "print_notes", "register", "solve_cluster"]
@@ -26,24 +28,37 @@ __all__ = ["plan", "print_notes", "register", "solve_cluster"]
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
-    summary = "Show which nodes would be launched for pending pods."
+    summary = "Show which nodes would be launched for pending pods, and which removed."
     app.command("plan", help=help_of(plan), short_help=summary)(plan)
 
 
 @takes_cluster
 def plan(
     source: ClusterSource,
+    rebalance: Annotated[
+        bool,
+        typer.Option(
+            "--rebalance",
+            help="Show the steps of consolidation until nothing more can be saved, and what each saves.",
+        ),
+    ] = False,
     output: Annotated[
         OutputFormat, typer.Option("--output", "-o", help="Output format.")
     ] = OutputFormat.TABLE,
 ) -> None:
-    """Show which nodes would be launched for pending pods, and why some pods stay pending.
+    """Show which nodes would be launched and removed, and why pods stay pending.
 
     Without --offline it reads the current cluster (get and list only, nothing is changed) and plans
     for its pending pods. FILEs are added to the cluster as if they had been applied, which shows
     the effect of a changed NodePool in advance.
 
     With --offline it uses only the FILEs.
+
+    With --rebalance it shows instead what consolidation would do until nothing more can be done: steps
+    that respect budgets and PodDisruptionBudgets, what each saves, and what blocks the nodes that stay.
+
+    Examples: karpenter plan; karpenter plan nodepool.yaml; karpenter plan --rebalance;
+    karpenter plan --offline cluster.json.gz -o json
 
     Exit code: 0 if a plan was made, even if pods stay pending; 2 if files, settings or the cluster
     cannot be used.
@@ -55,7 +70,11 @@ def plan(
     started = time.perf_counter()
     command_input = asyncio.run(source.read())
     read = time.perf_counter()
-    document = plan_document(command_input.cluster, solve_cluster(command_input.cluster))
+    if rebalance:
+        _show_rebalance(command_input, output)
+        return
+    solved = solve_cluster(command_input.cluster)
+    document = plan_document(command_input.cluster, solved)
     static_pools = static_pools_document(
         command_input.cluster, static_capacity=command_input.static_capacity
     )
@@ -64,6 +83,9 @@ def plan(
         document["provisioningRequests"] = requests
     if static_pools:
         document["staticNodePools"] = static_pools
+    disruption = _disruption(command_input)
+    if disruption is not None:
+        document["disruption"] = disruption
     document["timings"] = {
         "readSeconds": round(read - started, 6),
         "solveSeconds": round(time.perf_counter() - read, 6),
@@ -78,6 +100,34 @@ def plan(
 
     before = command_input.before
     print_plan(document, None if before is None else plan_document(before, solve_cluster(before)))
+    if disruption is not None:
+        from karpenter_core.cli.rebalance.tables import print_disruption
+
+        print_disruption(disruption, solved.cost.hourly)
+
+
+def _disruption(command_input: CommandInput) -> JsonObject | None:
+    """Return the disruptions of this pass; None for a cluster without nodes of NodePools."""
+    if not command_input.cluster.snapshot.state_nodes_by_claim:
+        return None
+    from karpenter_core.cli.rebalance.document import rebalance_document
+    from karpenter_core.cli.rebalance.simulation import disruptions_now
+
+    return rebalance_document(disruptions_now(command_input))
+
+
+def _show_rebalance(command_input: CommandInput, output: OutputFormat) -> None:
+    from karpenter_core.cli.document import json_text
+    from karpenter_core.cli.rebalance.document import rebalance_document
+    from karpenter_core.cli.rebalance.simulation import simulate_rebalance
+    from karpenter_core.cli.rebalance.tables import print_rebalance
+
+    document = rebalance_document(simulate_rebalance(command_input))
+    if output is OutputFormat.JSON:
+        print(json_text(document))
+        return
+    print_notes(command_input.cluster.notes)
+    print_rebalance(document)
 
 
 def solve_cluster(cluster: ClusterInput) -> SchedulingPlan:

@@ -1,0 +1,1 @@
+"""The what-if of `karpenter plan --rebalance`: disruption passes, one after another."""

@@ -1,0 +1,198 @@
+"""Repeats disruption passes over a state in which each command is carried out at once.
+
+The passes are those of the controller (`disruption.plan`): the same methods, budgets, PodDisruptionBudgets
+and prices. Between passes time moves to the next end of a `consolidateAfter`. Nothing here reads a clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.cli.explain_node import count_virtual
+from karpenter_core.cli.rebalance.folding import StateFold
+from karpenter_core.disruption.budgets import DisruptionReason
+from karpenter_core.disruption.candidates import DisruptionClass
+from karpenter_core.disruption.method import DisruptionOptions, DisruptionPass
+from karpenter_core.disruption.plan import methods_of, plan
+from karpenter_core.state.pool_schedules import shuts_down_pools
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from karpenter_core.cli.cluster_source import CommandInput
+    from karpenter_core.disruption.candidates import BlockedNode
+    from karpenter_core.disruption.command import Command
+    from karpenter_core.disruption.method import DisruptionMethod
+    from karpenter_core.state.snapshot import Snapshot
+
+__all__ = ["NodeCosts", "Rebalance", "RebalanceStep", "disruptions_now", "simulate_rebalance"]
+
+_MOST_PASSES: Final = 2_000
+_HORIZON: Final = timedelta(days=1)
+"""Time after which quiet times are not awaited any more."""
+_ROUND: Final = timedelta(seconds=30)
+"""Time between two passes that have commands: validation, and the start of replacements."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCosts:
+    """Number and price per hour of the nodes of NodePools, in the reporting currency."""
+
+    nodes: int
+    price_per_hour: float
+    unknown_prices: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RebalanceStep:
+    """One command, the time after the start at which it is planned, and the price after it."""
+
+    command: Command
+    after: timedelta
+    price_per_hour: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rebalance:
+    """All steps, the costs before and after, and the nodes that stay because something blocks them.
+
+    `is_complete` is False if the number of passes or the horizon ended the simulation.
+    """
+
+    steps: tuple[RebalanceStep, ...]
+    before: NodeCosts
+    after: NodeCosts
+    blocked: tuple[BlockedNode, ...]
+    is_complete: bool
+    exhausted_pools: tuple[str, ...] = ()
+    """NodePools whose budgets allow no disruption at the end."""
+
+    @property
+    def savings_per_hour(self) -> float:
+        """Savings of all steps together."""
+        return sum(step.command.evidence.savings_per_hour for step in self.steps)
+
+
+def disruptions_now(command_input: CommandInput) -> Rebalance:
+    """Return the commands of one pass of the controller, drift included."""
+    snapshot = count_virtual(command_input.cluster).snapshot
+    planner_pass = _pass(command_input, snapshot, command_input.cluster.now)
+    methods = methods_of(planner_pass.options, shuts_down=shuts_down_pools(snapshot.pool_schedules))
+    before = _costs(planner_pass)
+    commands = plan(planner_pass, methods=methods).commands
+    price = before.price_per_hour
+    steps: list[RebalanceStep] = []
+    for command in commands:
+        price -= command.evidence.savings_per_hour
+        steps.append(RebalanceStep(command=command, after=timedelta(), price_per_hour=price))
+    removed = sum(len(command.candidates) for command in commands)
+    launched = sum(len(command.replacements) for command in commands)
+    after = replace(before, nodes=before.nodes - removed + launched, price_per_hour=price)
+    return Rebalance(
+        steps=tuple(steps),
+        before=before,
+        after=after,
+        blocked=_blocked(planner_pass),
+        is_complete=True,
+        exhausted_pools=_exhausted_pools(planner_pass),
+    )
+
+
+def simulate_rebalance(command_input: CommandInput) -> Rebalance:
+    """Return the steps of consolidation until nothing more can be done, drift aside.
+
+    The state of the input is changed: it can be used once.
+    """
+    cluster = command_input.cluster
+    fold = StateFold(cluster.builder)
+    methods = _consolidating_methods(command_input)
+    now = cluster.now
+    fold.pass_time(now)
+    planner_pass = _pass(command_input, _counted(command_input), now)
+    before = _costs(planner_pass)
+    price = before.price_per_hour
+    steps: list[RebalanceStep] = []
+    is_complete = False
+    for _ in range(_MOST_PASSES):
+        commands = plan(planner_pass, methods=methods).commands
+        for command in commands:
+            fold.apply(command, now)
+            price -= command.evidence.savings_per_hour
+            steps.append(
+                RebalanceStep(command=command, after=now - cluster.now, price_per_hour=price)
+            )
+        quiet = now + _ROUND if commands else fold.next_quiet(now)
+        if quiet is None:
+            is_complete = True
+            break
+        if quiet - cluster.now > _HORIZON:
+            break
+        now = quiet
+        fold.pass_time(now)
+        planner_pass = _pass(command_input, _counted(command_input), now)
+    return Rebalance(
+        steps=tuple(steps),
+        before=before,
+        after=_costs(planner_pass),
+        blocked=_blocked(planner_pass),
+        is_complete=is_complete,
+        exhausted_pools=_exhausted_pools(planner_pass),
+    )
+
+
+def _consolidating_methods(command_input: CommandInput) -> Sequence[DisruptionMethod]:
+    options = DisruptionOptions(static_capacity=command_input.static_capacity)
+    return [
+        method for method in methods_of(options) if method.reason is not DisruptionReason.DRIFTED
+    ]
+
+
+def _counted(command_input: CommandInput) -> Snapshot:
+    """Return the snapshot of the state as it is now, with the places of virtual pods."""
+    cluster = command_input.cluster
+    return count_virtual(replace(cluster, snapshot=cluster.builder.snapshot())).snapshot
+
+
+def _pass(command_input: CommandInput, snapshot: Snapshot, now: datetime) -> DisruptionPass:
+    cluster = command_input.cluster
+    return DisruptionPass(
+        snapshot=snapshot,
+        now=now,
+        command_id="plan",
+        options=DisruptionOptions(
+            problem_settings=cluster.problem_settings,
+            solve=cluster.options,
+            spot_to_spot=command_input.spot_to_spot,
+            static_capacity=command_input.static_capacity,
+            paused=command_input.is_paused,
+        ),
+    )
+
+
+def _costs(planner_pass: DisruptionPass) -> NodeCosts:
+    nodes = [
+        each
+        for each in planner_pass.snapshot.state_nodes
+        if each.managed and not each.marked_for_deletion
+    ]
+    prices = [planner_pass.prices.hourly_cost_of(each) for each in nodes]
+    return NodeCosts(
+        nodes=len(nodes),
+        price_per_hour=sum(price for price in prices if price is not None),
+        unknown_prices=sum(price is None for price in prices),
+    )
+
+
+def _blocked(planner_pass: DisruptionPass) -> tuple[BlockedNode, ...]:
+    blocked = planner_pass.candidates(DisruptionClass.GRACEFUL).blocked
+    return tuple(each for each in blocked if each.state_node.managed)
+
+
+def _exhausted_pools(planner_pass: DisruptionPass) -> tuple[str, ...]:
+    budgets = planner_pass.budgets(DisruptionReason.UNDERUTILIZED)
+    return tuple(
+        sorted(name for name, each in budgets.items() if each.total and each.remaining == 0)
+    )

@@ -1,0 +1,164 @@
+"""Prints disruptions and rebalances as tables of at most 80 columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from karpenter_core.cli.tables import counted
+
+if TYPE_CHECKING:
+    from karpenter_core.api.json_objects import JsonMapping, JsonObject
+
+__all__ = ["print_disruption", "print_rebalance"]
+
+_SHOWN_STEPS: Final = 20
+_SHOWN_OBSTACLES: Final = 10
+_SMALL: Final = 0.00005
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+
+
+def print_rebalance(document: JsonMapping) -> None:
+    """Print the answer, the steps, and what keeps nodes where they are."""
+    console = Console()
+    _say(console, _answer(document))
+    if document["steps"]:
+        console.print()
+        console.print(_steps(document["steps"]))
+        more = len(document["steps"]) - _SHOWN_STEPS
+        if more > 0:
+            _say(console, f"and {counted(more, 'more step')}; -o json has all of them")
+    _print_obstacles(console, document)
+
+
+def print_disruption(document: JsonMapping, launches_per_hour: float) -> None:
+    """Print the commands of this pass below a plan, and the price per hour with its launches."""
+    console = Console()
+    if document["steps"]:
+        console.print()
+        console.print(Text("Nodes to remove", style="bold"), end="\n\n")
+        console.print(_removals(document["steps"]))
+    before = document["before"]["pricePerHour"]
+    after = document["after"]["pricePerHour"] + launches_per_hour
+    console.print()
+    _say(
+        console,
+        f"price per hour: {_amount(before)} before, {_amount(after)} after this plan "
+        f"({counted(document['nodesRemoved'], 'node')} removed, "
+        f"{counted(document['podsMoved'], 'pod')} moved){_unknown(document)}",
+    )
+    _print_obstacles(console, document)
+
+
+def _answer(document: JsonMapping) -> str:
+    before, after = document["before"], document["after"]
+    price = before["pricePerHour"]
+    if not document["steps"]:
+        return (
+            f"nothing to rebalance: {counted(before['nodes'], 'node')} at {_amount(price)} per hour "
+            f"stay{_unknown(document)}"
+        )
+    saved = document["savingsPerHour"]
+    share = f" ({saved / price:.0%})" if price else ""
+    text = (
+        f"{counted(len(document['steps']), 'step')} save {_amount(saved)} per hour{share}: "
+        f"{counted(before['nodes'], 'node')} at {_amount(price)} become {after['nodes']} at "
+        f"{_amount(after['pricePerHour'])}; {counted(document['podsMoved'], 'pod')} move"
+    )
+    if not document["complete"]:
+        text += "; there may be more, later than in this preview"
+    return text + _unknown(document)
+
+
+def _unknown(document: JsonMapping) -> str:
+    count = document["before"]["nodesWithoutPrice"]
+    return f"; {counted(count, 'node')} of unknown price not counted" if count else ""
+
+
+def _steps(steps: list[JsonObject]) -> Table:
+    made = _table("step", "after", "method", numbers=("nodes", "new", "pods", "saves/h", "price/h"))
+    for number, step in enumerate(steps[:_SHOWN_STEPS], start=1):
+        made.add_row(
+            str(number),
+            _duration(step["afterSeconds"]),
+            step["method"],
+            str(len(step["nodes"])),
+            str(len(step["nodeClaims"])),
+            str(step["podsMoved"]),
+            _amount(step["savingsPerHour"]),
+            _amount(step["pricePerHour"]),
+        )
+    return made
+
+
+def _removals(steps: list[JsonObject]) -> Table:
+    made = _table("method", "nodes", numbers=("new", "pods", "saves/h"))
+    for step in steps[:_SHOWN_STEPS]:
+        names = [each["node"] for each in step["nodes"]]
+        more = len(names) - 1
+        made.add_row(
+            step["method"],
+            Text(names[0] + (f" and {more} more" if more else "")),
+            str(len(step["nodeClaims"])),
+            str(step["podsMoved"]),
+            _amount(step["savingsPerHour"]),
+        )
+    return made
+
+
+def _print_obstacles(console: Console, document: JsonMapping) -> None:
+    lines = [
+        f"{_names(each)}: {each['message']}" for each in document["blocked"][:_SHOWN_OBSTACLES]
+    ]
+    more = len(document["blocked"]) - _SHOWN_OBSTACLES
+    if more > 0:
+        lines.append(f"and {counted(more, 'more obstacle')}; -o json has all of them")
+    if document["budgetsUsedUp"]:
+        lines.append(
+            f"the budgets of NodePool {', '.join(document['budgetsUsedUp'])} allow no disruption now"
+        )
+    if not lines:
+        return
+    console.print()
+    _say(console, "blocked:")
+    for line in lines:
+        console.print(Padding(Text(line), (0, 0, 0, 2), expand=False))
+
+
+def _names(entry: JsonMapping) -> str:
+    names: list[str] = entry["nodes"]
+    if entry["count"] == 1:
+        return names[0]
+    return f"{counted(entry['count'], 'node')} ({names[0]}, ...)"
+
+
+def _table(*headings: str, numbers: tuple[str, ...]) -> Table:
+    made = Table(box=box.SIMPLE, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in headings:
+        made.add_column(name, overflow="fold", min_width=len(name))
+    for name in numbers:
+        made.add_column(name, justify="right", no_wrap=True)
+    return made
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(Text(line), highlight=False)
+
+
+def _duration(seconds: int) -> str:
+    if seconds < _MINUTE:
+        return f"{seconds}s"
+    if seconds < _HOUR:
+        return f"{seconds // _MINUTE}m{seconds % _MINUTE:02d}s"
+    return f"{seconds // _HOUR}h{seconds % _HOUR // _MINUTE:02d}m"
+
+
+def _amount(amount: float) -> str:
+    """Return an amount of money with four decimals, a very small one with two digits."""
+    return f"{amount:.4f}" if amount == 0 or abs(amount) >= _SMALL else f"{amount:.2g}"

@@ -1,0 +1,243 @@
+"""`karpenter plan --rebalance` previews what the unchanged controllers then do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+
+import pytest
+
+from karpenter_core.cli.cluster_source import ClusterSource
+from karpenter_core.cli.rebalance.document import rebalance_document
+from karpenter_core.cli.rebalance.simulation import disruptions_now, simulate_rebalance
+from karpenter_core.kube.wire.codecs import Codecs
+from karpenter_core.sim.virtual_time import run_virtual
+from karpenter_core.testing.harness import ControllerHarness
+from karpenter_provider_kwok.api import KWOKNodeClass
+from karpenter_provider_kwok.plugin import KwokProvider
+from tests.cli.inputs import NODE_CLASS_REF, instance_type, offering, pod, pool, write
+from tests.cli.test_explain_node import CONSOLIDATING, START, claim_with_node, web
+
+TYPES = [
+    instance_type("small", "2", "4Gi", offering(0.10)),
+    instance_type("medium", "4", "8Gi", offering(0.18)),
+    instance_type("large", "16", "32Gi", offering(1.00)),
+]
+
+
+@pytest.fixture
+def rebalance(program, tmp_path):
+    """Preview the rebalance of a cluster made of these objects."""
+    types = tmp_path / "types.json"
+    types.write_text(json.dumps(TYPES))
+
+    def run(*objects, options=("-o", "json")):
+        flat = [each for item in objects for each in (item if isinstance(item, tuple) else (item,))]
+        file = write(tmp_path / "cluster.yaml", *flat)
+        shown = program(
+            "plan", "--rebalance", "--offline", file, "--instance-types-file", types, *options
+        )
+        return json.loads(shown.out) if options else shown.out
+
+    return run
+
+
+def test_passes_follow_each_other_until_nothing_more_can_be_done(rebalance):
+    """Empty nodes go, and the pods of the others share one cheaper node."""
+    nodes = [claim_with_node(f"node-{number}") for number in range(4)]
+    pods = [web(f"web-{number}", f"node-{number}", cpu="500m") for number in range(3)]
+
+    found = rebalance(CONSOLIDATING, *nodes, *pods)
+
+    assert found["before"]["nodes"] == 4
+    assert found["after"] == {"nodes": 1, "pricePerHour": 0.1, "nodesWithoutPrice": 0}
+    assert found["complete"]
+    assert found["steps"][0]["method"] == "emptiness"
+    assert sum(step["savingsPerHour"] for step in found["steps"]) == pytest.approx(
+        found["before"]["pricePerHour"] - found["after"]["pricePerHour"]
+    )
+    assert found["steps"][-1]["pricePerHour"] == pytest.approx(found["after"]["pricePerHour"])
+    starts = [step["afterSeconds"] for step in found["steps"]]
+    assert starts == sorted(starts)
+
+
+def test_each_step_keeps_to_the_budgets(rebalance):
+    one_at_a_time = pool(
+        disruption={
+            "consolidationPolicy": "WhenEmptyOrUnderutilized",
+            "consolidateAfter": "30s",
+            "budgets": [{"nodes": "1"}],
+        }
+    )
+    nodes = [claim_with_node(f"node-{number}") for number in range(4)]
+
+    found = rebalance(one_at_a_time, *nodes)
+
+    assert [len(step["nodes"]) for step in found["steps"]] == [1, 1, 1, 1]
+    assert found["after"]["nodes"] == 0
+
+
+def test_a_blocked_node_stays_and_is_named_with_what_blocks_it(rebalance):
+    guarded = web("guarded", "node-1", labels={"app": "guarded"})
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {
+            "name": "strict",
+            "namespace": guarded["metadata"].get("namespace", "default"),
+        },
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "guarded"}}},
+    }
+    objects = CONSOLIDATING, claim_with_node("node-1"), claim_with_node("node-2"), guarded, budget
+
+    found = rebalance(*objects)
+
+    assert [node["node"] for step in found["steps"] for node in step["nodes"]] == ["node-2"]
+    (blocked,) = found["blocked"]
+    assert (blocked["obstacle"], blocked["nodes"]) == ("podDisruptionBudget", ["node-1"])
+    text = rebalance(*objects, options=())
+    assert text.startswith("1 step save")
+    assert "node-1: PodDisruptionBudget" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_node_that_is_not_quiet_yet_is_taken_after_its_quiet_time(rebalance):
+    claim, made = claim_with_node("node-1", conditions=())
+    claim["status"]["lastPodEventTime"] = START
+
+    (step,) = rebalance(CONSOLIDATING, claim, made)["steps"]
+
+    assert step["afterSeconds"] == 300
+    assert step["nodes"][0]["node"] == "node-1"
+
+
+def test_a_cluster_without_a_saving_says_so(rebalance):
+    assert rebalance(CONSOLIDATING, pod("web"), options=()).startswith(
+        "nothing to rebalance: 0 nodes"
+    )
+
+
+def test_a_plan_shows_the_nodes_that_are_removed_and_the_price_before_and_after(program, tmp_path):
+    types = tmp_path / "types.json"
+    types.write_text(json.dumps(TYPES))
+    file = write(
+        tmp_path / "cluster.yaml", CONSOLIDATING, *claim_with_node("node-1"), pod("huge", cpu="12")
+    )
+    options = ("--offline", file, "--instance-types-file", types)
+
+    found = json.loads(program("plan", *options, "-o", "json").out)["disruption"]
+
+    assert (found["nodesRemoved"], found["before"]["nodes"], found["after"]["nodes"]) == (1, 1, 0)
+    text = program("plan", *options).out
+    price = found["before"]["pricePerHour"]
+    assert f"price per hour: {price:.4f} before, 1.0000 after this plan" in text
+
+
+# -- carried out -----------------------------------------------------------------------------------
+
+
+def deployment(name, replicas, cpu, **labels):
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name, **labels}},
+                "spec": {
+                    "containers": [
+                        {
+                            "name": "app",
+                            "image": "app",
+                            "resources": {"requests": {"cpu": cpu, "memory": "256Mi"}},
+                        }
+                    ]
+                },
+            },
+        },
+    }
+
+
+def workloads(seed):
+    """Deployments, those of them that shrink, and one that may not be evicted."""
+    rng = random.Random(seed)
+    kept = [
+        deployment(f"kept-{number}", rng.randint(2, 6), rng.choice(["300m", "700m", "1200m"]))
+        for number in range(4)
+    ]
+    leaving = [
+        deployment(f"leaving-{number}", rng.randint(4, 10), rng.choice(["900m", "1700m"]))
+        for number in range(3)
+    ]
+    guard = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "guard", "namespace": "default"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "kept-0"}}},
+    }
+    return kept, leaving, guard
+
+
+async def read(harness, folder):
+    """Read the cluster of the harness as files."""
+    codecs = Codecs([KWOKNodeClass])
+    items = [
+        {**item, "apiVersion": kind.api_version, "kind": kind.kind}
+        for kind in codecs.kinds
+        for item in harness.cluster.list(kind)
+    ]
+    file = folder / "cluster.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return await ClusterSource(files=(file,), offline=True).read()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_rebalance_carried_out_saves_what_the_preview_said(tmp_path, seed):
+    """Within two percent, by the controllers as they are, on the embedded server."""
+    on_demand = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
+    small = {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["2", "4", "8"]}
+    general = pool(
+        template={"requirements": [on_demand, small]},
+        disruption={
+            "consolidationPolicy": "WhenEmptyOrUnderutilized",
+            "consolidateAfter": "30s",
+            "budgets": [{"nodes": "2"}],
+        },
+    )
+    node_class = {
+        "apiVersion": KWOKNodeClass.resource.api_version,
+        "kind": "KWOKNodeClass",
+        "metadata": {"name": NODE_CLASS_REF["name"]},
+        "spec": {},
+    }
+    kept, leaving, guard = workloads(seed)
+
+    async def play():
+        async with ControllerHarness(lambda: {"kwok": KwokProvider()}, folder=tmp_path) as harness:
+            paused = harness.start("--pause-disruption")
+            harness.cluster.apply([node_class, general, guard, *kept, *leaving])
+            wanted = sum(each["spec"]["replicas"] for each in (*kept, *leaving))
+            await harness.settle(lambda: len(harness.pods("Running")) == wanted, seconds=600)
+            harness.cluster.apply(
+                {**each, "spec": {**each["spec"], "replicas": 0}} for each in leaving
+            )
+            left = sum(each["spec"]["replicas"] for each in kept)
+            await harness.settle(lambda: len(harness.pods()) == left, seconds=600)
+            await asyncio.sleep(120)
+            preview = rebalance_document(simulate_rebalance(await read(harness, tmp_path)))
+            await paused.stop()
+            harness.start()
+            await asyncio.sleep(3600)
+            assert len(harness.pods("Running")) == left
+            return preview, disruptions_now(await read(harness, tmp_path)).before
+
+    preview, carried_out = run_virtual(play())
+
+    assert preview["complete"]
+    assert preview["savingsPerHour"] > 0
+    saved = preview["before"]["pricePerHour"] - carried_out.price_per_hour
+    assert saved == pytest.approx(preview["savingsPerHour"], rel=0.02)
+    assert carried_out.nodes == preview["after"]["nodes"]
