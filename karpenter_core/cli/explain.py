@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
     """Add the command to the program."""
     explain = typer.Typer(
         no_args_is_help=True,
-        help="Explain why a pod is pending, why a node is not disrupted, what a NodePool may launch.",
+        help="Explain why a pod is pending, why a node stays, what a NodePool may launch, what a NodeClaim waits for.",
     )
     summary = "Explain where a pod is placed, or why it stays pending."
     explain.command("pod", help=help_of(pod), short_help=summary)(pod)
@@ -36,12 +36,14 @@ def register(app: typer.Typer) -> None:
     explain.command("node", help=help_of(node), short_help=summary)(node)
     summary = "Explain what a NodePool may launch now."
     explain.command("nodepool", help=help_of(nodepool), short_help=summary)(nodepool)
+    summary = "Explain what a NodeClaim waits for, and what blocks its removal."
+    explain.command("nodeclaim", help=help_of(nodeclaim), short_help=summary)(nodeclaim)
     explain.callback()(_explain)
     app.add_typer(explain, name="explain")
 
 
 def _explain() -> None:
-    """Explain why a pod is pending, why a node is not disrupted, what a NodePool may launch."""
+    """Explain why a pod is pending, why a node stays, what a NodePool may launch, what a NodeClaim waits for."""
 
 
 @takes_cluster
@@ -120,6 +122,32 @@ def nodepool(
     pool_found = find_node_pool(cluster, name)
     document = node_pool_explanation(command_input, pool_found, solve_cluster(cluster))
     _show(command_input, document, output, print_node_pool_explanation)
+
+
+@takes_cluster
+def nodeclaim(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the NodeClaim or of its Node.")
+    ],
+    source: ClusterSource,
+    output: _Answer = OutputFormat.TABLE,
+) -> None:
+    """Explain what a NodeClaim waits for, or what blocks its removal.
+
+    Shows first its state and the first cause; then why it was launched, its price, its conditions, and
+    for a ready one what each disruption method would do with its node. Reads the current cluster (get and
+    list only) with the FILEs added, or with --offline only the FILEs.
+
+    Exit code: 0 if there is an answer; 2 if the NodeClaim does not exist, or if files, settings or the
+    cluster cannot be used.
+    """
+    command_input = asyncio.run(source.read())
+    from karpenter_core.cli.explain_nodeclaim import find_node_claim, node_claim_explanation
+    from karpenter_core.cli.tables import print_node_claim_explanation
+
+    found = find_node_claim(command_input.cluster, name)
+    document = node_claim_explanation(command_input, found)
+    _show(command_input, document, output, print_node_claim_explanation)
 
 
 def _answer(command_input: CommandInput, key: str) -> dict[str, object]:

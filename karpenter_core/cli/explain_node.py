@@ -17,7 +17,7 @@ from karpenter_core.api.nodeclaim import DRIFTED
 from karpenter_core.api.returning import return_rule
 from karpenter_core.cli.document import offering
 from karpenter_core.cli.plan_notes import schedule_notes
-from karpenter_core.cli.tables import counted
+from karpenter_core.cli.tables import NODE_STATES, counted
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionObstacle
 from karpenter_core.disruption.explain import (
@@ -54,6 +54,8 @@ __all__ = ["blocked_text", "count_virtual", "find_state_node", "node_explanation
 
 _NEAR: Final = 5
 _DIGITS: Final = 9
+_DECISIVE: Final = "single-node-consolidation"
+"""The method whose verdict says most about a node that stays."""
 _OBSTACLES: Final = {
     DisruptionObstacle.COMMAND: "a disruption command is in progress for it",
     DisruptionObstacle.UNMANAGED: "it is not managed by Karpenter: it has no NodeClaim",
@@ -151,12 +153,16 @@ def node_explanation(command_input: CommandInput, state_node: StateNode) -> dict
             "listPricePerHour": prices.convert(offering_found.list_price),
             "priceSource": offering_found.price_source,
         }
+    message = _message(answer, node, state)
+    cause = _cause(answer, node, state) or message
     return {
         "node": "" if state_node.node is None else state_node.node.name,
         "nodeClaim": "" if state_node.claim is None else state_node.claim.name,
         "nodePool": state_node.pool,
         "state": state,
-        "message": _message(answer, node, state),
+        "answer": f"{state_node.name}: {_lead(state)}{cause}",
+        "cause": cause,
+        "message": message,
         "pods": node.pods,
         **_virtual_part(cluster.snapshot, state_node),
         **_surge_part(node),
@@ -276,6 +282,26 @@ def _message(answer: StateNodeExplanation, node: _ExplainedNode, state: str) -> 
     if waits and node.settle_time is not None and node.settle_time > node.now:
         return f"no method disrupts it before {_instant(node.settle_time)}"
     return "no method disrupts it"
+
+
+def _lead(state: str) -> str:
+    """Return the words for a state before the cause; nothing where the cause says it."""
+    return f"{NODE_STATES[state]}: " if state in {"stays", "going"} else ""
+
+
+def _cause(answer: StateNodeExplanation, node: _ExplainedNode, state: str) -> str:
+    """Return the first cause for which a node stays; empty if the message says it.
+
+    That is what blocks it, else why consolidation would not remove it, else why it does not apply.
+    """
+    if state != "stays":
+        return ""
+    for verdict in (MethodVerdict.BLOCKED, MethodVerdict.REFUSED, MethodVerdict.DECLINED):
+        found = [item for item in answer.methods if item.verdict is verdict]
+        consolidating = [item for item in found if item.method.name == _DECISIVE]
+        for item in (*consolidating, *found):
+            return _method_message(item, node)
+    return ""
 
 
 # -- by method -------------------------------------------------------------------------------------

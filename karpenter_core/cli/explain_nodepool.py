@@ -12,7 +12,7 @@ from karpenter_core.api.labels import NODES, PRICE_PER_HOUR, SPOT_SHARE
 from karpenter_core.api.quantities import format_amount, parse_amount, parse_resources
 from karpenter_core.cli.document import offering
 from karpenter_core.cli.static_pools import static_pool_document
-from karpenter_core.cli.tables import counted
+from karpenter_core.cli.tables import NODE_POOL_STATES, counted
 from karpenter_core.errors import BadInputError
 from karpenter_core.state.capacity_quotas import planned_amounts, planned_types
 from karpenter_core.state.static_claims import plan_static_claim
@@ -76,6 +76,7 @@ def node_pool_explanation(
     return {
         "nodePool": pool.name,
         "state": state,
+        "answer": f"{pool.name}: {_lead(state)}{message}",
         "message": message,
         "nodes": cluster.input.problem.pool_usage.get(pool.name, {}).get(NODES, 0),
         "cheapest": None if typical is None else offering(_cheapest(typical, launches)),
@@ -85,6 +86,11 @@ def node_pool_explanation(
         **({} if static is None else {"static": static}),
         **({} if share is None else {"spotShare": share}),
     }
+
+
+def _lead(state: str) -> str:
+    """Return the words for a state before the message; nothing where the message says it."""
+    return "" if state in {"launching", "open", "static"} else f"{NODE_POOL_STATES[state]}: "
 
 
 def _cheapest(typical: PlannedNodeClaim, launches: list[PlannedNodeClaim]) -> CheapestOffering:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.json_objects import JsonMapping, JsonObject
+from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import INITIALIZED, LAUNCHED, REGISTERED
 from karpenter_core.cli.document import constraint_of_ignored, hold_reason, offering
 from karpenter_core.cli.provisioning_requests import consumer_message
-from karpenter_core.cli.tables import counted
+from karpenter_core.cli.tables import STATES, counted
 from karpenter_core.errors import BadInputError
 from karpenter_core.scheduling.isolation import solve_isolated
 from karpenter_core.scheduling.problem import PoolConstraint, PoolRejection
@@ -93,11 +94,42 @@ def pod_explanation(
     return {
         "pod": pod.key,
         "state": fate.state,
+        "answer": f"{pod.key}: {_lead(fate.state)}{_cause(pod, fate)}",
         "message": fate.message,
         "placement": fate.placement,
         "pools": dict(fate.pools),
         "unusablePools": dict(cluster.unusable_pools),
     }
+
+
+def _lead(state: str) -> str:
+    """Return the words for a state before the cause; nothing where the cause says it."""
+    return "" if state in {"bound", "ended", "existing", "launch"} else f"{STATES[state]}: "
+
+
+def _cause(pod: PodView, fate: _PodOutcome) -> str:
+    """Return the first cause: for a pod that fits nowhere that of the NodePool that came closest.
+
+    A NodePool comes the closer, the later in the order of constraints the first one fails. One that the
+    pod excludes by name comes last.
+    """
+    rejected = {name: pool for name, pool in fate.pools.items() if not pool["fits"]}
+    if fate.state != "unschedulable" or not rejected:
+        return fate.message
+    selected = pod.shape.node_selector.get(NODE_POOL)
+    order = [constraint.value for constraint in PoolConstraint]
+
+    def closeness(name: str) -> tuple[bool, bool, int]:
+        constraint, detail = rejected[name]["constraint"], rejected[name]["detail"]
+        is_excluded = NODE_POOL in detail
+        is_asked_for = selected in {None, name} and not is_excluded
+        return is_asked_for, is_excluded, order.index(constraint)
+
+    name = max(sorted(rejected), key=closeness)
+    closest = rejected[name]
+    others = len(rejected) - 1
+    text = f'NodePool "{name}": {closest["constraint"]}: {closest["detail"]}'
+    return f"{text} ({counted(others, 'other NodePool')} below)" if others else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

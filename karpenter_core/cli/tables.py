@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
 
 __all__ = [
-    "NODE_POOL_STATES", "NODE_STATES", "STATES", "counted", "print_explanation",
-    "print_node_explanation", "print_node_pool_explanation", "print_plan",
+    "NODE_CLAIM_STATES", "NODE_POOL_STATES", "NODE_STATES", "STATES", "counted", "print_explanation",
+    "print_node_claim_explanation", "print_node_explanation", "print_node_pool_explanation",
+    "print_plan",
 ]  # fmt: skip
 
 _SHOWN_NODES: Final = 20
@@ -59,6 +60,14 @@ NODE_STATES: Final = {
     "unmanaged": "is not managed by Karpenter",
 }
 """Texts for the states of a node."""
+NODE_CLAIM_STATES: Final = {
+    "launching": "has no instance yet",
+    "leaving": "is being removed",
+    "ready": "is ready",
+    "registering": "has an instance whose Node has not joined yet",
+    "starting": "has a Node that is not ready for pods yet",
+}
+"""Texts for the states of a NodeClaim."""
 NODE_POOL_STATES: Final = {
     "held-back": "launches nothing for now",
     "launching": "launches nodes now",
@@ -123,10 +132,8 @@ def _static_pool_line(entry: JsonMapping) -> str:
 def print_explanation(document: JsonMapping) -> None:
     """Print the explanation of one pod."""
     console = Console()
-    _say(console, f"{document['pod']}: {STATES[document['state']]}")
+    _say(console, document["answer"])
     pools: dict[str, JsonObject] = document["pools"]
-    if document["state"] != "unschedulable" or not pools:
-        _say(console, document["message"])
     unusable: dict[str, str] = document["unusablePools"]
     if not pools and not (unusable and document["state"] == "unschedulable"):
         return
@@ -145,11 +152,13 @@ def print_explanation(document: JsonMapping) -> None:
 def print_node_explanation(document: JsonMapping) -> None:
     """Print the explanation of one node."""
     console = Console()
-    name = document["node"] or document["nodeClaim"]
-    _say(console, f"{name}: {NODE_STATES[document['state']]}")
-    _say(console, document["message"])
+    _say(console, document["answer"])
     if document["state"] == "unmanaged":
         return
+    _print_node_facts(console, document)
+
+
+def _print_node_facts(console: Console, document: JsonMapping) -> None:
     facts = [f"{counted(document['pods'], 'pod')} would have to move"]
     for pod, refusal in document.get("surgeMoves", {}).items():
         if refusal is None:
@@ -174,11 +183,58 @@ def print_node_explanation(document: JsonMapping) -> None:
         _print_block(console, ", ".join(methods), lines)
 
 
+def print_node_claim_explanation(document: JsonMapping) -> None:
+    """Print the explanation of one NodeClaim."""
+    console = Console()
+    _say(console, document["answer"])
+    facts = [f"NodePool {document['nodePool']}" if document["nodePool"] else "of no NodePool"]
+    if document["node"]:
+        facts.append(f"node {document['node']}")
+    bought = [document[key] for key in ("instanceType", "zone", "capacityType") if document[key]]
+    if bought:
+        facts.append(" ".join(bought))
+    if document["pricePerHour"] is not None:
+        facts.append(f"{_amount(document['pricePerHour'])} per hour")
+    facts.append(counted(document["pods"], "pod"))
+    _say(console, ", ".join(facts))
+    _say(console, _launch_line(document))
+    if document["deadline"]:
+        _say(console, f"ends in any case at {document['deadline']}")
+    if document["conditions"]:
+        console.print()
+        lines = [_condition_line(each) for each in document["conditions"]]
+        _print_block(console, "conditions", lines)
+    if document["removal"] is not None:
+        console.print()
+        console.print(_plain("removal"))
+        _print_node_facts(console, document["removal"])
+
+
+def _launch_line(document: JsonMapping) -> str:
+    launched = "launched"
+    if document["created"]:
+        launched += f" {document['created']}"
+    if document["createdFor"]:
+        launched += f" {document['createdFor']}"
+    if document["decision"]:
+        launched += f", decision {document['decision']}"
+    if document["decisionCause"]:
+        launched += f" ({document['decisionCause']})"
+    return launched
+
+
+def _condition_line(condition: JsonMapping) -> str:
+    text = f"{condition['type']}: {condition['status']}"
+    if condition["since"]:
+        text += f" since {condition['since']}"
+    said = condition["message"] or condition["reason"]
+    return text if not said or said == condition["type"] else f"{text}: {said}"
+
+
 def print_node_pool_explanation(document: JsonMapping) -> None:
     """Print the explanation of one NodePool."""
     console = Console()
-    _say(console, f"{document['nodePool']}: {NODE_POOL_STATES[document['state']]}")
-    _say(console, document["message"])
+    _say(console, document["answer"])
     facts = [f"{counted(document['nodes'], 'node')} counted"]
     cheapest = document["cheapest"]
     if cheapest is not None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
+from karpenter_core.cli.cluster_source import ClusterSource
+from karpenter_core.cli.explain_pod import pod_explanation
+from karpenter_core.cli.plan import solve_cluster
 from tests.cli.inputs import POOL, node, pod, pool, write
 
 DAEMON_SET = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "agent"}
@@ -83,7 +87,9 @@ def test_a_pod_that_fits_nowhere_has_a_reason_in_every_pool(answer):
     """The first constraint that fails, what comes closest, and what would help."""
     explanation = answer("shop/huge")
 
-    assert set(explanation) == {"pod", "state", "message", "placement", "pools", "unusablePools"}
+    assert set(explanation) == {
+        "pod", "state", "answer", "message", "placement", "pools", "unusablePools",
+    }  # fmt: skip
     assert (explanation["pod"], explanation["state"], explanation["placement"]) == (
         "shop/huge", "unschedulable", None,
     )  # fmt: skip
@@ -157,7 +163,8 @@ def test_people_are_shown_verdict_closest_type_and_remedy(explain, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     head, *blocks = explain("shop/huge").out.split("\n\n")
 
-    assert head == "shop/huge: stays pending"
+    assert head.startswith('shop/huge: stays pending: NodePool "general": resource: ')
+    assert head.endswith("(2 other NodePools below)")
     assert [block.splitlines()[0] for block in blocks] == ["limited, general", "tainted", "static"]
     assert blocks[0].splitlines()[2] == "  closest: large"
     assert blocks[1].splitlines()[1:] == [
@@ -201,3 +208,52 @@ def test_without_a_usable_pool_each_pool_says_why(program, tmp_path, types_file)
 
     assert document["state"] == "unschedulable"
     assert 'NodePool "static": it is static' in document["message"]
+
+
+# -- mixed sets ------------------------------------------------------------------------------------
+
+
+def only(name):
+    """A selector by which a pod asks for one NodePool."""
+    return {"nodeSelector": {"karpenter.sh/nodepool": name}}
+
+
+MISSING = [{"name": "d", "persistentVolumeClaim": {"claimName": "missing"}}]
+FAILURES = {
+    "arch": ({"nodeSelector": {"kubernetes.io/arch": "arm64"}}, "requirement: "),
+    "label": ({"nodeSelector": {"team": "blue"}}, "requirement: "),
+    "large": ({"cpu": "100"}, "resource: "),
+    "memory": ({"memory": "4Ti"}, "resource: "),
+    "gated": ({"schedulingGates": [{"name": "example.com/wait"}]}, "does not wait for a node: "),
+    "limited": (only("limited"), 'NodePool "limited": limit: '),
+    "tainted": (only("tainted"), 'NodePool "tainted": taint: '),
+    "elsewhere": (only("nobody"), "requirement: "),
+    "volume": ({"volumes": MISSING}, "volume: "),
+    "fits": ({}, "a node of NodePool"),
+}
+
+
+def test_each_pod_of_a_mixed_set_of_a_thousand_has_the_right_first_cause(tmp_path, types_file):
+    """Pods of every kind of failure at once, among pods that fit."""
+    kinds = list(FAILURES)
+    pods = [
+        pod(f"{kinds[number % len(kinds)]}-{number}", **FAILURES[kinds[number % len(kinds)]][0])
+        for number in range(1000)
+    ]
+    pools = [
+        POOL,
+        pool("limited", limits={"cpu": "0"}),
+        pool("tainted", template={"taints": [{"key": "dedicated", "effect": "NoSchedule"}]}),
+    ]
+    file = write(tmp_path / "cluster.yaml", *pools, *pods)
+    source = ClusterSource(files=(file,), offline=True, instance_types_file=types_file)
+    cluster = asyncio.run(source.read()).cluster
+    plan = solve_cluster(cluster)
+
+    wrong = []
+    for found in cluster.snapshot.pods.values():
+        answer = pod_explanation(cluster, found, plan, is_live=False)["answer"]
+        expected = FAILURES[found.name.rpartition("-")[0]][1]
+        if expected not in answer:
+            wrong.append(answer)
+    assert wrong == []

@@ -382,8 +382,7 @@ def test_people_are_shown_methods_that_say_the_same_together(explain):
 
     head, *blocks = shown.strip().split("\n\n")
     assert head.splitlines() == [
-        "a: is disrupted now",
-        "single-node-consolidation disrupts it now, after a validation some seconds later",
+        "a: single-node-consolidation disrupts it now, after a validation some seconds later",
         "NodePool general, 1 pod would have to move, 0.2000 per hour",
     ]
     (block,) = [each for each in blocks if each.startswith("single-node-consolidation")]

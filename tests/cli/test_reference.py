@@ -11,9 +11,9 @@ import typer
 import yaml
 
 from karpenter_core.cli import manifests
-from karpenter_core.cli.explain import node, nodepool, pod
+from karpenter_core.cli.explain import node, nodeclaim, nodepool, pod
 from karpenter_core.cli.plan import plan
-from karpenter_core.cli.tables import NODE_STATES, STATES
+from karpenter_core.cli.tables import NODE_CLAIM_STATES, NODE_STATES, STATES
 from karpenter_core.disruption.candidates import DisruptionObstacle
 from karpenter_core.disruption.explain import MethodVerdict
 from karpenter_core.disruption.method import DeclineReason
@@ -33,7 +33,7 @@ def rows(heading):
     return {name for line in table for name in re.findall(r"`([^`]+)`", line.split("|")[1])}
 
 
-@pytest.mark.parametrize("command", [plan, pod, node, nodepool])
+@pytest.mark.parametrize("command", [plan, pod, node, nodepool, nodeclaim])
 def test_every_option_is_in_the_table(command):
     """And none that does not exist."""
     app = typer.Typer(add_completion=False)
@@ -83,6 +83,30 @@ def test_every_field_of_an_explanation_of_a_node_is_in_the_table(program, monkey
         assert set(answer) == rows("| field of a method | meaning |")
     output_section = PAGE.partition("## Output of `karpenter explain node`")[2]
     assert all(f"`{key}`" in output_section for key in document)
+
+
+def test_every_field_and_state_of_an_explanation_of_a_node_claim_is_on_the_page(
+    program, monkeypatch
+):
+    """And no state that does not exist."""
+    monkeypatch.chdir(ROOT)
+    arguments = ("--offline", "examples/disruption", "--instance-types-file", "examples/instance-types.json")  # fmt: skip
+    document = json.loads(program("explain", "nodeclaim", "node-3", *arguments, "-o", "json").out)
+
+    section = PAGE.partition("## Output of `karpenter explain nodeclaim`")[2]
+    assert all(f"`{key}`" in section for key in document)
+    assert rows("| `state` of a NodeClaim | meaning |") == set(NODE_CLAIM_STATES)
+
+
+def test_every_field_of_a_rebalance_is_in_the_table(program, monkeypatch):
+    """And none that does not exist."""
+    monkeypatch.chdir(ROOT)
+    arguments = ("--offline", "examples/disruption", "--instance-types-file", "examples/instance-types.json")  # fmt: skip
+    document = json.loads(program("plan", "--rebalance", *arguments, "-o", "json").out)
+
+    section = PAGE.partition("## Output of `karpenter plan --rebalance`")[2].partition("\n## ")[0]
+    names = {*document, *document["steps"][0], *document["blocked"][0], *document["before"]}
+    assert all(f"`{name}`" in section or f"`{name}[]`" in section for name in names)
 
 
 def test_the_list_of_constraints_is_closed():

@@ -95,8 +95,9 @@ def answers(program, *options):
         )
     }
     for each in explained.values():  # of a live cluster some messages say what to wait for
-        each["message"] = each["message"].partition(". No NodeClaim has been made yet")[0]
-        each["message"] = each["message"].partition("; the Kubernetes scheduler is expected")[0]
+        for key in ("answer", "message"):
+            text = each[key].partition(". No NodeClaim has been made yet")[0]
+            each[key] = text.partition("; the Kubernetes scheduler is expected")[0]
     return {"plan": plan, **explained}
 
 
