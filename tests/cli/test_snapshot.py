@@ -112,7 +112,7 @@ def test_a_snapshot_answers_as_the_live_cluster_does(ask, program, world, tmp_pa
         "metadata": {"name": "strict", "namespace": "shop"},
         "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "guarded"}}},
     }
-    selector = {"node.kubernetes.io/instance-type": "large"}
+    selector = {"node.kubernetes.io/instance-type": "medium"}  # no node has it
     waiting = pod("a", cpu="3", nodeSelector=selector), pod("huge", cpu="100")
     nodes = *claim_with_node("node-1"), *claim_with_node("node-2")
     world.apply(NODE_CLASS, POOL, *nodes, guarded, budget, *waiting)
