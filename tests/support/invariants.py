@@ -208,7 +208,8 @@ class Invariants:
     def _note_given_up(self, claim: Json | None) -> None:
         """Check a claim that the controller deletes: a starting one must not be late yet.
 
-        Users who delete its Node may end it, even before the claim shows that the Node is registered.
+        Users who delete its Node may end it, even before the claim shows that the Node is registered;
+        so may those who lower the replicas of its pool.
         """
         if (
             claim is None
@@ -217,6 +218,7 @@ class Invariants:
             or (_condition(claim, "Registered") or {}).get("status") == "True"
             or claim["status"].get("providerID", "") in self._taken
             or self._is_node_deleted_by_others(claim["status"].get("providerID", ""))
+            or self._is_surplus(claim)
         ):
             return
         created = parse_time(claim["metadata"]["creationTimestamp"])
@@ -225,6 +227,18 @@ class Invariants:
             self._breach(
                 f"claim {_name(claim)} given up {age.total_seconds():.0f} s after creation"
             )
+
+    def _is_surplus(self, claim: Json) -> bool:
+        """Whether a static pool has more claims than replicas without those being replaced."""
+        pool = _pool_of(claim)
+        replicas = [spec.replicas for spec in self._specs_lately(pool) if spec.replicas is not None]
+        kept = sum(
+            _pool_of(each) == pool
+            and "deletionTimestamp" not in each["metadata"]
+            and _condition(each, REASON) is None
+            for each in self._harness.claims()
+        )
+        return bool(replicas) and kept > min(replicas)
 
     def _is_node_deleted_by_others(self, provider_id: str) -> bool:
         nodes = [n for n in self._harness.nodes() if n["spec"].get("providerID") == provider_id]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.kube.resources import NODES, PODS
-from karpenter_core.kube.wire.codecs import NODE_CLAIMS
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.kube.writer import WriteAttempt
 from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.testing.expectations import CloudAccount
@@ -373,7 +373,7 @@ def test_a_converged_cluster_has_all_pods_running_and_all_objects_paired(seen):
 def given_up(seen):
     """Return a function that has the controller delete a claim, and returns the breaches."""
 
-    def give_up(*true, after_seconds=60):
+    def give_up(*true, after_seconds=60, lowered_to=None, **pool):
         async def scenario(scene):
             conditions = [
                 {
@@ -386,12 +386,15 @@ def given_up(seen):
                 for each in true
             ]
             scene.status("first", conditions=conditions)
+            if lowered_to is not None:
+                lower = {"spec": {"replicas": lowered_to}}
+                scene.cluster.server.registry.patch(NODE_POOLS, lower, "general", "")
             await scene.cluster.clock.sleep(after_seconds)
             await scene.watch.note_write(
                 WriteAttempt(verb="delete", kind=NODE_CLAIMS, name="first")
             )
 
-        return seen(scenario)
+        return seen(scenario, **pool)
 
     return give_up
 
@@ -404,3 +407,9 @@ def test_a_claim_that_boots_may_not_be_given_up_at_once(given_up):
 def test_a_claim_may_be_given_up_in_time_or_for_another_reason(given_up):
     assert given_up("Launched", after_seconds=900) == []
     assert given_up() == given_up("Launched", "Registered") == []
+
+
+def test_a_claim_beyond_the_replicas_of_its_pool_may_be_given_up_at_once(given_up):
+    assert given_up("Launched", replicas=1, lowered_to=0) == []
+    (breach,) = given_up("Launched", replicas=1)
+    assert breach.endswith("claim first given up 60 s after creation")
