@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from karpenter_core.cli.cluster_options import takes_cluster
-from karpenter_core.cli.cluster_source import ClusterSource, OutputFormat, help_of
+from karpenter_core.cli.cluster_source import ClusterSource, help_of
+from karpenter_core.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +26,14 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.problem import SchedulingPlan
 
 __all__ = ["plan", "print_notes", "register", "solve_cluster"]
+
+
+class PlanFormat(StrEnum):
+    """Output formats of the command."""
+
+    TABLE = "table"
+    JSON = "json"
+    HTML = "html"
 
 
 def register(app: typer.Typer) -> None:
@@ -43,8 +53,8 @@ def plan(
         ),
     ] = False,
     output: Annotated[
-        OutputFormat, typer.Option("--output", "-o", help="Output format.")
-    ] = OutputFormat.TABLE,
+        PlanFormat, typer.Option("--output", "-o", help="Output format; html with --rebalance.")
+    ] = PlanFormat.TABLE,
 ) -> None:
     """Show which nodes would be launched and removed, and why pods stay pending.
 
@@ -58,7 +68,7 @@ def plan(
     that respect budgets and PodDisruptionBudgets, what each saves, and what blocks the nodes that stay.
 
     Examples: karpenter plan; karpenter plan nodepool.yaml; karpenter plan --rebalance;
-    karpenter plan --offline cluster.json.gz -o json
+    karpenter plan --rebalance -o html > report.html; karpenter plan --offline cluster.json.gz -o json
 
     Exit code: 0 if a plan was made, even if pods stay pending; 2 if files, settings or the cluster
     cannot be used.
@@ -67,6 +77,8 @@ def plan(
     from karpenter_core.cli.provisioning_requests import requests_document
     from karpenter_core.cli.static_pools import static_pools_document
 
+    if output is PlanFormat.HTML and not rebalance:
+        raise SettingsError("--output html is the report of a rebalance: add --rebalance")
     started = time.perf_counter()
     command_input = asyncio.run(source.read())
     read = time.perf_counter()
@@ -93,7 +105,7 @@ def plan(
     unused = command_input.cluster.unusable_pools.items()
     print_notes(command_input.cluster.notes)
     print_notes(f'NodePool "{name}" is not used: {why}' for name, why in unused)
-    if output is OutputFormat.JSON:
+    if output is PlanFormat.JSON:
         print(json_text(document))
         return
     from karpenter_core.cli.tables import print_plan
@@ -116,17 +128,22 @@ def _disruption(command_input: CommandInput) -> JsonObject | None:
     return rebalance_document(disruptions_now(command_input))
 
 
-def _show_rebalance(command_input: CommandInput, output: OutputFormat) -> None:
+def _show_rebalance(command_input: CommandInput, output: PlanFormat) -> None:
     from karpenter_core.cli.document import json_text
     from karpenter_core.cli.rebalance.document import rebalance_document
     from karpenter_core.cli.rebalance.simulation import simulate_rebalance
-    from karpenter_core.cli.rebalance.tables import print_rebalance
+    from karpenter_core.cli.rebalance.tables import answer_line, print_rebalance
 
     document = rebalance_document(simulate_rebalance(command_input))
-    if output is OutputFormat.JSON:
+    if output is PlanFormat.JSON:
         print(json_text(document))
         return
     print_notes(command_input.cluster.notes)
+    if output is PlanFormat.HTML:
+        from karpenter_core.cli.rebalance.report import rebalance_report
+
+        print(rebalance_report(document, answer_line(document)), end="")
+        return
     print_rebalance(document)
 
 

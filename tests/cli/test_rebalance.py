@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from karpenter_core.cli.cluster_source import ClusterSource
 from karpenter_core.cli.rebalance.document import rebalance_document
+from karpenter_core.cli.rebalance.report import rebalance_report
 from karpenter_core.cli.rebalance.simulation import disruptions_now, simulate_rebalance
 from karpenter_core.kube.wire.codecs import Codecs
 from karpenter_core.sim.virtual_time import run_virtual
@@ -38,7 +41,7 @@ def rebalance(program, tmp_path):
         shown = program(
             "plan", "--rebalance", "--offline", file, "--instance-types-file", types, *options
         )
-        return json.loads(shown.out) if options else shown.out
+        return json.loads(shown.out) if "json" in options else shown.out
 
     return run
 
@@ -110,6 +113,50 @@ def test_a_node_that_is_not_quiet_yet_is_taken_after_its_quiet_time(rebalance):
 
     assert step["afterSeconds"] == 300
     assert step["nodes"][0]["node"] == "node-1"
+
+
+def test_the_report_is_one_page_that_needs_nothing_else(rebalance):
+    """No script, no resource, no markup from names; its chart has a text for screen readers."""
+    nodes = [claim_with_node(f"node-{number}") for number in range(3)]
+    pods = [web(f"web-{number}", f"node-{number}", cpu="500m") for number in range(2)]
+
+    page = rebalance(CONSOLIDATING, *nodes, *pods, options=("-o", "html"))
+
+    root = ET.fromstring(re.sub(r"<!DOCTYPE html>|<meta [^>]*>", "", page))
+    tags = {element.tag.lower() for element in root.iter()}
+    assert tags.isdisjoint({"script", "link", "img", "iframe", "object", "embed"})
+    attributes = {name for element in root.iter() for name in element.attrib}
+    assert attributes.isdisjoint({"src", "href", "style", "onload", "onclick"})
+    assert "default-src 'none'" in page
+    assert not re.search(r"https?:|url\(|@import", page)
+    chart = root.find(".//svg")
+    assert chart.attrib["aria-label"].startswith("Price per hour, from 3.0000 to 0.1000")
+    assert len(root.findall(".//h2")) == 2
+    assert "node-2" in "".join(root.itertext())
+
+
+def test_names_are_text_in_the_report():
+    """Whatever a file calls a node."""
+    costs = {"nodes": 1, "pricePerHour": 1.0, "nodesWithoutPrice": 0}
+    blocked = {"obstacle": "pod", "message": "<b>x</b> & y", "count": 1, "nodes": ["<script>"]}
+    document = {
+        "before": costs,
+        "after": costs,
+        "steps": [],
+        "blocked": [blocked],
+        "budgetsUsedUp": ["<i>"],
+    }
+
+    page = rebalance_report(document, "<u>answer</u>")
+
+    assert not re.search(r"<(script|b|i|u)>", page)
+    assert "&lt;script&gt;" in page
+
+
+def test_a_report_is_of_a_rebalance(program, tmp_path):
+    file = write(tmp_path / "cluster.yaml", CONSOLIDATING)
+    shown = program("plan", "--offline", file, "-o", "html", code=2)
+    assert "add --rebalance" in shown.err
 
 
 def test_a_cluster_without_a_saving_says_so(rebalance):

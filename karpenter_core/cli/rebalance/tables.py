@@ -15,7 +15,7 @@ from karpenter_core.cli.tables import counted
 if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
 
-__all__ = ["print_disruption", "print_rebalance"]
+__all__ = ["answer_line", "print_disruption", "print_rebalance"]
 
 _SHOWN_STEPS: Final = 20
 _SHOWN_OBSTACLES: Final = 10
@@ -27,7 +27,7 @@ _HOUR: Final = 3600
 def print_rebalance(document: JsonMapping) -> None:
     """Print the answer, the steps, and what keeps nodes where they are."""
     console = Console()
-    _say(console, _answer(document))
+    _say(console, answer_line(document))
     if document["steps"]:
         console.print()
         console.print(_steps(document["steps"]))
@@ -56,7 +56,8 @@ def print_disruption(document: JsonMapping, launches_per_hour: float) -> None:
     _print_obstacles(console, document)
 
 
-def _answer(document: JsonMapping) -> str:
+def answer_line(document: JsonMapping) -> str:
+    """Return the answer in one line: what is saved, by how many steps, of what."""
     before, after = document["before"], document["after"]
     price = before["pricePerHour"]
     if not document["steps"]:
