@@ -30,6 +30,7 @@ from karpenter_core.controllers.nodeclaim import garbage_collection, instance_la
 from karpenter_core.controllers.reconciling.decision_journal import DecisionJournal
 from karpenter_core.kube import events
 from karpenter_core.kube.resources import DEPLOYMENTS, POD_DISRUPTION_BUDGETS
+from karpenter_core.scheduling.compiled import catalogue
 from karpenter_core.sim import topology
 from karpenter_provider_kwok import instance_store
 from tests.controllers.histories import History, breaches_of
@@ -73,6 +74,8 @@ LEAST_SHARE_OF_ALL = 0.05
 LEAST_BYTES = 24 * 2**20
 """Rise of resident memory that may be fragmentation: the API server's objects are in it too."""
 SMALL_BOUNDS = (
+    (catalogue, "_MAX_OFFERING_MATRICES", 4),
+    (catalogue, "_MAX_REQUIREMENTS", 20),
     (events, "_REMEMBERED", 20),
     (garbage_collection, "REMEMBERED_CLAIMS", 20),
     (instance_launcher, "REMEMBERED_TYPE_LISTS", 4),

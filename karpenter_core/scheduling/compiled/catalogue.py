@@ -36,6 +36,9 @@ __all__ = ["CatalogueCache", "CompiledCatalogue", "OfferingGroup"]
 
 _MAX_OFFERING_MATRICES: Final = 64
 """Offering matrices whose shapes a catalogue caches, at some 50 kB each."""
+_MAX_REQUIREMENTS: Final = 1024
+"""Requirements whose rows a catalogue caches: pods invent new ones without end, and it may live for
+weeks. A pass with more of them compares some again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -152,15 +155,15 @@ class CompiledCatalogue:
 
     def matching_one(self, requirement: Requirement) -> int:
         """Return the rows that one requirement allows."""
+        if requirement.key not in self._values:
+            return self.all_bits
         matches = self._matches.get(requirement)
         if matches is None:
-            matches = self._matches[requirement] = self._match(requirement)
+            matches = _keep(self._matches, requirement, self._match(requirement))
         return matches
 
     def _match(self, requirement: Requirement) -> int:
-        values = self._values.get(requirement.key)
-        if values is None:
-            return self.all_bits
+        values = self._values[requirement.key]
         bits = self.all_bits & ~self._defined(requirement.key)
         if requirement.complement:
             for value, rows in values.items():
@@ -185,7 +188,7 @@ class CompiledCatalogue:
                 for row, described in enumerate(self.instance_types)
                 if described.requirements.get(requirement.key).guarantees(requirement)
             )
-            type_bits = self._ensured[requirement] = bits_of(ensuring)
+            type_bits = _keep(self._ensured, requirement, bits_of(ensuring))
         return type_bits
 
     def defines(self, key: str) -> bool:
@@ -256,6 +259,13 @@ class CompiledCatalogue:
     def mask(self, bits: int) -> Mask:
         """Return a set of rows as a mask: rows."""
         return mask_of(bits, self.size)
+
+
+def _keep(cache: dict[Requirement, int], requirement: Requirement, rows: int) -> int:
+    if len(cache) >= _MAX_REQUIREMENTS:
+        cache.clear()
+    cache[requirement] = rows
+    return rows
 
 
 def _columns(parts: Sequence[Resources]) -> dict[str, Amounts]:
