@@ -8,30 +8,39 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NoReturn, final
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, final
 
 from karpenter_core.cli.cluster_input import LocatedObject
 from karpenter_core.errors import ApiError, FencedError, GoneError, NotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from karpenter_core.clock import Clock
     from karpenter_core.kube.api import ClusterApis
     from karpenter_core.kube.resources import ResourceKind
     from karpenter_core.kube.transport import ApiRequest, ApiResponse, Transport
-    from karpenter_core.kube.wire.codecs import Codec, Codecs
+    from karpenter_core.kube.wire.codecs import Codecs
     from karpenter_core.operator.settings import Settings
     from karpenter_core.state.events import StateObject
 
-__all__ = ["NEEDED_KINDS", "ClusterListing", "connected", "list_cluster", "overlay_objects"]
+__all__ = [
+    "ClusterListing",
+    "connected",
+    "list_cluster",
+    "list_kinds",
+    "overlay_objects",
+    "read_pages",
+]
+
+T = TypeVar("T")
 
 CLUSTER: Final = "the cluster"
 """The source of objects that are in no file, for messages."""
 
 _FORBIDDEN: Final = 403
-NEEDED_KINDS: Final = frozenset({"Pod", "Node", "NodePool", "NodeClaim"})
+_NEEDED_KINDS: Final = frozenset({"Pod", "Node", "NodePool", "NodeClaim"})
 """Kinds that a plan needs; other kinds that cannot be listed are left out, with a note."""
 
 
@@ -109,43 +118,63 @@ async def list_cluster(apis: ClusterApis, codecs: Codecs) -> ClusterListing:
     """
     objects: list[StateObject] = []
     notes: list[str] = []
-    for kind in codecs.kinds:
-        try:
-            listed, broken = await _list_kind(apis, kind, codecs.for_kind(kind))
-        except NotFoundError:
-            if kind.kind in NEEDED_KINDS:
-                notes.append(f"the cluster does not know {kind.plural} ({kind.api_version})")
-            continue
-        except ApiError as error:
-            if error.status != _FORBIDDEN or kind.kind in NEEDED_KINDS:
-                raise
-            notes.append(f"{error}; planned as if there were none")
-            continue
-        objects += listed
-        notes += (f"left out: {text}" for text in broken)
+    kinds = list_kinds(
+        apis,
+        codecs.kinds,
+        lambda kind, body: codecs.for_kind(kind).decode_list(body),
+        notes,
+        absence="planned as if there were none",
+    )
+    async for _, pages in kinds:
+        for page in pages:
+            objects += page.objects
+            notes += (f"left out: {invalid}" for invalid in page.invalid)
     return ClusterListing(objects=tuple(objects), notes=tuple(notes))
 
 
-async def _list_kind(
-    apis: ClusterApis, kind: ResourceKind, codec: Codec
-) -> tuple[list[StateObject], list[str]]:
+async def list_kinds(
+    apis: ClusterApis,
+    kinds: Iterable[ResourceKind],
+    read_page: Callable[[ResourceKind, bytes], T],
+    notes: list[str],
+    *,
+    absence: str,
+) -> AsyncIterator[tuple[ResourceKind, list[T]]]:
+    """Yield each kind with its pages, each as `read_page` returns it.
+
+    Kinds that cannot be listed are left out. Those that a plan needs, if the cluster does not know them,
+    and those that may not be listed get a note; `absence` says there what follows.
+
+    Raises:
+        ApiError: pods, nodes, NodePools or NodeClaims cannot be listed.
+    """
+    for kind in kinds:
+        try:
+            pages = await read_pages(apis, kind, read_page)
+        except NotFoundError:
+            if kind.kind in _NEEDED_KINDS:
+                notes.append(f"the cluster does not know {kind.plural} ({kind.api_version})")
+            continue
+        except ApiError as error:
+            if error.status != _FORBIDDEN or kind.kind in _NEEDED_KINDS:
+                raise
+            notes.append(f"{error}; {absence}")
+            continue
+        yield kind, pages
+
+
+async def read_pages(
+    apis: ClusterApis, kind: ResourceKind, read_page: Callable[[ResourceKind, bytes], T]
+) -> list[T]:
     """List one kind page by page; start again once if a page has expired."""
+
+    async def read() -> list[T]:
+        return [read_page(kind, body) async for body in apis.api_for(kind).list_pages(kind)]
+
     try:
-        return await _list_pages(apis, kind, codec)
+        return await read()
     except GoneError:
-        return await _list_pages(apis, kind, codec)
-
-
-async def _list_pages(
-    apis: ClusterApis, kind: ResourceKind, codec: Codec
-) -> tuple[list[StateObject], list[str]]:
-    objects: list[StateObject] = []
-    broken: list[str] = []
-    async for body in apis.api_for(kind).list_pages(kind):
-        page = codec.decode_list(body)
-        objects += page.objects
-        broken += (str(invalid) for invalid in page.invalid)
-    return objects, broken
+        return await read()
 
 
 # -- what if ---------------------------------------------------------------------------------------

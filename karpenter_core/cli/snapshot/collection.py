@@ -19,7 +19,7 @@ from karpenter_core.cli.snapshot_file.header import (
     labels_to_json,
     settings_to_json,
 )
-from karpenter_core.errors import ApiError, BadInputError, GoneError, NotFoundError
+from karpenter_core.errors import ApiError, BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -105,7 +105,7 @@ async def collect(source: ClusterSource) -> CollectedCluster:
 
 async def _list_live(source: ClusterSource, settings: Settings, providers: Providers) -> _Listing:
     """List every kind that the controller reads with these settings."""
-    from karpenter_core.cli.cluster_listing import NEEDED_KINDS, connected
+    from karpenter_core.cli.cluster_listing import connected, list_kinds
     from karpenter_core.kube.wire.codecs import Codecs
     from karpenter_core.operator.clock import SystemClock
     from karpenter_core.operator.kind_groups import kind_groups
@@ -120,18 +120,9 @@ async def _list_live(source: ClusterSource, settings: Settings, providers: Provi
     notes: list[str] = []
     groups = frozenset(group for group, _ in models)
     async with connected(settings, clock, node_class_groups=groups) as apis:
-        for kind in codecs.kinds:
-            try:
-                items = await _manifests(apis, kind)
-            except NotFoundError:
-                if kind.kind in NEEDED_KINDS:
-                    notes.append(f"the cluster does not know {kind.plural} ({kind.api_version})")
-                continue
-            except ApiError as error:
-                if error.status != _FORBIDDEN or kind.kind in NEEDED_KINDS:
-                    raise
-                notes.append(f"{error}; the snapshot has none")
-                continue
+        kinds = list_kinds(apis, codecs.kinds, _page, notes, absence="the snapshot has none")
+        async for kind, pages in kinds:
+            items = [item for page in pages for item in page]
             _decode(items, kind, codecs, manifests=manifests, objects=objects, notes=notes)
         controllers = await _controllers(apis, manifests, notes)
     return _Listing(
@@ -143,21 +134,10 @@ async def _list_live(source: ClusterSource, settings: Settings, providers: Provi
     )
 
 
-async def _manifests(apis: ClusterApis, kind: ResourceKind) -> list[JsonObject]:
-    """List one kind page by page; start again once if a page has expired."""
-    try:
-        return await _pages(apis, kind)
-    except GoneError:
-        return await _pages(apis, kind)
-
-
-async def _pages(apis: ClusterApis, kind: ResourceKind) -> list[JsonObject]:
+def _page(kind: ResourceKind, body: bytes) -> list[JsonObject]:
+    """Return the objects of a page as manifests: those of a list do not say their kind."""
     head = {"apiVersion": kind.api_version, "kind": kind.kind}
-    return [
-        {**item, **head}
-        async for page in apis.api_for(kind).list_pages(kind)
-        for item in json.loads(page)["items"] or ()
-    ]
+    return [{**item, **head} for item in json.loads(body)["items"] or ()]
 
 
 def _decode(
@@ -183,12 +163,14 @@ async def _controllers(
     apis: ClusterApis, manifests: Sequence[JsonObject], notes: list[str]
 ) -> tuple[dict[str, object], ...]:
     """Return the workloads of other controllers that act on nodes, with the fields that tell so."""
+    from karpenter_core.cli.cluster_listing import read_pages
+
     found: list[dict[str, object]] = []
     for kind in CONTROLLER_KINDS:
         listed = [each for each in manifests if each["kind"] == kind.kind]
         if not listed:
             try:
-                listed = await _manifests(apis, kind)
+                listed = [item for page in await read_pages(apis, kind, _page) for item in page]
             except ApiError as error:
                 if error.status not in {_FORBIDDEN, _NOT_FOUND}:
                     raise
