@@ -16,13 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
     from pathlib import Path
 
-    from karpenter_core.api.commitments import Commitment
-    from karpenter_core.api.records import TopologySpread
     from karpenter_core.cli.cluster_input import ClusterInput
     from karpenter_core.cli.manifests import Manifests, SnapshotFile
     from karpenter_core.operator.settings import Settings
     from karpenter_core.provider.host.manager import Plugins
-    from karpenter_core.scheduling.problem import SolveOptions
 
 __all__ = [
     "ClusterSource",
@@ -131,39 +128,35 @@ class ClusterSource:
         )
         from karpenter_core.cli.snapshot_file.reading import SnapshotCatalogues, objects_of
         from karpenter_core.operator.kind_groups import kind_groups
+        from karpenter_core.operator.wiring import solve_options
         from karpenter_core.provider.host.manager import load_plugins
 
         header = read_header(file.header, file.where)
-        settings = settings_from_json(header.settings, file.where)
+        settings = self.adjusted(settings_from_json(header.settings, file.where))
         labels = labels_from_json(header.labels, file.where)
-        spread = self._default_spread(settings)
-        groups = kind_groups(replace(settings, scheduler_config=spread))
+        groups = kind_groups(settings)
         reader = ObjectReader(load_plugins().node_class_models(), labels, groups=groups)
         listed, notes = objects_of(file, reader.codecs)
         additions = reader.read_all(manifests.entries)
+        catalogues = SnapshotCatalogues(header, file.where)
 
         async def build(objects: list[LocatedObject], more: tuple[str, ...]) -> ClusterInput:
             return await build_cluster(
                 objects,
-                SnapshotCatalogues(header, file.where),
+                catalogues,
                 now=header.taken_at,
-                options=self._options(settings, header.max_instance_types),
+                options=solve_options(settings, max_instance_types=header.max_instance_types),
                 labels=labels,
-                default_spread=spread,
+                default_spread=settings.scheduler_config,
                 groups=groups,
                 priority_cutoff=settings.priority_cutoff,
-                commitments=self._commitments(settings),
+                commitments=settings.commitments,
                 is_lenient=True,
                 notes=(*header.notes, *notes, *more),
             )
 
         plain = await build(listed, ())
-        command_input = CommandInput(
-            cluster=plain,
-            spot_to_spot=settings.feature_gates.spot_to_spot_consolidation,
-            static_capacity=settings.feature_gates.static_capacity,
-            is_paused=settings.pause_disruption,
-        )
+        command_input = _with_settings(plain, settings)
         if not manifests.entries:
             return command_input
         objects = overlay_objects((each.found for each in listed), additions)
@@ -180,10 +173,10 @@ class ClusterSource:
         from karpenter_core.cli.cluster_input import build_cluster
         from karpenter_core.cli.object_reader import ObjectReader, groups_in_use, latest_creation
         from karpenter_core.kube.wire.kind_groups import KindGroup
-        from karpenter_core.operator.settings import Settings
-        from karpenter_core.provider.host.manager import load_plugins
+        from karpenter_core.operator.wiring import solve_options
 
-        spread = self._default_spread(Settings())
+        plugins, settings = self.plugins_and_settings()
+        settings = self.adjusted(settings)
         entries = manifests.entries
         if manifests.snapshot is not None:
             entries = (*manifests.snapshot.entries, *entries)
@@ -191,12 +184,10 @@ class ClusterSource:
             *groups_in_use(entries),
             KindGroup.OVERLAYS,
             KindGroup.QUOTAS,
-            *((KindGroup.SELECTORS,) if spread else ()),
+            *((KindGroup.SELECTORS,) if settings.scheduler_config else ()),
         }
         opening = open_providers(
-            load_plugins(),
-            settings=Settings(cluster_name="offline"),  # no instance has this cluster tag
-            instance_types_file=self.instance_types_file,
+            plugins, settings=settings, instance_types_file=self.instance_types_file
         )
         async with opening as providers:
             labels = providers.label_classes()
@@ -206,11 +197,11 @@ class ClusterSource:
                 objects,
                 CatalogueSource(providers, with_file=self.instance_types_file is not None),
                 now=latest_creation(entries),
-                options=self._options(Settings(), max_instance_types(providers)),
+                options=solve_options(settings, max_instance_types=max_instance_types(providers)),
                 labels=labels,
-                default_spread=spread,
+                default_spread=settings.scheduler_config,
                 groups=groups,
-                commitments=self._commitments(Settings()),
+                commitments=settings.commitments,
                 notes=(*manifests.notes, *reader.notes()),
             )
 
@@ -233,19 +224,20 @@ class ClusterSource:
         from karpenter_core.cli.object_reader import ObjectReader
         from karpenter_core.operator.clock import SystemClock
         from karpenter_core.operator.kind_groups import kind_groups
+        from karpenter_core.operator.wiring import solve_options
 
         manifests = read_files(self.files)
         if manifests.snapshot is not None:
             raise SettingsError(f"{manifests.snapshot.where} is a snapshot: add --offline")
         plugins, settings = self.plugins_and_settings()
-        spread = self._default_spread(settings)
+        settings = self.adjusted(settings)
         clock = SystemClock()
         opening = open_providers(
             plugins, settings=settings, instance_types_file=self.instance_types_file
         )
         async with opening as providers:
             labels, models = providers.label_classes(), providers.node_class_models()
-            groups = kind_groups(replace(settings, scheduler_config=spread))
+            groups = kind_groups(settings)
             reader = ObjectReader(models, labels, groups=groups)
             additions = reader.read_all(manifests.entries)
             api_groups = frozenset(group for group, _ in models)
@@ -258,12 +250,14 @@ class ClusterSource:
                     objects,
                     catalogue_source,
                     now=clock.now(),
-                    options=self._options(settings, max_instance_types(providers)),
+                    options=solve_options(
+                        settings, max_instance_types=max_instance_types(providers)
+                    ),
                     labels=labels,
-                    default_spread=spread,
+                    default_spread=settings.scheduler_config,
                     groups=groups,
                     priority_cutoff=settings.priority_cutoff,
-                    commitments=self._commitments(settings),
+                    commitments=settings.commitments,
                     is_lenient=True,
                     notes=notes,
                 )
@@ -274,13 +268,7 @@ class ClusterSource:
                     [LocatedObject(CLUSTER, listed_object) for listed_object in listing.objects],
                     listing.notes,
                 )
-                command_input = CommandInput(
-                    cluster=plain,
-                    is_live=True,
-                    spot_to_spot=settings.feature_gates.spot_to_spot_consolidation,
-                    static_capacity=settings.feature_gates.static_capacity,
-                    is_paused=settings.pause_disruption,
-                )
+                command_input = replace(_with_settings(plain, settings), is_live=True)
                 if not self.files:
                     return command_input
                 changed = await build(
@@ -293,12 +281,20 @@ class ClusterSource:
                 yield read
 
     def adjusted(self, settings: Settings) -> Settings:
-        """Return the settings with those that the options of the command replace."""
-        settings = replace(
-            settings,
-            commitments=self._commitments(settings),
-            scheduler_config=self._default_spread(settings),
-        )
+        """Return the settings with those that the options of the command replace.
+
+        Raises:
+            SettingsError: an option cannot be used.
+        """
+        from karpenter_core.operator.commitments_setting import parse_commitments
+        from karpenter_core.operator.scheduler_config import parse_scheduler_config
+
+        if self.commitments is not None:
+            settings = replace(settings, commitments=parse_commitments(self.commitments))
+        if self.scheduler_config is not None:
+            settings = replace(
+                settings, scheduler_config=parse_scheduler_config(self.scheduler_config)
+            )
         if self.ignore_preferences:
             settings = replace(settings, preference_policy="Ignore")
         if self.packing is not None:
@@ -319,7 +315,7 @@ class ClusterSource:
 
         self._check_offline()
         if self.offline:
-            return load_plugins(), Settings(cluster_name="offline")
+            return load_plugins(), Settings(cluster_name="offline")  # no instance has this tag
         plugins = load_plugins(selected=selected_plugins((), os.environ))
         specs = [spec for specs in plugins.settings().values() for spec in specs]
         settings = load_settings((), os.environ, plugin_options=specs)
@@ -329,35 +325,14 @@ class ClusterSource:
             settings = replace(settings, context=self.context)
         return plugins, settings
 
-    def _commitments(self, settings: Settings) -> tuple[Commitment, ...]:
-        """Return the commitments; the option of the command has precedence."""
-        from karpenter_core.operator.commitments_setting import parse_commitments
 
-        return (
-            settings.commitments
-            if self.commitments is None
-            else parse_commitments(self.commitments)
-        )
-
-    def _default_spread(self, settings: Settings) -> tuple[TopologySpread, ...]:
-        """Return the default topology spread; the option of the command has precedence."""
-        from karpenter_core.operator.scheduler_config import parse_scheduler_config
-
-        if self.scheduler_config is None:
-            return settings.scheduler_config
-        return parse_scheduler_config(self.scheduler_config)
-
-    def _options(self, settings: Settings, max_instance_types: int) -> SolveOptions:
-        """Return the solver options; options of the command have precedence over settings."""
-        from karpenter_core.operator.wiring import solve_options
-        from karpenter_core.scheduling.problem import PackingPolicy, PreferencePolicy
-
-        options = solve_options(settings, max_instance_types=max_instance_types)
-        if self.ignore_preferences:
-            options = replace(options, preferences=PreferencePolicy.IGNORE)
-        if self.packing is not None:
-            options = replace(options, packing=PackingPolicy(self.packing.value))
-        return options
+def _with_settings(cluster: ClusterInput, settings: Settings) -> CommandInput:
+    return CommandInput(
+        cluster=cluster,
+        spot_to_spot=settings.feature_gates.spot_to_spot_consolidation,
+        static_capacity=settings.feature_gates.static_capacity,
+        is_paused=settings.pause_disruption,
+    )
 
 
 def help_of(command: Callable[..., None]) -> str:

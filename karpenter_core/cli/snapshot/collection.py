@@ -72,6 +72,7 @@ async def collect(source: ClusterSource) -> CollectedCluster:
     from karpenter_core.cli.catalogues import CatalogueSource, max_instance_types, open_providers
 
     plugins, settings = source.plugins_and_settings()
+    settings = source.adjusted(settings)
     opening = open_providers(
         plugins, settings=settings, instance_types_file=source.instance_types_file
     )
@@ -85,11 +86,10 @@ async def collect(source: ClusterSource) -> CollectedCluster:
         )
         classes, catalogues = await _catalogues(listing.objects, catalogue_source)
         kept, left_out = _redacted(listing.manifests, providers)
-        settings = source.adjusted(settings)
         header = SnapshotHeader(
             taken_at=listing.taken_at,
             program=importlib.metadata.version("karpenter-core"),
-            settings=settings_to_json(settings, settings.commitments),
+            settings=settings_to_json(settings),
             labels=labels_to_json(providers.label_classes()),
             max_instance_types=max_instance_types(providers),
             classes=classes,
@@ -114,7 +114,7 @@ async def _list_live(source: ClusterSource, settings: Settings, providers: Provi
         raise BadInputError("a snapshot of a cluster takes no FILE: add --offline, or omit it")
     clock = SystemClock()
     models = providers.node_class_models()
-    codecs = Codecs(models.values(), groups=kind_groups(source.adjusted(settings)))
+    codecs = Codecs(models.values(), groups=kind_groups(settings))
     manifests: list[JsonObject] = []
     objects: list[StateObject] = []
     notes: list[str] = []
@@ -220,7 +220,7 @@ def _read_files(
     reader = ObjectReader(
         providers.node_class_models(),
         providers.label_classes(),
-        groups=kind_groups(source.adjusted(settings)),
+        groups=kind_groups(settings),
     )
     pairs = reader.read_completed(manifests.entries)
     return settings, _Listing(

@@ -86,14 +86,14 @@ def read_header(value: object, where: str) -> SnapshotHeader:
         raise BadInputError(f'{where}: field "{SNAPSHOT_KEY}": {error}') from error
 
 
-def settings_to_json(settings: Settings, commitments: tuple[Commitment, ...]) -> dict[str, object]:
+def settings_to_json(settings: Settings) -> dict[str, object]:
     """Return the settings that plans depend on."""
     gates = settings.feature_gates
     return {
         **{name: getattr(settings, name) for name in _PLAIN_SETTINGS},
         "feature_gates": {name: getattr(gates, name) for name in _GATES},
         "scheduler_config": cast("object", msgspec.to_builtins(settings.scheduler_config)),
-        "commitments": [_commitment_to_json(each) for each in commitments],
+        "commitments": [_commitment_to_json(each) for each in settings.commitments],
     }
 
 

@@ -5,6 +5,7 @@ No provider is started, so that a snapshot of any cloud is read without its acco
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, final
 
 import msgspec
@@ -60,6 +61,19 @@ class SnapshotCatalogues:
         self._header: Final = header
         self._where: Final = where
 
+    @cached_property
+    def _catalogues(self) -> dict[str, Catalogue]:
+        """The catalogues of the file, by version."""
+        from karpenter_core.scheduling.problem import Catalogue
+
+        return {
+            key: Catalogue(
+                version=key,
+                instance_types=instance_types_from(types, f"{self._where}: catalogue {key}"),
+            )
+            for key, types in self._header.catalogues.items()
+        }
+
     def owners(self, pools: Iterable[NodePool]) -> dict[tuple[str, str], str]:
         """Return the provider of each NodeClass kind, by group and kind."""
         refs = {
@@ -83,15 +97,7 @@ class SnapshotCatalogues:
         Raises:
             BadInputError: a catalogue of the file cannot be read.
         """
-        from karpenter_core.scheduling.problem import Catalogue
-
-        read = {
-            key: Catalogue(
-                version=key,
-                instance_types=instance_types_from(types, f"{self._where}: catalogue {key}"),
-            )
-            for key, types in self._header.catalogues.items()
-        }
+        read = self._catalogues
         by_class = {(each.group, each.kind, each.name): each for each in self._header.classes}
         found: dict[str, Catalogue] = {}
         problems: dict[str, str] = {}
