@@ -12,6 +12,7 @@ from karpenter_core.scheduling.virtual_pods import virtual_placements, without_v
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from datetime import datetime
 
     from karpenter_core.api.records import PodView
     from karpenter_core.cli.cluster_input import ClusterInput
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [
-    "constraint_of_ignored", "hold_reason", "json_text", "offering", "plan_document", "waiting_pods",
+    "constraint_of_ignored", "hold_reason", "instant_text", "json_text", "offering", "plan_document",
+    "waiting_pods",
 ]  # fmt: skip
 
 _COST_DIGITS: Final = 9
@@ -72,6 +74,11 @@ def _virtual_pods(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, obje
             "message": "" if why is None else why.message,
         }
     return dict(sorted(found.items()))
+
+
+def instant_text(at: datetime) -> str:
+    """Return an instant as Kubernetes writes it, in whole seconds."""
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def json_text(document: Mapping[str, object]) -> str:

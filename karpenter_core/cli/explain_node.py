@@ -15,7 +15,8 @@ from karpenter_core.api.durations import format_duration
 from karpenter_core.api.labels import DISRUPTED_TAINT
 from karpenter_core.api.nodeclaim import DRIFTED
 from karpenter_core.api.returning import return_rule
-from karpenter_core.cli.document import offering
+from karpenter_core.cli.disruption_passes import count_virtual, disruption_pass
+from karpenter_core.cli.document import instant_text, offering
 from karpenter_core.cli.plan_notes import schedule_notes
 from karpenter_core.cli.tables import NODE_STATES, counted
 from karpenter_core.disruption.budgets import DisruptionReason
@@ -27,15 +28,14 @@ from karpenter_core.disruption.explain import (
     StateNodeExplanation,
     explain_state_node,
 )
-from karpenter_core.disruption.method import DeclineReason, DisruptionOptions, DisruptionPass
+from karpenter_core.disruption.method import DeclineReason
 from karpenter_core.disruption.plan import METHODS, methods_of
 from karpenter_core.errors import BadInputError
 from karpenter_core.lifecycle.node.surge_move import asks_for_surge, early_refusal
 from karpenter_core.lifecycle.nodeclaim.consolidatable import consolidatable_at
 from karpenter_core.lifecycle.nodeclaim.termination import deadline_of
-from karpenter_core.scheduling.isolation import solve_isolated
 from karpenter_core.state.static_pools import is_static
-from karpenter_core.state.virtual_pods import count_virtual_pods, virtual_count_key
+from karpenter_core.state.virtual_pods import virtual_count_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from karpenter_core.disruption.budgets import PoolBudget
     from karpenter_core.disruption.candidates import BlockedNode
     from karpenter_core.disruption.command import Command
-    from karpenter_core.disruption.method import DisruptionMethod
+    from karpenter_core.disruption.method import DisruptionMethod, DisruptionPass
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
-__all__ = ["blocked_text", "count_virtual", "find_state_node", "node_explanation"]
+__all__ = ["blocked_text", "find_state_node", "node_explanation"]
 
 _NEAR: Final = 5
 _DIGITS: Final = 9
@@ -128,17 +128,8 @@ def find_state_node(cluster: ClusterInput, name: str) -> StateNode:
 def node_explanation(command_input: CommandInput, state_node: StateNode) -> dict[str, object]:
     """Return the JSON of `karpenter explain node` for a node."""
     cluster = count_virtual(command_input.cluster)
-    planner_pass = DisruptionPass(
-        snapshot=cluster.snapshot,
-        now=cluster.now,
-        command_id="explain",
-        options=DisruptionOptions(
-            problem_settings=cluster.problem_settings,
-            solve=cluster.options,
-            spot_to_spot=command_input.spot_to_spot,
-            static_capacity=command_input.static_capacity,
-            paused=command_input.is_paused,
-        ),
+    planner_pass = disruption_pass(
+        command_input, cluster.snapshot, now=cluster.now, command_id="explain"
     )
     pool = cluster.snapshot.node_pools.get(state_node.pool)
     methods = _methods(planner_pass, pool)
@@ -169,7 +160,7 @@ def node_explanation(command_input: CommandInput, state_node: StateNode) -> dict
         "pricePerHour": prices.convert(prices.price_of(state_node)) or None,
         **origin,
         **_schedule_part(cluster.snapshot, state_node.pool),
-        "settlesAt": None if node.settle_time is None else _instant(node.settle_time),
+        "settlesAt": None if node.settle_time is None else instant_text(node.settle_time),
         "methods": {item.method.name: _method(item, node) for item in answer.methods},
     }
 
@@ -194,15 +185,6 @@ def _schedule_part(snapshot: Snapshot, pool: str) -> dict[str, object]:
     """Return the open windows of a pool and the next edge, if it has schedules."""
     notes = schedule_notes(snapshot, {pool})
     return {"schedule": notes[0]} if notes else {}
-
-
-def count_virtual(cluster: ClusterInput) -> ClusterInput:
-    """Return the cluster with the places of virtual pods, which a pass finds; nothing without any."""
-    if not cluster.snapshot.has_virtual_pods:
-        return cluster
-    plan = solve_isolated(cluster.input.problem, cluster.options)
-    counts = count_virtual_pods(cluster.snapshot, plan.existing)
-    return replace(cluster, snapshot=replace(cluster.snapshot, virtual_pod_counts=counts))
 
 
 def _virtual_part(snapshot: Snapshot, state_node: StateNode) -> dict[str, object]:
@@ -280,7 +262,7 @@ def _message(answer: StateNodeExplanation, node: _ExplainedNode, state: str) -> 
         return f"{item.method.name} would disrupt it{first}"
     waits = any(item.decline_reason is DeclineReason.UNSETTLED for item in answer.methods)
     if waits and node.settle_time is not None and node.settle_time > node.now:
-        return f"no method disrupts it before {_instant(node.settle_time)}"
+        return f"no method disrupts it before {instant_text(node.settle_time)}"
     return "no method disrupts it"
 
 
@@ -400,8 +382,8 @@ def _unsettled_text(node: _ExplainedNode) -> str:
     if settles is None:
         return f"{window} has not started: it is not known since when the node is initialised"
     if settles > node.now:
-        return f"{window} ends at {_instant(settles)}, if no pod is added or removed until then"
-    return f"{window} ended at {_instant(settles)}, but it lacks the condition Consolidatable"
+        return f"{window} ends at {instant_text(settles)}, if no pod is added or removed until then"
+    return f"{window} ended at {instant_text(settles)}, but it lacks the condition Consolidatable"
 
 
 def _refused_text(answer: MethodExplanation) -> str:
@@ -491,10 +473,6 @@ def _score(answer: MethodExplanation) -> Mapping[str, object] | None:
                 "disruptionShare": round(score.disruption_share, 4),
             }
     return None
-
-
-def _instant(at: datetime) -> str:
-    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _some(names: Sequence[str]) -> str:

@@ -27,6 +27,7 @@ from karpenter_core.api.nodeclaim import (
     REGISTERED,
     VOLUMES_DETACHED,
 )
+from karpenter_core.cli.document import instant_text
 from karpenter_core.cli.explain_node import node_explanation
 from karpenter_core.cli.tables import NODE_CLAIM_STATES, NODE_STATES, counted
 from karpenter_core.controllers.provisioning.new_claims import CAUSE, DECISION
@@ -204,4 +205,4 @@ def _refused_evictions(cluster: ClusterInput, state_node: StateNode | None) -> s
 
 
 def _instant(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return None if at is None else instant_text(at)

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.cli.explain_node import count_virtual
+from karpenter_core.cli.disruption_passes import count_virtual, disruption_pass
 from karpenter_core.cli.rebalance.folding import StateFold
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionClass
-from karpenter_core.disruption.method import DisruptionOptions, DisruptionPass
+from karpenter_core.disruption.method import DisruptionOptions
 from karpenter_core.disruption.plan import methods_of, plan
 from karpenter_core.state.pool_schedules import shuts_down_pools
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from karpenter_core.cli.cluster_source import CommandInput
     from karpenter_core.disruption.candidates import BlockedNode
     from karpenter_core.disruption.command import Command
-    from karpenter_core.disruption.method import DisruptionMethod
+    from karpenter_core.disruption.method import DisruptionMethod, DisruptionPass
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["NodeCosts", "Rebalance", "RebalanceStep", "disruptions_now", "simulate_rebalance"]
@@ -157,19 +157,7 @@ def _counted(command_input: CommandInput) -> Snapshot:
 
 
 def _pass(command_input: CommandInput, snapshot: Snapshot, now: datetime) -> DisruptionPass:
-    cluster = command_input.cluster
-    return DisruptionPass(
-        snapshot=snapshot,
-        now=now,
-        command_id="plan",
-        options=DisruptionOptions(
-            problem_settings=cluster.problem_settings,
-            solve=cluster.options,
-            spot_to_spot=command_input.spot_to_spot,
-            static_capacity=command_input.static_capacity,
-            paused=command_input.is_paused,
-        ),
-    )
+    return disruption_pass(command_input, snapshot, now=now, command_id="plan")
 
 
 def _costs(planner_pass: DisruptionPass) -> NodeCosts:
