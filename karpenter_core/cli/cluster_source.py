@@ -91,7 +91,6 @@ class ClusterSource:
         Raises:
             SettingsError: options that exclude each other, or no cluster is found.
         """
-        _log_to_stderr()
         if not self.offline:
             async with self._opened_live() as read_live:
                 yield read_live
@@ -101,12 +100,20 @@ class ClusterSource:
         async def read_offline() -> CommandInput:
             from karpenter_core.cli.manifests import read_files
 
-            manifests = read_files(self.files)
-            if manifests.snapshot is not None and self.instance_types_file is None:
-                return await self._read_snapshot(manifests, manifests.snapshot)
-            return CommandInput(cluster=await self._read_offline(manifests))
+            return await self.read_manifests(read_files(self.files))
 
         yield read_offline
+
+    async def read_manifests(self, manifests: Manifests) -> CommandInput:
+        """Read the objects of files that are read already, without a cluster.
+
+        Raises:
+            BadInputError: an object cannot be used.
+        """
+        _log_to_stderr()
+        if manifests.snapshot is not None and self.instance_types_file is None:
+            return await self._read_snapshot(manifests, manifests.snapshot)
+        return CommandInput(cluster=await self._read_offline(manifests))
 
     def _check_offline(self) -> None:
         if not self.offline:
@@ -226,6 +233,7 @@ class ClusterSource:
         from karpenter_core.operator.kind_groups import kind_groups
         from karpenter_core.operator.wiring import solve_options
 
+        _log_to_stderr()
         manifests = read_files(self.files)
         if manifests.snapshot is not None:
             raise SettingsError(f"{manifests.snapshot.where} is a snapshot: add --offline")

@@ -37,8 +37,8 @@ async def check_files(plugins: Plugins, files: Sequence[str]) -> list[tuple[str,
         BadInputError: a file or an object in it cannot be used.
     """
     paths = tuple(map(Path, files))
-    command_input = await ClusterSource(files=paths, offline=True).read()
     manifests = read_files(paths)
+    command_input = await ClusterSource(files=paths, offline=True).read_manifests(manifests)
     entries = manifests.entries
     controllers: list[JsonObject] = []
     if manifests.snapshot is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import io
 import json
 import random
 import re
@@ -139,6 +140,15 @@ def test_a_snapshot_answers_as_the_live_cluster_does(ask, program, world, tmp_pa
             one for one in live_findings if one["about"] == about
         ]
     assert any("strict" in one["message"] for one in saved_findings)
+
+
+def test_doctor_reads_a_snapshot_from_the_standard_input(program, save, monkeypatch):
+    """Once: there is nothing to read a second time."""
+    file = save(POOL, pod("web"))
+    of_file = program("doctor", "--offline", file, code=None).out
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(file.read_bytes())))
+
+    assert program("doctor", "--offline", "-", code=None).out == of_file
 
 
 def test_planted_secrets_are_nowhere_in_the_file(ask, program, world, tmp_path):
