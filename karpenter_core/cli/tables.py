@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
 
 __all__ = [
-    "NODE_CLAIM_STATES", "NODE_POOL_STATES", "NODE_STATES", "STATES", "counted", "print_explanation",
-    "print_node_claim_explanation", "print_node_explanation", "print_node_pool_explanation",
-    "print_plan",
+    "NODE_CLAIM_STATES", "NODE_POOL_STATES", "NODE_STATES", "STATES", "counted", "money_text",
+    "plain_table", "print_explanation", "print_node_claim_explanation", "print_node_explanation",
+    "print_node_pool_explanation", "print_plan",
 ]  # fmt: skip
 
 _SHOWN_NODES: Final = 20
@@ -171,7 +171,7 @@ def _print_node_facts(console: Console, document: JsonMapping) -> None:
         facts.insert(0, f"NodePool {document['nodePool']}")
     if document["pricePerHour"] is not None:
         origin = _origin(document, "listPricePerHour")
-        facts.append(f"{_amount(document['pricePerHour'])} per hour{origin}")
+        facts.append(f"{money_text(document['pricePerHour'])} per hour{origin}")
     _say(console, ", ".join(facts))
     if "schedule" in document:
         _say(console, document["schedule"])
@@ -194,7 +194,7 @@ def print_node_claim_explanation(document: JsonMapping) -> None:
     if bought:
         facts.append(" ".join(bought))
     if document["pricePerHour"] is not None:
-        facts.append(f"{_amount(document['pricePerHour'])} per hour")
+        facts.append(f"{money_text(document['pricePerHour'])} per hour")
     facts.append(counted(document["pods"], "pod"))
     _say(console, ", ".join(facts))
     _say(console, _launch_line(document))
@@ -239,7 +239,7 @@ def print_node_pool_explanation(document: JsonMapping) -> None:
     cheapest = document["cheapest"]
     if cheapest is not None:
         facts.append(
-            f"cheapest now: {_offering(cheapest)} at {_amount(cheapest['price'])} per hour"
+            f"cheapest now: {_offering(cheapest)} at {money_text(cheapest['price'])} per hour"
         )
     if "spotShare" in document:
         facts.append(f"spot share {document['spotShare']}")
@@ -310,7 +310,7 @@ def _offering(cheapest: JsonMapping) -> str:
 
 
 def _price(cheapest: JsonMapping) -> str:
-    return _amount(cheapest["price"])
+    return money_text(cheapest["price"])
 
 
 def _full_price(cheapest: JsonMapping) -> str:
@@ -320,12 +320,12 @@ def _full_price(cheapest: JsonMapping) -> str:
 
 def _origin(document: JsonMapping, list_price: str) -> str:
     source: str = document.get("priceSource", "")
-    return f" (list price {_amount(document[list_price])}; {source})" if source else ""
+    return f" (list price {money_text(document[list_price])}; {source})" if source else ""
 
 
-def _amount(amount: float) -> str:
+def money_text(amount: float) -> str:
     """Return an amount of money with four decimals, a very small one with two digits."""
-    return f"{amount:.4f}" if amount == 0 or amount >= _SMALL else f"{amount:.2g}"
+    return f"{amount:.4f}" if amount == 0 or abs(amount) >= _SMALL else f"{amount:.2g}"
 
 
 def _heading(console: Console, text: str) -> None:
@@ -333,7 +333,7 @@ def _heading(console: Console, text: str) -> None:
     console.print(Text(text, style="bold"), end="\n\n")
 
 
-def _table(*headings: str, numbers: Sequence[str] = ()) -> Table:
+def plain_table(*headings: str, numbers: Sequence[str] = ()) -> Table:
     """Return a table with text columns and right-aligned number columns."""
     made = Table(box=box.SIMPLE, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for name in headings:
@@ -382,14 +382,14 @@ def _summary(document: JsonMapping) -> str:
     parts: list[str] = []
     if claims:
         compared = [
-            f"{name}: {_amount(amount)}"
+            f"{name}: {money_text(amount)}"
             for name, amount in (("first-fit", cost["firstFit"]), ("at least", cost["lowerBound"]))
             if amount is not None
         ]
         placed = sum(len(claim["pods"]) for claim in claims)
         parts.append(
             f"{counted(len(claims), 'node')} to launch for {counted(placed, 'pod')} at "
-            f"{_amount(document['cost']['hourly'])} per hour ({', '.join(compared)})"
+            f"{money_text(document['cost']['hourly'])} per hour ({', '.join(compared)})"
         )
     elif kept_count or pending_count:
         parts.append("no node to launch")
@@ -435,7 +435,7 @@ def _claims_table(claims: list[JsonObject], width: int) -> Table:
                 _first_pod(members),
             )
         )
-    made = _table("pool", "cheapest offering", numbers=("nodes", "pods", "types", "price/h"))
+    made = plain_table("pool", "cheapest offering", numbers=("nodes", "pods", "types", "price/h"))
     return _with_names(made, rows, "first pod", width)
 
 
@@ -453,7 +453,7 @@ def _existing_table(existing: dict[str, list[str]], width: int) -> Table:
     if rest:
         more = f"and {counted(len(rest), 'more node')}"
         rows = [*rows[:_SHOWN_NODES], (more, str(sum(map(len, rest))), "")]
-    return _with_names(_table("node", numbers=("pods",)), rows, "first pod", width)
+    return _with_names(plain_table("node", numbers=("pods",)), rows, "first pod", width)
 
 
 def _print_pending(console: Console, pending: JsonObject) -> None:

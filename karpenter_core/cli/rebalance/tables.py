@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from rich import box
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from karpenter_core.cli.tables import counted
+from karpenter_core.cli.tables import counted, money_text, plain_table
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
 
 __all__ = ["answer_line", "print_disruption", "print_rebalance"]
 
 _SHOWN_STEPS: Final = 20
 _SHOWN_OBSTACLES: Final = 10
-_SMALL: Final = 0.00005
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 
@@ -49,7 +48,7 @@ def print_disruption(document: JsonMapping, launches_per_hour: float) -> None:
     console.print()
     _say(
         console,
-        f"price per hour: {_amount(before)} before, {_amount(after)} after this plan "
+        f"price per hour: {money_text(before)} before, {money_text(after)} after this plan "
         f"({counted(document['nodesRemoved'], 'node')} removed, "
         f"{counted(document['podsMoved'], 'pod')} moved){_unknown(document)}",
     )
@@ -62,15 +61,15 @@ def answer_line(document: JsonMapping) -> str:
     price = before["pricePerHour"]
     if not document["steps"]:
         return (
-            f"nothing to rebalance: {counted(before['nodes'], 'node')} at {_amount(price)} per hour "
+            f"nothing to rebalance: {counted(before['nodes'], 'node')} at {money_text(price)} per hour "
             f"stay{_unknown(document)}"
         )
     saved = document["savingsPerHour"]
     share = f" ({saved / price:.0%})" if price else ""
     text = (
-        f"{counted(len(document['steps']), 'step')} save {_amount(saved)} per hour{share}: "
-        f"{counted(before['nodes'], 'node')} at {_amount(price)} become {after['nodes']} at "
-        f"{_amount(after['pricePerHour'])}; {counted(document['podsMoved'], 'pod')} move"
+        f"{counted(len(document['steps']), 'step')} save {money_text(saved)} per hour{share}: "
+        f"{counted(before['nodes'], 'node')} at {money_text(price)} become {after['nodes']} at "
+        f"{money_text(after['pricePerHour'])}; {counted(document['podsMoved'], 'pod')} move"
     )
     if not document["complete"]:
         text += "; there may be more, later than in this preview"
@@ -83,7 +82,9 @@ def _unknown(document: JsonMapping) -> str:
 
 
 def _steps(steps: list[JsonObject]) -> Table:
-    made = _table("step", "after", "method", numbers=("nodes", "new", "pods", "saves/h", "price/h"))
+    made = plain_table(
+        "step", "after", "method", numbers=("nodes", "new", "pods", "saves/h", "price/h")
+    )
     for number, step in enumerate(steps[:_SHOWN_STEPS], start=1):
         made.add_row(
             str(number),
@@ -92,14 +93,14 @@ def _steps(steps: list[JsonObject]) -> Table:
             str(len(step["nodes"])),
             str(len(step["nodeClaims"])),
             str(step["podsMoved"]),
-            _amount(step["savingsPerHour"]),
-            _amount(step["pricePerHour"]),
+            money_text(step["savingsPerHour"]),
+            money_text(step["pricePerHour"]),
         )
     return made
 
 
 def _removals(steps: list[JsonObject]) -> Table:
-    made = _table("method", "nodes", numbers=("new", "pods", "saves/h"))
+    made = plain_table("method", "nodes", numbers=("new", "pods", "saves/h"))
     for step in steps[:_SHOWN_STEPS]:
         names = [each["node"] for each in step["nodes"]]
         more = len(names) - 1
@@ -108,7 +109,7 @@ def _removals(steps: list[JsonObject]) -> Table:
             Text(names[0] + (f" and {more} more" if more else "")),
             str(len(step["nodeClaims"])),
             str(step["podsMoved"]),
-            _amount(step["savingsPerHour"]),
+            money_text(step["savingsPerHour"]),
         )
     return made
 
@@ -139,15 +140,6 @@ def _names(entry: JsonMapping) -> str:
     return f"{counted(entry['count'], 'node')} ({names[0]}, ...)"
 
 
-def _table(*headings: str, numbers: tuple[str, ...]) -> Table:
-    made = Table(box=box.SIMPLE, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in headings:
-        made.add_column(name, overflow="fold", min_width=len(name))
-    for name in numbers:
-        made.add_column(name, justify="right", no_wrap=True)
-    return made
-
-
 def _say(console: Console, line: str) -> None:
     console.print(Text(line), highlight=False)
 
@@ -158,8 +150,3 @@ def _duration(seconds: int) -> str:
     if seconds < _HOUR:
         return f"{seconds // _MINUTE}m{seconds % _MINUTE:02d}s"
     return f"{seconds // _HOUR}h{seconds % _HOUR // _MINUTE:02d}m"
-
-
-def _amount(amount: float) -> str:
-    """Return an amount of money with four decimals, a very small one with two digits."""
-    return f"{amount:.4f}" if amount == 0 or abs(amount) >= _SMALL else f"{amount:.2g}"

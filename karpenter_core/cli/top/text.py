@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from karpenter_core.api.labels import CPU
 from karpenter_core.api.quantities import format_amount
+from karpenter_core.cli.tables import money_text
 from karpenter_core.cli.top.view import NodeState
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 _GOOD_SHARE: Final = 0.9
 _FAIR_SHARE: Final = 0.6
 _MOST_PERCENT: Final = 999
-_SMALL: Final = 0.00005
-"""Prices below this would be zero with four decimals."""
 _AGES: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 _BINARY: Final = ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
 
@@ -122,9 +121,7 @@ def age_text(seconds: float | None) -> str:
 
 def price_text(price: float | None) -> str:
     """Return a price per hour; a dash if it is unknown."""
-    if price is None:
-        return "-"
-    return f"{price:.4f}" if price == 0 or price >= _SMALL else f"{price:.2g}"
+    return "-" if price is None else money_text(price)
 
 
 def month_text(price: float) -> str:
