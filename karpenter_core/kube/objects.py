@@ -27,8 +27,8 @@ def view_from_manifest(manifest: JsonMapping, codecs: Codecs | None = None) -> S
         BadInputError: the kind is not one we read, or the object is malformed.
     """
     codecs = codecs or Codecs()
-    filled = complete_manifest(manifest, codecs)
     codec = _codec_of(manifest, codecs)
+    filled = _fill(manifest, namespaced=codec.kind.namespaced)
     try:
         body = msgspec.json.encode(filled)
     except (TypeError, msgspec.MsgspecError) as error:
@@ -43,17 +43,14 @@ def complete_manifest(manifest: JsonMapping, codecs: Codecs) -> JsonObject:
     Raises:
         BadInputError: the kind is not one we read.
     """
-    metadata: JsonMapping = manifest.get("metadata") or {}
-    namespaced = _codec_of(manifest, codecs).kind.namespaced
-    return _fill(manifest, metadata, name=_name_of(metadata), namespaced=namespaced)
+    return _fill(manifest, namespaced=_codec_of(manifest, codecs).kind.namespaced)
 
 
 def _codec_of(manifest: JsonMapping, codecs: Codecs) -> Codec:
     api_version, kind = str(manifest.get("apiVersion", "")), str(manifest.get("kind", ""))
     group, _, version = api_version.rpartition("/")
     codec = codecs.find(group, kind)
-    metadata: JsonMapping = manifest.get("metadata") or {}
-    name = _name_of(metadata)
+    name = _name_of(manifest.get("metadata") or {})
     if codec is None:
         known_kinds = ", ".join(
             sorted(f"{known_kinds.api_version} {known_kinds.kind}" for known_kinds in codecs.kinds)
@@ -72,9 +69,9 @@ def _name_of(metadata: JsonMapping) -> str:
     return str(metadata.get("name") or metadata.get("generateName") or "")
 
 
-def _fill(
-    manifest: JsonMapping, metadata: JsonMapping, *, name: str, namespaced: bool
-) -> JsonObject:
+def _fill(manifest: JsonMapping, *, namespaced: bool) -> JsonObject:
+    metadata: JsonMapping = manifest.get("metadata") or {}
+    name = _name_of(metadata)
     namespace = str(metadata.get("namespace") or "default") if namespaced else ""
     kind = str(manifest.get("kind"))
     parts = (kind.lower(), namespace, name) if namespace else (kind.lower(), name)
