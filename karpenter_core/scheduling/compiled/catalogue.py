@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, final
 
 import numpy as np
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CatalogueCache", "CompiledCatalogue", "OfferingGroup"]
 
+K = TypeVar("K")
+V = TypeVar("V")
 
 _MAX_OFFERING_MATRICES: Final = 64
 """Offering matrices whose shapes a catalogue caches, at some 50 kB each."""
@@ -159,7 +161,8 @@ class CompiledCatalogue:
             return self.all_bits
         matches = self._matches.get(requirement)
         if matches is None:
-            matches = _keep(self._matches, requirement, self._match(requirement))
+            matches = self._match(requirement)
+            _keep(self._matches, requirement, matches, most=_MAX_REQUIREMENTS)
         return matches
 
     def _match(self, requirement: Requirement) -> int:
@@ -188,7 +191,8 @@ class CompiledCatalogue:
                 for row, described in enumerate(self.instance_types)
                 if described.requirements.get(requirement.key).guarantees(requirement)
             )
-            type_bits = _keep(self._ensured, requirement, bits_of(ensuring))
+            type_bits = bits_of(ensuring)
+            _keep(self._ensured, requirement, type_bits, most=_MAX_REQUIREMENTS)
         return type_bits
 
     def defines(self, key: str) -> bool:
@@ -251,9 +255,8 @@ class CompiledCatalogue:
         content = market.content
         shapes = self._shapes.get(content)
         if shapes is None:
-            if len(self._shapes) >= _MAX_OFFERING_MATRICES:
-                self._shapes.clear()
-            shapes = self._shapes[content] = find_instance_shapes(market)
+            shapes = find_instance_shapes(market)
+            _keep(self._shapes, content, shapes, most=_MAX_OFFERING_MATRICES)
         return shapes
 
     def mask(self, bits: int) -> Mask:
@@ -261,11 +264,11 @@ class CompiledCatalogue:
         return mask_of(bits, self.size)
 
 
-def _keep(cache: dict[Requirement, int], requirement: Requirement, rows: int) -> int:
-    if len(cache) >= _MAX_REQUIREMENTS:
+def _keep(cache: dict[K, V], key: K, value: V, *, most: int) -> None:
+    """Add an entry to a cache, which begins anew once it holds `most` entries."""
+    if len(cache) >= most:
         cache.clear()
-    cache[requirement] = rows
-    return rows
+    cache[key] = value
 
 
 def _columns(parts: Sequence[Resources]) -> dict[str, Amounts]:
