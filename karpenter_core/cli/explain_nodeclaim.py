@@ -6,7 +6,6 @@ as in `karpenter explain node`.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import TRUE, find_condition
@@ -29,10 +28,10 @@ from karpenter_core.api.nodeclaim import (
 )
 from karpenter_core.cli.document import instant_text
 from karpenter_core.cli.explain_node import node_explanation
+from karpenter_core.cli.missing_objects import missing_object
 from karpenter_core.cli.tables import NODE_CLAIM_STATES, NODE_STATES, counted
 from karpenter_core.controllers.provisioning.new_claims import CAUSE, DECISION
 from karpenter_core.disruption.pricing import NodePrices
-from karpenter_core.errors import BadInputError
 from karpenter_core.lifecycle.nodeclaim.termination import deadline_of
 from karpenter_core.state.pod_budgets import PodBudgets, budget_key
 from karpenter_core.state.static_pools import is_static
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ["find_node_claim", "node_claim_explanation"]
 
-_NEAR: Final = 5
 _STAGES: Final = ((LAUNCHED, "launching"), (REGISTERED, "registering"), (INITIALIZED, "starting"))
 _LEAVING: Final = (DRAINED, VOLUMES_DETACHED, INSTANCE_TERMINATING)
 _PURPOSES: Final = {"provisioned": "for pods that waited"}
@@ -67,9 +65,7 @@ def find_node_claim(cluster: ClusterInput, name: str) -> NodeClaim:
     state_node = cluster.snapshot.state_nodes_by_node.get(name)
     if state_node is not None and state_node.claim is not None:
         return state_node.claim
-    near = get_close_matches(name, sorted(claims), n=_NEAR)
-    hint = f"; did you mean {', '.join(near)}?" if near else ""
-    raise BadInputError(f'there is no NodeClaim "{name}"{hint}')
+    raise missing_object("NodeClaim", name, claims)
 
 
 def node_claim_explanation(command_input: CommandInput, claim: NodeClaim) -> JsonObject:

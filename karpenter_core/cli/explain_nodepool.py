@@ -5,15 +5,14 @@ The numbers are those of a provisioning pass; the plan is solved as in `karpente
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.api.labels import NODES, PRICE_PER_HOUR, SPOT_SHARE
 from karpenter_core.api.quantities import format_amount, parse_amount, parse_resources
 from karpenter_core.cli.document import offering
+from karpenter_core.cli.missing_objects import missing_object
 from karpenter_core.cli.static_pools import static_pool_document
 from karpenter_core.cli.tables import NODE_POOL_STATES, counted
-from karpenter_core.errors import BadInputError
 from karpenter_core.state.capacity_quotas import planned_amounts, planned_types
 from karpenter_core.state.static_claims import plan_static_claim
 from karpenter_core.state.static_pools import is_static
@@ -33,7 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["find_node_pool", "node_pool_explanation"]
 
-_NEAR: Final = 5
+_SHOWN: Final = 5
+"""NodeClaims that a message names."""
 
 
 def find_node_pool(cluster: ClusterInput, name: str) -> NodePool:
@@ -45,9 +45,7 @@ def find_node_pool(cluster: ClusterInput, name: str) -> NodePool:
     pools = cluster.snapshot.node_pools
     if name in pools:
         return pools[name]
-    near = get_close_matches(name, sorted(pools), n=_NEAR)
-    hint = f"; did you mean {', '.join(near)}?" if near else ""
-    raise BadInputError(f'there is no NodePool "{name}"{hint}')
+    raise missing_object("NodePool", name, pools)
 
 
 def node_pool_explanation(
@@ -130,7 +128,7 @@ def _static_text(static: Mapping[str, object]) -> str:
         return f"{static['create']} of its {static['replicas']} replica(s) are created now"
     leaving = cast("list[str]", static["delete"])
     if leaving:
-        return f"{counted(len(leaving), 'NodeClaim')} too many: {', '.join(leaving[:_NEAR])}"
+        return f"{counted(len(leaving), 'NodeClaim')} too many: {', '.join(leaving[:_SHOWN])}"
     return f"it has its {static['replicas']} replica(s)"
 
 

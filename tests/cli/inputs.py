@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import typer
 import yaml
 
 NODE_CLASS_REF = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
@@ -93,3 +94,28 @@ def write(path, *documents):
     else:
         path.write_text(yaml.safe_dump_all(documents))
     return path
+
+
+def paid_commitment():
+    """Return the option for one node of the type `large` that is paid for already."""
+    requirement = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["large"]}
+    row = {
+        "name": "paid",
+        "requirements": [requirement],
+        "resource": "nodes",
+        "amount": 1,
+        "price": 0,
+    }
+    return f"--commitments={json.dumps([row])}"
+
+
+def option_names(command):
+    """Return the options that a command takes, as users write them."""
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    return {
+        option
+        for parameter in typer.main.get_command(app).params
+        for option in parameter.opts
+        if option.startswith("-")
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 
@@ -26,21 +27,9 @@ def strict_budget(pod):
 
 
 @pytest.fixture
-def explain(program, tmp_path):
+def explain(explain_kind):
     """Explain the NodeClaim of the node `a`, in a cluster of these objects."""
-    types = tmp_path / "types.json"
-    types.write_text(json.dumps(TYPES))
-
-    def run(*objects, name="general-a", options=("-o", "json"), code=0):
-        flat = [each for item in objects for each in (item if isinstance(item, tuple) else (item,))]
-        file = write(tmp_path / "cluster.yaml", *flat)
-        shown = program(
-            "explain", "nodeclaim", name, "--offline", file, "--instance-types-file", types,
-            *options, code=code,
-        )  # fmt: skip
-        return json.loads(shown.out) if code == 0 and options else shown
-
-    return run
+    return partial(explain_kind, "nodeclaim", types=TYPES, name="general-a")
 
 
 def at_stage(failing, message, reason="Waiting"):

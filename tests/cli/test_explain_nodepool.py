@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 
 from karpenter_core.cli.tables import NODE_POOL_STATES
-from tests.cli.inputs import instance_type, offering, pod, pool, write
+from tests.cli.inputs import instance_type, offering, paid_commitment, pod, pool, write
 from tests.cli.test_explain_node import claim_with_node
 
 INSTANCE_TYPES = [
@@ -26,21 +27,9 @@ def quota(name="team", selector=None, **resources):
 
 
 @pytest.fixture
-def explain(program, tmp_path):
+def explain(explain_kind):
     """Explain the NodePool `general` of a cluster made of these objects."""
-    types = tmp_path / "types.json"
-    types.write_text(json.dumps(INSTANCE_TYPES))
-
-    def run(*objects, name="general", options=("-o", "json"), code=0):
-        flat = [each for item in objects for each in (item if isinstance(item, tuple) else (item,))]
-        file = write(tmp_path / "cluster.yaml", *flat)
-        shown = program(
-            "explain", "nodepool", name, "--offline", file, "--instance-types-file", types,
-            *options, code=code,
-        )  # fmt: skip
-        return json.loads(shown.out) if code == 0 and options else shown
-
-    return run
+    return partial(explain_kind, "nodepool", types=INSTANCE_TYPES, name="general")
 
 
 def test_a_pool_that_nobody_limits_is_open_or_launches(explain):
@@ -58,16 +47,8 @@ def test_commitments_count_as_in_a_plan(program, tmp_path):
     types = tmp_path / "types.json"
     types.write_text(json.dumps(INSTANCE_TYPES))
     file = write(tmp_path / "cluster.yaml", pool(), pod("web", cpu="1500m"))
-    requirement = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["large"]}
-    row = {
-        "name": "paid",
-        "requirements": [requirement],
-        "resource": "nodes",
-        "amount": 1,
-        "price": 0,
-    }
     options = ("--offline", file, "--instance-types-file", types, "-o", "json")
-    options += (f"--commitments={json.dumps([row])}",)
+    options += (paid_commitment(),)
 
     planned = json.loads(program("plan", *options).out)
     explained = json.loads(program("explain", "nodepool", "general", *options).out)
@@ -121,6 +102,11 @@ def test_a_static_pool_shows_its_replicas(explain):
     assert found["state"] == "static"
     assert found["static"]["replicas"] == 2
     assert found["limits"] == {}
+
+
+def test_a_static_pool_names_the_nodeclaims_beyond_its_replicas(explain):
+    found = explain(pool(replicas=0), claim_with_node("a"))
+    assert found["message"] == "1 NodeClaim too many: general-a"
 
 
 def test_the_table_begins_with_the_answer(explain):

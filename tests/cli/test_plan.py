@@ -18,6 +18,7 @@ from tests.cli.inputs import (
     instance_type,
     node,
     offering,
+    paid_commitment,
     pod,
     pool,
     write,
@@ -573,15 +574,7 @@ def test_an_overlay_that_its_definition_refuses_is_refused(run, tmp_path):
 
 def test_commitments_are_used_as_far_as_they_go(run, plan, tmp_path):
     """The offering names its list price and the commitment."""
-    requirement = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["large"]}
-    row = {
-        "name": "paid",
-        "requirements": [requirement],
-        "resource": "nodes",
-        "amount": 1,
-        "price": 0,
-    }
-    option = f"--commitments={json.dumps([row])}"
+    option = paid_commitment()
     file = write(tmp_path / "cluster.yaml", POOL, pod("one", cpu="1"))
 
     (claim,) = plan(file, option)["nodeClaims"]

@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import re
+from functools import partial
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -21,6 +22,7 @@ from karpenter_provider_kwok.api import KWOKNodeClass
 from karpenter_provider_kwok.plugin import KwokProvider
 from tests.cli.inputs import NODE_CLASS_REF, instance_type, offering, pod, pool, write
 from tests.cli.test_explain_node import CONSOLIDATING, START, claim_with_node, web
+from tests.controllers.whole_controller import deployment
 
 TYPES = [
     instance_type("small", "2", "4Gi", offering(0.10)),
@@ -184,39 +186,16 @@ def test_a_plan_shows_the_nodes_that_are_removed_and_the_price_before_and_after(
 # -- carried out -----------------------------------------------------------------------------------
 
 
-def deployment(name, replicas, cpu, **labels):
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name, **labels}},
-                "spec": {
-                    "containers": [
-                        {
-                            "name": "app",
-                            "image": "app",
-                            "resources": {"requests": {"cpu": cpu, "memory": "256Mi"}},
-                        }
-                    ]
-                },
-            },
-        },
-    }
-
-
 def workloads(seed):
     """Deployments, those of them that shrink, and one that may not be evicted."""
     rng = random.Random(seed)
+    small_pods = partial(deployment, memory="256Mi")
     kept = [
-        deployment(f"kept-{number}", rng.randint(2, 6), rng.choice(["300m", "700m", "1200m"]))
+        small_pods(f"kept-{number}", rng.randint(2, 6), cpu=rng.choice(["300m", "700m", "1200m"]))
         for number in range(4)
     ]
     leaving = [
-        deployment(f"leaving-{number}", rng.randint(4, 10), rng.choice(["900m", "1700m"]))
+        small_pods(f"leaving-{number}", rng.randint(4, 10), cpu=rng.choice(["900m", "1700m"]))
         for number in range(3)
     ]
     guard = {

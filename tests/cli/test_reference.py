@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-import typer
 import yaml
 
 from karpenter_core.cli import manifests
@@ -20,6 +19,7 @@ from karpenter_core.disruption.method import DeclineReason
 from karpenter_core.kube.wire.codecs import Codecs
 from karpenter_core.scheduling.problem import PoolConstraint
 from karpenter_provider_kwok.api import KWOKNodeClass
+from tests.cli.inputs import option_names
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/plan.md").read_text()
@@ -36,14 +36,7 @@ def rows(heading):
 @pytest.mark.parametrize("command", [plan, pod, node, nodepool, nodeclaim])
 def test_every_option_is_in_the_table(command):
     """And none that does not exist."""
-    app = typer.Typer(add_completion=False)
-    app.command()(command)
-    options = {
-        option
-        for parameter in typer.main.get_command(app).params
-        for option in parameter.opts
-        if option.startswith("-")
-    }
+    options = option_names(command)
 
     of_plan = set() if command is plan else {"--rebalance"}
     assert rows("| option | meaning |") - of_plan == options

@@ -13,7 +13,6 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-import typer
 
 from karpenter_core.api.devices import Device, DeviceCapacity, DeviceTemplate, InstanceDevices
 from karpenter_core.api.prices import Price
@@ -31,7 +30,17 @@ from karpenter_core.kube.wire.codecs import Codecs
 from karpenter_core.kube.wire.kind_groups import EVERY_KIND_GROUP
 from karpenter_core.scheduling.instance_types import InstanceType, Offering, Overhead
 from karpenter_core.scheduling.requirements import Requirement, Requirements
-from tests.cli.inputs import POOL, instance_type, node, offering, pod, pool, write
+from tests.cli.inputs import (
+    POOL,
+    instance_type,
+    node,
+    offering,
+    option_names,
+    paid_commitment,
+    pod,
+    pool,
+    write,
+)
 from tests.cli.test_explain_node import claim_with_node, web
 from tests.cli.test_live_cluster import NODE_CLASS, PLANTED, ask, planted_pod, world
 
@@ -50,14 +59,7 @@ PAGE = (Path(__file__).parents[2] / "docs/reference/snapshot.md").read_text()
 
 def test_every_option_is_in_the_table():
     """And none that does not exist."""
-    app = typer.Typer(add_completion=False)
-    app.command()(snapshot)
-    options = {
-        option
-        for parameter in typer.main.get_command(app).params
-        for option in parameter.opts
-        if option.startswith("-")
-    }
+    options = option_names(snapshot)
     table = PAGE.partition("| option | meaning |")[2].partition("\n\n")[0]
     first_column = " ".join(line.split("|")[1] for line in table.strip().splitlines()[1:])
     assert set(re.findall(r"`([^`]+)`", first_column)) == options
@@ -295,15 +297,7 @@ def test_files_are_added_to_a_snapshot_as_to_a_live_cluster(program, save, tmp_p
 
 
 def test_settings_of_the_snapshot_count_unless_an_option_says_otherwise(program, save):
-    requirement = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["large"]}
-    row = {
-        "name": "paid",
-        "requirements": [requirement],
-        "resource": "nodes",
-        "amount": 1,
-        "price": 0,
-    }
-    file = save(POOL, pod("web"), options=[f"--commitments={json.dumps([row])}"])
+    file = save(POOL, pod("web"), options=[paid_commitment()])
 
     def cheapest(*options):
         plan = json.loads(program("plan", "--offline", file, "-o", "json", *options).out)

@@ -6,11 +6,10 @@ import json
 import re
 from pathlib import Path
 
-import typer
-
 from karpenter_core.cli.top.command import top
 from karpenter_core.cli.top.order import Column
 from karpenter_core.cli.top.view import NodeState, PendingState
+from tests.cli.inputs import option_names
 from tests.cli.top.clusters import write_cluster
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/top.md").read_text()
@@ -25,14 +24,7 @@ def rows(heading, column=1):
 
 def test_every_option_is_in_the_table():
     """And none that does not exist."""
-    app = typer.Typer(add_completion=False)
-    app.command()(top)
-    options = {
-        option
-        for parameter in typer.main.get_command(app).params
-        for option in parameter.opts
-        if option.startswith("-")
-    }
+    options = option_names(top)
 
     assert rows("| option | meaning |") == options
 
