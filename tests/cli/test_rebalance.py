@@ -67,6 +67,28 @@ def test_passes_follow_each_other_until_nothing_more_can_be_done(rebalance):
     assert starts == sorted(starts)
 
 
+def test_a_cheaper_node_for_the_room_of_a_buffer_stays(rebalance):
+    """Virtual pods go with the room that is kept for them, to nodes that the preview launches."""
+    request = {"cpu": "500m", "memory": "512Mi"}
+    template = {
+        "apiVersion": "v1",
+        "kind": "PodTemplate",
+        "metadata": {"name": "room", "namespace": "default"},
+        "template": {"spec": {"containers": [{"name": "c", "resources": {"requests": request}}]}},
+    }
+    buffer = {
+        "apiVersion": "autoscaling.x-k8s.io/v1beta1",
+        "kind": "CapacityBuffer",
+        "metadata": {"name": "headroom", "namespace": "default"},
+        "spec": {"podTemplateRef": {"name": "room"}, "replicas": 1},
+    }
+    nodes = [claim_with_node(f"node-{number}") for number in range(3)]
+
+    found = rebalance(CONSOLIDATING, template, buffer, *nodes)
+
+    assert found["after"]["nodes"] == 1
+
+
 def test_each_step_keeps_to_the_budgets(rebalance):
     one_at_a_time = pool(
         disruption={

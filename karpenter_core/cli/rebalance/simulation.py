@@ -17,6 +17,7 @@ from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.disruption.method import DisruptionOptions
 from karpenter_core.disruption.plan import methods_of, plan
 from karpenter_core.state.pool_schedules import shuts_down_pools
+from karpenter_core.state.provisioning_input import build_provisioning_input
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,7 +112,7 @@ def simulate_rebalance(command_input: CommandInput) -> Rebalance:
     methods = _consolidating_methods(command_input)
     now = cluster.now
     fold.pass_time(now)
-    planner_pass = _pass(command_input, _counted(command_input), now)
+    planner_pass = _pass(command_input, _counted(command_input, now), now)
     before = _costs(planner_pass)
     price = before.price_per_hour
     steps: list[RebalanceStep] = []
@@ -132,7 +133,7 @@ def simulate_rebalance(command_input: CommandInput) -> Rebalance:
             break
         now = quiet
         fold.pass_time(now)
-        planner_pass = _pass(command_input, _counted(command_input), now)
+        planner_pass = _pass(command_input, _counted(command_input, now), now)
     return Rebalance(
         steps=tuple(steps),
         before=before,
@@ -150,10 +151,16 @@ def _consolidating_methods(command_input: CommandInput) -> Sequence[DisruptionMe
     ]
 
 
-def _counted(command_input: CommandInput) -> Snapshot:
-    """Return the snapshot of the state as it is now, with the places of virtual pods."""
+def _counted(command_input: CommandInput, now: datetime) -> Snapshot:
+    """Return the snapshot of the state as it is now, with the places that virtual pods have now."""
     cluster = command_input.cluster
-    return count_virtual(replace(cluster, snapshot=cluster.builder.snapshot())).snapshot
+    snapshot = cluster.builder.snapshot()
+    if not snapshot.has_virtual_pods:
+        return snapshot
+    provisioning = build_provisioning_input(
+        snapshot, now=now, problem_settings=cluster.problem_settings
+    )
+    return count_virtual(replace(cluster, snapshot=snapshot, input=provisioning)).snapshot
 
 
 def _pass(command_input: CommandInput, snapshot: Snapshot, now: datetime) -> DisruptionPass:
