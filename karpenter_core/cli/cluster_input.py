@@ -70,12 +70,19 @@ class ClusterInput:
     options: SolveOptions
     now: datetime
     problem_settings: ProblemSettings
-    builder: StateBuilder
-    """The state behind `snapshot`; what-ifs that fold changes into it use it up."""
+    builder: StateBuilder | None = None
+    """The state behind `snapshot`, which what-ifs fold changes into; None in a controller: it is its own."""
     unusable_pools: Mapping[str, str] = field(default_factory=dict[str, str])
     """NodePools that cannot launch nodes now, with the reasons."""
     notes: tuple[str, ...] = ()
     """Objects that were left out and assumptions, as notes for people."""
+
+    @property
+    def folded_state(self) -> StateBuilder:
+        """The state to fold changes into; what folds into it uses the input up."""
+        if self.builder is None:
+            raise ValueError("the state belongs to a controller: nothing may be folded into it")
+        return self.builder
 
 
 async def build_cluster(

@@ -32,9 +32,10 @@ def run(context: typer.Context) -> None:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    from karpenter_core.cli.dashboard.content import ClusterContent
     from karpenter_core.operator.launcher import run_from_command_line
 
-    return asyncio.run(run_from_command_line(arguments, os.environ))
+    return asyncio.run(run_from_command_line(arguments, os.environ, dashboard=ClusterContent()))
 
 
 def _print_help() -> None:

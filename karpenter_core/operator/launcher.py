@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from karpenter_core.kube.contact import ContactTimes
+    from karpenter_core.operator.dashboard_content import DashboardContent
     from karpenter_core.provider.host.manager import Plugins
     from karpenter_core.tracing import Tracer
 
@@ -48,10 +49,11 @@ async def run_from_command_line(
     environment: Mapping[str, str],
     *,
     contact: ContactTimes | None = None,
+    dashboard: DashboardContent | None = None,
 ) -> int:
     """Run the controller with the given flags and environment; return the exit code.
 
-    `contact` says how long kinds may be silent; tests that wait for it give less.
+    `dashboard` makes the contents of the dashboard, which `--dashboard-port` needs. `contact` says how long kinds may be silent; tests that wait for it give less.
 
     Raises:
         KarpenterError: it cannot start like this.
@@ -65,7 +67,12 @@ async def run_from_command_line(
     stop_on_signals(stop)
     try:
         return await run_process(
-            settings, plugins, stop=stop, environment=environment, contact=contact
+            settings,
+            plugins,
+            stop=stop,
+            environment=environment,
+            contact=contact,
+            dashboard=dashboard,
         )
     finally:
         close_logs()
@@ -91,6 +98,7 @@ async def run_process(
     stop: asyncio.Event,
     environment: Mapping[str, str],
     contact: ContactTimes | None = None,
+    dashboard: DashboardContent | None = None,
 ) -> int:
     """Connect, run until `stop` is set, and return the exit code."""
     from karpenter_core.kube.garbage_collector import tune_gc
@@ -103,7 +111,7 @@ async def run_process(
     for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
         registry.register(collector)
     tracing = _start_tracing(settings)
-    ports = replace(await _connect(settings, environment), contact=contact)
+    ports = replace(await _connect(settings, environment), contact=contact, dashboard=dashboard)
     if tracing is not None:
         ports = replace(ports, tracer=tracing[0])
     process = Process(settings, plugins, ports, registry=registry)

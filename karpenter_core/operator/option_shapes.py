@@ -139,6 +139,7 @@ _CONVERTERS: Final[Mapping[str, Callable[[str], object]]] = {
     "log-output-paths": comma_separated,
     "log-error-output-paths": comma_separated,
     "bind-address": _parse_address,
+    "dashboard-bind-address": _parse_address,
     "health-probe-bind-address": _parse_address,
     "metrics-bind-address": _parse_address,
     "currency": _parse_currency,

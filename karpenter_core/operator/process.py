@@ -54,7 +54,7 @@ from karpenter_core.operator.journal_page import PATH, decisions_page
 from karpenter_core.operator.kind_groups import kind_groups
 from karpenter_core.operator.loop_calls import on_loop
 from karpenter_core.operator.memory_limit import MemoryLimit
-from karpenter_core.operator.servers import HttpServers, ReadinessCheck
+from karpenter_core.operator.servers import FurtherServer, HttpServers, ReadinessCheck
 from karpenter_core.operator.wiring import (
     ControllerDependencies,
     build_controllers,
@@ -71,10 +71,13 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from structlog.typing import FilteringBoundLogger
 
+    from karpenter_core.api.notices import Notice
     from karpenter_core.controllers.reconciling.reconciler import Controller
     from karpenter_core.kube.fence import WriteFence
     from karpenter_core.kube.transport import Transport
     from karpenter_core.kube.wire.codecs import InvalidObject
+    from karpenter_core.operator.dashboard.process_dashboard import ProcessDashboard
+    from karpenter_core.operator.dashboard_content import Role
     from karpenter_core.operator.metrics_access import AccessReviewer
     from karpenter_core.operator.process_platform import ProcessPlatform
     from karpenter_core.operator.serving_certificate import ServingCertificate
@@ -161,6 +164,7 @@ class Process:
             [read for provider in plugins.providers.values() for read in provider.info.reads],
             clock=platform.clock,
         )
+        self.dashboard: Final = self._make_dashboard()
         self.servers: Final = self._make_servers()
 
     def _make_fence(self) -> WriteFence:
@@ -235,6 +239,7 @@ class Process:
             await self.servers.start()
         if self._journal_file is not None:
             self._journal_file.start()
+        showing = None if self.dashboard is None else asyncio.create_task(self.dashboard.run())
         recording = asyncio.create_task(self.recorder.run())
         reading = self._start_reading_facts()
         await self._reads.fetch()
@@ -244,6 +249,8 @@ class Process:
             return await self._run_until_stopped(stop)
         finally:
             rereading.cancel()
+            if showing is not None:
+                showing.cancel()
             if reading is not None:
                 reading.cancel()
             await self.providers.stop()
@@ -331,6 +338,10 @@ class Process:
                 group.create_task(controller.run(), name=controller.name)
 
     def _controller_parts(self) -> ControllerDependencies:
+        dashboard = self.dashboard
+        return self._parts_with(self.recorder.publish if dashboard is None else dashboard.publish)
+
+    def _parts_with(self, publish: Callable[[Notice], None]) -> ControllerDependencies:
         return ControllerDependencies(
             apis=self.apis,
             settings=self.settings,
@@ -341,7 +352,7 @@ class Process:
             informers=self.informers,
             freshness=self.freshness,
             kube_writer=self.kube_writer,
-            publish=self.recorder.publish,
+            publish=publish,
         )
 
     def _connect(self) -> ClusterApis:
@@ -437,6 +448,25 @@ class Process:
         journal.add_sink(file.write)
         return file
 
+    def _make_dashboard(self) -> ProcessDashboard | None:
+        if not self.settings.dashboard_port or not self.platform.serves_http:
+            return None
+        from karpenter_core.operator.dashboard.process_dashboard import ProcessDashboard
+
+        return ProcessDashboard(
+            self._parts_with(self.recorder.publish),
+            role=self._role,
+            leader=lambda: "" if self._elector is None else self._elector.holder,
+            publish=self.recorder.publish,
+        )
+
+    def _role(self) -> Role:
+        from karpenter_core.operator.dashboard_content import Role
+
+        if self.settings.observe:
+            return Role.OBSERVER
+        return Role.LEADER if self.is_leading else Role.STANDBY
+
     def _make_servers(self) -> HttpServers:
         from karpenter_core.operator.profiling import profiling_routes, slow_profiling_routes
 
@@ -460,6 +490,22 @@ class Process:
             extra_routes=profiling_routes() if is_profiled else None,
             slow_routes=slow_profiling_routes() if is_profiled else None,
             json_routes={PATH: partial(decisions_page, self.runtime.journal)},
+            dashboard=self._serve_dashboard(),
+        )
+
+    def _serve_dashboard(self) -> FurtherServer | None:
+        if self.dashboard is None:
+            return None
+        from karpenter_core.operator.dashboard.server import DashboardServer
+
+        address = self.settings.dashboard_bind_address
+        reviewer = self._access_reviewer()
+        server = DashboardServer(self.dashboard.feed, address=address, reviewer=reviewer)
+        return FurtherServer(
+            make_app=server.make_app,
+            address=address,
+            port=self.settings.dashboard_port,
+            option="dashboard-port",
         )
 
     def _serving_certificate(self) -> ServingCertificate | None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from karpenter_core.kube.transport import Transport
     from karpenter_core.kube.writer import WriteFaults
     from karpenter_core.operator.cluster_facts import ClusterFactsReader
+    from karpenter_core.operator.dashboard_content import DashboardContent
     from karpenter_core.provider.host.executor import Executor
     from karpenter_core.tracing import Tracer
 
@@ -57,5 +58,7 @@ class ProcessPlatform:
     jitter: Callable[[], float] | None = None
     faults: WriteFaults | None = None
     tracer: Tracer = NO_TRACER
+    dashboard: DashboardContent | None = None
+    """Makes the documents of the dashboard; None if the program has none."""
     serves_http: bool = True
     """Whether metrics and probes are served; there are no sockets in simulated time."""

@@ -1,4 +1,4 @@
-"""HTTP servers of the process: metrics and decisions, and probes."""
+"""HTTP servers of the process: metrics and decisions, probes, and the dashboard."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from karpenter_core.operator.metrics_access import AccessReviewer
     from karpenter_core.operator.serving_certificate import ServingCertificate
 
-__all__ = ["HttpServers", "ReadinessCheck"]
+__all__ = ["FurtherServer", "HttpServers", "ReadinessCheck"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,18 @@ class ReadinessCheck:
 
     name: str
     failure: Callable[[], str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FurtherServer:
+    """An application on a port of its own; it protects itself, and is served over TLS as metrics are."""
+
+    make_app: Callable[[], web.Application]
+    address: str
+    """Empty = every interface."""
+    port: int
+    option: str
+    """Name of the setting of the port, for messages."""
 
 
 @final
@@ -47,6 +59,7 @@ class HttpServers:
         extra_routes: Mapping[str, Callable[[], str]] | None = None,
         slow_routes: Mapping[str, Callable[[Mapping[str, str]], str]] | None = None,
         json_routes: Mapping[str, Callable[[Mapping[str, str]], bytes]] | None = None,
+        dashboard: FurtherServer | None = None,
     ) -> None:
         """`address` is that of both servers, unless one has its own; empty = every interface.
 
@@ -62,12 +75,14 @@ class HttpServers:
         self._extra_routes = dict(extra_routes or {})
         self._slow_routes = dict(slow_routes or {})
         self._json_routes = dict(json_routes or {})
+        self._dashboard = dashboard
         self._runners: list[web.AppRunner] = []
+        self.dashboard_port = 0 if dashboard is None else dashboard.port
         self.metrics_port = metrics_port
         self.probe_port = probe_port
 
     async def start(self) -> None:
-        """Bind both ports.
+        """Bind the ports.
 
         Raises:
             SettingsError: a port is taken.
@@ -77,9 +92,12 @@ class HttpServers:
         self.metrics_port = await self._serve(app, address, self._ports[0], "metrics-port", tls)
         app, address = self._probe_app(), self._addresses[1]
         self.probe_port = await self._serve(app, address, self._ports[1], "health-probe-port")
+        if (further := self._dashboard) is not None:
+            app, address = further.make_app(), further.address or None
+            self.dashboard_port = await self._serve(app, address, further.port, further.option, tls)
 
     async def stop(self) -> None:
-        """Close both."""
+        """Close all of them."""
         for runner in reversed(self._runners):
             await runner.cleanup()
         self._runners.clear()

@@ -135,6 +135,22 @@ OPTIONS: Final = (
         falls_back=True,
     ),
     ProcessOption(
+        flag="dashboard-port",
+        env="DASHBOARD_PORT",
+        default=0,
+        help="Port of the dashboard, a read-only web page; 0 = no dashboard. The TLS files and "
+        "the tokens of the metrics port protect it too.",
+        minimum=0,
+        maximum=_LAST_PORT,
+    ),
+    ProcessOption(
+        flag="dashboard-bind-address",
+        env="DASHBOARD_BIND_ADDRESS",
+        default="127.0.0.1",
+        help="Address that the dashboard binds to; kubectl port-forward reaches 127.0.0.1. "
+        "0.0.0.0 = every interface.",
+    ),
+    ProcessOption(
         flag="decision-journal",
         env="DECISION_JOURNAL",
         default="",
@@ -507,6 +523,8 @@ class Settings:
     metrics_tls_key_file: str = ""
     metrics_token_auth: bool = False
     health_probe_port: int = 8081
+    dashboard_port: int = 0
+    dashboard_bind_address: str = "127.0.0.1"
     decision_journal: str = ""
     decision_journal_max_bytes: int = DEFAULT_JOURNAL_BYTES
     otlp_traces_endpoint: str = ""

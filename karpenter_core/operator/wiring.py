@@ -70,7 +70,10 @@ if TYPE_CHECKING:
     from karpenter_core.operator.settings import Settings
     from karpenter_core.provider.host.facade import Providers
 
-__all__ = ["ControllerDependencies", "build_controllers", "build_observers", "solve_options"]
+__all__ = [
+    "ControllerDependencies", "build_controllers", "build_observers", "provisioning_options",
+    "solve_options",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +108,7 @@ def build_controllers(dependencies: ControllerDependencies) -> tuple[Controller,
     catalogue = CatalogueController(
         cluster_state=dependencies.cluster_state, providers=providers, runtime=runtime
     )
-    options = _provisioning_options(dependencies)
+    options = provisioning_options(dependencies)
     planning_turn = asyncio.Lock()
     creator = ClaimCreator(
         writer=writer, runtime=runtime, launch_limits=options.problem_settings.launch_limits
@@ -196,7 +199,7 @@ def build_observers(dependencies: ControllerDependencies) -> tuple[Controller, .
         providers=dependencies.providers,
         runtime=runtime,
     )
-    options = _provisioning_options(dependencies)
+    options = provisioning_options(dependencies)
     return (
         catalogue,
         *_overlay_controllers(dependencies, None),
@@ -241,7 +244,7 @@ def _overlay_controllers(
     )
 
 
-def _provisioning_options(dependencies: ControllerDependencies) -> ProvisioningOptions:
+def provisioning_options(dependencies: ControllerDependencies) -> ProvisioningOptions:
     """Return how pending pods are collected and planned for."""
     settings, providers = dependencies.settings, dependencies.providers
     return ProvisioningOptions(

@@ -253,3 +253,17 @@ def test_the_namespace_of_the_release_is_that_of_all_its_objects(values_of):
     assert {each["metadata"]["namespace"] for each in objects if each["kind"] not in elsewhere} == {
         "system"
     }
+
+
+@pytest.mark.parametrize(
+    ("value", "declared"), [(None, None), (0, None), (8090, 8090), ("8090", 8090)]
+)
+def test_the_port_of_the_dashboard_is_declared_if_it_is_served(values_of, value, declared):
+    values = values_of("aws")
+    values["settings"] = {**values.get("settings", {}), "dashboardPort": value}
+    container = container_of(render(values))
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    variables = {each["name"]: each.get("value") for each in container["env"]}
+
+    assert ports.get("http-dashboard") == declared
+    assert variables.get("DASHBOARD_PORT") == (None if value is None else str(value))

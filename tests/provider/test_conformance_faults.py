@@ -606,7 +606,7 @@ def run_kit(folder, *arguments):
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=60,
     )  # fmt: skip
 
 

@@ -65,11 +65,33 @@ def demo(
         Path | None,
         typer.Option(help="Keep the logs of the controller and the cluster in this folder."),
     ] = None,
+    web: Annotated[
+        bool,
+        typer.Option("--web", help="Serve the dashboard on 127.0.0.1 and print its address."),
+    ] = False,
 ) -> None:
     """Demonstrate autoscaling: nginx from 0 to 50 to 500 replicas and back, or events of a cloud."""
     if kubeconfig is None:
         _check_embedded_cluster()
-    raise typer.Exit(asyncio.run(_main(provider, kubeconfig, timeout_seconds, log_folder)))
+    options = _DemoOptions(
+        provider=provider,
+        kubeconfig=kubeconfig,
+        timeout_seconds=timeout_seconds,
+        log_folder=log_folder,
+        web=web,
+    )
+    raise typer.Exit(asyncio.run(_main(options)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DemoOptions:
+    """The options of the command."""
+
+    provider: str
+    kubeconfig: Path | None
+    timeout_seconds: float | None
+    log_folder: Path | None
+    web: bool
 
 
 def _check_embedded_cluster() -> None:
@@ -82,18 +104,14 @@ def _check_embedded_cluster() -> None:
         )
 
 
-async def _main(
-    provider: str, kubeconfig: Path | None, timeout_seconds: float | None, log_folder: Path | None
-) -> int:
+async def _main(options: _DemoOptions) -> int:
     from rich.console import Console
 
     from karpenter_core.cli.demo.processes import DemoFailedError
 
     _keep_quiet()
     console = Console(soft_wrap=not sys.stdout.isatty())
-    play = asyncio.ensure_future(
-        _run_demo(console, provider, kubeconfig, timeout_seconds, log_folder)
-    )
+    play = asyncio.ensure_future(_run_demo(console, options))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, play.cancel)
@@ -125,13 +143,7 @@ class _DemoSetup:
     step_seconds: float
 
 
-async def _run_demo(
-    console: Console,
-    provider: str,
-    kubeconfig: Path | None,
-    timeout_seconds: float | None,
-    log_folder: Path | None,
-) -> int:
+async def _run_demo(console: Console, options: _DemoOptions) -> int:
     from karpenter_core.cli.demo.cloud_scenario import controller_environment
     from karpenter_core.cli.demo.cluster_statistics import ClusterStatistics
     from karpenter_core.cli.demo.demo_cluster import DemoCluster
@@ -139,6 +151,7 @@ async def _run_demo(
         DemoFailedError,
         controller,
         embedded_cluster,
+        free_port,
         log_tail,
     )
     from karpenter_core.cli.demo.view import choose_view, summarise
@@ -148,12 +161,13 @@ async def _run_demo(
     step_reports: list[StepReport] = []
     steps: Sequence[DemoStep] = ()
     async with AsyncExitStack() as stack:
-        setting = await _setup(provider, stack)
+        setting = await _setup(options.provider, stack)
         cloud, currency = setting.cloud, setting.currency
-        folder = log_folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder = options.log_folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
         view = choose_view(console, clock, currency)
         stack.callback(view.close)
+        kubeconfig = options.kubeconfig
         if kubeconfig is None:
             view.say("starting an embedded cluster")
             kubeconfig = await stack.enter_async_context(embedded_cluster(folder))
@@ -161,11 +175,20 @@ async def _run_demo(
         demo_cluster = DemoCluster(api, setting.demo_manifests, view)
         stack.push_async_callback(demo_cluster.clear)
         await demo_cluster.set_up()
-        view.say(f"starting karpenter run --providers={provider}")
+        view.say(f"starting karpenter run --providers={options.provider}")
         environment = None if cloud is None else controller_environment(cloud)
+        dashboard_port = free_port() if options.web else 0
         log = await stack.enter_async_context(
-            controller(kubeconfig, folder, provider=provider, environment=environment)
+            controller(
+                kubeconfig,
+                folder,
+                provider=options.provider,
+                environment=environment,
+                dashboard_port=dashboard_port,
+            )
         )
+        if options.web:
+            view.say(f"dashboard: http://127.0.0.1:{dashboard_port}/")
         cluster_statistics = ClusterStatistics(clock, setting.price_of)
         changed = await stack.enter_async_context(
             _following(api, setting.demo_manifests, clock, cluster_statistics)
@@ -187,7 +210,7 @@ async def _run_demo(
                     changed,
                     clock,
                     view,
-                    timeout_seconds or setting.step_seconds,
+                    options.timeout_seconds or setting.step_seconds,
                 )
         except DemoFailedError as error:
             view.say(f"failed: {error}\n{log_tail(log)}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["DemoFailedError", "controller", "embedded_cluster", "log_tail"]
+__all__ = ["DemoFailedError", "controller", "embedded_cluster", "free_port", "log_tail"]
 
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 15.0
@@ -42,10 +42,18 @@ async def embedded_cluster(folder: Path) -> AsyncGenerator[Path]:
 
 @asynccontextmanager
 async def controller(
-    kubeconfig: Path, folder: Path, *, provider: str, environment: Mapping[str, str] | None
+    kubeconfig: Path,
+    folder: Path,
+    *,
+    provider: str,
+    environment: Mapping[str, str] | None,
+    dashboard_port: int = 0,
 ) -> AsyncGenerator[Path]:
-    """Run the controller in its own process; yield its log once it is ready."""
-    metrics_port, probe_port = _free_port(), _free_port()
+    """Run the controller in its own process; yield its log once it is ready.
+
+    It serves the dashboard if a port for it is given.
+    """
+    metrics_port, probe_port = free_port(), free_port()
     log = folder / "controller.log"
     arguments = [
         *_RUN,
@@ -54,6 +62,7 @@ async def controller(
         "--bind-address=127.0.0.1",
         f"--metrics-port={metrics_port}",
         f"--health-probe-port={probe_port}",
+        f"--dashboard-port={dashboard_port}",
         f"--cache-folder={folder / 'cache'}",
         f"--leader-election-name={NAME}",
         f"--leader-election-namespace={NAME}",
@@ -123,7 +132,8 @@ def _answers(port: int) -> bool:
         connection.close()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of loopback that nobody uses."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

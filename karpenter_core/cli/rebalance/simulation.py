@@ -108,7 +108,7 @@ def simulate_rebalance(command_input: CommandInput) -> Rebalance:
     The state of the input is changed: it can be used once.
     """
     cluster = command_input.cluster
-    fold = StateFold(cluster.builder)
+    fold = StateFold(cluster.folded_state)
     methods = _consolidating_methods(command_input)
     now = cluster.now
     fold.pass_time(now)
@@ -154,7 +154,7 @@ def _consolidating_methods(command_input: CommandInput) -> Sequence[DisruptionMe
 def _counted(command_input: CommandInput, now: datetime) -> Snapshot:
     """Return the snapshot of the state as it is now, with the places that virtual pods have now."""
     cluster = command_input.cluster
-    snapshot = cluster.builder.snapshot()
+    snapshot = cluster.folded_state.snapshot()
     if not snapshot.has_virtual_pods:
         return snapshot
     provisioning = build_provisioning_input(

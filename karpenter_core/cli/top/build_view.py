@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.cli.cluster_input import ClusterInput
-    from karpenter_core.scheduling.problem import SchedulingPlan
+    from karpenter_core.scheduling.problem import SchedulingPlan, SolveOptions
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
-__all__ = ["build_view", "state_of"]
+__all__ = ["build_view", "snapshot_view", "state_of"]
 
 _RUNNING = "Running"
 
@@ -57,15 +57,39 @@ def build_view(
     `plan` is that of `karpenter plan`: it has the reasons of pending pods. With `node_selector` only
     the nodes with these labels are shown and counted, and the pods on them.
     """
-    snapshot = cluster.snapshot
-    prices = NodePrices(snapshot, cluster.options, well_known=cluster.problem_settings.well_known)
+    return snapshot_view(
+        cluster.snapshot,
+        cluster.options,
+        pending=_pending(cluster, plan),
+        now=cluster.now,
+        well_known=cluster.problem_settings.well_known,
+        resources=resources,
+        node_selector=node_selector,
+        with_prices=with_prices,
+        notes=cluster.notes,
+    )
+
+
+def snapshot_view(
+    snapshot: Snapshot,
+    options: SolveOptions,
+    *,
+    pending: tuple[PendingPod, ...],
+    now: datetime,
+    well_known: frozenset[str],
+    resources: Sequence[str],
+    node_selector: Mapping[str, str],
+    with_prices: bool = True,
+    notes: tuple[str, ...] = (),
+) -> ClusterView:
+    """Return the view of a snapshot; `pending` are the pods without a node."""
+    prices = NodePrices(snapshot, options, well_known=well_known)
     price_of = prices.hourly_cost_of if with_prices else _unknown_price
     rows = tuple(
-        _row(state_node, resources=resources, price_of=price_of, now=cluster.now)
+        _row(state_node, resources=resources, price_of=price_of, now=now)
         for state_node in snapshot.counted_nodes
         if _is_selected(state_node, node_selector)
     )
-    pending = _pending(cluster, plan)
     return ClusterView(
         nodes=rows,
         pools=_pool_rows(snapshot.node_pools, rows, resources),
@@ -73,9 +97,9 @@ def build_view(
         totals=_totals(snapshot, rows, resources=resources, with_prices=with_prices,
                        shown=frozenset(row.name for row in rows) if node_selector else None),
         resources=tuple(resources),
-        currency=cluster.options.currency,
+        currency=options.currency,
         has_prices=with_prices,
-        notes=cluster.notes,
+        notes=notes,
     )  # fmt: skip
 
 

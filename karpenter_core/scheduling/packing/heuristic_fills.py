@@ -68,13 +68,11 @@ class HeuristicFills:
         self._request: Final = request
         self._divisor: Final = np.where(request > 0, request, _NOTHING)
         self._capacity: Final = capacity + 0.5
-        share = np.stack(
+        self._share: Final = np.stack(
             [request[line][None, :] / self._capacity[line][:, None] for line in self._lines]
         )
-        self._share: Final = np.maximum(
-            np.einsum("wl,lsk->wsk", self._weightings(demand), share), _NOTHING
-        ).reshape(-1, self.sizes)
-        """(Mix and S) x K: the weighted part of a node that one pod takes."""
+        """Line x S x K: the part of a node that one pod takes."""
+        self._weights: Final = self._weightings(demand)
         self.most: Final = self._fitting(
             np.arange(self.sizes, dtype=np.intp)[:, None], list(self._capacity[:, None, :])
         )
@@ -107,13 +105,13 @@ class HeuristicFills:
 
         `worth` per pod and pods `left` by size: K.
         """
-        demand = np.where(worth > 0, left, 0.0)
-        wanted = np.flatnonzero(demand)
-        density = worth[wanted] / self._share[:, wanted]
-        order = wanted[np.argsort(-density, axis=1, kind="stable").T]
+        weight_share = np.einsum("wl,lsk->wsk", self._weights, self._share)
+        density = (worth / np.maximum(weight_share, _NOTHING)).reshape(-1, self.sizes)
+        order = np.argsort(-density, axis=1, kind="stable").T
         count = len(density)
         shapes = np.arange(count, dtype=np.intp) % self.shapes
         free = [line[shapes] for line in self._capacity]
+        demand = np.where(worth > 0, left, 0.0)
         content = np.zeros((count, self.sizes))
         every = np.arange(count)
         for turn, sizes in enumerate(order, start=1):
@@ -134,23 +132,21 @@ class HeuristicFills:
         """
         numbers = np.arange(len(shapes))
         content = np.zeros((len(shapes), self.sizes))
-        wanted = np.flatnonzero((worth > 0) & (left > 0))
-        worth, request = worth[wanted], self._request[:, wanted]
-        waiting = np.tile(left[wanted], (len(shapes), 1))
+        waiting = np.tile(np.where(worth > 0, left, 0.0), (len(shapes), 1))
         free = [line[shapes] for line in self._capacity]
         turn = elements = 0
-        while len(numbers) and len(wanted):
+        while len(numbers):
             turn += 1
-            elements += 10 * len(numbers) * len(wanted)
-            share = self._scarcest(request, free)
+            elements += 10 * len(numbers) * self.sizes
+            share = self._scarcest(free)
             score = np.where((share <= 1.0) & (waiting > 0), worth / share, 0.0)
-            best = score.argmax(axis=1)
-            every, chosen = np.arange(len(numbers)), wanted[best]
-            fit = np.minimum(self._fitting(chosen, free), waiting[every, best])
-            fit[score[every, best] <= 0] = 0.0
+            chosen = score.argmax(axis=1)
+            every = np.arange(len(numbers))
+            fit = np.minimum(self._fitting(chosen, free), waiting[every, chosen])
+            fit[score[every, chosen] <= 0] = 0.0
             placed = np.where(fit > 0, np.maximum(np.floor(fit * step), 1.0), 0.0)
             content[numbers, chosen] += placed
-            waiting[every, best] -= placed
+            waiting[every, chosen] -= placed
             for line in self._lines:
                 free[line] -= placed * self._request[line][chosen]
             goes_on = placed > 0
@@ -162,10 +158,10 @@ class HeuristicFills:
                 elements = 0
         return content.T
 
-    def _scarcest(self, request: FloatAmounts, free: list[FloatAmounts]) -> Floats:
+    def _scarcest(self, free: list[FloatAmounts]) -> Floats:
         """Return, n x K, the largest part of anything left that one pod takes."""
-        largest: Floats = np.full((len(free[0]), request.shape[1]), _NOTHING)
+        largest: Floats = np.full((len(free[0]), self.sizes), _NOTHING)
         for line in self._lines:
-            part = request[line][None, :] / free[line][:, None]
+            part = self._request[line][None, :] / free[line][:, None]
             np.maximum(largest, part, out=largest)
         return largest

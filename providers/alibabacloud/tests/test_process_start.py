@@ -50,7 +50,7 @@ def test_a_process_that_cannot_know_its_place_ends_with_a_reason(tmp_path, setti
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=60,
     )
 
     assert ended.returncode == 2

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from prometheus_client import generate_latest
 
+from karpenter_core.cli.dashboard.content import ClusterContent
 from karpenter_core.kube.resources import EVENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
+from karpenter_core.operator.dashboard.process_dashboard import ProcessDashboard
+from karpenter_core.operator.dashboard_content import Role
 from karpenter_core.operator.journal_page import decisions_page
 from karpenter_core.operator.logs import configure_logs
 from karpenter_core.operator.profiling import profiling_routes
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from karpenter_core.operator.process import Process
     from karpenter_core.testing.provider_cluster import ProviderCluster
 
 SIZE = "Standard_D2s_v5"
@@ -88,6 +93,30 @@ SECRET = {
 }
 
 
+def dashboard_documents(process: Process) -> dict[str, str]:
+    """Return everything that the dashboard of the process would show."""
+    content = ClusterContent()
+    parts = process._controller_parts()
+    dashboard = ProcessDashboard(
+        replace(parts, platform=replace(parts.platform, dashboard=content)),
+        role=lambda: Role.LEADER,
+        leader=lambda: "",
+        publish=lambda _: None,
+    )
+    moment = dashboard._take_moment()
+    nodes, pods = moment.snapshot.state_nodes, moment.snapshot.pods.values()
+    assert nodes
+    assert pods
+    documents: dict[str, object] = {
+        "state": content.state(moment),
+        "decisions": [content.decision(each) for each in process.runtime.journal.latest()],
+        **{f"pods of {each.name}": content.pods_of(moment, each.name) for each in nodes},
+        **{f"node {each.name}": content.explain_node(moment, each.name) for each in nodes},
+        **{f"pod {each.key}": content.explain_pod(moment, each.key) for each in pods},
+    }
+    return {f"dashboard: {name}": json.dumps(each) for name, each in documents.items()}
+
+
 def test_planted_secrets_are_neither_written_nor_served(
     cloud_stage: CloudStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,6 +156,7 @@ def test_planted_secrets_are_neither_written_nor_served(
         process = cluster.running.process
         texts["metrics"] = generate_latest(process.metrics.registry).decode()
         texts["decisions"] = decisions_page(process.runtime.journal, {}).decode()
+        texts.update(dashboard_documents(process))
         for path, render in profiling_routes().items():
             texts[path] = render()
         texts["settings"] = repr(process.settings)

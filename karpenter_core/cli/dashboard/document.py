@@ -1,0 +1,275 @@
+"""Writes the documents of the dashboard; pure functions, and every list is bounded.
+
+No field changes with time alone (ages are times of creation), so that an update of the page has only
+what changed in the cluster. `docs/dashboard.md` specifies the JSON.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, timedelta
+from typing import TYPE_CHECKING, Final
+
+from karpenter_core.api.labels import CPU, DO_NOT_DISRUPT, MEMORY, PODS
+from karpenter_core.cli.document import hold_reason, waiting_pods
+from karpenter_core.cli.plan_notes import plan_notes, unusable_pools
+from karpenter_core.cli.top.build_view import snapshot_view
+from karpenter_core.cli.top.text import amount_text
+from karpenter_core.cli.top.view import NodeState, PendingPod, PendingState
+from karpenter_core.errors import BadInputError
+from karpenter_core.operator.dashboard_content import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from karpenter_core.api.decisions import Decision
+    from karpenter_core.api.json_objects import JsonObject
+    from karpenter_core.api.prices import Price
+    from karpenter_core.api.records import PodView
+    from karpenter_core.cli.top.view import ClusterView, NodeRow, PoolRow, ResourceUse
+    from karpenter_core.operator.dashboard_content import ClusterMoment, Json
+
+__all__ = [
+    "MOST_NODES",
+    "MOST_PENDING",
+    "MOST_PODS",
+    "pods_document",
+    "short_decision",
+    "shortened_rebalance",
+    "state_document",
+]  # fmt: skip
+
+API_VERSION: Final = 1
+MOST_NODES: Final = 2_000
+MOST_PENDING: Final = 200
+MOST_PODS: Final = 500
+MOST_STEPS: Final = 100
+MOST_NAMES: Final = 10
+MOST_NOTES: Final = 50
+_RESOURCES: Final = (CPU, MEMORY)
+_DIGITS: Final = 9
+
+
+def state_document(moment: ClusterMoment) -> Json:
+    """Return everything that the page shows without a question."""
+    snapshot = moment.snapshot
+    view = snapshot_view(
+        snapshot,
+        moment.solve,
+        pending=_pending(moment),
+        now=moment.now,
+        well_known=moment.problem_settings.well_known,
+        resources=_RESOURCES,
+        node_selector={},
+        notes=plan_notes(snapshot),
+    )
+    # Nodes that are not ready are seen first where a list has an end.
+    rows = sorted(view.nodes, key=lambda row: (row.state is NodeState.READY, row.name))
+    unusable = unusable_pools(snapshot, {})
+    return {
+        "apiVersion": API_VERSION,
+        "cluster": moment.cluster_name,
+        "role": moment.role.value,
+        "leader": moment.leader,
+        "synced": snapshot.synced,
+        "paused": moment.is_paused,
+        "currency": view.currency,
+        "totals": _totals(view),
+        "nodePools": [_pool(pool, unusable.get(pool.name, "")) for pool in view.pools],
+        "nodes": [_node(row, moment.now) for row in rows[:MOST_NODES]],
+        "omittedNodes": max(len(rows) - MOST_NODES, 0),
+        "pendingPods": [_pending_pod(pod, moment.now) for pod in view.pending[:MOST_PENDING]],
+        "pendingStates": dict(sorted(Counter(pod.state.value for pod in view.pending).items())),
+        "notes": list(view.notes[:MOST_NOTES]),
+    }
+
+
+def pods_document(moment: ClusterMoment, name: str) -> Json:
+    """Return the pods of a node, the largest first.
+
+    Raises:
+        BadInputError: there is no such node.
+    """
+    snapshot = moment.snapshot
+    state_node = snapshot.state_nodes_by_node.get(name) or snapshot.state_nodes_by_claim.get(name)
+    if state_node is None:
+        raise BadInputError(f'no node "{name}"')
+    pods = sorted(state_node.pods, key=lambda pod: (-pod.shape.requests.get(CPU, 0), pod.key))
+    return {
+        "node": name,
+        "pods": [_pod(pod) for pod in pods[:MOST_PODS]],
+        "omitted": max(len(pods) - MOST_PODS, 0),
+    }
+
+
+def shortened_rebalance(document: JsonObject) -> Json:
+    """Return the JSON of a rebalance with its first steps and blockers, and the number of those left out."""
+    steps, blocked = document["steps"], document["blocked"]
+    return {
+        **document,
+        "steps": steps[:MOST_STEPS],
+        "omittedSteps": max(len(steps) - MOST_STEPS, 0),
+        "blocked": blocked[:MOST_NOTES],
+    }
+
+
+def short_decision(decision: Decision) -> Json:
+    """Return a decision with the first names of each list."""
+    return {
+        "id": decision.id,
+        "at": _instant(decision.at),
+        "kind": decision.kind,
+        "method": decision.method,
+        "reason": decision.reason,
+        "summary": decision.summary,
+        "rejection": decision.rejection,
+        "failure": decision.failure,
+        "removed": [item.node or item.node_claim for item in decision.candidates[:MOST_NAMES]],
+        "launched": [
+            " ".join(filter(None, (item.node_claim, item.instance_type, item.zone)))
+            for item in decision.launches[:MOST_NAMES]
+        ],
+        "more": max(len(decision.candidates) - MOST_NAMES, 0)
+        + max(len(decision.launches) - MOST_NAMES, 0)
+        + sum(decision.omitted.get(name, 0) for name in ("candidates", "launches")),
+        "priceBefore": _amount(decision.price_per_hour_before),
+        "priceAfter": _amount(decision.price_per_hour_after),
+        "currency": _currency(decision.price_per_hour_before, decision.price_per_hour_after),
+    }
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def _totals(view: ClusterView) -> Json:
+    totals = view.totals
+    return {
+        "nodes": totals.nodes,
+        "states": dict(sorted(totals.states.items())),
+        "pods": totals.pods,
+        "runningPods": totals.running_pods,
+        "pendingPods": totals.pending_pods,
+        "resources": _uses(totals.uses),
+        "pricePerHour": round(totals.price_per_hour, _DIGITS),
+        "pricePerMonth": round(totals.price_per_month, _DIGITS),
+        "unpricedNodes": totals.unpriced_nodes,
+    }
+
+
+def _pool(pool: PoolRow, problem: str) -> Json:
+    return {
+        "name": pool.name,
+        "nodes": pool.nodes,
+        "pricePerHour": round(pool.price_per_hour, _DIGITS),
+        "resources": _uses(pool.uses),
+        "limits": {name: amount_text(name, pool.limits[name]) for name in sorted(pool.limits)},
+        "problem": problem,
+    }
+
+
+def _node(row: NodeRow, now: datetime) -> Json:
+    return {
+        "name": row.name,
+        "nodeClaim": row.node_claim,
+        "nodePool": row.pool,
+        "instanceType": row.instance_type,
+        "zone": row.zone,
+        "capacityType": row.capacity_type,
+        "state": row.state.value,
+        "reason": row.reason,
+        "createdAt": _created(row.age_seconds, now),
+        "pods": row.use_of(PODS).requested,
+        "pricePerHour": row.price_per_hour,
+        "resources": _uses(row.uses),
+    }
+
+
+def _uses(uses: Mapping[str, ResourceUse]) -> Json:
+    return {
+        name: {
+            "requested": amount_text(name, use.requested),
+            "allocatable": amount_text(name, use.allocatable),
+            "share": round(use.share, 4),
+        }
+        for name, use in uses.items()
+        if name != PODS
+    }
+
+
+def _pending_pod(pod: PendingPod, now: datetime) -> Json:
+    return {
+        "pod": pod.key,
+        "state": pod.state.value,
+        "message": pod.message,
+        "createdAt": _created(pod.age_seconds, now),
+    }
+
+
+def _pod(pod: PodView) -> Json:
+    return {
+        "pod": pod.key,
+        "phase": "Terminating" if pod.is_terminating else pod.phase,
+        "cpu": amount_text(CPU, pod.shape.requests.get(CPU, 0)),
+        "memory": amount_text(MEMORY, pod.shape.requests.get(MEMORY, 0)),
+        "createdAt": None if pod.created is None else _instant(pod.created),
+        "daemon": pod.is_daemon,
+        "doNotDisrupt": DO_NOT_DISRUPT in pod.shape.annotations,
+    }
+
+
+def _pending(moment: ClusterMoment) -> tuple[PendingPod, ...]:
+    """Return the pods without a node, those that cannot be placed first, then by name."""
+    pods = [_pending_of(pod, moment) for pod in waiting_pods(moment.snapshot)]
+    return tuple(sorted(pods, key=lambda pod: (_ORDER[pod.state], pod.key)))
+
+
+_ORDER: Final[Mapping[PendingState, int]] = {
+    PendingState.UNSCHEDULABLE: 0,
+    PendingState.HELD: 1,
+    PendingState.LAUNCH: 2,
+    PendingState.EXISTING: 3,
+}
+
+
+def _pending_of(pod: PodView, moment: ClusterMoment) -> PendingPod:
+    state, message = _prospect(pod, moment)
+    age = None if pod.created is None else (moment.now - pod.created).total_seconds()
+    return PendingPod(key=pod.key, state=state, message=message, age_seconds=age)
+
+
+def _prospect(pod: PodView, moment: ClusterMoment) -> tuple[PendingState, str]:
+    snapshot = moment.snapshot
+    placement = snapshot.ledger.placements.get(pod.uid)
+    if placement is not None:
+        if placement.target in snapshot.nodes:
+            return PendingState.EXISTING, f"a place on node {placement.target} is kept for it"
+        return PendingState.LAUNCH, f"NodeClaim {placement.target} is launched for it"
+    if (message := moment.reasons.get(pod.uid, "")) != "":
+        return PendingState.UNSCHEDULABLE, message
+    if (held := hold_reason(pod)) != "":
+        return PendingState.HELD, held
+    if moment.role is Role.STANDBY:
+        return PendingState.HELD, "only the leader plans pods, and this replica is a standby"
+    if moment.role is Role.OBSERVER:
+        return PendingState.HELD, "this process only observes: its plans are among the decisions"
+    return PendingState.HELD, "waits for the next pass"
+
+
+def _created(age_seconds: float | None, now: datetime) -> str | None:
+    if age_seconds is None:
+        return None
+    created = now - timedelta(seconds=age_seconds)
+    return _instant(created + timedelta(microseconds=500_000 if created.microsecond else 0))
+
+
+def _instant(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _amount(price: Price | None) -> float | None:
+    return None if price is None else round(price.amount, _DIGITS)
+
+
+def _currency(*prices: Price | None) -> str:
+    return next((price.currency for price in prices if price is not None), "")

@@ -1,0 +1,272 @@
+"""Keeps the documents of the dashboard fresh, as seldom and only as long as they are looked at.
+
+The view is computed at most once per interval, in a thread of its own, only while a page is open, and so
+seldom that it takes at most a thirtieth of a core;
+for history the price of the nodes is summed every ten seconds. Explanations run what a disruption or
+scheduling pass runs, so one runs at a time and a few may wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from time import thread_time
+from typing import TYPE_CHECKING, Final, TypeVar, final
+
+import msgspec
+import structlog
+
+from karpenter_core.errors import KarpenterError
+from karpenter_core.operator.dashboard.cost_history import CostHistory, cost_point
+from karpenter_core.operator.dashboard.state_versions import StateVersions
+from karpenter_core.operator.dashboard.subscribers import Subscribers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from structlog.typing import FilteringBoundLogger
+
+    from karpenter_core.api.decisions import Decision
+    from karpenter_core.clock import Clock
+    from karpenter_core.controllers.reconciling.decision_journal import DecisionJournal
+    from karpenter_core.operator.dashboard.cost_history import CostPoint
+    from karpenter_core.operator.dashboard.pod_reasons import PodReasons
+    from karpenter_core.operator.dashboard_content import ClusterMoment, DashboardContent, Json
+
+__all__ = ["BusyError", "DashboardFeed", "DashboardSources"]
+
+T = TypeVar("T")
+
+INTERVAL_SECONDS: Final = 2.0
+PAUSE: Final = 30.0
+"""A view is computed anew after this many times the CPU time that it took."""
+COST_SECONDS: Final = 10.0
+MOST_DECISIONS: Final = 100
+WAITING_QUESTIONS: Final = 4
+KEPT_ANSWERS: Final = 100
+ANSWER_SECONDS: Final = 10.0
+
+
+class BusyError(KarpenterError):
+    """Too many explanations are asked for at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DashboardSources:
+    """The parts of a process that the dashboard reads."""
+
+    take_moment: Callable[[], ClusterMoment]
+    journal: DecisionJournal
+    reasons: PodReasons
+    clock: Clock
+    version_prefix: str
+
+
+@final
+class DashboardFeed:
+    """Computes the documents of the dashboard, and sends changes to its viewers."""
+
+    def __init__(
+        self,
+        content: DashboardContent,
+        sources: DashboardSources,
+        *,
+        interval_seconds: float = INTERVAL_SECONDS,
+    ) -> None:
+        self.subscribers: Final = Subscribers()
+        self._content: Final = content
+        self._sources: Final = sources
+        self._interval_seconds: Final = interval_seconds
+        self._thread: Final = ThreadPoolExecutor(1, thread_name_prefix="dashboard")
+        self._questions: Final = ThreadPoolExecutor(1, thread_name_prefix="dashboard-explain")
+        self._asked = 0
+        self._answers: dict[tuple[str, str], tuple[float, bytes]] = {}
+        self._versions: Final = StateVersions(sources.version_prefix)
+        self._history: Final = CostHistory()
+        self._decisions: deque[Json] = deque(maxlen=MOST_DECISIONS)
+        self._costed_version = -1
+        self._computing: Final = asyncio.Lock()
+        self._computed_at: float | None = None
+        self._view_seconds = 0.0
+        self._seen: tuple[object, ...] | None = None
+        self._is_watched: Final = asyncio.Event()
+        self._log: FilteringBoundLogger = structlog.get_logger("dashboard")
+        sources.journal.add_sink(self._take_decision)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._follow_costs())
+                group.create_task(self._follow_state())
+        finally:
+            self.subscribers.drop_all()
+            for thread in (self._thread, self._questions):
+                thread.shutdown(wait=False, cancel_futures=True)
+
+    def watch(self) -> None:
+        """Note that somebody looks."""
+        self._is_watched.set()
+
+    async def state(self) -> bytes:
+        """Return the whole state, at most an interval old."""
+        await self._refresh()
+        return self._versions.whole(
+            decisions=list(self._decisions), costs=[list(point) for point in self._history.points]
+        )
+
+    @property
+    def version(self) -> str:
+        """Version of the last state."""
+        return self._versions.version
+
+    async def pods_of(self, node: str) -> bytes:
+        """Return the pods of a node as JSON.
+
+        Raises:
+            BadInputError: there is no such node.
+        """
+        moment = self._sources.take_moment()
+        return msgspec.json.encode(await self._run(partial(self._content.pods_of, moment, node)))
+
+    async def explain(self, kind: str, name: str) -> bytes:
+        """Return the explanation of a `node` or a `pod` as JSON, at most ten seconds old.
+
+        Raises:
+            BadInputError: there is no such object.
+            BusyError: too many explanations are asked for at once.
+        """
+        content = self._content
+        explain = content.explain_node if kind == "node" else content.explain_pod
+        return await self._answer((kind, name), lambda moment: explain(moment, name))
+
+    async def rebalance(self) -> bytes:
+        """Return what one disruption pass would do, as JSON, at most ten seconds old.
+
+        Raises:
+            BusyError: too many explanations are asked for at once.
+        """
+        return await self._answer(("rebalance", ""), self._content.rebalance)
+
+    async def _answer(self, key: tuple[str, str], make: Callable[[ClusterMoment], Json]) -> bytes:
+        now = self._sources.clock.monotonic()
+        known = self._answers.get(key)
+        if known is not None and now - known[0] < ANSWER_SECONDS:
+            return known[1]
+        if self._asked >= WAITING_QUESTIONS:
+            raise BusyError("other explanations are being computed; ask again in some seconds")
+        moment = self._sources.take_moment()
+        future = self._questions.submit(lambda: make(moment))
+        self._asked += 1
+        loop = asyncio.get_running_loop()
+        # A viewer that goes away leaves the thread as busy as it is: the place stays taken.
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._end_question))
+        try:
+            answer = msgspec.json.encode(await asyncio.shield(asyncio.wrap_future(future)))
+        except KarpenterError:
+            raise
+        except Exception as error:
+            raise self._failure(error) from error
+        self._answers[key] = (now, answer)
+        while len(self._answers) > KEPT_ANSWERS:
+            del self._answers[next(iter(self._answers))]
+        return answer
+
+    def _end_question(self) -> None:
+        self._asked -= 1
+
+    # -- loops -------------------------------------------------------------------------------------
+
+    async def _follow_state(self) -> None:
+        """Compute and send the state once per interval while somebody looks."""
+        while True:
+            await self._is_watched.wait()
+            while len(self.subscribers):
+                # A view that cannot be computed now is logged, and tried again: the controller goes on.
+                with suppress(_ShowError):
+                    await self._refresh()
+                await self._sources.clock.sleep(self._interval_seconds)
+            self._is_watched.clear()
+
+    async def _follow_costs(self) -> None:
+        while True:
+            moment = self._sources.take_moment()
+            version = moment.snapshot.version
+            at = round(moment.now.timestamp(), 1)
+            points = self._history.points
+            if version != self._costed_version or not points:
+                with suppress(_ShowError):
+                    point = await self._run(
+                        partial(cost_point, moment.snapshot, moment.solve, at=at)
+                    )
+                    self._add_point(point)
+                    self._costed_version = version
+            else:
+                self._add_point(points[-1]._replace(at=at))
+            await self._sources.clock.sleep(COST_SECONDS)
+
+    def _add_point(self, point: CostPoint) -> None:
+        self._history.add(point)
+        if len(self.subscribers):
+            self.subscribers.send(_event("cost", msgspec.json.encode(list(point))))
+
+    def _take_decision(self, decision: Decision) -> None:
+        document = self._content.decision(decision)
+        self._decisions.append(document)
+        if len(self.subscribers):
+            self.subscribers.send(_event("decision", msgspec.json.encode(document)))
+
+    # -- the state ---------------------------------------------------------------------------------
+
+    async def _refresh(self) -> None:
+        """Compute the state, unless it is fresh or nothing has changed."""
+        async with self._computing:
+            now = self._sources.clock.monotonic()
+            pause = max(self._interval_seconds, PAUSE * self._view_seconds)
+            if self._computed_at is not None and now - self._computed_at < pause:
+                return
+            moment = self._sources.take_moment()
+            seen = (
+                moment.snapshot.version,
+                moment.role,
+                moment.leader,
+                self._sources.reasons.changes,
+            )
+            if seen != self._seen:
+                update = await self._run(partial(self._compute, moment))
+                self._seen = seen
+                if update is not None:
+                    self.subscribers.send(_event("update", update))
+            self._computed_at = now
+
+    def _compute(self, moment: ClusterMoment) -> bytes | None:
+        started = thread_time()
+        update = self._versions.take(self._content.state(moment))
+        self._view_seconds = thread_time() - started
+        return update
+
+    async def _run(self, make: Callable[[], T]) -> T:
+        """Compute something in the thread."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, make)
+        except KarpenterError:
+            raise
+        except Exception as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: Exception) -> KarpenterError:
+        self._log.exception("the dashboard cannot be computed")
+        return _ShowError(f"the dashboard cannot be computed: {error}")
+
+
+class _ShowError(KarpenterError):
+    """A part of the dashboard cannot be computed."""
+
+
+def _event(name: str, data: bytes) -> bytes:
+    """Return a server-sent event; JSON has no line breaks."""
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), data)
