@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Any, Final, final
 from benchmarks import peer
 from benchmarks.inputs import load
 from benchmarks.measure import DEFAULT_WORK_UNITS
+from benchmarks.solver_bench import median
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.problem import PackingPolicy
 from karpenter_core.scheduling.solve import solve
 
 if TYPE_CHECKING:
     from benchmarks.measure import CaseResult
-    from benchmarks.scheduling import SolverBench
+    from benchmarks.solver_bench import SolverBench
 
 __all__ = ["GATES", "Gate", "run"]
 
@@ -62,8 +63,6 @@ class CaseRunner:
 
     def pair(self, case: str, runs: int = PEER_RUNS) -> tuple[CaseResult, list[CaseResult]]:
         """Run ours and the peer in turn; return our run of median time and all of theirs."""
-        from benchmarks.scheduling import median
-
         if (case, runs) not in self._pairs:
             ours: list[CaseResult] = []
             theirs: list[CaseResult] = []

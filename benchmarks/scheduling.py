@@ -17,18 +17,18 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from benchmarks import peer
+from benchmarks import gates, peer
 from benchmarks.inputs import CASE_FORM, load
 from benchmarks.measure import DEFAULT_WORK_UNITS, CaseResult, measure
+from benchmarks.solver_bench import SolverBench, median
 from karpenter_core.scheduling.problem import PackingPolicy, SchedulingPlan, SchedulingProblem
 
-__all__ = ["SolverBench", "main"]
+__all__ = ["main"]
 
 CASES: Final = (
     *(f"diverse-{count}/fake400" for count in (1, 50, 100, 500, 1000, 2000, 5000, 10000, 20000)),
@@ -61,58 +61,6 @@ COLUMNS: Final = (
 """Head, width and text of a row's columns; what a row does not have stays empty."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SolverBench:
-    """Folders of inputs, and commands of solvers."""
-
-    trace: Path | None = None
-    prices: Path | None = None
-    daemons: bool = False
-    packing: PackingPolicy = PackingPolicy.VALUE
-    verify: bool = False
-
-    def named(self, case: str) -> str:
-        """Return the case with the options that all cases have."""
-        return f"{case}/daemons" if self.daemons and "daemons" not in case.split("/") else case
-
-    def ours(self, case: str, *, runs: int = 1, work_units: int = DEFAULT_WORK_UNITS) -> CaseResult:
-        """Run our solver and return the run of median time.
-
-        Raises:
-            RuntimeError: a run failed, or two runs made different plans.
-        """
-        rows = [self._one(case, work_units) for _ in range(runs)]
-        if len({row.digest for row in rows}) > 1:
-            raise RuntimeError(f"{case}: runs of one problem made different plans")
-        return median(rows)
-
-    def peers(self, case: str, *, runs: int = 1) -> list[CaseResult]:
-        """Run the peer, a process each, and return all rows: its plans differ from run to run."""
-        asked = load(case, trace=self.trace, prices=self.prices)
-        return [read_peer(answer) for _ in range(runs) for answer in peer.run([asked])]
-
-    def _one(self, case: str, work_units: int) -> CaseResult:
-        command = [sys.executable, __file__, "--inside", case, "--packing", self.packing]
-        command += ["--work-units", str(work_units), *(["--verify"] if self.verify else [])]
-        command += ["--trace", str(self.trace)] if self.trace else []
-        command += ["--prices", str(self.prices)] if self.prices else []
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
-        if ended.returncode:
-            raise RuntimeError(f"{case}: {ended.stderr.strip()}")
-        return CaseResult(**json.loads(ended.stdout))
-
-
-def median(rows: list[CaseResult]) -> CaseResult:
-    """Return the row of median time (of two, the faster)."""
-    return sorted(rows, key=lambda row: row.seconds)[(len(rows) - 1) // 2]
-
-
-def read_peer(answer: dict[str, Any]) -> CaseResult:
-    """Read a row of the peer, which knows more and less than ours."""
-    known = {field.name for field in fields(CaseResult)}
-    return CaseResult(**{key: value for key, value in answer.items() if key in known})
-
-
 def main() -> int:
     """Measure, print a table or JSON lines; with gates, fail when one does not hold."""
     arguments = _arguments()
@@ -127,8 +75,6 @@ def main() -> int:
         print(json.dumps(asdict(_inside(arguments))))
         return 0
     if arguments.gates:
-        from benchmarks import gates
-
         return gates.run(bench, arguments.cases, runs=arguments.runs, as_json=arguments.json)
     cases = arguments.cases or (*CASES, *([OPENB] if bench.trace and bench.prices else []))
     for number, case in enumerate(cases):
@@ -193,7 +139,7 @@ def _verify(problem: SchedulingProblem, plan: SchedulingPlan) -> list[str]:
     """Judge a plan by code that shares nothing with the solver."""
     from tests import verifier
 
-    return verifier.violations(problem, plan)
+    return verifier.violations(problem, plan)  # pyright: ignore[reportUnknownMemberType] - tests have no types
 
 
 def _arguments() -> argparse.Namespace:

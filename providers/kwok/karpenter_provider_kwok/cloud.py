@@ -8,12 +8,11 @@ termination) shutting down, then terminated; no timer is needed for that.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, WELL_KNOWN, ZONE
+from karpenter_core.api.labels import NODE_POOL, WELL_KNOWN
 from karpenter_core.errors import (
     CloudProviderError,
     ExhaustedScope,
@@ -25,7 +24,6 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.catalogue import Requirements
 from karpenter_core.provider.contract import (
-    Instance,
     InstanceListing,
     Interruption,
     InterruptionKind,
@@ -34,6 +32,16 @@ from karpenter_core.provider.contract import (
 )
 from karpenter_provider_kwok.active_faults import ActiveFaults
 from karpenter_provider_kwok.faults import KwokFaultKind
+from karpenter_provider_kwok.instance_rows import (
+    adopt_node,
+    announce_reclaim,
+    fail_launch,
+    insert_instance,
+    live_row,
+    read_instance,
+    read_interruption,
+    repeated_outcome,
+)
 from karpenter_provider_kwok.instance_store import InstanceStore, record_call
 from karpenter_provider_kwok.labels import INSTANCE_LABELS, PROVIDER_ID_PREFIX
 from karpenter_provider_kwok.nodes import (
@@ -105,7 +113,7 @@ class KwokCloud:
         if launched_row is None:
             outcome = self._launch_new(db, request, now)
         else:
-            outcome = self._in_progress(db, request) or _repeated(launched_row, request, now)
+            outcome = self._in_progress(db, request) or repeated_outcome(launched_row, request, now)
         if isinstance(outcome, LaunchedInstance):
             result = "launched" if launched_row is None else "repeated"
         else:
@@ -130,7 +138,7 @@ class KwokCloud:
     ) -> LaunchOutcome:
         claim = request.node_claim
         provider_id = provider_id_of(claim.name)
-        twin = _live(db, provider_id, now)
+        twin = live_row(db, provider_id, now)
         if twin is not None:
             return LaunchFailedError(
                 f"{provider_id} already is an instance of another NodeClaim with UID "
@@ -166,9 +174,11 @@ class KwokCloud:
             else:
                 late += fault.delay
         running_at = now + (self._registration_delay(request) + late).total_seconds()
-        _insert(db, launched, request.token, offering, now=now, running_at=running_at, node=node)
+        insert_instance(
+            db, launched, request.token, offering, now=now, running_at=running_at, node=node
+        )
         if fails_after is not None:
-            _fail(db, launched, request.token, at=now + fails_after.total_seconds())
+            fail_launch(db, launched, request.token, at=now + fails_after.total_seconds())
         return launched
 
     def _node_faults(
@@ -244,9 +254,11 @@ class KwokCloud:
         """Fetch instances by provider id."""
         now = self._timestamp()
         with self._store.reading() as db:
-            rows = [(_live(db, provider_id, now), provider_id) for provider_id in provider_ids]
+            rows = [(live_row(db, provider_id, now), provider_id) for provider_id in provider_ids]
         return [
-            NodeClaimNotFoundError(f"no instance {provider_id}") if row is None else _instance(row)
+            NodeClaimNotFoundError(f"no instance {provider_id}")
+            if row is None
+            else read_instance(row)
             for row, provider_id in rows
         ]
 
@@ -267,7 +279,7 @@ class KwokCloud:
             for fault_id, _ in partial:
                 self.disturbances.use_up(db, fault_id)
         shown = [
-            _instance(row)
+            read_instance(row)
             for row in rows
             if not any(fault.matches_claim(row["node_claim"]) for _, fault in partial)
         ]
@@ -307,7 +319,7 @@ class KwokCloud:
         now = self._timestamp()
         with self._store.transaction() as db:
             for node in strangers:
-                _adopt(db, node, now)
+                adopt_node(db, node, now)
         return len(strangers)
 
     # -- the end -----------------------------------------------------------------------------------
@@ -322,7 +334,7 @@ class KwokCloud:
         self, db: sqlite3.Connection, provider_id: str, protections: Sequence[tuple[str, KwokFault]]
     ) -> TerminateOutcome:
         now = self._timestamp()
-        row = _live(db, provider_id, now)
+        row = live_row(db, provider_id, now)
         if row is not None and any(
             fault.matches_claim(row["node_claim"]) and self.disturbances.use_up(db, fault_id)
             for fault_id, fault in protections
@@ -358,7 +370,7 @@ class KwokCloud:
                 "(interruptions.kind != ? OR deadline <= ?) ORDER BY id",
                 (InterruptionKind.LAUNCH_FAILED.value, self._timestamp()),
             ).fetchall()
-        return tuple(_interruption(row) for row in rows)
+        return tuple(read_interruption(row) for row in rows)
 
     def _reclaim(self) -> None:
         now = self._timestamp()
@@ -374,7 +386,7 @@ class KwokCloud:
                         row["instance_type"], row["zone"], row["capacity_type"]
                     )
                     if matches and self.disturbances.use_up(db, fault_id):
-                        _announce(db, row, now + fault.notice.total_seconds())
+                        announce_reclaim(db, row, now + fault.notice.total_seconds())
 
     def acknowledge_interruptions(self, ids: Sequence[str]) -> None:
         """Forget announcements."""
@@ -385,165 +397,3 @@ class KwokCloud:
 
     def _timestamp(self) -> float:
         return self._now().timestamp()
-
-
-def _live(db: sqlite3.Connection, provider_id: str, now: float) -> sqlite3.Row | None:
-    return db.execute(
-        "SELECT * FROM instances WHERE provider_id = ? AND (gone_at IS NULL OR gone_at > ?)",
-        (provider_id, now),
-    ).fetchone()
-
-
-def _repeated(row: sqlite3.Row, request: LaunchRequest, now: float) -> LaunchOutcome:
-    """Answer a token that was used before: with its instance, or that this one is gone."""
-    if row["gone_at"] is not None and row["gone_at"] <= now:
-        return LaunchFailedError(
-            f"the instance of token {request.token} was terminated", reason="InstanceTerminated"
-        )
-    return LaunchedInstance(**json.loads(row["answer"]))
-
-
-def _insert(
-    db: sqlite3.Connection,
-    launched: LaunchedInstance,
-    token: str,
-    offering: Offering,
-    *,
-    now: float,
-    running_at: float,
-    node: dict[str, object],
-) -> None:
-    db.execute(
-        "INSERT INTO instances (token, provider_id, node_claim, instance_type, zone, "
-        "capacity_type, price_per_hour, currency, launched_at, running_at, answer, node, "
-        "node_state, node_due_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'due', ?)",
-        (
-            token,
-            launched.provider_id,
-            launched.provider_id.removeprefix(PROVIDER_ID_PREFIX),
-            launched.instance_type,
-            launched.zone,
-            launched.capacity_type,
-            offering.price.amount,
-            offering.price.currency,
-            now,
-            running_at,
-            _answer(launched),
-            json.dumps(node),
-            running_at,
-        ),
-    )
-
-
-def _fail(db: sqlite3.Connection, launched: LaunchedInstance, token: str, *, at: float) -> None:
-    """Have an accepted launch fail; its Node never appears."""
-    db.execute("UPDATE instances SET node_state = 'none' WHERE token = ?", (token,))
-    db.execute(
-        "INSERT INTO interruptions (id, provider_id, kind, deadline) VALUES (?, ?, ?, ?)",
-        (
-            f"launch-failed-{token}",
-            launched.provider_id,
-            InterruptionKind.LAUNCH_FAILED.value,
-            at,
-        ),
-    )
-
-
-def _interruption(row: sqlite3.Row) -> Interruption:
-    kind = InterruptionKind(row["kind"])
-    if kind is not InterruptionKind.LAUNCH_FAILED:
-        return Interruption(
-            id=row["id"],
-            kind=kind,
-            provider_id=row["provider_id"],
-            deadline=datetime.fromtimestamp(row["deadline"], UTC),
-        )
-    key = OfferingKey(
-        instance_type=row["instance_type"], zone=row["zone"], capacity_type=row["capacity_type"]
-    )
-    message = f"no capacity for {key.instance_type} {key.capacity_type} in {key.zone}"
-    error = InsufficientCapacityError(message, offerings=[key])
-    return Interruption(
-        id=row["id"],
-        kind=kind,
-        provider_id=row["provider_id"],
-        error=error,
-        announced_at=datetime.fromtimestamp(row["deadline"], UTC),
-    )
-
-
-def _answer(launched: LaunchedInstance) -> str:
-    """Write down what a launch was answered, to answer the same again."""
-    return json.dumps(
-        {
-            "provider_id": launched.provider_id,
-            "instance_type": launched.instance_type,
-            "zone": launched.zone,
-            "capacity_type": launched.capacity_type,
-            "capacity": dict(launched.capacity),
-            "allocatable": dict(launched.allocatable),
-            "labels": dict(launched.labels),
-        }
-    )
-
-
-def _adopt(db: sqlite3.Connection, node: NodeView, now: float) -> None:
-    owner = next((o for o in node.owners if o.kind == "NodeClaim"), None)
-    created = node.created.timestamp() if node.created else now
-    launched = LaunchedInstance(
-        provider_id=node.provider_id,
-        instance_type=node.labels.get(INSTANCE_TYPE, ""),
-        zone=node.labels.get(ZONE, ""),
-        capacity_type=node.labels.get(CAPACITY_TYPE, ""),
-        capacity=node.capacity,
-        allocatable=node.allocatable,
-        labels=node.labels,
-    )
-    db.execute(
-        "INSERT OR IGNORE INTO instances (token, provider_id, node_claim, instance_type, zone, "
-        "capacity_type, price_per_hour, currency, launched_at, running_at, adopted, answer, node, "
-        "node_state, node_due_at, node_made_at) "
-        "VALUES (?, ?, ?, ?, ?, ?, 0, '', ?, ?, 1, ?, ?, 'made', ?, ?)",
-        (
-            owner.uid if owner else f"node:{node.uid}",
-            node.provider_id,
-            owner.name if owner else "",
-            launched.instance_type,
-            launched.zone,
-            launched.capacity_type,
-            created,
-            created,
-            _answer(launched),
-            json.dumps({"metadata": {"name": node.name}}),
-            created,
-            created,
-        ),
-    )
-
-
-def _announce(db: sqlite3.Connection, row: sqlite3.Row, deadline: float) -> None:
-    db.execute("UPDATE instances SET gone_at = ? WHERE token = ?", (deadline, row["token"]))
-    db.execute(
-        "INSERT OR IGNORE INTO interruptions (id, provider_id, kind, deadline) VALUES (?, ?, ?, ?)",
-        (
-            f"reclaim-{row['token']}",
-            row["provider_id"],
-            InterruptionKind.SPOT_RECLAIM.value,
-            deadline,
-        ),
-    )
-
-
-def _instance(row: sqlite3.Row) -> Instance:
-    token: str = row["token"]
-    return Instance(
-        provider_id=row["provider_id"],
-        node_claim=row["node_claim"],
-        token="" if token.startswith("node:") else token,
-        instance_type=row["instance_type"],
-        zone=row["zone"],
-        capacity_type=row["capacity_type"],
-        created=datetime.fromtimestamp(row["launched_at"], UTC),
-        terminating=row["terminating_at"] is not None,
-        labels=json.loads(row["answer"])["labels"],
-    )

@@ -89,12 +89,12 @@ class SimulatedAlibabaCloud(SimulatedCloud[SimulatedInstance]):
         self.account: Final = Account(region=region, clock=time, ids=region_ids(region))
         self.behaviour: Final = CloudBehaviour()
         self._application: Final = Application(self.account)
-        self._remote: Final = RemoteControl(self)
         self._server: Final = HttpServer(self._answer, port=port, name="simulated-alibabacloud")
         self.signatures: Final = self._application.signatures
         parts = CloudParts(self.account, self.behaviour, plan=self._plan, types=instance_types)
         super().__init__(time, self._application.endpoint, parts.shared)
         self._parts: Final = parts
+        self._remote: Final = RemoteControl(self, parts, reset=self.reset)
         self.capacity: Final = parts.capacity
         self.catalogue: Final = parts.catalogue
         self.clusters: Final = parts.clusters

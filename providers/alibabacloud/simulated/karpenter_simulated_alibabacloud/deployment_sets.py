@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from karpenter_simulated_alibabacloud.account import Account
+    from karpenter_simulated_alibabacloud.instance_plan import InstancePlan
     from karpenter_simulated_alibabacloud.instances import Instances
     from karpenter_simulated_alibabacloud.parameters import RequestParameters
-    from karpenter_simulated_alibabacloud.plans import InstancePlan
 
 __all__ = ["DeploymentSet", "DeploymentSets"]
 

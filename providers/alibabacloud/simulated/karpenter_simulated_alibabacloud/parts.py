@@ -72,7 +72,7 @@ class CloudParts:
             images=self.images,
             clusters=self.clusters,
         )
-        self._behaviour: Final = behaviour
+        self.behaviour: Final = behaviour
         self.catalogue.is_sold_out = self._is_told_sold_out
         self._plan_checks: Final = self._make_plan_checks()
         self._launcher: Final = self._make_launcher(account)
@@ -116,7 +116,7 @@ class CloudParts:
     def _make_launcher(self, account: Account) -> PlanLauncher:
         return PlanLauncher(
             account,
-            self._behaviour,
+            self.behaviour,
             instances=self.instances,
             catalogue=self.catalogue,
             capacity=self.capacity,
@@ -134,7 +134,7 @@ class CloudParts:
             prices=self.prices,
             capacity=self.capacity,
             records=self.group_records,
-            behaviour=self._behaviour,
+            behaviour=self.behaviour,
         )
 
     def _make_tags(self) -> ResourceTags:
@@ -191,7 +191,7 @@ class CloudParts:
         }
 
     def _is_told_sold_out(self, pool: InstancePool) -> bool:
-        return self._behaviour.reports_stock and self.capacity.left(pool) == 0
+        return self.behaviour.reports_stock and self.capacity.left(pool) == 0
 
     def _tags_of_instance(self, named: str) -> dict[str, str] | None:
         found = self.instances.get(named)

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from karpenter_simulated_alibabacloud.behaviour import CloudBehaviour
     from karpenter_simulated_alibabacloud.capacity import CapacityLimits
     from karpenter_simulated_alibabacloud.deployment_sets import DeploymentSets
+    from karpenter_simulated_alibabacloud.instance_plan import InstancePlan
     from karpenter_simulated_alibabacloud.instances import Instances
     from karpenter_simulated_alibabacloud.networks import Networks
     from karpenter_simulated_alibabacloud.parameters import RequestParameters
-    from karpenter_simulated_alibabacloud.plans import InstancePlan, InstancePlanChecks
+    from karpenter_simulated_alibabacloud.plans import InstancePlanChecks
     from karpenter_simulated_alibabacloud.reservations import Reservations
     from karpenter_simulated_alibabacloud.type_catalogue import TypeCatalogue
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.provider.kit.simulated.faults import CloudError
-from karpenter_core.provider.kit.simulated.pools import InstancePool
 from karpenter_simulated_alibabacloud.images import ARM64
+from karpenter_simulated_alibabacloud.instance_plan import (
+    InstancePlan,
+    InstanceTemplate,
+    RequestedDisk,
+)
 from karpenter_simulated_alibabacloud.instances import Disk
 from karpenter_simulated_alibabacloud.parameters import read_tags
 from karpenter_simulated_alibabacloud.values import (
@@ -20,7 +23,7 @@ from karpenter_simulated_alibabacloud.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from karpenter_simulated_alibabacloud.deployment_sets import DeploymentSets
     from karpenter_simulated_alibabacloud.images import Image, Images
@@ -30,10 +33,7 @@ if TYPE_CHECKING:
     from karpenter_simulated_alibabacloud.type_catalogue import TypeCatalogue
 
 __all__ = [
-    "InstancePlan",
     "InstancePlanChecks",
-    "InstanceTemplate",
-    "RequestedDisk",
     "capacity_type_of",
     "read_template",
 ]
@@ -64,58 +64,6 @@ def read_user_data(text: str) -> bytes:
             f"The specified UserData has {len(data)} bytes, at most {_LARGEST_USER_DATA} may be.",
         )
     return data
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestedDisk:
-    """A disk as it is asked for: the first of its categories that can be had is taken."""
-
-    disk: Disk
-    categories: tuple[str, ...]
-
-    def of(self, category: str) -> Disk:
-        """Return the disk with a category decided."""
-        disk = self.disk
-        return Disk(
-            category=category,
-            size_gib=disk.size_gib,
-            performance_level=(disk.performance_level or "PL1") if category == "cloud_essd" else "",
-            device=disk.device,
-            encrypted=disk.encrypted,
-            kms_key_id=disk.kms_key_id,
-            snapshot_id=disk.snapshot_id,
-            provisioned_iops=disk.provisioned_iops,
-            bursting=disk.bursting,
-            deleted_with_instance=disk.deleted_with_instance,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceTemplate:
-    """The properties that all instances of a call share."""
-
-    image_id: str
-    security_groups: tuple[str, ...]
-    user_data: bytes
-    system_disk: RequestedDisk
-    data_disks: tuple[RequestedDisk, ...]
-    tags: Mapping[str, str]
-    own: RequestParameters
-    """The rest, as it was written."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstancePlan:
-    """Instances of one pool."""
-
-    pool: InstancePool
-    vswitch: VSwitch
-    image: Image
-    template: InstanceTemplate
-    spot_strategy: str
-    """`NoSpot`, `SpotAsPriceGo` or `SpotWithPriceLimit`."""
-    price_limit: float
-    """0 for none."""
 
 
 def read_groups(own: RequestParameters) -> tuple[str, ...]:

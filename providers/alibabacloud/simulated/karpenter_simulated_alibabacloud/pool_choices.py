@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from karpenter_simulated_alibabacloud.plans import InstancePlan
+    from karpenter_simulated_alibabacloud.instance_plan import InstancePlan
 
 __all__ = ["PoolChoice", "ordered"]
 

@@ -10,9 +10,10 @@ from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_core.provider.kit.simulated.launch_calls import LaunchCalls
 from karpenter_core.provider.kit.simulated.pools import InstancePool, PoolFaults
 from karpenter_simulated_alibabacloud.group_records import GroupRecord
+from karpenter_simulated_alibabacloud.instance_plan import InstancePlan, RequestedDisk
 from karpenter_simulated_alibabacloud.instances import Disk
 from karpenter_simulated_alibabacloud.parameters import read_tags
-from karpenter_simulated_alibabacloud.plans import InstancePlan, RequestedDisk, read_template
+from karpenter_simulated_alibabacloud.plans import read_template
 from karpenter_simulated_alibabacloud.pool_choices import PoolChoice, ordered
 from karpenter_simulated_alibabacloud.tokens import ClientTokens
 from karpenter_simulated_alibabacloud.values import (
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
     from karpenter_simulated_alibabacloud.behaviour import CloudBehaviour
     from karpenter_simulated_alibabacloud.capacity import CapacityLimits
     from karpenter_simulated_alibabacloud.group_records import GroupRecords
+    from karpenter_simulated_alibabacloud.instance_plan import InstanceTemplate
     from karpenter_simulated_alibabacloud.parameters import RequestParameters
     from karpenter_simulated_alibabacloud.plan_launcher import PlanLauncher
-    from karpenter_simulated_alibabacloud.plans import InstancePlanChecks, InstanceTemplate
+    from karpenter_simulated_alibabacloud.plans import InstancePlanChecks
     from karpenter_simulated_alibabacloud.prices import Prices
 
 __all__ = ["ProvisioningGroups"]

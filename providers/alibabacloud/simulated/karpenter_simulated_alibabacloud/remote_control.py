@@ -26,8 +26,10 @@ from karpenter_core.provider.kit.simulated.server import HttpReply
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from karpenter_core.provider.kit.simulated.cloud import SimulatedCloud
     from karpenter_core.provider.kit.simulated.server import HttpRequest
-    from karpenter_simulated_alibabacloud.cloud import SimulatedAlibabaCloud
+    from karpenter_simulated_alibabacloud.instances import SimulatedInstance
+    from karpenter_simulated_alibabacloud.parts import CloudParts
 
     Body = Mapping[str, str | float]
 
@@ -44,8 +46,15 @@ _NOT_FOUND: Final = 404
 class RemoteControl:
     """Looks at and changes one simulated cloud."""
 
-    def __init__(self, cloud: SimulatedAlibabaCloud) -> None:
+    def __init__(
+        self,
+        cloud: SimulatedCloud[SimulatedInstance],
+        parts: CloudParts,
+        *,
+        reset: Callable[[], None],
+    ) -> None:
         self._cloud: Final = cloud
+        self._parts: Final = parts
         self._routes: Final[Mapping[tuple[str, str], Callable[[Body], object]]] = {
             ("GET", "calls"): self._calls,
             ("GET", "state"): self._state,
@@ -55,7 +64,7 @@ class RemoteControl:
             ("POST", "fail"): self._fail,
             ("POST", "lose-replies"): self._lose_replies,
             ("POST", "reclaim"): self._reclaim,
-            ("POST", "reset"): lambda _: cloud.reset(),
+            ("POST", "reset"): lambda _: reset(),
             ("POST", "sell-out"): self._sell_out,
         }
 
@@ -78,7 +87,7 @@ class RemoteControl:
         return told
 
     def _state(self, _body: Body) -> object:
-        instances = self._cloud.instances
+        instances = self._parts.instances
         return {
             "instances": [
                 {
@@ -104,15 +113,15 @@ class RemoteControl:
         self._cloud.lose_replies(str(body["action"]), times=int(body.get("times", 1)))
 
     def _sell_out(self, body: Body) -> None:
-        self._cloud.capacity.sell_out(**_texts(body))
+        self._parts.capacity.sell_out(**_texts(body))
 
     def _reclaim(self, body: Body) -> object:
         return {"at": self._cloud.reclaim(str(body["instance"])).isoformat()}
 
     def _behave(self, body: Body) -> None:
         for name, value in body.items():
-            getattr(self._cloud.behaviour, name)  # a name that is none must not become one
-            setattr(self._cloud.behaviour, name, value)
+            getattr(self._parts.behaviour, name)  # a name that is none must not become one
+            setattr(self._parts.behaviour, name, value)
 
 
 def _texts(body: Body) -> dict[str, str]:

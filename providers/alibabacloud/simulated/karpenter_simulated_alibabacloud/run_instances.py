@@ -6,13 +6,9 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_core.provider.kit.simulated.pools import InstancePool
+from karpenter_simulated_alibabacloud.instance_plan import InstancePlan, RequestedDisk
 from karpenter_simulated_alibabacloud.instances import Disk
-from karpenter_simulated_alibabacloud.plans import (
-    InstancePlan,
-    RequestedDisk,
-    capacity_type_of,
-    read_template,
-)
+from karpenter_simulated_alibabacloud.plans import capacity_type_of, read_template
 from karpenter_simulated_alibabacloud.tokens import ClientTokens
 from karpenter_simulated_alibabacloud.values import (
     check_launch,
