@@ -338,7 +338,7 @@ class PodView(Record, frozen=True, kw_only=True, eq=False):
     @property
     def is_active(self) -> bool:
         """Whether the pod is neither finished nor being deleted."""
-        return not self.is_terminal and not self.is_terminating
+        return self.deletion_timestamp is None and not self.is_terminal
 
     @property
     def is_daemon(self) -> bool:
@@ -375,10 +375,11 @@ class PodView(Record, frozen=True, kw_only=True, eq=False):
         """Whether the pod needs another node if its node is removed."""
         if self.is_daemon or self.is_mirror:
             return False
-        is_stateful = (
+        if self.is_terminal:
+            return False
+        return not self.is_terminating or (
             self.shape.owner_kind == "StatefulSet" and self.shape.owner_api_version == "apps/v1"
         )
-        return self.is_active or (is_stateful and self.is_terminating and not self.is_terminal)
 
 
 class NodeConditionView(Record, frozen=True, kw_only=True, gc=False):

@@ -42,6 +42,7 @@ STUCK_AFTER: Final = timedelta(minutes=1)  # upstream default
 _ALWAYS: Final = "true"
 _LEGACY: Final = ((DO_NOT_EVICT, "true"), (SAFE_TO_EVICT, "false"))
 """Annotations of older autoscalers, with the value that protects; other values are ignored."""
+_PROTECTING: Final = frozenset({DO_NOT_DISRUPT, *(key for key, _ in _LEGACY)})
 
 
 class PodProtection(Enum):
@@ -70,7 +71,7 @@ class DoNotDisrupt:
     @property
     def is_active(self) -> bool:
         """Whether the pod is protected now."""
-        return self.protection in {PodProtection.ALWAYS, PodProtection.UNTIL}
+        return self.protection is PodProtection.ALWAYS or self.protection is PodProtection.UNTIL
 
 
 _NONE: Final = DoNotDisrupt(protection=PodProtection.NONE)
@@ -84,6 +85,8 @@ def do_not_disrupt(pod: PodView, now: datetime) -> DoNotDisrupt:
     permanently or not at all.
     """
     annotations = pod.shape.annotations
+    if _PROTECTING.isdisjoint(annotations):
+        return _NONE
     value = annotations.get(DO_NOT_DISRUPT)
     verdict = _NONE if value is None else _read(value, pod, now)
     if verdict.protection not in {PodProtection.NONE, PodProtection.INVALID}:
@@ -147,7 +150,7 @@ def protection_notice(pod: PodView, protection: DoNotDisrupt) -> Notice | None:
 
 def is_disruptable(pod: PodView, now: datetime) -> bool:
     """Tell whether the pod is unprotected; one that has ended or is ending always is."""
-    return not pod.is_active or not do_not_disrupt(pod, now).is_active
+    return not do_not_disrupt(pod, now).is_active or not pod.is_active
 
 
 def is_evictable(pod: PodView, now: datetime) -> bool:

@@ -149,8 +149,9 @@ class BaseState:
         for pod in node.pods:
             moves = pod.uid in uids
             if moves:
-                movers.setdefault(self.class_number(pod), []).append(pod)
-            self._add(effects[moves], self._groups(pod.shape), pod, signature)
+                movers.setdefault(self._class_of[pod.uid], []).append(pod)
+            if groups := self._groups(pod.shape):
+                self._add(effects[moves], groups, pod, signature)
         return BaseNode(
             node=node,
             signature=signature,
