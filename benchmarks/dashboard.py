@@ -1,10 +1,14 @@
-"""Measures the dashboard of a controller on a standing cluster: first data, updates, overhead.
+"""Measures the dashboard of a controller on a standing cluster: first paint, updates, overhead.
 
-A controller runs on the standing cluster of `benchmarks.standing`, whose pods change all the time.
-Measured are the time until the state of a page that was just opened is there (and the page's files
-before it), the time that an update takes from the clock's turn to the last byte at the viewer, as the
-controller's own thread computes it, and the CPU time of the controller while nobody looks, while one
-page is open, and while five are.
+Controllers run on the standing cluster of `benchmarks.standing`, whose pods change all the time: one
+without the dashboard, then one with it. Measured are
+
+* the time until a Chromium that opens the page shows the nodes, and its longest task while updates arrive;
+* the time of an update: from a request that computes the state anew to its last byte, which is what a
+  controller under load answers in;
+* the times of explanations, which run in the background;
+* the CPU time of the controller without a dashboard, with one that nobody looks at, and with one page and
+  with five open.
 
     python -m benchmarks.dashboard [--nodes 1000] [--pods 30000] [--seconds 60] [--json]
 """
@@ -19,7 +23,7 @@ import statistics
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -32,11 +36,13 @@ from karpenter_core.cli.demo.processes import free_port
 from tests.support.controller import ControllerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from tests.support.processes import ChildProcess
 
-FILES: Final = ("", "style.css", "app.js", "elements.js", "format.js")
+FILES: Final = ("", "style.css", "app.js", "client.js", "details.js", "elements.js", "format.js")
+UPDATES: Final = 20
+BROWSE_SECONDS: Final = 20.0
 SETTLE_SECONDS: Final = 20.0
 """Time after which a controller has planned what there is to plan."""
 
@@ -47,13 +53,17 @@ class DashboardMeasurement:
 
     nodes: int
     pods: int
-    files_seconds: float
+    first_paint_seconds: float
+    """From the address to the nodes on the screen; 0 without a Chromium."""
+    longest_task_seconds: float
+    """The longest time that the page does not answer while updates arrive; 0 = less than 50 ms."""
     first_state_seconds: float
-    """With the files: a page that shows the cluster has waited for both."""
+    """The files of the page and the state, without a browser."""
     state_bytes: int
     update_seconds: tuple[float, ...]
-    """From a request that computes the state anew to its last byte."""
+    explain_seconds: dict[str, float]
     stream_bytes_per_second: float
+    cores_without: float
     cores_alone: float
     cores_with_one_page: float
     cores_with_five_pages: float
@@ -63,66 +73,116 @@ async def measure(
     size: ClusterSize, *, seconds: float, pods_per_second: float
 ) -> DashboardMeasurement:
     """Return the figures of a controller on a cluster of this size."""
-    port = free_port()
+    async with StandingServer(size, pods_per_second=pods_per_second) as server:
+        server.start_churn()
+        async with _controller(server, port=0) as process:
+            without = await _cores(process, seconds)
+        port = free_port()
+        async with _controller(server, port=port) as process:
+            return await _measure(process, port, server, seconds=seconds, without=without)
+
+
+@asynccontextmanager
+async def _controller(server: StandingServer, *, port: int) -> AsyncGenerator[ChildProcess]:
+    """Run a controller; yield its process once it has planned what there is to plan."""
     with tempfile.TemporaryDirectory() as name:
-        async with StandingServer(size, pods_per_second=pods_per_second) as server:
-            controller = ControllerProcess(
-                "controller",
-                kubeconfig=server.kubeconfig,
-                folder=Path(name),
-                options={"providers": "kwok", "dashboard-port": str(port)},
-                environment={**os.environ, "CLUSTER_NAME": "standing"},
-            )
-            await controller.start()
-            try:
-                server.start_churn()
-                await asyncio.sleep(SETTLE_SECONDS)
-                return await _measure(controller.process, port, server, seconds)
-            except RuntimeError as error:
-                raise RuntimeError(f"{error}\n{controller.process.log_tail()}") from error
-            finally:
-                await controller.process.stop()
+        controller = ControllerProcess(
+            "controller",
+            kubeconfig=server.kubeconfig,
+            folder=Path(name),
+            options={"providers": "kwok", "dashboard-port": str(port)},
+            environment={**os.environ, "CLUSTER_NAME": "standing"},
+        )
+        await controller.start()
+        try:
+            await asyncio.sleep(SETTLE_SECONDS)
+            yield controller.process
+        except RuntimeError as error:
+            raise RuntimeError(f"{error}\n{controller.process.log_tail()}") from error
+        finally:
+            await controller.process.stop()
 
 
 async def _measure(
-    process: ChildProcess, port: int, server: StandingServer, seconds: float
+    process: ChildProcess, port: int, server: StandingServer, *, seconds: float, without: float
 ) -> DashboardMeasurement:
     url = f"http://127.0.0.1:{port}/"
+    alone = await _cores(process, seconds)
     async with aiohttp.ClientSession() as session:
         started = time.perf_counter()
         for file in FILES:
             await _fetch(session, url + file)
-        files = time.perf_counter() - started
         state = await _fetch(session, f"{url}dashboard/v1/state")
         first = time.perf_counter() - started
         updates = await _time_updates(session, f"{url}dashboard/v1/state")
-        alone = await _cores(process, seconds)
-        sizes: list[int] = []
-        with_pages: list[float] = []
-        stream = 0.0
-        for pages in (1, 5):
-            tasks = [asyncio.create_task(_view(url, sizes)) for _ in range(pages)]
-            await asyncio.sleep(5)
-            sizes.clear()
-            with_pages.append(await _cores(process, seconds))
-            if pages == 1:
-                stream = sum(sizes) / seconds
-            for task in tasks:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+        explanations = await _time_explanations(session, url, state)
+    sizes: list[int] = []
+    with_pages: list[float] = []
+    stream = 0.0
+    for pages in (1, 5):
+        tasks = [asyncio.create_task(_view(url, sizes)) for _ in range(pages)]
+        await asyncio.sleep(5)
+        sizes.clear()
+        with_pages.append(await _cores(process, seconds))
+        if pages == 1:
+            stream = sum(sizes) / seconds
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+    paint, longest = await asyncio.to_thread(_browse, url)
     return DashboardMeasurement(
         nodes=server.nodes,
         pods=server.pods,
-        files_seconds=files,
+        first_paint_seconds=paint,
+        longest_task_seconds=longest,
         first_state_seconds=first,
         state_bytes=len(state),
         update_seconds=tuple(updates),
+        explain_seconds=explanations,
         stream_bytes_per_second=stream,
+        cores_without=without,
         cores_alone=alone,
         cores_with_one_page=with_pages[0],
         cores_with_five_pages=with_pages[1],
     )
+
+
+def _browse(url: str) -> tuple[float, float]:
+    """Return the seconds until a browser shows the nodes, and its longest task in the next seconds."""
+    from tests.support.browser import Browser
+
+    with Browser() as browser:
+        browser.driver.get("about:blank")
+        started = time.perf_counter()
+        browser.driver.get(url)
+        rows = "document.querySelectorAll('#nodes-table tbody button').length"
+        browser.wait(lambda: browser.run(rows), 30)
+        shown = time.perf_counter() - started
+        browser.run(
+            "(() => { window.longest = 0; new PerformanceObserver((list) => { for (const each of list.getEntries())"
+            " window.longest = Math.max(window.longest, each.duration); }).observe({type: 'longtask'}); })()"
+        )
+        time.sleep(BROWSE_SECONDS)
+        return shown, browser.run("window.longest") / 1000
+
+
+async def _time_explanations(
+    session: aiohttp.ClientSession, url: str, state: bytes
+) -> dict[str, float]:
+    """Return the seconds of one explanation of each kind."""
+    found: dict[str, float] = {}
+    node = json.loads(state)["nodes"][0]["name"]
+    pods = json.loads(await _fetch(session, f"{url}dashboard/v1/pods?node={node}"))["pods"]
+    for name, path in (
+        ("node", f"explain?node={node}"),
+        ("pod", f"explain?pod={pods[0]['pod']}"),
+        ("rebalance", "rebalance"),
+    ):
+        started = time.perf_counter()
+        await _fetch(session, f"{url}dashboard/v1/{path}")
+        found[name] = time.perf_counter() - started
+    return found
 
 
 async def _fetch(session: aiohttp.ClientSession, url: str) -> bytes:
@@ -134,10 +194,10 @@ async def _fetch(session: aiohttp.ClientSession, url: str) -> bytes:
 
 
 async def _time_updates(session: aiohttp.ClientSession, url: str) -> list[float]:
-    """Return the times of requests that are further apart than the interval of the views."""
+    """Return the times of requests that are further apart than views of this size are computed."""
     times: list[float] = []
-    for _ in range(10):
-        await asyncio.sleep(2.5)
+    for _ in range(UPDATES):
+        await asyncio.sleep(5)
         started = time.perf_counter()
         await _fetch(session, url)
         times.append(time.perf_counter() - started)
@@ -185,11 +245,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(
         f"{found.nodes} nodes, {found.pods} pods, {options.pods_per_second:g} pods change a second"
     )
+    longest = 1000 * found.longest_task_seconds
+    print(
+        f"first paint   {found.first_paint_seconds:.3f} s in Chromium, longest task {longest:.0f} ms"
+    )
     print(f"first state   {found.first_state_seconds:.3f} s ({found.state_bytes / 1024:.0f} KiB)")
     print(f"update        median {statistics.median(updates):.3f} s, most {max(updates):.3f} s")
     print(f"stream        {found.stream_bytes_per_second / 1024:.1f} KiB/s")
-    print(f"controller    {100 * found.cores_alone:.1f} % of a core without a page")
+    for name, taken in found.explain_seconds.items():
+        print(f"explain       {name}: {taken:.3f} s")
+    print(f"controller    {100 * found.cores_without:.1f} % of a core without a dashboard")
     one, five = found.cores_with_one_page, found.cores_with_five_pages
+    print(f"  no page     {100 * found.cores_alone:.1f} %")
     print(f"  one page    {100 * one:.1f} %, five pages {100 * five:.1f} %")
     return 0
 

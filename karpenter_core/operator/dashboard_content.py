@@ -47,6 +47,8 @@ class ClusterMoment:
     spot_to_spot: bool = False
     static_capacity: bool = False
     is_paused: bool = False
+    problems: tuple[str, ...] = ()
+    """Checks of the process's readiness that fail: what is shown may be old, or incomplete."""
     reasons: Mapping[str, str] = field(default_factory=dict[str, str])
     """By UID: why the last pass has not placed a pod."""
 

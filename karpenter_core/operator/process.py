@@ -457,6 +457,9 @@ class Process:
             self._parts_with(self.recorder.publish),
             role=self._role,
             leader=lambda: "" if self._elector is None else self._elector.holder,
+            problems=lambda: tuple(
+                f"{name}: {why}" for name, why in self.servers.failures().items()
+            ),
             publish=self.recorder.publish,
         )
 

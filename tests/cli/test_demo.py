@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import os
 
 import pytest
 from rich.console import Console
@@ -15,6 +17,7 @@ from karpenter_core.api.schema import SchemaValidator
 from karpenter_core.cli.demo import command
 from karpenter_core.cli.demo.cluster_statistics import ClusterStatistics, price_by, read_prices
 from karpenter_core.cli.demo.demo_manifests import NAME, DemoManifests, find_node_class
+from karpenter_core.cli.demo.processes import next_line
 from karpenter_core.cli.demo.view import StepReport, choose_view, summarise
 from karpenter_core.errors import BadInputError
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
@@ -147,3 +150,19 @@ def test_live_view_draws_a_panel():
 
     assert "1/1 ready" in text
     assert "3.60" in text
+
+
+async def test_a_step_waits_for_a_line_while_other_tasks_go_on():
+    controlling, terminal = os.openpty()
+    with os.fdopen(terminal) as stream:
+        waiting = asyncio.create_task(next_line(stream))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        os.write(controlling, b"\n")
+        await asyncio.wait_for(waiting, 5)
+        ended = asyncio.create_task(next_line(stream))
+        await asyncio.sleep(0.05)
+        ended.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await ended
+    os.close(controlling)

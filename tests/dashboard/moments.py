@@ -79,6 +79,7 @@ class ScriptedContent:
         return {
             "apiVersion": 1, "cluster": moment.cluster_name, "role": moment.role.value,
             "leader": moment.leader, "synced": True, "paused": moment.is_paused, "currency": "USD",
+            "problems": list(moment.problems),
             "totals": totals, "nodePools": pools, "nodes": list(self.nodes), "omittedNodes": 0,
             "pendingPods": list(self.pending), "pendingStates": {}, "notes": list(self.notes),
         }  # fmt: skip
@@ -102,7 +103,7 @@ class ScriptedContent:
         costs = {"nodes": 2, "pricePerHour": 0.4, "nodesWithoutPrice": 0}
         step = {"nodes": [{"node": self.text, "nodeClaim": "c", "nodePool": "general"}], "podsMoved": 3,
                 "nodeClaims": [{"cheapest": {"instanceType": self.text, "zone": "a"}}],
-                "method": "emptiness", "savingsPerHour": 0.25}  # fmt: skip
+                "method": "emptiness", "savingsPerHour": 0.25, "omittedNodes": 3, "omittedNodeClaims": 0}  # fmt: skip
         blocked = {"obstacle": "pod", "message": self.text, "count": 7, "nodes": [self.text]}
         return {"before": costs, "after": costs | {"nodes": 1}, "savingsPerHour": 0.25, "podsMoved": 3,
                 "steps": [step], "omittedSteps": 0, "blocked": [blocked], "budgetsUsedUp": [self.text]}  # fmt: skip
@@ -132,6 +133,7 @@ class World:
         self.versions = itertools.count(1)
         self.version = 0
         self.role = role
+        self.problems = ()
         self.sink = None
         self.journal = DecisionJournal()
         self.reasons = PodReasons()
@@ -152,7 +154,7 @@ class World:
 
     def take(self):
         snapshot = Snapshot(version=self.version, synced=True, ledger=LedgerView())
-        return moment_of(snapshot, role=self.role, leader="other-1")
+        return moment_of(snapshot, role=self.role, leader="other-1", problems=self.problems)
 
     def change(self):
         self.version = next(self.versions)

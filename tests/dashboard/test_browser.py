@@ -142,10 +142,13 @@ async def test_the_page_goes_on_after_the_connection_was_lost(browser):
     async with opened(browser, node_row("one")) as page:
         page.world.feed.subscribers.drop_all()
         await page.do(browser.wait, lambda: "not connected" in browser.text("#connection"))
+        world = page.world
+        world.problems = ("freshness: not fresh: pods",)
         page.world.content.nodes.append(node_row("two"))
         page.world.change()
         await page.do(browser.wait, lambda: browser.text("#connection") == "live")
         await page.do(browser.wait, lambda: page.rows("nodes-table") == ["one", "two"])
+        await page.do(browser.wait, lambda: "Not ready: freshness" in browser.text("#notice"))
         browser.problems()  # the connection that was cut
 
 

@@ -14,7 +14,7 @@ from karpenter_core.api.notices import Notice, ObjectRef
 from karpenter_core.errors import KarpenterError
 from karpenter_core.operator.dashboard import cost_history, feed, pod_reasons, subscribers
 from karpenter_core.operator.dashboard.cost_history import CostHistory, CostPoint
-from karpenter_core.operator.dashboard.feed import BusyError
+from karpenter_core.operator.dashboard.feed import UnavailableError
 from karpenter_core.operator.dashboard.pod_reasons import PodReasons
 from karpenter_core.operator.dashboard.state_versions import StateVersions
 from karpenter_core.operator.dashboard.subscribers import Subscriber
@@ -151,7 +151,7 @@ async def test_explanations_are_computed_one_at_a_time_and_few_wait():
     for _ in range(2):
         try:
             await world.feed.explain("node", "another")
-        except BusyError:
+        except UnavailableError:
             pass
         else:
             raise AssertionError("a fifth question was taken")
@@ -179,6 +179,28 @@ async def test_a_view_that_takes_long_is_computed_seldom(monkeypatch):
             world.change()
 
     assert world.content.computed == 2  # at 2 s and, 15 s later, at 18 s
+
+
+async def test_a_standby_names_the_leader_in_place_of_an_explanation():
+    """It lists no instance types: its plan would say that no NodePool can be used."""
+    world = World(ScriptedContent(node_row("one")), role=Role.STANDBY)
+    for ask in (world.feed.explain("node", "one"), world.feed.rebalance()):
+        with pytest.raises(UnavailableError, match="ask the leader, other-1"):
+            await ask
+
+
+async def test_problems_of_the_process_are_shown_though_the_cluster_is_the_same():
+    clock = ManualClock()
+    world = World(ScriptedContent(node_row("one")), clock=clock)
+    async with Running(world):
+        subscriber, _ = viewer(world.feed)
+        await clock.advance(2)
+        messages(subscriber)
+        world.problems = ("freshness: not fresh: pods",)
+        await clock.advance(2)
+        updates = [data for name, data in messages(subscriber) if name == "update"]
+
+    assert [update["parts"] for update in updates] == [{"problems": list(world.problems)}]
 
 
 async def test_an_explanation_that_fails_is_an_error_of_the_dashboard():

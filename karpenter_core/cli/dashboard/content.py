@@ -55,11 +55,11 @@ class ClusterContent:
 
     def rebalance(self, moment: ClusterMoment) -> Json:
         """Return what one disruption pass would do now, as `karpenter plan -o json` at `disruption`."""
-        from karpenter_core.cli.dashboard.document import shortened_rebalance
+        from karpenter_core.cli.dashboard.document import short_rebalance
         from karpenter_core.cli.rebalance.document import rebalance_document
         from karpenter_core.cli.rebalance.simulation import disruptions_now
 
-        return shortened_rebalance(rebalance_document(disruptions_now(_input_of(moment))))
+        return short_rebalance(rebalance_document(disruptions_now(_input_of(moment))))
 
     def explain_pod(self, moment: ClusterMoment, pod: str) -> Json:
         """Return why a pod is placed or pending, as `karpenter explain pod -o json`.

@@ -7,7 +7,7 @@ what changed in the cluster. `docs/dashboard.md` specifies the JSON.
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, timedelta
+from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CPU, DO_NOT_DISRUPT, MEMORY, PODS
@@ -36,7 +36,7 @@ __all__ = [
     "MOST_PODS",
     "pods_document",
     "short_decision",
-    "shortened_rebalance",
+    "short_rebalance",
     "state_document",
 ]  # fmt: skip
 
@@ -74,12 +74,13 @@ def state_document(moment: ClusterMoment) -> Json:
         "leader": moment.leader,
         "synced": snapshot.synced,
         "paused": moment.is_paused,
+        "problems": list(moment.problems),
         "currency": view.currency,
         "totals": _totals(view),
         "nodePools": [_pool(pool, unusable.get(pool.name, "")) for pool in view.pools],
-        "nodes": [_node(row, moment.now) for row in rows[:MOST_NODES]],
+        "nodes": [_node(row) for row in rows[:MOST_NODES]],
         "omittedNodes": max(len(rows) - MOST_NODES, 0),
-        "pendingPods": [_pending_pod(pod, moment.now) for pod in view.pending[:MOST_PENDING]],
+        "pendingPods": [_pending_pod(pod) for pod in view.pending[:MOST_PENDING]],
         "pendingStates": dict(sorted(Counter(pod.state.value for pod in view.pending).items())),
         "notes": list(view.notes[:MOST_NOTES]),
     }
@@ -103,14 +104,32 @@ def pods_document(moment: ClusterMoment, name: str) -> Json:
     }
 
 
-def shortened_rebalance(document: JsonObject) -> Json:
-    """Return the JSON of a rebalance with its first steps and blockers, and the number of those left out."""
+def short_rebalance(document: JsonObject) -> Json:
+    """Return the JSON of a rebalance with the first steps, names and blockers, and what was left out."""
     steps, blocked = document["steps"], document["blocked"]
     return {
         **document,
-        "steps": steps[:MOST_STEPS],
+        "steps": [_short_step(step) for step in steps[:MOST_STEPS]],
         "omittedSteps": max(len(steps) - MOST_STEPS, 0),
         "blocked": blocked[:MOST_NOTES],
+    }
+
+
+def _short_step(step: JsonObject) -> Json:
+    nodes, claims = step["nodes"], step["nodeClaims"]
+    return {
+        "method": step["method"],
+        "reason": step["reason"],
+        "nodes": nodes[:MOST_NAMES],
+        "omittedNodes": max(len(nodes) - MOST_NAMES, 0),
+        "nodeClaims": [
+            {"nodePool": claim["nodePool"], "cheapest": claim["cheapest"]}
+            for claim in claims[:MOST_NAMES]
+        ],
+        "omittedNodeClaims": max(len(claims) - MOST_NAMES, 0),
+        "podsMoved": step["podsMoved"],
+        "savingsPerHour": step["savingsPerHour"],
+        "pricePerHour": step["pricePerHour"],
     }
 
 
@@ -168,7 +187,7 @@ def _pool(pool: PoolRow, problem: str) -> Json:
     }
 
 
-def _node(row: NodeRow, now: datetime) -> Json:
+def _node(row: NodeRow) -> Json:
     return {
         "name": row.name,
         "nodeClaim": row.node_claim,
@@ -178,7 +197,7 @@ def _node(row: NodeRow, now: datetime) -> Json:
         "capacityType": row.capacity_type,
         "state": row.state.value,
         "reason": row.reason,
-        "createdAt": _created(row.age_seconds, now),
+        "createdAt": _created(row.created),
         "pods": row.use_of(PODS).requested,
         "pricePerHour": row.price_per_hour,
         "resources": _uses(row.uses),
@@ -197,12 +216,12 @@ def _uses(uses: Mapping[str, ResourceUse]) -> Json:
     }
 
 
-def _pending_pod(pod: PendingPod, now: datetime) -> Json:
+def _pending_pod(pod: PendingPod) -> Json:
     return {
         "pod": pod.key,
         "state": pod.state.value,
         "message": pod.message,
-        "createdAt": _created(pod.age_seconds, now),
+        "createdAt": _created(pod.created),
     }
 
 
@@ -212,7 +231,7 @@ def _pod(pod: PodView) -> Json:
         "phase": "Terminating" if pod.is_terminating else pod.phase,
         "cpu": amount_text(CPU, pod.shape.requests.get(CPU, 0)),
         "memory": amount_text(MEMORY, pod.shape.requests.get(MEMORY, 0)),
-        "createdAt": None if pod.created is None else _instant(pod.created),
+        "createdAt": _created(pod.created),
         "daemon": pod.is_daemon,
         "doNotDisrupt": DO_NOT_DISRUPT in pod.shape.annotations,
     }
@@ -235,7 +254,9 @@ _ORDER: Final[Mapping[PendingState, int]] = {
 def _pending_of(pod: PodView, moment: ClusterMoment) -> PendingPod:
     state, message = _prospect(pod, moment)
     age = None if pod.created is None else (moment.now - pod.created).total_seconds()
-    return PendingPod(key=pod.key, state=state, message=message, age_seconds=age)
+    return PendingPod(
+        key=pod.key, state=state, message=message, age_seconds=age, created=pod.created
+    )
 
 
 def _prospect(pod: PodView, moment: ClusterMoment) -> tuple[PendingState, str]:
@@ -256,11 +277,8 @@ def _prospect(pod: PodView, moment: ClusterMoment) -> tuple[PendingState, str]:
     return PendingState.HELD, "waits for the next pass"
 
 
-def _created(age_seconds: float | None, now: datetime) -> str | None:
-    if age_seconds is None:
-        return None
-    created = now - timedelta(seconds=age_seconds)
-    return _instant(created + timedelta(microseconds=500_000 if created.microsecond else 0))
+def _created(at: datetime | None) -> str | None:
+    return None if at is None else _instant(at)
 
 
 def _instant(at: datetime) -> str:

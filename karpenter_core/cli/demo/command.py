@@ -67,7 +67,11 @@ def demo(
     ] = None,
     web: Annotated[
         bool,
-        typer.Option("--web", help="Serve the dashboard on 127.0.0.1 and print its address."),
+        typer.Option(
+            "--web",
+            help="Serve the dashboard on 127.0.0.1 and print its address; in a terminal, each step "
+            "waits for Enter.",
+        ),
     ] = False,
 ) -> None:
     """Demonstrate autoscaling: nginx from 0 to 50 to 500 replicas and back, or events of a cloud."""
@@ -202,6 +206,7 @@ async def _run_demo(console: Console, options: _DemoOptions) -> int:
                 if step.skipped:
                     view.say(f"[bold]{step.title}[/]\n  skipped: {step.skipped}")
                     continue
+                await _hold(step, options, view)
                 step_reports.append(_new_report(step, clock))
                 await _run_step(
                     step,
@@ -221,6 +226,15 @@ async def _run_demo(console: Console, options: _DemoOptions) -> int:
         step_report.succeeded for step_report in step_reports
     )
     return 0 if succeeded else FAILED
+
+
+async def _hold(step: DemoStep, options: _DemoOptions, view: DemoView) -> None:
+    """Give people at a terminal the time to look at the dashboard before a step."""
+    from karpenter_core.cli.demo.processes import next_line
+
+    if options.web and sys.stdin.isatty():
+        view.say(f"press Enter to go on: {step.title}")
+        await next_line(sys.stdin)
 
 
 async def _setup(provider: str, stack: AsyncExitStack) -> _DemoSetup:

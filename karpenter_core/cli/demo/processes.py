@@ -14,8 +14,16 @@ from karpenter_core.cli.demo.demo_manifests import NAME
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
     from pathlib import Path
+    from typing import TextIO
 
-__all__ = ["DemoFailedError", "controller", "embedded_cluster", "free_port", "log_tail"]
+__all__ = [
+    "DemoFailedError",
+    "controller",
+    "embedded_cluster",
+    "free_port",
+    "log_tail",
+    "next_line",
+]
 
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 15.0
@@ -130,6 +138,18 @@ def _answers(port: int) -> bool:
         return False
     finally:
         connection.close()
+
+
+async def next_line(terminal: TextIO) -> None:
+    """Wait for a line; other tasks go on, and a cancellation needs no line."""
+    readable = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(terminal, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(terminal)
+    terminal.readline()
 
 
 def free_port() -> int:

@@ -180,6 +180,7 @@ def _row(
         },
         price_per_hour=price_of(state_node),
         pods=state_node.pods,
+        created=created,
     )
 
 
@@ -273,7 +274,7 @@ def _pending(cluster: ClusterInput, plan: SchedulingPlan) -> tuple[PendingPod, .
         waiting.append(
             PendingPod(
                 key=pod.key, state=state, message=message,
-                age_seconds=_age(pod.created, cluster.now), pools=pools,
+                age_seconds=_age(pod.created, cluster.now), created=pod.created, pools=pools,
             )
         )  # fmt: skip
     return tuple(waiting)

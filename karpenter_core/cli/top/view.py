@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from karpenter_core.api.records import PodView
 
@@ -87,6 +88,7 @@ class NodeRow:
     """In the reporting currency; None if it is unknown."""
     pods: tuple[PodView, ...]
     """Pods on the node that have not finished."""
+    created: datetime | None = None
 
     def use_of(self, resource: str) -> ResourceUse:
         """Return the use of a resource, also of one that the node does not have."""
@@ -105,6 +107,7 @@ class PendingPod:
     state: PendingState
     message: str
     age_seconds: float | None
+    created: datetime | None = None
     pools: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, "Mapping[str, str]"])
     """For each NodePool the constraint that fails first, as in `karpenter plan -o json`."""
 

@@ -24,6 +24,7 @@ from karpenter_core.errors import KarpenterError
 from karpenter_core.operator.dashboard.cost_history import CostHistory, cost_point
 from karpenter_core.operator.dashboard.state_versions import StateVersions
 from karpenter_core.operator.dashboard.subscribers import Subscribers
+from karpenter_core.operator.dashboard_content import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from karpenter_core.operator.dashboard.pod_reasons import PodReasons
     from karpenter_core.operator.dashboard_content import ClusterMoment, DashboardContent, Json
 
-__all__ = ["BusyError", "DashboardFeed", "DashboardSources"]
+__all__ = ["DashboardFeed", "DashboardSources", "UnavailableError"]
 
 T = TypeVar("T")
 
@@ -51,8 +52,8 @@ KEPT_ANSWERS: Final = 100
 ANSWER_SECONDS: Final = 10.0
 
 
-class BusyError(KarpenterError):
-    """Too many explanations are asked for at once."""
+class UnavailableError(KarpenterError):
+    """The dashboard cannot answer this question now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +139,7 @@ class DashboardFeed:
 
         Raises:
             BadInputError: there is no such object.
-            BusyError: too many explanations are asked for at once.
+            UnavailableError: too many explanations are asked for at once, or this is a standby.
         """
         content = self._content
         explain = content.explain_node if kind == "node" else content.explain_pod
@@ -148,7 +149,7 @@ class DashboardFeed:
         """Return what one disruption pass would do, as JSON, at most ten seconds old.
 
         Raises:
-            BusyError: too many explanations are asked for at once.
+            UnavailableError: too many explanations are asked for at once, or this is a standby.
         """
         return await self._answer(("rebalance", ""), self._content.rebalance)
 
@@ -158,8 +159,13 @@ class DashboardFeed:
         if known is not None and now - known[0] < ANSWER_SECONDS:
             return known[1]
         if self._asked >= WAITING_QUESTIONS:
-            raise BusyError("other explanations are being computed; ask again in some seconds")
+            raise UnavailableError(
+                "other explanations are being computed; ask again in some seconds"
+            )
         moment = self._sources.take_moment()
+        if moment.role is Role.STANDBY:
+            leader = f": ask the leader, {moment.leader}" if moment.leader else ""
+            raise UnavailableError(f"a standby has no instance types to plan with{leader}")
         future = self._questions.submit(lambda: make(moment))
         self._asked += 1
         loop = asyncio.get_running_loop()
@@ -234,6 +240,7 @@ class DashboardFeed:
                 moment.snapshot.version,
                 moment.role,
                 moment.leader,
+                moment.problems,
                 self._sources.reasons.changes,
             )
             if seen != self._seen:

@@ -31,9 +31,10 @@ class ProcessDashboard:
         *,
         role: Callable[[], Role],
         leader: Callable[[], str],
+        problems: Callable[[], tuple[str, ...]],
         publish: Callable[[Notice], None],
     ) -> None:
-        """`publish` is where Events go on to.
+        """`problems` are failed checks of readiness; `publish` is where Events go on to.
 
         Raises:
             SettingsError: the program has no contents for a dashboard.
@@ -44,6 +45,7 @@ class ProcessDashboard:
         self._parts: Final = parts
         self._role: Final = role
         self._leader: Final = leader
+        self._problems: Final = problems
         self._publish: Final = publish
         self._reasons: Final = PodReasons()
         self._options: ProvisioningOptions | None = None
@@ -82,5 +84,6 @@ class ProcessDashboard:
             spot_to_spot=settings.feature_gates.spot_to_spot_consolidation,
             static_capacity=settings.feature_gates.static_capacity,
             is_paused=settings.pause_disruption,
+            problems=self._problems(),
             reasons=self._reasons.messages(),
         )

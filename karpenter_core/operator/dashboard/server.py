@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from karpenter_core.errors import BadInputError, KarpenterError
-from karpenter_core.operator.dashboard.feed import BusyError
+from karpenter_core.operator.dashboard.feed import UnavailableError
 from karpenter_core.operator.dashboard.subscribers import Subscriber
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class DashboardServer:
                 return await handler(request)
             except BadInputError as error:
                 return _problem(HTTPStatus.BAD_REQUEST, str(error))
-            except BusyError as error:
+            except UnavailableError as error:
                 return _problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error), **{"Retry-After": "5"})
             except KarpenterError as error:
                 return _problem(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
@@ -164,7 +164,7 @@ class DashboardServer:
         from aiohttp import web
 
         if self._answering >= MOST_REQUESTS:
-            raise BusyError("too many requests are being answered")
+            raise UnavailableError("too many requests are being answered")
         self._answering += 1
         try:
             response = web.Response(body=await make(), content_type="application/json")
@@ -185,7 +185,7 @@ class DashboardServer:
         subscribers = self._feed.subscribers
         subscriber = Subscriber(lambda: _abort(request))
         if not subscribers.add(subscriber):
-            raise BusyError("too many pages are open")
+            raise UnavailableError("too many pages are open")
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         try:
             await response.prepare(request)

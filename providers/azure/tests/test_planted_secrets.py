@@ -101,6 +101,7 @@ def dashboard_documents(process: Process) -> dict[str, str]:
         replace(parts, platform=replace(parts.platform, dashboard=content)),
         role=lambda: Role.LEADER,
         leader=lambda: "",
+        problems=lambda: (),
         publish=lambda _: None,
     )
     moment = dashboard._take_moment()

@@ -23,6 +23,7 @@ async function follow() {
     if (name === "hello") {
       if (data.version !== state?.version) await load();
       setText(byId("connection"), "live");
+      byId("connection").className = "";
     } else if (name === "update") {
       if (data.base !== state.version) await load();
       else applyUpdate(data);
@@ -62,7 +63,9 @@ async function live() {
         askForToken(error);
         return;
       }
-      setText(byId("connection"), state ? `not connected (${error.message}); shows the last state` : `not connected: ${error.message}`);
+      const why = error instanceof TypeError ? "the controller does not answer" : error.message;
+      setText(byId("connection"), state ? `not connected: ${why}; this is the last state` : `not connected: ${why}`);
+      byId("connection").className = "bad";
       await wait(RETRY);
     }
   }
@@ -96,6 +99,7 @@ function showState() {
   setText(byId("cluster"), state.cluster);
   document.title = state.cluster ? `${state.cluster} – Karpenter` : "Karpenter";
   setText(byId("role"), state.role);
+  byId("rebalance-ask").disabled = state.role === "standby";
   showNotice();
   showTotals();
   showPools();
@@ -109,8 +113,9 @@ function showNotice() {
   const texts = [];
   if (state.role === "standby") {
     const leader = state.leader ? `“${state.leader}” leads` : "another replica leads, or none";
-    texts.push(`This replica is a standby: ${leader}. It sees the cluster, and has neither prices nor decisions.`);
+    texts.push(`This replica is a standby: ${leader}. It sees the cluster, and knows neither prices nor decisions.`);
   }
+  texts.push(...state.problems.map((problem) => `Not ready: ${problem}.`));
   if (!state.synced) texts.push("The cluster is still being read.");
   if (state.paused) texts.push("All disruption is paused (--pause-disruption).");
   byId("notice").hidden = !texts.length;
@@ -123,7 +128,7 @@ function showTotals() {
   const others = Object.entries(totals.states).filter(([name]) => name !== "Ready").map(([name, number]) => `${number} ${name}`);
   const unpriced = totals.unpricedNodes ? `without ${counted(totals.unpricedNodes, "node")} of unknown price` : "";
   const tiles = [
-    ["Nodes", totals.nodes.toLocaleString("en"), others.join(", ") || "all ready"],
+    ["Nodes", totals.nodes.toLocaleString("en"), others.join(", ") || (totals.nodes ? "all ready" : "")],
     ["Pods", totals.pods.toLocaleString("en"), `${totals.runningPods.toLocaleString("en")} running`],
     ["Without a node", totals.pendingPods.toLocaleString("en"), Object.entries(state.pendingStates).map(([name, number]) => `${number} ${name}`).join(", ")],
     [`${state.currency} per hour`, price(totals.pricePerHour), unpriced],
@@ -141,13 +146,16 @@ function showTotals() {
 
 function showCosts() {
   const points = state.costs;
-  byId("chart").replaceChildren(stepChart(points));
+  byId("chart-box").hidden = points.length < 2;
   if (points.length < 2) {
     setText(byId("chart-text"), "The first points follow within seconds.");
     return;
   }
   const prices = points.map((point) => point[1]);
   const since = new Date(points[0][0] * 1000).toLocaleString();
+  byId("chart").replaceChildren(stepChart(points));
+  setText(byId("chart-top"), price(Math.max(...prices)));
+  setText(byId("chart-from"), new Date(points[0][0] * 1000).toLocaleTimeString());
   setText(byId("chart-text"), `Since ${since}: between ${price(Math.min(...prices))} and ${price(Math.max(...prices))}, now ${price(prices.at(-1))} ${state.currency} for ${counted(points.at(-1)[2], "node")}.`);
 }
 
@@ -216,7 +224,7 @@ function showNodes() {
   const pages = Math.max(Math.ceil(rows.length / PAGE_ROWS), 1);
   page = Math.min(page, pages - 1);
   fillTable(byId("nodes-table"), COLUMNS, rows.slice(page * PAGE_ROWS, (page + 1) * PAGE_ROWS), {
-    empty: "No node matches.",
+    empty: state.nodesByName.size ? "No node matches." : "There are no nodes.",
     sorting,
     onSort: (column) => {
       sorting = { title: column.title, descending: sorting.title === column.title && !sorting.descending };

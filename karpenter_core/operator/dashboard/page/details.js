@@ -98,8 +98,8 @@ export function showRebalance(currency) {
       ["Price per hour", `${price(before.pricePerHour)} → ${price(after.pricePerHour)}`],
       ["Nodes", `${before.nodes} → ${after.nodes}`], ["Pods to move", answer.podsMoved],
     ]), tableOf([
-      { title: "Removes", kind: "text", cell: (step) => step.nodes.map((each) => each.node || each.nodeClaim).join(", ") },
-      { title: "Launches", kind: "text", cell: (step) => step.nodeClaims.map((each) => [each.cheapest?.instanceType, each.cheapest?.zone].filter(Boolean).join(" ")).join(", ") || "–" },
+      { title: "Removes", kind: "text", cell: (step) => listed(step.nodes.map((each) => each.node || each.nodeClaim), step.omittedNodes) },
+      { title: "Launches", kind: "text", cell: (step) => listed(step.nodeClaims.map((each) => [each.cheapest?.instanceType, each.cheapest?.zone].filter(Boolean).join(" ")), step.omittedNodeClaims) },
       { title: "Method", cell: (step) => step.method },
       { title: "Pods", kind: "number", cell: (step) => String(step.podsMoved) },
       { title: "Saves per hour", kind: "number", cell: (step) => price(step.savingsPerHour) },
@@ -113,6 +113,10 @@ export function showRebalance(currency) {
     ], blocked));
     made.append(element("p", "karpenter plan --rebalance shows all steps until nothing more can be saved.", "soft"));
   });
+}
+
+function listed(names, omitted) {
+  return [...names, ...(omitted ? [`${omitted} more`] : [])].join(", ") || "–";
 }
 
 function tableOf(columns, rows, empty = "Nothing.") {
