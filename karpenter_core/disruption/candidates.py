@@ -17,6 +17,7 @@ from karpenter_core.state.disruption_pause import pause_reason
 from karpenter_core.state.placements import NOMINATION_WINDOW, expected_state_nodes
 from karpenter_core.state.pod_budgets import PodBudgets, budget_key
 from karpenter_core.state.pod_rules import do_not_disrupt, pod_ref, protection_notice
+from karpenter_core.state.provisioning_input import pods_on_leaving_nodes
 from karpenter_core.state.state_nodes import state_node_ref
 from karpenter_core.state.virtual_pods import hosts_virtual_pods
 
@@ -220,13 +221,15 @@ def _expected_state_nodes(
     snapshot: Snapshot, now: datetime, window: timedelta, failed: FailedJudgements
 ) -> frozenset[StateNode]:
     pods = (*snapshot.pending_pods.values(), *snapshot.nominated_pods.values())
+    leaving = pods_on_leaving_nodes(snapshot, now, failed=failed)
     try:
-        return expected_state_nodes(snapshot, pods, now=now, window=window)
+        return expected_state_nodes(snapshot, pods, now=now, window=window, leaving=leaving)
     except Exception:
         expected: set[StateNode] = set()
-        for pod in pods:
+        for pod in (*pods, *leaving):
             with failed.judging(pod_ref(pod), EVALUATION_STEP):
-                expected |= expected_state_nodes(snapshot, (pod,), now=now, window=window)
+                own, its = ((), (pod,)) if pod.node_name else ((pod,), ())
+                expected |= expected_state_nodes(snapshot, own, now=now, window=window, leaving=its)
         return frozenset(expected)
 
 

@@ -50,12 +50,18 @@ def valid_placement(
     if pod.nominated_node_name and is_nomination_valid(snapshot, pod, now=now, window=window):
         return snapshot.state_nodes_by_node.get(pod.nominated_node_name)
     placement = snapshot.ledger.placements.get(pod.uid)
-    state_node = None if placement is None else snapshot.state_node(placement.target)
-    if placement is None or state_node is None or state_node.marked_for_deletion:
-        return None
-    if has_lost_node(state_node):
+    state_node = _planned_state_node(snapshot, placement)
+    if placement is None or state_node is None:
         return None
     return state_node if _is_within_window(state_node, placement, now=now, window=window) else None
+
+
+def _planned_state_node(snapshot: Snapshot, placement: PodPlacement | None) -> StateNode | None:
+    """Return the node of a placement, if it can still take the pod."""
+    state_node = None if placement is None else snapshot.state_node(placement.target)
+    if state_node is None or state_node.marked_for_deletion or has_lost_node(state_node):
+        return None
+    return state_node
 
 
 def is_nomination_valid(
@@ -102,13 +108,18 @@ def expected_state_nodes(
     *,
     now: datetime,
     window: timedelta,
+    leaving: Iterable[PodView] = (),
 ) -> frozenset[StateNode]:
-    """Return the nodes on which some of these pods are still expected."""
-    return frozenset(
-        state_node
-        for pod in pods
-        if (state_node := valid_placement(snapshot, pod, now=now, window=window)) is not None
-    )
+    """Return the nodes on which some of these pods are still expected.
+
+    `leaving` are pods that passes place because their nodes are being removed. The scheduler can
+    bind those only after their eviction, which may be held up for long, so they are expected until
+    a pass places them elsewhere: without their node the next pass would launch another.
+    """
+    found = [valid_placement(snapshot, pod, now=now, window=window) for pod in pods]
+    placements = snapshot.ledger.placements
+    found += [_planned_state_node(snapshot, placements.get(pod.uid)) for pod in leaving]
+    return frozenset(state_node for state_node in found if state_node is not None)
 
 
 def _initialized_at(state_node: StateNode) -> datetime | None:

@@ -14,7 +14,12 @@ from karpenter_core.disruption.candidates import (
     evaluate_nodes,
 )
 from karpenter_core.disruption.costs import eviction_cost, lifetime_remaining, reschedule_cost
-from karpenter_core.state.events import DeletionMarked, NodesNominated, PodsDecided
+from karpenter_core.state.events import (
+    DeletionMarked,
+    DeletionUnmarked,
+    NodesNominated,
+    PodsDecided,
+)
 from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_rules import do_not_disrupt, is_disruptable, protection_notice
 from karpenter_core.testing.builders import EPOCH, node_pool, pod, pod_shape
@@ -308,3 +313,43 @@ class TestPause:
 
     def test_a_setting_pauses_everything(self):
         assert "--pause-disruption" in self.paused(everywhere=True)[0]
+
+
+class TestPodsToCome:
+    """A node for which pods of a leaving node are planned is expected to receive them."""
+
+    def state(self, *objects, target="new", **pod_options):
+        moving = msgspec.structs.replace(
+            pod("moving", node_name="old", phase="Running"), start_time=EPOCH, **pod_options
+        )
+        builder = synced_state(
+            POOL, *node_and_claim("old"), *node_and_claim("new"), *objects, moving
+        )
+        builder.apply_event(PodsDecided(placed={moving.uid: target}, at=EPOCH))
+        builder.apply_event(DeletionMarked(names=("old",), cause="x"))
+        return builder
+
+    def candidates(self, builder, *, hours=1):
+        verdicts = evaluate_nodes(builder.snapshot(), now=EPOCH + timedelta(hours=hours))
+        return [item.name for item in verdicts.candidates]
+
+    def test_it_is_expected_however_long_the_drain_is_held_up(self):
+        held = disruption_budget("held")
+        assert self.candidates(self.state(held)) == []
+
+    def test_it_is_not_expected_once_the_pods_are_planned_elsewhere(self):
+        builder = self.state()
+        builder.apply_event(PodsDecided(failed=frozenset({pod("moving").uid}), at=EPOCH))
+        assert self.candidates(builder) == ["new"]
+
+    def test_it_is_not_expected_once_the_pods_are_gone(self):
+        assert self.candidates(self.state(phase="Succeeded")) == ["new"]
+
+    def test_it_is_not_expected_when_the_removal_is_taken_back(self):
+        builder = self.state()
+        builder.apply_event(DeletionUnmarked(names=("old",)))
+        assert self.candidates(builder) == ["new", "old"]
+
+    def test_it_is_not_expected_for_pods_that_may_not_leave_at_all(self):
+        held = disruption_budget("held", max_unavailable="0")
+        assert self.candidates(self.state(held)) == ["new"]

@@ -145,15 +145,36 @@ def test_a_pending_pod_without_derivable_places_keeps_the_places_of_others(monke
     """The node that another pod is expected on is no candidate, as without the odd one."""
     genuine = candidates.expected_state_nodes
 
-    def expected(snapshot, pods, **named):
-        if is_odd(pods):
+    def expected(snapshot, pods, *, leaving=(), **named):
+        if is_odd((*pods, *leaving)):
             raise ValueError("odd pod")
-        return genuine(snapshot, pods, **named)
+        return genuine(snapshot, pods, leaving=leaving, **named)
 
     builder = cluster(box("a"), box("b"), pod("odd"), pod("fine"))
     builder.apply_event(
         PodsDecided(placed={item.uid: "b" for item in (pod("odd"), pod("fine"))}, at=NOW)
     )
+    before = gone(found(builder, EmptinessMethod()))
+    monkeypatch.setattr(candidates, "expected_state_nodes", expected)
+    outcome = found(builder, EmptinessMethod())
+
+    assert gone(outcome) == before == ["a"]
+    assert ("Pod", "odd") in set_aside(outcome)
+
+
+def test_a_leaving_pod_without_derivable_places_keeps_the_places_of_others(monkeypatch):
+    """The node that another pod of the same leaving node is expected on is no candidate."""
+    genuine = candidates.expected_state_nodes
+
+    def expected(snapshot, pods, *, leaving=(), **named):
+        if is_odd((*pods, *leaving)):
+            raise ValueError("odd pod")
+        return genuine(snapshot, pods, leaving=leaving, **named)
+
+    moving = (runs("odd", "old"), runs("fine", "old"))
+    builder = cluster(box("a"), box("b"), box("old"), *moving)
+    builder.apply_event(PodsDecided(placed={item.uid: "b" for item in moving}, at=NOW))
+    builder.apply_event(DeletionMarked(names=("old",), cause="x"))
     before = gone(found(builder, EmptinessMethod()))
     monkeypatch.setattr(candidates, "expected_state_nodes", expected)
     outcome = found(builder, EmptinessMethod())
