@@ -37,7 +37,7 @@ from karpenter_core.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NODES, PO
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.sim.apiserver import ApiServer
 from karpenter_core.sim.frontend import ServerFrontend
-from karpenter_core.sim.http_server import HttpServer, write_kubeconfig
+from karpenter_core.sim.http_server import ApiHttpServer, write_kubeconfig
 from karpenter_core.sim.registry import render_time
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_core.testing.harness import ControllerHarness
@@ -383,7 +383,7 @@ async def _serve(options: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
     loop.add_signal_handler(signal.SIGUSR1, changing.set)
-    http = HttpServer(ServerFrontend(cluster.server))
+    http = ApiHttpServer(ServerFrontend(cluster.server))
     write_kubeconfig(options.kubeconfig, await http.start(options.port))
     kinds = len(template.machines)
     print(f"ready {http.url} kinds={kinds} nodes={cluster.nodes} pods={cluster.pods}", flush=True)

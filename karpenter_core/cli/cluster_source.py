@@ -127,7 +127,7 @@ class ClusterSource:
         """Read a snapshot with its own settings, and add the objects of the other files."""
         from karpenter_core.cli.cluster_input import LocatedObject, build_cluster
         from karpenter_core.cli.cluster_listing import overlay_objects
-        from karpenter_core.cli.object_reader import ObjectReader
+        from karpenter_core.cli.object_reader import ObjectDecoder
         from karpenter_core.cli.snapshot_file.header import (
             labels_from_json,
             read_header,
@@ -142,7 +142,7 @@ class ClusterSource:
         settings = self.adjusted(settings_from_json(header.settings, file.where))
         labels = labels_from_json(header.labels, file.where)
         groups = kind_groups(settings)
-        reader = ObjectReader(load_plugins().node_class_models(), labels, groups=groups)
+        reader = ObjectDecoder(load_plugins().node_class_models(), labels, groups=groups)
         listed, notes = objects_of(file, reader.codecs)
         additions = reader.read_all(manifests.entries)
         catalogues = SnapshotCatalogues(header, file.where)
@@ -178,7 +178,7 @@ class ClusterSource:
             open_providers,
         )
         from karpenter_core.cli.cluster_input import build_cluster
-        from karpenter_core.cli.object_reader import ObjectReader, groups_in_use, latest_creation
+        from karpenter_core.cli.object_reader import ObjectDecoder, groups_in_use, latest_creation
         from karpenter_core.kube.wire.kind_groups import KindGroup
         from karpenter_core.operator.wiring import solve_options
 
@@ -198,7 +198,7 @@ class ClusterSource:
         )
         async with opening as providers:
             labels = providers.label_classes()
-            reader = ObjectReader(providers.node_class_models(), labels, groups=groups)
+            reader = ObjectDecoder(providers.node_class_models(), labels, groups=groups)
             objects = reader.read_all(entries)
             return await build_cluster(
                 objects,
@@ -228,7 +228,7 @@ class ClusterSource:
             overlay_objects,
         )
         from karpenter_core.cli.manifests import read_files
-        from karpenter_core.cli.object_reader import ObjectReader
+        from karpenter_core.cli.object_reader import ObjectDecoder
         from karpenter_core.operator.clock import SystemClock
         from karpenter_core.operator.kind_groups import kind_groups
         from karpenter_core.operator.wiring import solve_options
@@ -246,7 +246,7 @@ class ClusterSource:
         async with opening as providers:
             labels, models = providers.label_classes(), providers.node_class_models()
             groups = kind_groups(settings)
-            reader = ObjectReader(models, labels, groups=groups)
+            reader = ObjectDecoder(models, labels, groups=groups)
             additions = reader.read_all(manifests.entries)
             api_groups = frozenset(group for group, _ in models)
             catalogue_source = CatalogueSource(

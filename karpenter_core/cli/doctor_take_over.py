@@ -14,7 +14,7 @@ from karpenter_core.api.labels import ALIASES, WELL_KNOWN
 from karpenter_core.cli.catalogues import CatalogueSource, max_instance_types, open_providers
 from karpenter_core.cli.cluster_input import LocatedObject, build_cluster
 from karpenter_core.cli.cluster_listing import CLUSTER, connected, list_cluster
-from karpenter_core.cli.object_reader import ObjectReader
+from karpenter_core.cli.object_reader import ObjectDecoder
 from karpenter_core.cli.take_over import (
     LeaseHolder,
     drift_findings,
@@ -83,7 +83,7 @@ async def _read_cluster(
     providers: Providers, settings: Settings, apis: ClusterApis
 ) -> ClusterInput:
     labels = providers.label_classes()
-    reader = ObjectReader(providers.node_class_models(), labels)
+    reader = ObjectDecoder(providers.node_class_models(), labels)
     listing = await list_cluster(apis, reader.codecs)
     return await build_cluster(
         [LocatedObject(CLUSTER, found) for found in listing.objects],

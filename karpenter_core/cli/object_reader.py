@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from karpenter_core.provider.contract import LabelClasses
     from karpenter_core.state.events import StateObject
 
-__all__ = ["ObjectReader", "groups_in_use", "latest_creation"]
+__all__ = ["ObjectDecoder", "groups_in_use", "latest_creation"]
 
 _CORE_GROUP: Final = "karpenter.sh"
 _OVERLAY: Final = "NodeOverlay"
@@ -66,7 +66,7 @@ def groups_in_use(entries: Iterable[ManifestEntry]) -> frozenset[KindGroup]:
 
 
 @final
-class ObjectReader:
+class ObjectDecoder:
     """Validates and decodes objects, and refuses duplicate names."""
 
     def __init__(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from karpenter_core.state.events import StateEvent
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["ChangeQueue", "ClusterState", "Listener"]
+__all__ = ["ChangedNames", "ClusterState", "Listener"]
 
 Listener: TypeAlias = "Callable[[str], None]"
 
@@ -139,7 +139,7 @@ class ClusterState:
 
 
 @final
-class ChangeQueue:
+class ChangedNames:
     """Names that changed since they were last taken, for controllers that work in batches."""
 
     def __init__(self, cluster_state: ClusterState, *kinds: ObjectKind) -> None:

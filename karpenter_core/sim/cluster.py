@@ -13,7 +13,7 @@ from karpenter_core.sim.budgets import DisruptionBudgetController
 from karpenter_core.sim.direct import DirectTransport
 from karpenter_core.sim.frontend import ServerFrontend
 from karpenter_core.sim.garbage_collection import GarbageCollector, PodCollector
-from karpenter_core.sim.http_server import HttpServer, write_kubeconfig
+from karpenter_core.sim.http_server import ApiHttpServer, write_kubeconfig
 from karpenter_core.sim.kubelets import Kubelets
 from karpenter_core.sim.scheduler import Scheduler
 from karpenter_core.sim.virtual_time import LoopClock
@@ -77,7 +77,7 @@ class EmbeddedCluster:
             self.scheduler,
             self.kubelets,
         ]
-        self._http: Final = HttpServer(self.frontend) if http else None
+        self._http: Final = ApiHttpServer(self.frontend) if http else None
         self._port = port
         self._kubeconfig = kubeconfig
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -109,7 +109,7 @@ class EmbeddedCluster:
         # The body's error goes on as it is; only an actor's comes out of the group.
         await self._tasks.__aexit__(None, None, None)
 
-    async def _listen(self, http_server: HttpServer) -> None:
+    async def _listen(self, http_server: ApiHttpServer) -> None:
         await http_server.start(self._port)
         if self._kubeconfig is None:
             self._folder = tempfile.TemporaryDirectory(prefix="karpenter-embedded-")

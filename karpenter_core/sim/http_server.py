@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.sim.frontend import ServerFrontend
 
-__all__ = ["HttpServer", "kubeconfig_for", "write_kubeconfig"]
+__all__ = ["ApiHttpServer", "kubeconfig_for", "write_kubeconfig"]
 
 _HOST: Final = "127.0.0.1"
 _MAX_BODY_BYTES: Final = 3 * 1024 * 1024  # upstream's limit of a request
@@ -41,7 +41,7 @@ def write_kubeconfig(path: Path, url: str) -> None:
     path.write_bytes(msgspec.json.format(msgspec.json.encode(kubeconfig_for(url))))
 
 
-class HttpServer:
+class ApiHttpServer:
     """Serves one frontend on a port of its own."""
 
     def __init__(self, frontend: ServerFrontend) -> None:

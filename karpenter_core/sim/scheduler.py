@@ -28,7 +28,7 @@ from karpenter_core.sim.filters import (
 from karpenter_core.sim.pods import bind, with_condition
 from karpenter_core.sim.simulated_controller import SimulatedController
 from karpenter_core.sim.store import DELETED, Key
-from karpenter_core.sim.topology import ClusterView, NodeInfo, depends_on_other_pods
+from karpenter_core.sim.topology import NodeInfo, PlacementView, depends_on_other_pods
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -73,7 +73,7 @@ class Scheduler(SimulatedController):
         self._name: Final = name
         self._sign: Final = 1.0 if preference == "least-allocated" else -1.0
         self._namespaces: Final = dict[str, dict[str, str]]()
-        self._view: Final = ClusterView(self._namespaces)
+        self._view: Final = PlacementView(self._namespaces)
         self._pending: Final = dict[Key, Json]()
         self._waiting_for_others: Final = dict[Key, None]()
         self._active: Final = dict[Key, None]()

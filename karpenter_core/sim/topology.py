@@ -29,7 +29,7 @@ from karpenter_core.sim.selectors import matches_selector
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["ClusterView", "NodeInfo", "depends_on_other_pods"]
+__all__ = ["NodeInfo", "PlacementView", "depends_on_other_pods"]
 
 _MOST_COUNTS: Final = 1000  # selectors counted at a time
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -72,7 +72,7 @@ def depends_on_other_pods(pod: Json) -> bool:
     )
 
 
-class ClusterView:
+class PlacementView:
     """All nodes and bound pods, indexed for the placement of another pod."""
 
     def __init__(self, namespaces: Mapping[str, Mapping[str, str]] | None = None) -> None:

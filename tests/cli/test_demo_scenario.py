@@ -10,7 +10,12 @@ from karpenter_core.cli.demo.cloud_scenario import CloudScenario, capacity_types
 from karpenter_core.cli.demo.demo_manifests import DemoManifests, find_node_class
 from karpenter_core.cli.demo.processes import DemoFailedError
 from karpenter_core.errors import OfferingKey
-from karpenter_core.provider.kit.demo_cloud import DemoCloud, DemoFeature, DemoInstance, LaunchCall
+from karpenter_core.provider.kit.demo_cloud import (
+    DemoCloud,
+    DemoFeature,
+    DemoInstance,
+    LoggedLaunchCall,
+)
 
 FIRST = OfferingKey(instance_type="small", zone="north", capacity_type="on-demand")
 SECOND = OfferingKey(instance_type="large", zone="north", capacity_type="on-demand")
@@ -20,7 +25,7 @@ SECOND = OfferingKey(instance_type="large", zone="north", capacity_type="on-dema
 class Cloud(DemoCloud):
     lacking: tuple[DemoFeature, ...] = ()
     running: dict[str, OfferingKey] = field(default_factory=lambda: {"a": FIRST})
-    calls: list[LaunchCall] = field(default_factory=list)
+    calls: list[LoggedLaunchCall] = field(default_factory=list)
     sold_out: list[OfferingKey] = field(default_factory=list)
 
     @property
@@ -123,7 +128,7 @@ async def reported(cloud, *, launches, calls=()):
 
 
 async def test_a_call_that_met_a_sold_out_offering_is_reported():
-    call = LaunchCall(action="Create", sold_out=[FIRST], bought={SECOND: 2})
+    call = LoggedLaunchCall(action="Create", sold_out=[FIRST], bought={SECOND: 2})
 
     lines = await reported(Cloud(), launches={"b": SECOND}, calls=[call])
 
@@ -134,8 +139,8 @@ async def test_a_call_that_met_a_sold_out_offering_is_reported():
 
 async def test_calls_for_one_instance_each_are_reported_one_by_one():
     calls = [
-        LaunchCall(action="create", sold_out=[FIRST], bought={}),
-        LaunchCall(action="create", sold_out=[], bought={SECOND: 1}),
+        LoggedLaunchCall(action="create", sold_out=[FIRST], bought={}),
+        LoggedLaunchCall(action="create", sold_out=[], bought={SECOND: 1}),
     ]
 
     lines = await reported(Cloud(), launches={"b": SECOND}, calls=calls)

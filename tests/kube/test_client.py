@@ -22,7 +22,7 @@ from karpenter_core.kube.wire.codecs import Codecs
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.sim.apiserver import ApiServer
 from karpenter_core.sim.frontend import ServerFrontend
-from karpenter_core.sim.http_server import HttpServer, write_kubeconfig
+from karpenter_core.sim.http_server import ApiHttpServer, write_kubeconfig
 from tests.kube.serving import (
     GET,
     MovableClock,
@@ -40,7 +40,7 @@ __all__ = ["no_surroundings"]
 
 async def test_informers_follow_a_server_over_http(tmp_path):
     """List, watch, restart: everything real but the server's store."""
-    face = HttpServer(frontend := ServerFrontend(ApiServer(SystemClock())))
+    face = ApiHttpServer(frontend := ServerFrontend(ApiServer(SystemClock())))
     path = tmp_path / "kubeconfig"
     write_kubeconfig(path, await face.start())
     changes = []

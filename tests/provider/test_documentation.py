@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from karpenter_core.provider import contract, hookspecs
 from karpenter_core.provider.contract import CONTRACT_VERSION, POLLING_BOUNDS, PollingPeriods
 from karpenter_core.provider.host.manager import MANDATORY_HOOKS
-from karpenter_core.provider.host.metrics import ProviderMetrics
+from karpenter_core.provider.host.metrics import PluginCallMetrics
 from karpenter_core.testing import conformance
 from karpenter_core.testing.conformance.test_loading import PUBLIC_MODULES
 
@@ -75,7 +75,7 @@ def test_rules_cited_in_hookspecs_exist():
 
 def test_page_has_each_metric_with_its_labels():
     registry = CollectorRegistry()
-    metrics = ProviderMetrics(registry)
+    metrics = PluginCallMetrics(registry)
     metrics.observe("Create", "kwok", 0.1, ValueError("boom"))
     metrics.set_overdue("kwok", 1)
     for family in registry.collect():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from karpenter_core.provider.host.metrics import ProviderMetrics
+from karpenter_core.provider.host.metrics import PluginCallMetrics
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
@@ -15,7 +15,7 @@ DOCUMENTATION = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 def test_every_metric_has_its_row():
     """Name and type as they are exposed; and no row without its metric."""
     registry = CollectorRegistry()
-    ProviderMetrics(registry)
+    PluginCallMetrics(registry)
     declared = {
         (f"{family.name}{'_total' if family.type == 'counter' else ''}", family.type)
         for family in registry.collect()

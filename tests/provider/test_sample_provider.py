@@ -19,7 +19,7 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.contract import LaunchedInstance
-from karpenter_core.provider.kit.simulated.rates import CallRate
+from karpenter_core.provider.kit.simulated.rates import SimulatedCallRate
 from karpenter_core.testing.conformance import *  # noqa: F403
 from karpenter_core.testing.conformance import rule_steps
 
@@ -92,7 +92,7 @@ async def test_a_throttled_launch_says_how_long_to_wait(example, tmp_path):
         subject = subject_of(cloud)
         async with rule_steps.new_world(subject, tmp_path) as world:
             requests = [await world.request(f"n-{n}", subject.node_class) for n in range(3)]
-            cloud.throttling.set({"write": CallRate(bucket=1, refill=0.02)})
+            cloud.throttling.set({"write": SimulatedCallRate(bucket=1, refill=0.02)})
             outcomes = [await world.launch(request) for request in requests]
     assert isinstance(outcomes[0], LaunchedInstance)
     for outcome in outcomes[1:]:

@@ -16,7 +16,7 @@ from karpenter_core.provider.kit.simulated.faults import (
     CloudFaultKind,
     CloudFaults,
 )
-from karpenter_core.provider.kit.simulated.rates import CallRate, CallRates
+from karpenter_core.provider.kit.simulated.rates import CallRates, SimulatedCallRate
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -103,7 +103,7 @@ def test_a_call_hanging_on_a_fault_returns_when_it_ends():
 def test_a_bucket_fills_again_and_holds_no_more_than_it_does():
     time = CloudTime(lambda: NOON)
     rates = CallRates(time)
-    rates.set({"ecs:Run*": CallRate(bucket=2, refill=1)})
+    rates.set({"ecs:Run*": SimulatedCallRate(bucket=2, refill=1)})
 
     def taken(count):
         return sum(rates.take("ecs:RunInstances") for _ in range(count))
@@ -119,7 +119,12 @@ def test_a_bucket_fills_again_and_holds_no_more_than_it_does():
 
 def test_a_named_rate_outranks_a_pattern_and_each_name_has_its_bucket():
     rates = CallRates(lambda: NOON)
-    rates.set({"ecs:*": CallRate(bucket=1, refill=0), "ecs:Run": CallRate(bucket=2, refill=0)})
+    rates.set(
+        {
+            "ecs:*": SimulatedCallRate(bucket=1, refill=0),
+            "ecs:Run": SimulatedCallRate(bucket=2, refill=0),
+        }
+    )
 
     assert [rates.take("ecs:Run") for _ in range(3)] == [True, True, False]
     assert [rates.take("ecs:Stop") for _ in range(2)] == [True, False]

@@ -10,11 +10,11 @@ import pytest
 
 from karpenter_core.errors import OfferingKey
 from karpenter_core.provider.kit.demo_cloud import DemoFeature
-from karpenter_core.provider.kit.simulated.capacity import CapacityQuota
+from karpenter_core.provider.kit.simulated.capacity import SimulatedQuota
 from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_core.provider.kit.simulated.kubelets import KubeletFaultKind
 from karpenter_core.provider.kit.simulated.pools import InstancePool
-from karpenter_core.provider.kit.simulated.rates import CallRate
+from karpenter_core.provider.kit.simulated.rates import SimulatedCallRate
 from karpenter_core.provider.kit.simulated.rest import Announcement, RestRoute
 from karpenter_core.provider.kit.simulated.server import HttpRequest
 from tests.provider.rest_cloud import SampleCloud, SampleDemo
@@ -111,7 +111,7 @@ def test_a_failed_launch_uses_no_stock_and_uses_quota_until_it_is_deleted(cloud,
 
     assert cloud.capacity.left(cloud.instance(failed).pool) == 1
 
-    cloud.capacity.set_quota("vms", CapacityQuota(amount=1, covers=NORTH.holds, error=error))
+    cloud.capacity.set_quota("vms", SimulatedQuota(amount=1, covers=NORTH.holds, error=error))
     assert call("POST", body=LARGE)[1]["code"] == "quota"
     call("DELETE", f"/vms/{failed}")
     assert call("POST", body=LARGE)[0] == 201
@@ -136,7 +136,7 @@ def test_a_pool_fault_refuses_as_often_as_was_said(cloud, call):
 
 
 def test_a_throttled_operation_class_tells_when_to_call_again(cloud, call):
-    cloud.throttling.set({"write": CallRate(bucket=1, refill=0.25)})
+    cloud.throttling.set({"write": SimulatedCallRate(bucket=1, refill=0.25)})
     call("POST", body=LARGE)
 
     status, _, headers = call("POST", body=LARGE)
@@ -232,7 +232,7 @@ def test_a_reset_restores_the_controls(cloud, call, create):
     cloud.fail_pools(code="early")
     cloud.deny("*")
     cloud.behaviour.pending_seconds = 1000
-    cloud.throttling.set({"write": CallRate(bucket=0, refill=0)})
+    cloud.throttling.set({"write": SimulatedCallRate(bucket=0, refill=0)})
     cloud.time.advance(60)
 
     cloud.reset_controls()

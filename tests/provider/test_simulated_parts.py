@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.provider.kit.simulated.behaviour import CloudBehaviour
-from karpenter_core.provider.kit.simulated.capacity import CapacityLimits, CapacityQuota
+from karpenter_core.provider.kit.simulated.capacity import CapacityLimits, SimulatedQuota
 from karpenter_core.provider.kit.simulated.cloud_time import CloudTime
 from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_core.provider.kit.simulated.ids import IdGenerator
@@ -25,7 +25,7 @@ from karpenter_core.provider.kit.simulated.kubelets import allocatable_amounts
 from karpenter_core.provider.kit.simulated.launch_calls import LaunchCalls
 from karpenter_core.provider.kit.simulated.pools import InstancePool, PoolFault, PoolFaults
 from karpenter_core.provider.kit.simulated.prices import SimulatedPrices
-from karpenter_core.provider.kit.simulated.rates import CallRate, CallRates
+from karpenter_core.provider.kit.simulated.rates import CallRates, SimulatedCallRate
 from karpenter_core.provider.kit.simulated.server import HttpReply, HttpServer
 from karpenter_core.provider.kit.simulated.tokens import ClientTokens, NoAnswerError, TokenErrors
 
@@ -51,7 +51,7 @@ def limits(instances):
 
 
 def quota(amount, covers=POOL.holds, **fields):
-    return CapacityQuota(amount=amount, covers=covers, error=CloudError("quota", "no"), **fields)
+    return SimulatedQuota(amount=amount, covers=covers, error=CloudError("quota", "no"), **fields)
 
 
 # -- capacity ----------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ def test_instances_from_reserved_capacity_take_no_stock():
 def test_the_smallest_quota_words_the_refusal():
     capacity = limits(instances_of(1)[0])
     capacity.set_quota("wide", quota(9))
-    narrow = CapacityQuota(
+    narrow = SimulatedQuota(
         amount=1, covers=InstancePool(zone="north").holds, error=CloudError("zone", "no")
     )
     capacity.set_quota("narrow", narrow)
@@ -342,7 +342,7 @@ def test_the_log_of_launches_has_what_was_sold_out_and_what_was_bought():
 def test_a_call_succeeds_after_the_wait_and_not_before(bucket, refill, calls, tokens):
     time = CloudTime(lambda: NOON)
     rates = CallRates(time)
-    rates.set({"write": CallRate(bucket=bucket, refill=refill)})
+    rates.set({"write": SimulatedCallRate(bucket=bucket, refill=refill)})
     for _ in range(calls):
         rates.take("write")
 
@@ -359,7 +359,7 @@ def test_a_bucket_reports_its_remaining_calls_only_where_calls_are_limited():
     rates = CallRates(CloudTime(lambda: NOON))
     assert rates.left("write") is None
 
-    rates.set({"wri*": CallRate(bucket=3, refill=1)})
+    rates.set({"wri*": SimulatedCallRate(bucket=3, refill=1)})
     rates.take("write")
 
     assert rates.left("write") == 2

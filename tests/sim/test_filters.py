@@ -11,7 +11,7 @@ from karpenter_core.sim.filters import (
     requests_of,
     taint_refusal,
 )
-from karpenter_core.sim.topology import ClusterView
+from karpenter_core.sim.topology import PlacementView
 from tests.sim.objects import node, pod
 
 ZONE = "topology.kubernetes.io/zone"
@@ -114,7 +114,7 @@ def with_port(number: int, **more):
 
 
 def view_of(*nodes, placed=()):
-    view = ClusterView()
+    view = PlacementView()
     for each in nodes:
         view.set_node(each)
     for each, name in placed:
@@ -122,7 +122,7 @@ def view_of(*nodes, placed=()):
     return view
 
 
-def allowed(view: ClusterView, wanting) -> set[str]:
+def allowed(view: PlacementView, wanting) -> set[str]:
     return {name for name in view.nodes if view.refusal(wanting, name) is None}
 
 
@@ -238,7 +238,7 @@ def test_affinity_covers_the_namespaces_it_names():
     """By name, by the namespaces' labels, or else its own only."""
     stranger = web("one")
     stranger["metadata"]["namespace"] = "other"
-    view = ClusterView({"other": {"team": "x"}, "default": {}})
+    view = PlacementView({"other": {"team": "x"}, "default": {}})
     view.set_node(node("a", zone="a"))
     view.add_pod(stranger, "a")
     selector = {"matchLabels": {"team": "x"}}

@@ -11,7 +11,7 @@ from karpenter_provider_sample.plugin import SamplePlugin
 
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.api.labels import ON_DEMAND
-from karpenter_core.provider.kit.simulated.capacity import CapacityQuota
+from karpenter_core.provider.kit.simulated.capacity import SimulatedQuota
 from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_core.provider.kit.simulated.pools import InstancePool
 from karpenter_core.testing.simulated_cloud import cloud_troubles, partial_listing
@@ -86,7 +86,7 @@ def subject_of(cloud: SimulatedSampleCloud) -> ConformanceSubject:
 
 @contextmanager
 def _quota(cloud: SimulatedSampleCloud) -> Generator[None]:
-    cloud.capacity.set_quota("all", CapacityQuota(amount=0, covers=lambda _: True, error=QUOTA))
+    cloud.capacity.set_quota("all", SimulatedQuota(amount=0, covers=lambda _: True, error=QUOTA))
     try:
         yield
     finally:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from karpenter_core.cli.demo.demo_cluster import DemoCluster
     from karpenter_core.clock import Clock
     from karpenter_core.errors import OfferingKey
-    from karpenter_core.provider.kit.demo_cloud import DemoCloud, LaunchCall
+    from karpenter_core.provider.kit.demo_cloud import DemoCloud, LoggedLaunchCall
 
 __all__ = ["BUDGET", "CloudScenario", "capacity_types_of", "controller_environment"]
 
@@ -223,7 +223,7 @@ def _count_text(bought: Mapping[OfferingKey, int]) -> str:
     return ", ".join(f"{count} x {_offering_text(key)}" for key, count in bought.items())
 
 
-def _call_text(call: LaunchCall) -> str:
+def _call_text(call: LoggedLaunchCall) -> str:
     parts = [f"{_offering_text(offering)} sold out" for offering in call.sold_out]
     if call.bought:
         parts.append(f"bought {_count_text(call.bought)}")

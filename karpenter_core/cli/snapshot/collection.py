@@ -194,7 +194,7 @@ def _read_files(
 ) -> tuple[Settings, _Listing]:
     """Read files as every offline command does, with default settings."""
     from karpenter_core.cli.manifests import read_files
-    from karpenter_core.cli.object_reader import ObjectReader, groups_in_use, latest_creation
+    from karpenter_core.cli.object_reader import ObjectDecoder, groups_in_use, latest_creation
     from karpenter_core.kube.objects import complete_manifest
     from karpenter_core.kube.wire.kind_groups import KindGroup
     from karpenter_core.operator.kind_groups import kind_groups
@@ -217,7 +217,7 @@ def _read_files(
         vpa_predictions=KindGroup.AUTOSCALERS in used,
         ignore_dra_requests=KindGroup.DEVICES not in used,
     )
-    reader = ObjectReader(
+    reader = ObjectDecoder(
         providers.node_class_models(),
         providers.label_classes(),
         groups=kind_groups(settings),

@@ -24,7 +24,7 @@ from karpenter_core.cli.top.frame import (
 )
 from karpenter_core.cli.top.line_list import STYLES, LineList
 from karpenter_core.cli.top.order import filter_nodes, filter_pending, sort_nodes
-from karpenter_core.cli.top.text import Line, Span, Tone, age_text, clipped
+from karpenter_core.cli.top.text import Line, TextSpan, Tone, age_text, clipped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -245,7 +245,7 @@ class TopApp(App[None]):
 
     def action_keys(self) -> None:
         """Show the keys."""
-        self.push_screen(_Page(tuple((Span(line),) for line in _HELP.splitlines())))
+        self.push_screen(_Page(tuple((TextSpan(line),) for line in _HELP.splitlines())))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filter while the text is written."""
@@ -291,7 +291,7 @@ class TopApp(App[None]):
                 heading, lines = table.heading, table.lines
                 keys = [f"NodePool {pool.name}" for pool in view.pools]
             case _Pane.LEAVING:
-                heading = (Span("NODE AND STATE", Tone.HEADING),)
+                heading = (TextSpan("NODE AND STATE", Tone.HEADING),)
                 lines = leaving_lines(rows, width=width)
                 keys = [row.name for row in rows if row.state.is_leaving]
         header = header_lines(view, width=width, ascii_only=self._ascii_only)
@@ -311,9 +311,12 @@ class TopApp(App[None]):
         said = f"? keys  {shown}  by {self._sorting}  read {age} ago"
         if view.notes:
             said += f"  {counted(len(view.notes), 'note')}"
-        spans = (Span(said),)
+        spans = (TextSpan(said),)
         if self._problem:
-            spans = (Span(f"not read: {self._problem}", Tone.BAD), Span(f"  last read {age} ago"))
+            spans = (
+                TextSpan(f"not read: {self._problem}", Tone.BAD),
+                TextSpan(f"  last read {age} ago"),
+            )
         self.screen_stack[0].query_one("#status", Static).update(_text(clipped(spans, width)))
 
 

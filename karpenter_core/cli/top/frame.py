@@ -10,7 +10,7 @@ from karpenter_core.api.labels import PODS
 from karpenter_core.cli.tables import counted
 from karpenter_core.cli.top.text import (
     Line,
-    Span,
+    TextSpan,
     Tone,
     age_text,
     amount_text,
@@ -155,18 +155,18 @@ def _column(title: str, texts: Sequence[str]) -> _Column:
 
 def _filled(columns: Sequence[_Column], rows: Sequence[NodeRow], *, ascii_only: bool) -> LineTable:
     """Return the table with these columns."""
-    cells: list[Sequence[Span]] = []
+    cells: list[Sequence[TextSpan]] = []
     for column in columns:
         if column.resource:
             uses = (row.use_of(column.resource) for row in rows)
             cells.append([_use_span(use, column.bar, ascii_only) for use in uses])
         elif column.title == "STATE":
-            cells.append([Span(row.state.value, state_tone(row.state)) for row in rows])
+            cells.append([TextSpan(row.state.value, state_tone(row.state)) for row in rows])
         else:
-            cells.append([Span(text) for text in column.texts])
+            cells.append([TextSpan(text) for text in column.texts])
     widths = [column.width for column in columns]
     right = [column.title in _NUMBERS for column in columns]
-    heading = _joined([Span(column.title, Tone.HEADING) for column in columns], widths, right)
+    heading = _joined([TextSpan(column.title, Tone.HEADING) for column in columns], widths, right)
     return LineTable(
         heading, tuple(_joined(row, widths, right) for row in zip(*cells, strict=True))
     )
@@ -176,12 +176,12 @@ _NUMBERS: Final = frozenset({"AGE", "PODS", "PRICE", "NODES"})
 """Columns aligned to the right."""
 
 
-def _joined(cells: Sequence[Span], widths: Sequence[int], right: Sequence[bool]) -> Line:
+def _joined(cells: Sequence[TextSpan], widths: Sequence[int], right: Sequence[bool]) -> Line:
     """Return cells as one line, with one space between columns."""
-    spans: list[Span] = []
+    spans: list[TextSpan] = []
     for (text, tone), width, is_number in zip(cells, widths, right, strict=True):
-        spans.append(Span(text.rjust(width) if is_number else text.ljust(width), tone))
-        spans.append(Span(" "))
+        spans.append(TextSpan(text.rjust(width) if is_number else text.ljust(width), tone))
+        spans.append(TextSpan(" "))
     return tuple(spans[:-1])
 
 
@@ -194,8 +194,8 @@ def _pods(row: NodeRow) -> str:
     return f"{use.requested}/{use.allocatable}"
 
 
-def _use_span(use: ResourceUse, width: int, ascii_only: bool) -> Span:
-    return Span(
+def _use_span(use: ResourceUse, width: int, ascii_only: bool) -> TextSpan:
+    return TextSpan(
         f"{bar(use.share, width, ascii_only=ascii_only)}{percent(use.share)}", share_tone(use)
     )
 
@@ -228,8 +228,8 @@ def header_lines(
         f"{totals.pending_pods} pending"
     )
     lines: list[Line] = [
-        (Span(nodes, Tone.HEADING),),
-        (Span(pods, Tone.FAIR if totals.pending_pods else Tone.PLAIN),),
+        (TextSpan(nodes, Tone.HEADING),),
+        (TextSpan(pods, Tone.FAIR if totals.pending_pods else Tone.PLAIN),),
     ]
     titles = max((len(name) for name in view.resources), default=0)
     for name in view.resources:
@@ -237,9 +237,9 @@ def header_lines(
         amounts = f"{amount_text(name, use.requested)} of {amount_text(name, use.allocatable)}"
         bar_text = bar(use.share, _HEADER_BAR, ascii_only=ascii_only)
         lines.append((
-            Span(f"{name:<{titles}} "),
-            Span(f"{bar_text} {percent(use.share)}", share_tone(use)),
-            Span(f"  {amounts}"),
+            TextSpan(f"{name:<{titles}} "),
+            TextSpan(f"{bar_text} {percent(use.share)}", share_tone(use)),
+            TextSpan(f"  {amounts}"),
         ))  # fmt: skip
     if view.has_prices:
         unpriced = totals.unpriced_nodes
@@ -248,7 +248,7 @@ def header_lines(
             f"{month_text(totals.price_per_month)} {view.currency} per month",
             f"without {counted(unpriced, 'node')} of unknown price" if unpriced else "",
         ))  # fmt: skip
-        lines.append((Span(text),))
+        lines.append((TextSpan(text),))
     return tuple(clipped(line, width) for line in lines)
 
 
@@ -262,20 +262,22 @@ def pending_table(pods: Sequence[PendingPod], *, width: int | None) -> LineTable
         longest = min(longest, max(width // 3, _LEAST_NAME))
     widths = [max(longest, len("POD")), max(len("unschedulable"), len("STATE")), 4]
     right = [False, False, True]
-    heading = (*_joined([Span(text, Tone.HEADING) for text in ("POD", "STATE", "AGE")], widths, right),
-               Span(" REASON", Tone.HEADING))  # fmt: skip
+    heading = (*_joined([TextSpan(text, Tone.HEADING) for text in ("POD", "STATE", "AGE")], widths, right),
+               TextSpan(" REASON", Tone.HEADING))  # fmt: skip
     lines = (
         (
             *_joined(
                 [
-                    Span(_shortened(pod.key, widths[0])),
-                    Span(pod.state.value, Tone.BAD if pod.state == "unschedulable" else Tone.FAIR),
-                    Span(age_text(pod.age_seconds)),
+                    TextSpan(_shortened(pod.key, widths[0])),
+                    TextSpan(
+                        pod.state.value, Tone.BAD if pod.state == "unschedulable" else Tone.FAIR
+                    ),
+                    TextSpan(age_text(pod.age_seconds)),
                 ],
                 widths,
                 right,
             ),
-            Span(f" {pod.message}"),
+            TextSpan(f" {pod.message}"),
         )
         for pod in pods
     )
@@ -297,8 +299,8 @@ def pool_table(view: ClusterView, *, width: int | None) -> LineTable:
     titles = ["NODEPOOL", "NODES", *(["PRICE"] if view.has_prices else []), "USE", "LIMITS"]
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     right = [title in _NUMBERS for title in titles]
-    heading = _joined([Span(title, Tone.HEADING) for title in titles], widths, right)
-    lines = (_joined([Span(cell) for cell in row], widths, right) for row in rows)
+    heading = _joined([TextSpan(title, Tone.HEADING) for title in titles], widths, right)
+    lines = (_joined([TextSpan(cell) for cell in row], widths, right) for row in rows)
     return LineTable(clipped(heading, width), tuple(clipped(line, width) for line in lines))
 
 
@@ -307,9 +309,9 @@ def leaving_lines(rows: Sequence[NodeRow], *, width: int | None) -> tuple[Line, 
     return tuple(
         clipped(
             (
-                Span(f"{row.name}: "),
-                Span(row.state.value, state_tone(row.state)),
-                Span(
+                TextSpan(f"{row.name}: "),
+                TextSpan(row.state.value, state_tone(row.state)),
+                TextSpan(
                     f"{f', {row.reason}' if row.reason else ''}, "
                     f"{counted(_movable(row), 'pod')} to move"
                 ),
@@ -347,11 +349,11 @@ def node_lines(row: NodeRow, view: ClusterView, *, width: int | None) -> tuple[L
     return tuple(
         clipped(line, width)
         for line in (
-            (Span(row.name, Tone.HEADING),),
-            *((Span(f"{title:<{titles}}  {text}"),) for title, text in facts),
+            (TextSpan(row.name, Tone.HEADING),),
+            *((TextSpan(f"{title:<{titles}}  {text}"),) for title, text in facts),
             (),
-            (Span(counted(len(pods), "pod"), Tone.HEADING),),
-            *((Span(f"{pod.key}  {pod.phase}"),) for pod in pods),
+            (TextSpan(counted(len(pods), "pod"), Tone.HEADING),),
+            *((TextSpan(f"{pod.key}  {pod.phase}"),) for pod in pods),
         )
     )
 
@@ -376,7 +378,7 @@ def frame_lines(
         parts.append((pools.heading, *pools.lines))
     leaving = leaving_lines(rows, width=width)
     if leaving:
-        parts.append((clipped((Span("Disruption in progress"),), width), *leaving))
+        parts.append((clipped((TextSpan("Disruption in progress"),), width), *leaving))
     if view.pending:
         pending = pending_table(view.pending, width=width)
         parts.append((pending.heading, *pending.lines))

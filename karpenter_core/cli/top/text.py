@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from karpenter_core.cli.top.view import ResourceUse
 
 __all__ = [
-    "Line", "Span", "Tone", "age_text", "amount_text", "bar", "clipped", "month_text", "percent",
+    "Line", "TextSpan", "Tone", "age_text", "amount_text", "bar", "clipped", "month_text", "percent",
     "plain", "price_text", "share_tone", "spaced", "state_tone",
 ]  # fmt: skip
 
@@ -39,14 +39,14 @@ class Tone(StrEnum):
     BAD = "bad"
 
 
-class Span(NamedTuple):
+class TextSpan(NamedTuple):
     """A piece of a line with one tone."""
 
     text: str
     tone: Tone = Tone.PLAIN
 
 
-Line = tuple[Span, ...]
+Line = tuple[TextSpan, ...]
 
 
 def plain(line: Line) -> str:
@@ -58,12 +58,12 @@ def clipped(line: Line, width: int | None) -> Line:
     """Return a line cut at a width; None is no limit."""
     if width is None or sum(len(span.text) for span in line) <= width:
         return line
-    kept: list[Span] = []
+    kept: list[TextSpan] = []
     left = max(width - 1, 0)
     for span in line:
-        kept.append(Span(span.text[:left], span.tone))
+        kept.append(TextSpan(span.text[:left], span.tone))
         left -= len(kept[-1].text)
-    return (*kept, Span("…"[:width])) if width > 0 else ()
+    return (*kept, TextSpan("…"[:width])) if width > 0 else ()
 
 
 def bar(share: float, width: int, *, ascii_only: bool = False) -> str:

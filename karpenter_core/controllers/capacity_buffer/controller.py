@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.controllers.capacity_buffer.burst_observer import BurstObserver
-from karpenter_core.controllers.cluster_state import ChangeQueue
+from karpenter_core.controllers.cluster_state import ChangedNames
 from karpenter_core.controllers.reconciling.reconciler import DONE, Reconciler, ReconcileResult
 from karpenter_core.kube.wire.codecs import CAPACITY_BUFFERS
 from karpenter_core.lifecycle.capacity_buffer.status import (
@@ -64,7 +64,7 @@ class CapacityBufferController:
         self._reconciler: Reconciler[str] = Reconciler(
             self.name, self.reconcile, runtime=runtime, log_field="CapacityBuffer"
         )
-        self._change_queue = ChangeQueue(
+        self._change_queue = ChangedNames(
             writer.cluster_state,
             ObjectKind.POD_TEMPLATE,
             ObjectKind.WORKLOAD,

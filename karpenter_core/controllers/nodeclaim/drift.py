@@ -18,7 +18,7 @@ from karpenter_core.api.conditions import find_condition, is_true
 from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.api.labels import NODE_POOL, NODE_POOL_HASH, NODE_POOL_HASH_VERSION
 from karpenter_core.api.nodeclaim import DRIFTED, LAUNCHED, NodeClassRef
-from karpenter_core.controllers.cluster_state import ChangeQueue
+from karpenter_core.controllers.cluster_state import ChangedNames
 from karpenter_core.controllers.nodeclass.node_class_text import spec_and_status_text
 from karpenter_core.controllers.reconciling.freshness import FreshnessConsumer
 from karpenter_core.controllers.reconciling.reconciler import DONE, Reconciler, ReconcileResult
@@ -111,7 +111,7 @@ class DriftController:
         self._reconciler: Reconciler[NodeClassKey] = Reconciler(
             self.name, self.reconcile, runtime=runtime, log_field="NodeClass"
         )
-        self._change_queue = ChangeQueue(
+        self._change_queue = ChangedNames(
             writer.cluster_state,
             ObjectKind.NODE_CLAIM,
             ObjectKind.NODE_POOL,

@@ -17,7 +17,7 @@ import structlog
 from karpenter_core.api.labels import TERMINATION_FINALIZER
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.clock import SteadyClock
-from karpenter_core.controllers.cluster_state import ChangeQueue
+from karpenter_core.controllers.cluster_state import ChangedNames
 from karpenter_core.controllers.forceful_disruption import record_forceful_disruption
 from karpenter_core.controllers.reconciling.freshness import FreshnessConsumer
 from karpenter_core.controllers.reconciling.reconciler import PeriodicLoop
@@ -88,7 +88,7 @@ class GarbageCollectionController:
         self._cluster_state = writer.cluster_state
         self._providers = providers
         self._runtime = runtime
-        self._changed = ChangeQueue(writer.cluster_state, ObjectKind.NODE_CLAIM)
+        self._changed = ChangedNames(writer.cluster_state, ObjectKind.NODE_CLAIM)
         self._uids: dict[str, None] = {}
         """UIDs of claims that this process has seen, the oldest first."""
         self._steady = SteadyClock(runtime.clock)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.nodeclaim import REGISTERED
-from karpenter_core.controllers.cluster_state import ChangeQueue
+from karpenter_core.controllers.cluster_state import ChangedNames
 from karpenter_core.controllers.nodeclass.node_class_text import spec_text
 from karpenter_core.controllers.reconciling.reconciler import (
     DONE,
@@ -57,7 +57,7 @@ class InstanceSyncController:
             concurrency=CONCURRENCY,
             log_field="NodeClaim",
         )
-        self._change_queue = ChangeQueue(cluster_state, ObjectKind.NODE_CLASS)
+        self._change_queue = ChangedNames(cluster_state, ObjectKind.NODE_CLASS)
         cluster_state.subscribe(ObjectKind.NODE_CLAIM, self._reconciler.wake)
 
     @property

@@ -19,7 +19,7 @@ from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import INITIALIZED
 from karpenter_core.clock import SteadyClock
-from karpenter_core.controllers.cluster_state import ChangeQueue
+from karpenter_core.controllers.cluster_state import ChangedNames
 from karpenter_core.controllers.forceful_disruption import record_forceful_disruption
 from karpenter_core.controllers.nodeclaim.admission import NodeAdmission
 from karpenter_core.controllers.nodeclaim.instance_launcher import InstanceLauncher
@@ -169,7 +169,7 @@ class NodeClaimLifecycleController:
         """By NodePool: its generation, and the windows of its schedules that are open."""
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._reconciler = self._make_reconciler()
-        self._change_queue = ChangeQueue(
+        self._change_queue = ChangedNames(
             writer.cluster_state,
             ObjectKind.POD_EVENT,
             ObjectKind.NODE_POOL,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, cast, final
 import structlog
 
 from karpenter_core.api.labels import NODE_POOL, NODE_POOL_HASH, NODE_POOL_HASH_VERSION
-from karpenter_core.controllers.cluster_state import ChangeQueue
+from karpenter_core.controllers.cluster_state import ChangedNames
 from karpenter_core.controllers.reconciling.reconciler import DONE, Reconciler, ReconcileResult
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.lifecycle.nodepool.exchange_rates import with_exchange_rates
@@ -91,7 +91,7 @@ class NodePoolController:
         self._reconciler: Reconciler[str] = Reconciler(
             self.name, self.reconcile, runtime=runtime, log_field="NodePool"
         )
-        self._change_queue = ChangeQueue(
+        self._change_queue = ChangedNames(
             writer.cluster_state,
             ObjectKind.NODE_CLASS,
             ObjectKind.NODE,

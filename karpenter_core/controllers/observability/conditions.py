@@ -21,7 +21,7 @@ from karpenter_core.api.nodeoverlay import NodeOverlay
 from karpenter_core.api.nodepool import NODE_POOL_CONDITIONS, NodePool
 from karpenter_core.api.notices import Notice, ObjectRef
 from karpenter_core.api.records import NodeConditionView, NodeView
-from karpenter_core.controllers.cluster_state import ChangeQueue
+from karpenter_core.controllers.cluster_state import ChangedNames
 from karpenter_core.controllers.metrics.condition_metrics import object_labels
 from karpenter_core.lifecycle.node.termination import node_ref
 from karpenter_core.provider.kit.series_text import escape_label_value, labels_text
@@ -141,7 +141,7 @@ class ConditionObserver:
         self._labels = {
             kind: object_labels(kind, self._metrics.node_class_labels) for kind in _KINDS.values()
         }
-        self._change_queue = ChangeQueue(cluster_state, *_KINDS)
+        self._change_queue = ChangedNames(cluster_state, *_KINDS)
         for kind, family in self._metrics.by_kind.items():
             _connect_series(self, family, (kind,), deprecated=False)
         _connect_series(self, self._metrics.deprecated, tuple(_GROUPS), deprecated=True)

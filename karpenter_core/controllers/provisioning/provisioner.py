@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.api.labels import DISRUPTED_TAINT
-from karpenter_core.controllers.cluster_state import ChangeQueue
+from karpenter_core.controllers.cluster_state import ChangedNames
 from karpenter_core.controllers.provisioning.new_claims import DecisionRef
 from karpenter_core.controllers.provisioning.pass_recorder import (
     PassRecorder,
@@ -92,7 +92,7 @@ class Provisioner:
             runtime=runtime,
             nomination_window=options.problem_settings.nomination_window,
         )
-        self._change_queue = ChangeQueue(
+        self._change_queue = ChangedNames(
             writer.cluster_state,
             ObjectKind.POD,
             ObjectKind.NODE,

@@ -17,7 +17,7 @@ import structlog
 
 from karpenter_core.api.conditions import READY, is_unknown
 from karpenter_core.api.provisioning_request import ATOMIC_SCALE_UP, GANG_ATTEMPT
-from karpenter_core.controllers.cluster_state import ChangeQueue
+from karpenter_core.controllers.cluster_state import ChangedNames
 from karpenter_core.controllers.provisioning.new_claims import DecisionRef
 from karpenter_core.controllers.provisioning.plan_journal import record_plan
 from karpenter_core.controllers.reconciling.reconciler import PeriodicLoop
@@ -104,7 +104,7 @@ class ProvisioningRequestController:
         self._planning_turn = planning_turn
         self._is_served = is_served
         self._unevaluated_pools = unevaluated_pools
-        self._change_queue = ChangeQueue(
+        self._change_queue = ChangedNames(
             writer.cluster_state,
             ObjectKind.PROVISIONING_REQUEST,
             ObjectKind.POD_TEMPLATE,

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import NODE_POOL
-from karpenter_core.controllers.cluster_state import ChangeQueue
+from karpenter_core.controllers.cluster_state import ChangedNames
 from karpenter_core.controllers.reconciling.reconciler import Reconciler
 from karpenter_core.state.object_kinds import ObjectKind
 from karpenter_core.state.static_pools import is_static
@@ -45,7 +45,7 @@ class StaticPoolReconciler:
         self._reconciler: Reconciler[str] = Reconciler(
             name, reconcile, runtime=runtime, concurrency=CONCURRENCY, log_field="NodePool"
         )
-        self._change_queue = ChangeQueue(
+        self._change_queue = ChangedNames(
             cluster_state, ObjectKind.NODE_POOL, ObjectKind.NODE_CLAIM, ObjectKind.CATALOGUE
         )
 

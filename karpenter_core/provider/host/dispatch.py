@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, final
 from karpenter_core.errors import CloudProviderError, KarpenterError
 from karpenter_core.provider.contract import BatchLimits
 from karpenter_core.provider.host.executor import InlineExecutor
-from karpenter_core.provider.host.metrics import ProviderMetrics
+from karpenter_core.provider.host.metrics import PluginCallMetrics
 from karpenter_core.provider.host.open_calls import OpenCalls
 from karpenter_core.provider.host.throttle_pauses import ThrottlePauses
 from karpenter_core.provider.host.timed_calls import TimedCalls
@@ -81,7 +81,7 @@ class Dispatcher:
         self._executor: Final = executor
         self._fence: Final = fence
         self._observing: Final = observing
-        self._metrics: Final = ProviderMetrics(registry)
+        self._metrics: Final = PluginCallMetrics(registry)
         self._tracer: Final = tracer
         self._calls: Final[dict[str, TimedCalls]] = {}
         self._pauses: Final = ThrottlePauses(clock)

@@ -12,7 +12,7 @@ from karpenter_core.errors import CloudProviderError, KarpenterError
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-__all__ = ["ProviderMetrics"]
+__all__ = ["PluginCallMetrics"]
 
 DURATION_BUCKETS: Final = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
@@ -20,7 +20,7 @@ DURATION_BUCKETS: Final = (
 
 
 @final
-class ProviderMetrics:
+class PluginCallMetrics:
     """Durations and errors by calling controller, method and provider; calls that are overdue."""
 
     def __init__(self, registry: CollectorRegistry) -> None:

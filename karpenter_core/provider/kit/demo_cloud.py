@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.errors import OfferingKey
 
-__all__ = ["DemoCloud", "DemoFeature", "DemoInstance", "LaunchCall"]
+__all__ = ["DemoCloud", "DemoFeature", "DemoInstance", "LoggedLaunchCall"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class DemoInstance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchCall:
+class LoggedLaunchCall:
     """One launch call in the cloud's log."""
 
     action: str
@@ -98,7 +98,7 @@ class DemoCloud(Protocol):
         """Return the Node of every instance whose kubelet has registered it, by provider id."""
         ...
 
-    def launch_calls(self) -> Sequence[LaunchCall]:
+    def launch_calls(self) -> Sequence[LoggedLaunchCall]:
         """Return the launch calls, oldest first; none if the cloud keeps no log of them."""
         return ()
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from karpenter_core.cli.top.frame import frame_lines, node_table
 from karpenter_core.cli.top.order import Sorting, sort_nodes
 from karpenter_core.cli.top.text import (
-    Span,
+    TextSpan,
     Tone,
     age_text,
     amount_text,
@@ -83,7 +83,7 @@ def test_tones_follow_the_use():
 
 @given(st.lists(st.text("abc", max_size=8), max_size=5), st.integers(0, 30))
 def test_a_clipped_line_fits(texts, width):
-    line = tuple(map(Span, texts))
+    line = tuple(map(TextSpan, texts))
     text = "".join(span.text for span in clipped(line, width))
 
     assert len(text) <= width

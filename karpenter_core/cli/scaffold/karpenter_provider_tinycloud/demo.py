@@ -13,7 +13,7 @@ from karpenter_provider_tinycloud.simulated import SimulatedTinyCloud
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Mapping, Sequence
 
-    from karpenter_core.provider.kit.demo_cloud import LaunchCall
+    from karpenter_core.provider.kit.demo_cloud import LoggedLaunchCall
 
 __all__ = ["simulated_cloud"]
 
@@ -49,6 +49,6 @@ class TinyCloudDemo(SimulatedCloudDemo[RestInstance]):
         """The defaults."""
         return {}
 
-    def launch_calls(self) -> Sequence[LaunchCall]:
+    def launch_calls(self) -> Sequence[LoggedLaunchCall]:
         """Return the VMs that were created, and the offerings that were sold out."""
         return self._tinycloud.launches.all

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.api.labels import ON_DEMAND, SPOT
-from karpenter_core.provider.kit.simulated.capacity import CapacityQuota
+from karpenter_core.provider.kit.simulated.capacity import SimulatedQuota
 from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_core.provider.kit.simulated.instances import InstancePhase
 from karpenter_core.provider.kit.simulated.kubelets import NodeTaint
@@ -79,7 +79,7 @@ class SimulatedTinyCloud(RestCloud):
     def no_quota(self) -> Generator[None]:
         """Permit no VM inside the block."""
         error = _conflict("quota", "the account may have no more VMs")
-        quota = CapacityQuota(amount=0, covers=lambda _: True, error=error)
+        quota = SimulatedQuota(amount=0, covers=lambda _: True, error=error)
         self.capacity.set_quota("VMs", quota)
         try:
             yield

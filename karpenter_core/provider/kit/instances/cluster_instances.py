@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
     from karpenter_core.provider.contract import FetchOutcome, TerminateOutcome
-    from karpenter_core.provider.kit.instances.described import ClaimReader, InstanceReader
+    from karpenter_core.provider.kit.instances.described import InstanceReader, OwnerReader
     from karpenter_core.provider.kit.recent_launches import ClaimRef, RecentLaunches
     from karpenter_core.provider.kit.reservation_counts import ReservationCounts
 
@@ -83,7 +83,7 @@ class ClusterInstances(Generic[Described]):
         service: str,
         reader: InstanceReader[Described],
         terminator: Terminator[Described],
-        claims: ClaimReader[Described],
+        claims: OwnerReader[Described],
         recent: RecentLaunches,
         shown_within: timedelta | None,
         reservation_counts: ReservationCounts | None = None,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from karpenter_core.provider.kit.launch.cloud import DescribedInstance
+from karpenter_core.provider.kit.launch.instance_claims import TaggedInstance
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -14,10 +15,11 @@ if TYPE_CHECKING:
     from karpenter_core.provider.kit.recent_launches import ClaimRef
 
 __all__ = [
-    "ClaimReader",
     "DescribedInstances",
     "InstanceReader",
     "ManagedInstance",
+    "OwnerReader",
+    "TaggedManagedInstance",
 ]
 
 
@@ -53,6 +55,10 @@ class ManagedInstance(DescribedInstance, Protocol):
     def is_gone(self) -> bool:
         """Whether the cloud describes it although it exists no more."""
         ...
+
+
+class TaggedManagedInstance(ManagedInstance, TaggedInstance, Protocol):
+    """An instance with tags, and all that the core asks of it."""
 
 
 Described = TypeVar("Described", bound=ManagedInstance)
@@ -98,7 +104,7 @@ class InstanceReader(Protocol[Described]):
         ...
 
 
-class ClaimReader(Protocol[Described_contra]):
+class OwnerReader(Protocol[Described_contra]):
     """Tells which claims instances belong to (`TaggedClaims`, `SingleClaims`)."""
 
     def owners(self, instances: Sequence[Described_contra]) -> Mapping[str, ClaimRef]:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
 
 import structlog
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, ZONE
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.catalogue import Requirements
-from karpenter_core.provider.kit.instances.described import ManagedInstance
+from karpenter_core.provider.kit.instances.described import TaggedManagedInstance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,19 +31,10 @@ if TYPE_CHECKING:
     from karpenter_core.provider.kit.instance_owners import InstanceOwners
     from karpenter_core.provider.kit.instances.described import InstanceReader
 
-__all__ = ["ForeignLaunches", "ForeignMarks", "TaggedInstance", "could_be_launched_for"]
+__all__ = ["ForeignLaunches", "ForeignMarks", "could_be_launched_for"]
 
 
-class TaggedInstance(ManagedInstance, Protocol):
-    """An instance with its tags."""
-
-    @property
-    def tags(self) -> Mapping[str, str]:
-        """All of them."""
-        ...
-
-
-Tagged = TypeVar("Tagged", bound=TaggedInstance)
+Tagged = TypeVar("Tagged", bound=TaggedManagedInstance)
 
 
 @final

@@ -15,7 +15,7 @@ import structlog
 
 from karpenter_core.errors import CloudProviderError, ThrottledError
 from karpenter_core.provider.kit.instances.change_queue import ChangeQueue
-from karpenter_core.provider.kit.instances.described import ManagedInstance
+from karpenter_core.provider.kit.instances.described import TaggedManagedInstance
 from karpenter_core.provider.kit.instances.tag_changes import TagChange, tag_change
 from karpenter_core.provider.kit.ttl_cache import TtlCache
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from karpenter_core.provider.kit.instances.tag_changes import DesiredTags
     from karpenter_core.provider.kit.recent_launches import ClaimRef
 
-__all__ = ["TagCalls", "TagLimits", "TagQueue", "TaggedInstance"]
+__all__ = ["TagCalls", "TagLimits", "TagQueue"]
 
 _SIBLINGS_AWAITED: Final = timedelta(seconds=30)
 """Period of checks whether claims of the same launch name their instances."""
@@ -40,16 +40,7 @@ _REPORTED_LIFE: Final = timedelta(hours=1)
 """Period of log lines about an instance that cannot take all tags."""
 
 
-class TaggedInstance(ManagedInstance, Protocol):
-    """An instance with tags."""
-
-    @property
-    def tags(self) -> Mapping[str, str]:
-        """Its tags."""
-        ...
-
-
-Described = TypeVar("Described", bound=TaggedInstance)
+Described = TypeVar("Described", bound=TaggedManagedInstance)
 
 
 class TagCalls(Protocol):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.provider.kit.simulated.faults import CloudError
 
-__all__ = ["CapacityLimits", "CapacityQuota", "StockRule"]
+__all__ = ["CapacityLimits", "SimulatedQuota", "StockRule"]
 
 Item = TypeVar("Item", bound=SimulatedInstance)
 
@@ -27,7 +27,7 @@ def _one(_pool: InstancePool) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CapacityQuota:
+class SimulatedQuota:
     """The amount that instances of some pools may use together."""
 
     amount: int
@@ -73,7 +73,7 @@ class CapacityLimits(Generic[Item]):
         self._instances: Final = instances
         self.sold_out: Final = sold_out
         self._stock: Final[list[StockRule]] = []
-        self._quotas: Final[dict[Hashable, CapacityQuota]] = {}
+        self._quotas: Final[dict[Hashable, SimulatedQuota]] = {}
 
     def stock(self, pool: InstancePool, instances: int) -> StockRule:
         """Set the size of each pool of a pattern, running instances included; the last rule counts."""
@@ -88,7 +88,7 @@ class CapacityLimits(Generic[Item]):
         pool = InstancePool(capacity_type=capacity_type, instance_type=instance_type, zone=zone)
         return self.stock(pool, 0)
 
-    def set_quota(self, key: Hashable, quota: CapacityQuota | None) -> None:
+    def set_quota(self, key: Hashable, quota: SimulatedQuota | None) -> None:
         """Set the quota of a key; None removes it."""
         self._quotas.pop(key, None)
         if quota is not None:

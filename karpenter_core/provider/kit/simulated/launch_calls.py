@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.provider.kit.demo_cloud import LaunchCall
+from karpenter_core.provider.kit.demo_cloud import LoggedLaunchCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ class LaunchCalls:
     """Launch calls, oldest first."""
 
     def __init__(self) -> None:
-        self._calls: Final[list[LaunchCall]] = []
+        self._calls: Final[list[LoggedLaunchCall]] = []
 
     def add(
         self,
@@ -30,7 +30,7 @@ class LaunchCalls:
     ) -> None:
         """Record a call: the pools that had no capacity, and the number launched from others."""
         self._calls.append(
-            LaunchCall(
+            LoggedLaunchCall(
                 action=action,
                 sold_out=[pool.offering for pool in sold_out],
                 bought={pool.offering: count for pool, count in bought.items() if count},
@@ -42,6 +42,6 @@ class LaunchCalls:
         self._calls.clear()
 
     @property
-    def all(self) -> Sequence[LaunchCall]:
+    def all(self) -> Sequence[LoggedLaunchCall]:
         """Return every call."""
         return tuple(self._calls)

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-__all__ = ["CallRate", "CallRates"]
+__all__ = ["CallRates", "SimulatedCallRate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallRate:
+class SimulatedCallRate:
     """Number of calls that may come at once, and how many more each second."""
 
     bucket: float
@@ -29,10 +29,10 @@ class CallRates:
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock: Final = clock
         self._lock: Final = Lock()
-        self._rates: Mapping[str, CallRate] = {}
+        self._rates: Mapping[str, SimulatedCallRate] = {}
         self._tokens: dict[str, tuple[float, datetime]] = {}
 
-    def set(self, rates: Mapping[str, CallRate]) -> None:
+    def set(self, rates: Mapping[str, SimulatedCallRate]) -> None:
         """Replace the rates, by name or by shell pattern for names; all buckets are full then."""
         with self._lock:
             self._rates = dict(rates)
@@ -74,7 +74,7 @@ class CallRates:
                 return float("inf")
             return missing / call_rate.refill
 
-    def _rate_of(self, name: str, *, by_pattern: bool) -> CallRate | None:
+    def _rate_of(self, name: str, *, by_pattern: bool) -> SimulatedCallRate | None:
         call_rate = self._rates.get(name)
         if call_rate is None and by_pattern:
             call_rate = next(
@@ -82,7 +82,7 @@ class CallRates:
             )
         return call_rate
 
-    def _tokens_left(self, name: str, call_rate: CallRate) -> float:
+    def _tokens_left(self, name: str, call_rate: SimulatedCallRate) -> float:
         now = self._clock()
         tokens_left, since = self._tokens.get(name, (call_rate.bucket, now))
         refilled = (now - since).total_seconds() * call_rate.refill

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import ON_DEMAND
 from karpenter_core.provider.kit.simulated import capacity
-from karpenter_core.provider.kit.simulated.capacity import CapacityQuota
+from karpenter_core.provider.kit.simulated.capacity import SimulatedQuota
 from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_core.provider.kit.simulated.pools import InstancePool
 from karpenter_simulated_alibabacloud.instances import SimulatedInstance
@@ -41,7 +41,7 @@ class CapacityLimits(capacity.CapacityLimits[SimulatedInstance]):
         where = f" in the zone {zone}" if zone else ""
         quota = None
         if vcpus is not None:
-            quota = CapacityQuota(
+            quota = SimulatedQuota(
                 amount=vcpus,
                 covers=InstancePool(capacity_type=capacity_type, zone=zone or "*").holds,
                 cost=lambda pool: self._vcpus_of(pool.instance_type),
@@ -53,7 +53,7 @@ class CapacityLimits(capacity.CapacityLimits[SimulatedInstance]):
 
     def limit_type(self, instance_type: str, instances: int) -> None:
         """Set the quota of on-demand instances of an instance type in the region."""
-        quota = CapacityQuota(
+        quota = SimulatedQuota(
             amount=instances,
             covers=InstancePool(capacity_type=ON_DEMAND, instance_type=instance_type).holds,
             error=_beyond("No additional quota is available for the specified ECS instance type."),

@@ -13,7 +13,7 @@ from karpenter_simulated_alibabacloud.world import WorldPlan
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Mapping, Sequence
 
-    from karpenter_core.provider.kit.demo_cloud import LaunchCall
+    from karpenter_core.provider.kit.demo_cloud import LoggedLaunchCall
 
 __all__ = ["simulated_cloud"]
 
@@ -73,7 +73,7 @@ class AlibabaCloudDemo(SimulatedCloudDemo[SimulatedInstance]):
         """The pin, moved to a newer release."""
         return _images(_NEWER)
 
-    def launch_calls(self) -> Sequence[LaunchCall]:
+    def launch_calls(self) -> Sequence[LoggedLaunchCall]:
         """Return the provisioning groups that were made."""
         return self._alibabacloud.groups.launches.all
 

@@ -9,7 +9,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from karpenter_core.provider.kit.simulated.faults import CloudError
-from karpenter_core.provider.kit.simulated.rates import CallRate
+from karpenter_core.provider.kit.simulated.rates import SimulatedCallRate
 from karpenter_provider_alibabacloud.codes import ApiError
 from karpenter_provider_alibabacloud.sdk import ClientLimits, CloudClients
 from karpenter_simulated_alibabacloud.signatures import SignatureMode
@@ -101,7 +101,7 @@ def test_a_cloud_without_an_answer_ends_at_the_callers_time_limit(cloud, impatie
 
 def test_calls_are_throttled_by_buckets_that_fill_again(cloud, launch, code):
     cloud.tell_retry_after(70)
-    cloud.throttling.set({"ecs:RunInstances": CallRate(bucket=2, refill=1)})
+    cloud.throttling.set({"ecs:RunInstances": SimulatedCallRate(bucket=2, refill=1)})
     launch.run()
     launch.run()
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import SPOT
 from karpenter_core.provider.kit.simulated import capacity
-from karpenter_core.provider.kit.simulated.capacity import CapacityQuota
+from karpenter_core.provider.kit.simulated.capacity import SimulatedQuota
 from karpenter_simulated_aws.instances import SimulatedInstance
 from karpenter_simulated_aws.protocol import AwsError
 from karpenter_simulated_aws.type_catalogue import quota_group
@@ -45,7 +45,7 @@ class CapacityLimits(capacity.CapacityLimits[SimulatedInstance]):
         """Set how many spot instances a group of families, or all, may have; None for any number."""
         quota = None
         if instances is not None:
-            quota = CapacityQuota(
+            quota = SimulatedQuota(
                 amount=instances,
                 covers=lambda pool: (
                     pool.capacity_type == SPOT and group in {"", quota_group(pool.instance_type)}
@@ -61,13 +61,13 @@ class CapacityLimits(capacity.CapacityLimits[SimulatedInstance]):
         `InsufficientInstanceCapacity`.
         """
         error = AwsError(code, f"Limit of {instances} instances exceeded.")
-        quota = CapacityQuota(amount=instances, covers=pools.holds, error=error)
+        quota = SimulatedQuota(amount=instances, covers=pools.holds, error=error)
         self.set_quota((pools, code), quota)
 
     def _limit_vcpus(self, vcpus: int | None, group: str, *, is_spot: bool) -> None:
         quota = None
         if vcpus is not None:
-            quota = CapacityQuota(
+            quota = SimulatedQuota(
                 amount=vcpus,
                 covers=lambda pool: (
                     (pool.capacity_type == SPOT) is is_spot

@@ -14,7 +14,7 @@ from karpenter_simulated_aws.world import WorldPlan
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Mapping, Sequence
 
-    from karpenter_core.provider.kit.demo_cloud import LaunchCall
+    from karpenter_core.provider.kit.demo_cloud import LoggedLaunchCall
 
 __all__ = ["simulated_cloud"]
 
@@ -74,7 +74,7 @@ class AwsDemo(SimulatedCloudDemo[SimulatedInstance]):
         """The pin, moved to a newer release."""
         return _images(_NEWER)
 
-    def launch_calls(self) -> Sequence[LaunchCall]:
+    def launch_calls(self) -> Sequence[LoggedLaunchCall]:
         """Return the fleets that were made."""
         return self._aws.fleets.launches.all
 

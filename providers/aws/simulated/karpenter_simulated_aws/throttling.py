@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.provider.kit.simulated.endpoint import CallCharge
-from karpenter_core.provider.kit.simulated.rates import CallRate
+from karpenter_core.provider.kit.simulated.rates import SimulatedCallRate
 from karpenter_simulated_aws.protocol import AwsError
 
 if TYPE_CHECKING:
@@ -21,20 +21,20 @@ __all__ = ["AWS_RATES", "charges", "throttled"]
 
 _UNAVAILABLE: Final = 503
 
-AWS_RATES: Final[Mapping[str, CallRate]] = {
-    "ec2:CreateFleet": CallRate(bucket=100, refill=5),
-    "ec2:CreateTags": CallRate(bucket=100, refill=10),
-    "ec2:DeleteTags": CallRate(bucket=100, refill=10),
-    "ec2:RunInstances": CallRate(bucket=5, refill=2),
-    "ec2:StartInstances": CallRate(bucket=5, refill=2),
-    "ec2:TerminateInstances": CallRate(bucket=100, refill=5),
-    "ec2:TerminateInstances#instances": CallRate(bucket=1000, refill=20),
-    "ec2:RunInstances#instances": CallRate(bucket=1000, refill=2),
-    "ec2:Describe*": CallRate(bucket=100, refill=20),
-    "ec2:*": CallRate(bucket=50, refill=5),
-    "ssm:GetParameter": CallRate(bucket=40, refill=40),
-    "iam:*": CallRate(bucket=100, refill=15),
-    "pricing:*": CallRate(bucket=10, refill=5),
+AWS_RATES: Final[Mapping[str, SimulatedCallRate]] = {
+    "ec2:CreateFleet": SimulatedCallRate(bucket=100, refill=5),
+    "ec2:CreateTags": SimulatedCallRate(bucket=100, refill=10),
+    "ec2:DeleteTags": SimulatedCallRate(bucket=100, refill=10),
+    "ec2:RunInstances": SimulatedCallRate(bucket=5, refill=2),
+    "ec2:StartInstances": SimulatedCallRate(bucket=5, refill=2),
+    "ec2:TerminateInstances": SimulatedCallRate(bucket=100, refill=5),
+    "ec2:TerminateInstances#instances": SimulatedCallRate(bucket=1000, refill=20),
+    "ec2:RunInstances#instances": SimulatedCallRate(bucket=1000, refill=2),
+    "ec2:Describe*": SimulatedCallRate(bucket=100, refill=20),
+    "ec2:*": SimulatedCallRate(bucket=50, refill=5),
+    "ssm:GetParameter": SimulatedCallRate(bucket=40, refill=40),
+    "iam:*": SimulatedCallRate(bucket=100, refill=15),
+    "pricing:*": SimulatedCallRate(bucket=10, refill=5),
 }
 """By pattern of service and action, first match; with `#instances`, tokens for each instance named."""
 

@@ -6,7 +6,7 @@ import pytest
 from botocore.exceptions import ClientError, HTTPClientError
 
 from karpenter_core.provider.kit.calls.failures import UncertainCallError
-from karpenter_core.provider.kit.simulated.rates import CallRate
+from karpenter_core.provider.kit.simulated.rates import SimulatedCallRate
 from karpenter_provider_aws.sdk import ClientLimits, CloudClients
 from karpenter_simulated_aws.testing import attempts
 from karpenter_simulated_aws.throttling import AWS_RATES
@@ -88,14 +88,14 @@ def test_a_cloud_without_an_answer_ends_at_the_callers_time_limit(aws, clients):
 
 
 def test_calls_are_throttled_by_buckets_that_fill_again(aws, once, code):
-    aws.throttling.set({"ec2:DescribeSubnets": CallRate(bucket=2, refill=0)})
+    aws.throttling.set({"ec2:DescribeSubnets": SimulatedCallRate(bucket=2, refill=0)})
     for _ in range(2):
         once.ec2.describe_subnets()
 
     assert code(once.ec2.describe_subnets) == "RequestLimitExceeded"
     assert once.ec2.describe_security_groups()["SecurityGroups"]
 
-    aws.throttling.set({"ec2:DescribeSubnets": CallRate(bucket=2, refill=1)})
+    aws.throttling.set({"ec2:DescribeSubnets": SimulatedCallRate(bucket=2, refill=1)})
     for _ in range(2):
         once.ec2.describe_subnets()
     aws.time.advance(2)
@@ -105,14 +105,14 @@ def test_calls_are_throttled_by_buckets_that_fill_again(aws, once, code):
 
 def test_terminations_take_a_token_for_each_instance(aws, launch, once, code):
     ids = launch.fleet("m5.large", count=3).ids
-    aws.throttling.set({"ec2:TerminateInstances#instances": CallRate(bucket=2, refill=0)})
+    aws.throttling.set({"ec2:TerminateInstances#instances": SimulatedCallRate(bucket=2, refill=0)})
 
     assert code(once.ec2.terminate_instances, InstanceIds=ids) == "RequestLimitExceeded"
     assert len(once.ec2.terminate_instances(InstanceIds=ids[:2])["TerminatingInstances"]) == 2
 
 
 def test_each_action_of_a_pattern_has_a_bucket_of_its_own(aws, once, code):
-    aws.throttling.set({**AWS_RATES, "ec2:Describe*": CallRate(bucket=3, refill=0)})
+    aws.throttling.set({**AWS_RATES, "ec2:Describe*": SimulatedCallRate(bucket=3, refill=0)})
     for _ in range(3):
         once.ec2.describe_subnets()
 

@@ -15,7 +15,7 @@ from karpenter_simulated_azure.world import AzureWorld
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Mapping, Sequence
 
-    from karpenter_core.provider.kit.demo_cloud import LaunchCall
+    from karpenter_core.provider.kit.demo_cloud import LoggedLaunchCall
 
 __all__ = ["AzureDemo", "simulated_cloud"]
 
@@ -72,7 +72,7 @@ class AzureDemo(SimulatedCloudDemo[VirtualMachine]):
             {"key": "topology.kubernetes.io/zone", "operator": "NotIn", "values": ["0"]},
         ]
 
-    def launch_calls(self) -> Sequence[LaunchCall]:
+    def launch_calls(self) -> Sequence[LoggedLaunchCall]:
         """Return the PUTs of virtual machines."""
         return self._azure.launches.all
 

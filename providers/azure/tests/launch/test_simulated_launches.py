@@ -18,7 +18,7 @@ from karpenter_core.errors import (
     ThrottledError,
 )
 from karpenter_core.provider.contract import TerminationStatus
-from karpenter_core.provider.kit.simulated.rates import CallRate
+from karpenter_core.provider.kit.simulated.rates import SimulatedCallRate
 from karpenter_simulated_azure.invariants import broken_invariants, leftovers
 
 D2, D4 = "Standard_D2s_v5", "Standard_D4s_v5"
@@ -256,7 +256,7 @@ def test_a_listing_that_breaks_off_is_no_shorter_listing(cloud, launches, page, 
 def test_a_wave_keeps_to_the_limit_of_writes(cloud, launches):
     """After the first refusal all launches pause together, and none is lost."""
     made = launches()
-    cloud.throttling.set({"compute-put-vm": CallRate(bucket=10, refill=10)})
+    cloud.throttling.set({"compute-put-vm": SimulatedCallRate(bucket=10, refill=10)})
 
     def launch(number):
         while True:
@@ -278,7 +278,7 @@ def test_a_wave_of_launches_that_is_throttled_does_not_keep_nodes_alive(cloud, l
     """Azure counts deletions apart, and so do the pauses of the provider."""
     made = launches()
     old = [made.launch(f"old-{number}").provider_id for number in range(5)]
-    cloud.throttling.set({"compute-put-vm": CallRate(bucket=1, refill=1 / 60)})
+    cloud.throttling.set({"compute-put-vm": SimulatedCallRate(bucket=1, refill=1 / 60)})
     made.launch("web-1")
     with pytest.raises(ThrottledError):
         made.launch("web-2")

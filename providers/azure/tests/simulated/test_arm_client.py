@@ -7,7 +7,7 @@ import pytest
 from karpenter_core.errors import AuthError, ThrottledError
 from karpenter_core.provider.kit.calls.failures import UncertainCallError
 from karpenter_core.provider.kit.simulated.faults import CloudFault, CloudFaultKind
-from karpenter_core.provider.kit.simulated.rates import CallRate
+from karpenter_core.provider.kit.simulated.rates import SimulatedCallRate
 from karpenter_provider_azure.arm.client import ArmClient
 from karpenter_provider_azure.arm.errors import ArmNotFoundError
 from karpenter_provider_azure.arm.graph import query
@@ -135,7 +135,7 @@ def test_every_page_of_a_list_and_of_the_graph_is_read(served, client):
 
 
 def test_a_throttled_call_waits_as_long_as_azure_says(served, client, waits, remaining):
-    rates = {"network-reads": CallRate(bucket=1, refill=1 / 3)}
+    rates = {"network-reads": SimulatedCallRate(bucket=1, refill=1 / 3)}
     served.manager.application.endpoint.throttling.set(rates)
     path = served.world.subnet_id
 
@@ -149,7 +149,7 @@ def test_a_throttled_call_waits_as_long_as_azure_says(served, client, waits, rem
 
 
 def test_an_empty_bucket_of_the_subscription_is_throttling_at_last(served, client):
-    rates = {"subscription-reads": CallRate(bucket=0, refill=0)}
+    rates = {"subscription-reads": SimulatedCallRate(bucket=0, refill=0)}
     served.manager.application.endpoint.throttling.set(rates)
 
     with pytest.raises(ThrottledError):

@@ -11,7 +11,7 @@ from karpenter_core.provider.kit.simulated.faults import (
     CloudFault,
     CloudFaultKind,
 )
-from karpenter_core.provider.kit.simulated.rates import CallRate
+from karpenter_core.provider.kit.simulated.rates import SimulatedCallRate
 from karpenter_core.provider.kit.simulated.server import HttpRequest
 from karpenter_simulated_azure.arm_api import ApiVersions, ArmFault, ArmReply, ArmRoutes
 from karpenter_simulated_azure.throttling import AZURE_RATES
@@ -267,7 +267,7 @@ def test_answers_have_request_ids_of_their_own_and_echo_that_of_the_client(serve
 
 
 def test_remaining_calls_fall_with_every_call_of_the_class(served, endpoint):
-    endpoint.throttling.set({"compute-reads": CallRate(bucket=5, refill=0)})
+    endpoint.throttling.set({"compute-reads": SimulatedCallRate(bucket=5, refill=0)})
     skus = served.subscription("Microsoft.Compute/skus")
 
     told = [
@@ -279,9 +279,9 @@ def test_remaining_calls_fall_with_every_call_of_the_class(served, endpoint):
 
 
 def test_network_and_subscription_throttle_with_codes_of_their_own(served, endpoint, path):
-    endpoint.throttling.set({"network-reads": CallRate(bucket=0, refill=0.25)})
+    endpoint.throttling.set({"network-reads": SimulatedCallRate(bucket=0, refill=0.25)})
     network = served.send("GET", path)
-    endpoint.throttling.set({"subscription-reads": CallRate(bucket=1, refill=0.1)})
+    endpoint.throttling.set({"subscription-reads": SimulatedCallRate(bucket=1, refill=0.1)})
     served.send("GET", path)
     subscription = served.send("GET", path)
 
@@ -311,7 +311,7 @@ def test_the_rates_of_azure_are_those_of_its_documentation(endpoint, bucket, per
 
 
 def test_a_class_that_is_empty_leaves_the_other_classes_alone(served, endpoint, path):
-    endpoint.throttling.set({"compute-*": CallRate(bucket=0, refill=1)})
+    endpoint.throttling.set({"compute-*": SimulatedCallRate(bucket=0, refill=1)})
 
     skus = served.send("GET", served.subscription("Microsoft.Compute/skus"), version="2021-07-01")
     assert skus.status == 429

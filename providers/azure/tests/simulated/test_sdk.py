@@ -14,7 +14,7 @@ from azure.core.rest import HttpRequest
 from azure.identity import ClientSecretCredential, DefaultAzureCredential
 from azure.mgmt.compute import ComputeManagementClient
 
-from karpenter_core.provider.kit.simulated.rates import CallRate
+from karpenter_core.provider.kit.simulated.rates import SimulatedCallRate
 from karpenter_simulated_azure.arm_api import ArmReply
 from karpenter_simulated_azure.tokens import CLIENT_SECRET
 
@@ -217,7 +217,7 @@ def test_an_operation_that_is_stuck_goes_on_until_its_end_is_set(served, client,
 
 
 def test_a_throttled_call_is_refused_with_the_wait_and_then_succeeds(served, client):
-    rates = {"compute-reads": CallRate(bucket=1, refill=0.5)}
+    rates = {"compute-reads": SimulatedCallRate(bucket=1, refill=0.5)}
     served.manager.application.endpoint.throttling.set(rates)
     group = served.world.node_group
     served.manager.cluster.add_disk_encryption_set("keys")
