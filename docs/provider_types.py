@@ -83,7 +83,7 @@ SECTIONS: Final = (
         "Simulated cloud of a demo",
         "`karpenter_core.provider.kit.demo_cloud`",
         (CORE / "provider" / "kit" / "demo_cloud.py",),
-        ("DemoCloud", "DemoFeature", "DemoInstance", "LaunchCall"),
+        ("DemoCloud", "DemoFeature", "DemoInstance", "LoggedLaunchCall"),
     ),
 )
 """Title, module, source files, and the classes in their order; without any, all public ones."""
