@@ -6,7 +6,8 @@
 
 `--with-cluster-runs` adds tests that run whole clusters, which take minutes: record with it once, then judge survivors.
 
-The first takes as long as the unit tests, and afterwards only what changed test files take. Exit code
+The first takes as long as the unit tests, and afterwards only what changed test files take. Nothing is
+judged while test files have no record, because mutants that only their tests kill would survive. Exit code
 1: fewer are killed than `--goal` per cent of those that are not explained as equivalent, or none was
 judged. Where pytest cannot collect the tests, its own.
 """
@@ -29,9 +30,17 @@ import pytest
 from tests.mutants.areas import AREAS, CLUSTER_RUNS, NOT_JUDGES, ROOT, TESTS
 from tests.mutants.draw import Mutant, draw
 from tests.mutants.equivalent import reason_for
-from tests.mutants.judge import Recorder, Verdict, judge, passes, tests_reaching
+from tests.mutants.judge import (
+    Recorder,
+    RecordingError,
+    Verdict,
+    judge,
+    passes,
+    tests_reaching,
+    unrecorded,
+)
 from tests.mutants.modules import judge_module
-from tests.mutants.order import Record
+from tests.mutants.order import Record, file_of
 from tests.mutants.probes import MARKS, Blocks, Hook
 
 _QUICK_EXAMPLES: Final = "5"
@@ -46,13 +55,36 @@ class Session:
         self._options = options
         self._sound: set[str] = set()
         self.verdicts: list[Verdict] = []
+        self.unrecorded: dict[str, int] = {}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Record, or judge."""
         if self._options.record or self._options.record_first:
-            self._record(session.items)
-        if not self._options.record:
+            try:
+                with self._recorder.alone():
+                    self._record(session.items)
+            except RecordingError as error:
+                print(error, flush=True)
+                raise session.Failed from error
+        if not self._options.record and self._is_recorded(session.items):
             self._judge(session.items)
+        return True
+
+    def _is_recorded(self, items: Sequence[pytest.Item]) -> bool:
+        """Name the files and tests without a record; return whether judging may begin."""
+        missing = self._recorder.missing(items)
+        rest = [item for item in items if file_of(item.nodeid) not in missing]
+        self.unrecorded = unrecorded(rest, self._recorder.read(rest))
+        for file, count in sorted(self.unrecorded.items()):
+            print(f"{count} tests without a record: {file}", flush=True)
+        for file in sorted(missing):
+            print(f"no record: {file}", flush=True)
+        if missing and not self._options.incomplete:
+            print(
+                f"{len(missing)} files have no record: --record-first, or --incomplete", flush=True
+            )
+            return False
+        self.unrecorded.update({file: len(tests) for file, tests in missing.items()})
         return True
 
     def _record(self, items: Sequence[pytest.Item]) -> None:
@@ -158,6 +190,9 @@ def main(arguments: Sequence[str]) -> int:
         "--record-first", action="store_true", help="record what is missing, then judge"
     )
     parser.add_argument(
+        "--incomplete", action="store_true", help="judge without files that have no record"
+    )
+    parser.add_argument(
         "--with-cluster-runs", action="store_true", help="record and judge with cluster runs too"
     )
     parser.add_argument("--draw-only", action="store_true", help="print the sample")
@@ -175,7 +210,11 @@ def main(arguments: Sequence[str]) -> int:
     if not session.verdicts:
         print("no mutant was judged", flush=True)
         return 1
-    return int(report(session.verdicts) * 100 < options.goal)
+    share = report(session.verdicts)
+    lost = session.unrecorded
+    if lost:
+        print(f"{sum(lost.values())} tests of {len(lost)} files had no record and judged nothing")
+    return int(share * 100 < options.goal)
 
 
 def collect_and_run(options: argparse.Namespace) -> tuple[Session, int]:

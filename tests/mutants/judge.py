@@ -8,6 +8,7 @@ never runs a test, so a child inherits neither threads nor loops, and no file is
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import gzip
 import hashlib
@@ -17,7 +18,7 @@ import os
 import resource
 import signal
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,8 +36,9 @@ CACHE: Final = Path.home() / ".cache/karpenter-core/mutants"
 _LEAST_CPU_SECONDS: Final = 20.0
 _WALL_SECONDS: Final = 900.0
 _RECORDING_CPU_SECONDS: Final = 300.0
-_RECORDED_CPU_SECONDS: Final = 60.0
-"""Of each file; the tests of it that would come later judge nothing."""
+"""Of each file; the tests of it that would come later have no record, which judging tells."""
+_SAVING_CPU_SECONDS: Final = 5.0
+"""A limit of time loses no more of a record than this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,10 @@ class Verdict:
     """A test, or a limit that was passed; empty for a survivor."""
     tried: int
     reaching: int
+
+
+class RecordingError(Exception):
+    """Two processes must not record at once: they would do everything twice."""
 
 
 class Recorder:
@@ -71,13 +77,26 @@ class Recorder:
         unjudged = {file: each for file, each in files.items() if not self.place(file).exists()}
         return dict(sorted(unjudged.items(), key=lambda pair: len(pair[1])))
 
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other processes from recording; raise RecordingError where one does."""
+        self._cache.mkdir(parents=True, exist_ok=True)
+        with (self._cache / "recording.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RecordingError(f"another process records into {self._cache}") from None
+            yield
+
     def record(self, file: str, items: Sequence[pytest.Item]) -> str:
         """Run the tests of a file and keep the blocks of each; in a child."""
-        self._cache.mkdir(parents=True, exist_ok=True)
         place = self.place(file)
+        partial = place.with_suffix(".partial")
+        _save(partial, {})
 
         def child() -> str:
             result: Record = {}
+            saved = 0.0
             spent = 0.0
             self._blocks.taken()
             for test, took, passed in run_each(items):
@@ -85,23 +104,36 @@ class Recorder:
                 spent += took
                 if passed:
                     result[test] = (took, names)
-                if spent > _RECORDED_CPU_SECONDS:
-                    break
-            partial = place.with_suffix(f".{os.getpid()}")
-            partial.write_bytes(gzip.compress(json.dumps(result).encode(), 4))
-            partial.rename(place)
+                if spent >= saved + _SAVING_CPU_SECONDS:
+                    saved = spent
+                    _save(partial, result)
+            _save(partial, result)
             return ""
 
-        return in_child(child, cpu_seconds=_RECORDING_CPU_SECONDS)[0]
+        ended = in_child(child, cpu_seconds=_RECORDING_CPU_SECONDS)[0]
+        partial.rename(place)  # what is known when a limit ends the child, too
+        return ended
 
     def read(self, items: Sequence[pytest.Item]) -> Record:
-        """Return all records that there are."""
+        """Return all records that there are; `missing` and `unrecorded` tell what they lack."""
         result: Record = {}
         for file in sorted({file_of(item.nodeid) for item in items}):
             place = self.place(file)
             if place.exists():
                 result.update(json.loads(gzip.decompress(place.read_bytes())))
         return result
+
+
+def unrecorded(items: Sequence[pytest.Item], record: Record) -> dict[str, int]:
+    """Return how many tests of each file no record tells of: they failed, or came too late."""
+    return dict(Counter(file_of(item.nodeid) for item in items if item.nodeid not in record))
+
+
+def _save(place: Path, record: Record) -> None:
+    """Write a record whole or not at all: a limit may end this process here."""
+    new = place.with_suffix(".new")
+    new.write_bytes(gzip.compress(json.dumps(record).encode(), 4))
+    new.rename(place)
 
 
 def tests_reaching(mutant: Mutant, source: str, record: Record) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import fcntl
 import os
 import subprocess
 import sys
@@ -319,6 +320,60 @@ class TestJudge:
         assert (tiny / module).read_text("utf-8") == PRODUCT
 
 
+class TestRecords:
+    """Mutants that only tests without a record kill would survive: judging tells of such tests."""
+
+    def test_files_without_a_record_are_named_and_nothing_is_judged(self, tiny):
+        tool(tiny, "--record")
+        (tiny / "tests/test_new.py").write_text("def test_new():\n    pass\n")
+        done = tool(tiny, "--seed", "1", "--count", "3")
+        assert "no record: tests/test_new.py" in done.stdout, done.stdout + done.stderr
+        assert "tests/test_tiny.py" not in done.stdout
+        assert "no mutant was judged" in done.stdout
+        assert done.returncode == 1
+
+    def test_judging_without_them_is_asked_for_and_counts_them(self, tiny):
+        tool(tiny, "--record")
+        (tiny / "tests/test_new.py").write_text("def test_new():\n    pass\n")
+        done = tool(tiny, "--seed", "1", "--count", "3", "--incomplete")
+        assert "killed by tests/test_tiny.py" in done.stdout, done.stdout + done.stderr
+        assert "1 tests of 1 files had no record and judged nothing" in done.stdout
+
+    def test_tests_that_failed_when_they_were_recorded_are_counted(self, tiny):
+        (tiny / "tests/test_new.py").write_text(
+            "def test_good():\n    pass\n\n\ndef test_bad():\n    assert 1 > 2\n"
+        )
+        tool(tiny, "--record")
+        done = tool(tiny, "--seed", "1", "--count", "3")
+        assert "1 tests without a record: tests/test_new.py" in done.stdout
+        assert "1 tests of 1 files had no record and judged nothing" in done.stdout
+
+    def test_a_limit_of_time_keeps_what_was_recorded_before(self, tiny):
+        judge = tiny / "tests/mutants/judge.py"
+        text = judge.read_text("utf-8")
+        for limit, shorter in (("300.0", "2.0"), ("CPU_SECONDS: Final = 5.0", "CPU_SECONDS = 0.0")):
+            assert limit in text
+            text = text.replace(limit, shorter)
+        judge.write_text(text, "utf-8")
+        endless = "\n\ndef test_endless():\n    while True:\n        pass\n"
+        (tiny / "tests/test_tiny.py").write_text(TESTS + endless, "utf-8")
+        recorded = tool(tiny, "--record")
+        assert "signal SIGXCPU" in recorded.stdout, recorded.stdout + recorded.stderr
+        done = tool(tiny, "--seed", "1", "--count", "3")
+        assert "1 tests without a record: tests/test_tiny.py" in done.stdout
+        assert "killed by tests/test_tiny.py" in done.stdout
+
+    def test_two_processes_do_not_record_at_once(self, tiny):
+        cache = tiny / ".cache/karpenter-core/mutants"
+        cache.mkdir(parents=True)
+        with (cache / "recording.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            refused = tool(tiny, "--record")
+        assert "another process records" in refused.stdout, refused.stdout + refused.stderr
+        assert refused.returncode == pytest.ExitCode.TESTS_FAILED
+        assert "1/1 tests/test_tiny.py" in tool(tiny, "--record").stdout
+
+
 class TestExitCode:
     """The gate passes only when mutants were judged, and enough of them killed."""
 
@@ -327,7 +382,7 @@ class TestExitCode:
         return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode
 
     def test_a_place_without_mutants_fails(self):
-        assert self.run("--only=nowhere.py", "tests/api/test_conditions.py") == 1
+        assert self.run("--only=nowhere.py", "--incomplete", "tests/api/test_conditions.py") == 1
 
     @pytest.mark.parametrize("record", [(), ("--record",)])
     def test_tests_that_are_not_there_fail_as_in_pytest(self, record):
