@@ -18,7 +18,7 @@ import yaml
 
 from karpenter_core.api.schema import SchemaValidator
 from karpenter_core.controllers.metrics.process_metrics import Metrics, metrics_table
-from karpenter_core.operator.settings import options_table as settings_table
+from karpenter_core.operator.options import options_table as settings_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

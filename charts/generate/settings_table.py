@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Self, TypeAlias, cast
 
 from karpenter_core.operator.option_shapes import DEFAULT_GATES
-from karpenter_core.operator.settings import OPTIONS
+from karpenter_core.operator.options import OPTIONS
 from karpenter_core.operator.settings_loader import options_by_plugin
 from karpenter_core.provider.host.manager import load_plugins
 

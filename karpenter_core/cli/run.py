@@ -39,7 +39,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _print_help() -> None:
-    from karpenter_core.operator.settings import OPTIONS
+    from karpenter_core.operator.options import OPTIONS
     from karpenter_core.operator.settings_loader import options_by_plugin
     from karpenter_core.provider.host.manager import load_plugins
 

@@ -37,7 +37,7 @@ def profiling_routes() -> Mapping[str, Callable[[], str]]:
 
 def shown_arguments(arguments: Sequence[str]) -> list[str]:
     """Return a command line without the values of plug-ins' options: tokens may be among them."""
-    from karpenter_core.operator.settings import OPTIONS
+    from karpenter_core.operator.options import OPTIONS
 
     core = {option.flag for option in OPTIONS}
     shown: list[str] = []

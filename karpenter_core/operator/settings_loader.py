@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from karpenter_core.errors import SettingsError
 from karpenter_core.operator.option_shapes import comma_separated, shape_value
 from karpenter_core.operator.option_values import OptionText, ProcessOption, read_option
-from karpenter_core.operator.settings import OPTIONS, Settings, flag_name
+from karpenter_core.operator.options import OPTIONS, flag_name
+from karpenter_core.operator.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from karpenter_core.operator.settings import OPTIONS
+from karpenter_core.operator.options import OPTIONS
 from tests.charts.conftest import EVERY, PARTS
 from tests.repository.test_examples import CLOUDS, documents
 from tests.support.helm import (

@@ -10,7 +10,7 @@ import yaml
 
 from karpenter_core.cli.main import main
 from karpenter_core.cli.rbac import DEFAULT_LEASE, render_rbac
-from karpenter_core.operator.settings import OPTIONS
+from karpenter_core.operator.options import OPTIONS
 from karpenter_core.provider.contract import ObjectRead
 from karpenter_provider_kwok.plugin import KwokProvider
 

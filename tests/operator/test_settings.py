@@ -17,7 +17,8 @@ from karpenter_core.api.records import TopologySpread
 from karpenter_core.errors import SettingsError
 from karpenter_core.operator.option_shapes import parse_feature_gates
 from karpenter_core.operator.option_values import value_text
-from karpenter_core.operator.settings import OPTIONS, Settings, options_table
+from karpenter_core.operator.options import OPTIONS, options_table
+from karpenter_core.operator.settings import Settings
 from karpenter_core.operator.settings_loader import load_settings, options_by_plugin
 from karpenter_core.provider.contract import FeatureGates, SettingSpec
 from tests.properties import with_examples

@@ -11,7 +11,7 @@ import karpenter_provider_alibabacloud
 import karpenter_provider_aws
 import karpenter_provider_azure
 import karpenter_provider_kwok
-from karpenter_core.operator.settings import flag_name
+from karpenter_core.operator.options import flag_name
 from karpenter_core.operator.settings_loader import load_settings
 from karpenter_provider_alibabacloud.settings import SETTINGS as OF_ALIBABA_CLOUD
 from karpenter_provider_aws.settings import SETTINGS as OF_AWS

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from karpenter_core.controllers.nodeclass.controller import termination_finalizer
-from karpenter_core.operator.settings import OPTIONS
+from karpenter_core.operator.options import OPTIONS
 from karpenter_provider_alibabacloud import labels
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass, ECSNodeClassSpec
 from karpenter_provider_alibabacloud.described_instances import provider_id

@@ -228,7 +228,7 @@ def test_every_command_of_the_guide_is_one_of_ours():
     from typer.main import get_command
 
     from karpenter_core.cli.main import build_app
-    from karpenter_core.operator.settings import OPTIONS, flag_name
+    from karpenter_core.operator.options import OPTIONS, flag_name
 
     program = get_command(build_app())
     called_with = commands("karpenter")

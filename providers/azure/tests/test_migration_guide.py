@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from karpenter_core.controllers.nodeclass.controller import termination_finalizer
-from karpenter_core.operator.settings import OPTIONS
+from karpenter_core.operator.options import OPTIONS
 from karpenter_provider_azure import labels
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass, AKSNodeClassSpec
 from karpenter_provider_azure.hashing import HASH_VERSION
