@@ -124,7 +124,7 @@ function showNotice() {
 
 function showTotals() {
   const totals = state.totals, resources = totals.resources;
-  const use = (name) => resources[name] ? [percent(resources[name].share), `${resources[name].requested} of ${resources[name].allocatable} requested`] : ["–"];
+  const use = (name) => resources[name] ? [percent(resources[name].share), `${resources[name].requested} of ${resources[name].allocatable}`] : ["–"];
   const others = Object.entries(totals.states).filter(([name]) => name !== "Ready").map(([name, number]) => `${number} ${name}`);
   const unpriced = totals.unpricedNodes ? `without ${counted(totals.unpricedNodes, "node")} of unknown price` : "";
   const tiles = [
