@@ -15,6 +15,7 @@ import typer
 from karpenter_core.cli import crds, doctor, explain, plan, plugin, rbac, run
 from karpenter_core.cli.convert import command as convert
 from karpenter_core.cli.demo import command as demo
+from karpenter_core.cli.simulate import command as simulate
 from karpenter_core.cli.snapshot import command as snapshot
 from karpenter_core.cli.top import command as top
 
@@ -45,6 +46,7 @@ def build_app(arguments: Sequence[str] = ()) -> typer.Typer:
     plan.register(app)
     explain.register(app)
     snapshot.register(app)
+    simulate.register(app)
     top.register(app)
     plugin.register(app)
     doctor.register(app)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from karpenter_core.provider.contract import LabelClasses
     from karpenter_core.state.events import StateObject
 
-__all__ = ["ObjectDecoder", "groups_in_use", "latest_creation"]
+__all__ = ["ObjectDecoder", "dropped_fields", "groups_in_use", "latest_creation"]
 
 _CORE_GROUP: Final = "karpenter.sh"
 _OVERLAY: Final = "NodeOverlay"
@@ -213,7 +213,7 @@ class ObjectDecoder:
             raise BadInputError(f"{entry.title}: {describe_errors(errors)}")
         self._unknown.extend(
             f"{entry.where}: {entry.title}: {field}: unknown field, ignored"
-            for field in _dropped(entry.manifest, judged, "")
+            for field in dropped_fields(entry.manifest, judged, "")
         )
         return judged
 
@@ -250,20 +250,20 @@ def _as_written(text: str, entry: ManifestEntry) -> str:
     return text.replace("DaemonSet", "Pod", 1).replace("spec.template.", "", 1)
 
 
-def _dropped(given: object, kept: object, path: str) -> Iterator[str]:
+def dropped_fields(given: object, kept: object, path: str) -> Iterator[str]:
     """Return the names of unknown fields."""
     if isinstance(given, dict) and isinstance(kept, dict):
         kept_fields = cast("JsonObject", kept)
         for name, value in cast("JsonObject", given).items():
             inner = f"{path}.{name}" if path else name
             if name in kept_fields:
-                yield from _dropped(value, kept_fields[name], inner)
+                yield from dropped_fields(value, kept_fields[name], inner)
             elif value is not None:
                 yield inner
     elif isinstance(given, list) and isinstance(kept, list):
         pairs = zip(cast("list[object]", given), cast("list[object]", kept), strict=False)
         for number, (item, known_item) in enumerate(pairs):
-            yield from _dropped(item, known_item, f"{path}[{number}]")
+            yield from dropped_fields(item, known_item, f"{path}[{number}]")
 
 
 def _refuse_duplicates(entries: Iterable[ManifestEntry]) -> None:

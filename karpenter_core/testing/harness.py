@@ -8,7 +8,6 @@ scenario take the same turns, and an hour takes moments.
 from __future__ import annotations
 
 import asyncio
-import random
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import cache
@@ -18,15 +17,13 @@ from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack, final
 from prometheus_client import generate_latest
 
 from karpenter_core.api.crd import core_models, render_crd
-from karpenter_core.controllers.planner import InlinePlanner
 from karpenter_core.errors import ApiError
 from karpenter_core.kube.resources import EVENTS, NODES, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
+from karpenter_core.operator.inline_platform import inline_platform
 from karpenter_core.operator.process import Process
-from karpenter_core.operator.process_platform import ProcessPlatform
 from karpenter_core.operator.settings_loader import load_settings
 from karpenter_core.provider.contract import ClusterFacts
-from karpenter_core.provider.host.executor import InlineExecutor
 from karpenter_core.provider.host.manager import load_plugins
 from karpenter_core.sim.cluster import EmbeddedCluster
 from karpenter_core.sim.virtual_time import until
@@ -47,7 +44,7 @@ if TYPE_CHECKING:
     from karpenter_core.sim.scheduler import Preference
     from karpenter_core.tracing import Tracer
 
-__all__ = ["ControllerHarness", "RunningProcess", "SequentialIds", "SeverableTransport"]
+__all__ = ["ControllerHarness", "RunningProcess", "SeverableTransport"]
 
 POLL_SECONDS: Final = 0.1
 
@@ -56,20 +53,6 @@ POLL_SECONDS: Final = 0.1
 def _definition(model: type[KubernetesObject]) -> JsonMapping:
     """Render a kind's definition once for all clusters; callers must not change it."""
     return render_crd(model)
-
-
-@final
-class SequentialIds:
-    """Ids that are the same in every run."""
-
-    def __init__(self, prefix: str) -> None:
-        self._prefix: Final = prefix
-        self._count = 0
-
-    def __call__(self) -> str:
-        """Return the next id."""
-        self._count += 1
-        return f"{self._prefix}-{self._count:06d}"
 
 
 @final
@@ -244,23 +227,16 @@ class ControllerHarness:
         if self.workload is not self.cluster:
             workload = SeverableTransport(self.workload.transport())
             cables.append(workload)
-        ports = ProcessPlatform(
+        platform = inline_platform(
+            name=name,
             clock=clock or self.cluster.clock,
-            new_id=SequentialIds(name),
-            executor=InlineExecutor(),
-            planner=InlinePlanner(),
-            background=InlinePlanner(),
             objects=cables[0],
             lease=cables[1],
-            workload=workload,
-            identity=name,
-            tracer=tracer,
             cache_folder=self._folder,
             cluster=replace(self._facts, name=settings.cluster_name),
-            jitter=random.Random(self._started).random,  # noqa: S311 - the same each time
-            faults=faults,
-            serves_http=False,
+            seed=self._started,
         )
+        ports = replace(platform, workload=workload, tracer=tracer, faults=faults)
         running = RunningProcess(Process(settings, plugins, ports), cables)
         self._started += 1
         self._processes = [each for each in self._processes if each.is_alive]

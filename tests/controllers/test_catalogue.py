@@ -17,13 +17,13 @@ from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.errors import BadInputError, CloudProviderError
+from karpenter_core.operator.inline_platform import SequentialIds
 from karpenter_core.provider.contract import PollingPeriods
 from karpenter_core.provider.markers import hookimpl
 from karpenter_core.state.events import ObjectObserved, ObjectRemoved
 from karpenter_core.state.object_kinds import ObjectKind
 from karpenter_core.testing import builders
 from karpenter_core.testing.builders import instance_type, offering
-from karpenter_core.testing.harness import SequentialIds
 from karpenter_core.testing.state_builders import KWOK, ready_node_pool, synced_state
 from karpenter_provider_kwok.api import KWOKNodeClass
 from tests.controllers.clocks import TwoClocks

@@ -14,10 +14,10 @@ from karpenter_core.controllers.observability.conditions import ConditionObserve
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES, custom_kind
 from karpenter_core.operator.exposition import exposition
+from karpenter_core.operator.inline_platform import SequentialIds
 from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.state.events import InformersSynced, ObjectObserved
 from karpenter_core.testing.builders import EPOCH
-from karpenter_core.testing.harness import SequentialIds
 from karpenter_core.testing.state_builders import node_claim, synced_state
 from karpenter_provider_kwok.api import KWOKNodeClass
 from tests.controllers.clocks import StoryClock

@@ -27,6 +27,7 @@ from karpenter_core.errors import (
     ThrottledError,
     TooManyRequestsError,
 )
+from karpenter_core.operator.inline_platform import SequentialIds
 from karpenter_core.provider.contract import DriftFinding, PollingPeriods
 from karpenter_core.scheduling.problem import Catalogue
 from karpenter_core.sim.virtual_time import run_virtual
@@ -37,7 +38,6 @@ from karpenter_core.state.events import (
     ObjectRemoved,
 )
 from karpenter_core.testing import builders
-from karpenter_core.testing.harness import SequentialIds
 from karpenter_core.testing.state_builders import (
     KWOK,
     node_claim,

@@ -25,10 +25,10 @@ from karpenter_core.errors import ApiError, ConflictError, NotFoundError, TooMan
 from karpenter_core.kube.resources import PODS
 from karpenter_core.lifecycle.claim_status import with_condition
 from karpenter_core.lifecycle.node.drain import Eviction
+from karpenter_core.operator.inline_platform import SequentialIds
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_core.state.events import ObjectObserved, ObjectRemoved
 from karpenter_core.testing.builders import pod
-from karpenter_core.testing.harness import SequentialIds
 from karpenter_core.testing.state_builders import disruption_budget, node, node_claim, synced_state
 from tests.controllers.contacts import Contacts
 

@@ -25,6 +25,7 @@ from karpenter_core.lifecycle.nodeclaim.garbage_collection import (
     SURPLUS_GRACE,
     SURPLUS_PER_PASS,
 )
+from karpenter_core.operator.inline_platform import SequentialIds
 from karpenter_core.provider.contract import (
     Instance,
     InstanceListing,
@@ -33,7 +34,6 @@ from karpenter_core.provider.contract import (
 )
 from karpenter_core.state.events import ObjectObserved
 from karpenter_core.testing.builders import EPOCH, pod
-from karpenter_core.testing.harness import SequentialIds
 from karpenter_core.testing.state_builders import (
     KWOK,
     node,

@@ -12,10 +12,10 @@ from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.nodeclaim.instance_sync import InstanceSyncController
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
+from karpenter_core.operator.inline_platform import SequentialIds
 from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.state.events import InformersSynced, ObjectObserved, ObjectRemoved
 from karpenter_core.testing.builders import EPOCH
-from karpenter_core.testing.harness import SequentialIds
 from karpenter_core.testing.state_builders import KWOK, node, node_claim, synced_state
 from karpenter_provider_kwok.api import KWOKNodeClass
 from tests.controllers.clocks import StoryClock

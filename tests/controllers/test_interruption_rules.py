@@ -27,10 +27,10 @@ from karpenter_core.errors import (
     OfferingKey,
     QuotaGroup,
 )
+from karpenter_core.operator.inline_platform import SequentialIds
 from karpenter_core.provider.contract import Interruption, InterruptionKind, PollingPeriods
 from karpenter_core.state.events import ObjectObserved, ObjectRemoved, TimePassed
 from karpenter_core.testing.builders import EPOCH
-from karpenter_core.testing.harness import SequentialIds
 from karpenter_core.testing.state_builders import node, node_claim, synced_state
 from tests.controllers.clocks import TwoClocks
 

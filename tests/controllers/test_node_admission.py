@@ -26,10 +26,10 @@ from karpenter_core.controllers.provisioning.new_claims import DECISION
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.errors import ConflictError, FencedError
 from karpenter_core.lifecycle.claim_status import with_condition
+from karpenter_core.operator.inline_platform import SequentialIds
 from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.state.events import ObjectObserved, PodsDecided
 from karpenter_core.testing.builders import EPOCH, pod, pod_shape
-from karpenter_core.testing.harness import SequentialIds
 from karpenter_core.testing.state_builders import node, node_claim, synced_state
 from tests.controllers.clocks import StoryClock
 

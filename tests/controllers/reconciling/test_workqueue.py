@@ -15,8 +15,8 @@ from karpenter_core.controllers.reconciling.reconciler import (
 )
 from karpenter_core.controllers.reconciling.workqueue import ExponentialBackoff, WorkQueue
 from karpenter_core.errors import ConflictError, FencedError, KarpenterError, NotFoundError
+from karpenter_core.operator.inline_platform import SequentialIds
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
-from karpenter_core.testing.harness import SequentialIds
 
 
 def runtime():

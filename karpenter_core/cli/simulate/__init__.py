@@ -1,0 +1,1 @@
+"""`karpenter simulate`: a workload on NodePools in simulated time."""

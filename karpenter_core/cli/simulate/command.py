@@ -1,0 +1,290 @@
+"""`karpenter simulate`: the cost of a workload on NodePools, in simulated time."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from karpenter_core.cli.cluster_source import help_of
+from karpenter_core.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from karpenter_core.api.json_objects import JsonObject
+    from karpenter_core.cli.simulate.scenario import Scenario
+
+__all__ = ["register", "simulate"]
+
+_POINTS: Final = 288
+"""Steps of the series: five minutes of a day each."""
+_STEPS: Final = (10, 30, 60, 300, 600, 900, 1800, 3600)
+_LONGEST: Final = 366 * 86400.0
+
+
+class SimulationFormat(StrEnum):
+    """Output formats of the command."""
+
+    TABLE = "table"
+    JSON = "json"
+    HTML = "html"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    summary = "Show what a workload costs on NodePools, in simulated time."
+    app.command("simulate", help=help_of(simulate), short_help=summary)(simulate)
+
+
+def simulate(
+    *,
+    nodepools: Annotated[
+        list[Path],
+        typer.Option(metavar="FILE", help="Files or folders with NodePools; may be repeated."),
+    ],
+    workload: Annotated[
+        list[Path],
+        typer.Option(
+            metavar="FILE",
+            help="Workload: YAML, a CSV trace, or Kubernetes objects; may be repeated.",
+        ),
+    ],
+    duration: Annotated[str, typer.Option(help="Simulated time.")] = "24h",
+    start: Annotated[
+        str, typer.Option(metavar="TIME", help="Simulated time of the beginning (RFC 3339).")
+    ] = "2030-01-01T00:00:00Z",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything that is random.")] = 0,
+    compare: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Other NodePools for the same workload and seed, side by side; may be repeated.",
+        ),
+    ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE,...",
+            help="Values of a setting, of seed, or of a field of NodePools; every combination is run.",
+        ),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Setting of `karpenter run`; may be repeated."
+        ),
+    ] = None,
+    instance_types_file: Annotated[
+        Path | None,
+        typer.Option(help="Catalogue of instance types (JSON), for NodePools of any provider."),
+    ] = None,
+    node_startup: Annotated[
+        str, typer.Option(metavar="DURATION", help="Time from a launch to the Ready node.")
+    ] = "40s",
+    spot_reclaims: Annotated[
+        float,
+        typer.Option(metavar="RATE", min=0, help="Reclaims of each spot instance per hour."),
+    ] = 0.0,
+    stock_outs: Annotated[
+        float,
+        typer.Option(metavar="RATE", min=0, help="Stock-outs of each offering in use per hour."),
+    ] = 0.0,
+    stock_out_duration: Annotated[
+        str, typer.Option(metavar="DURATION", help="Time until an offering is in stock again.")
+    ] = "30m",
+    trace_columns: Annotated[
+        str,
+        typer.Option(
+            metavar="FIELD=COLUMN,...",
+            help="Columns of CSV traces, with a unit: cpu=cpu_milli:m,memory=memory_mib:Mi.",
+        ),
+    ] = "",
+    trace_speed: Annotated[
+        float, typer.Option(metavar="FACTOR", help="Factor by which traces go faster.")
+    ] = 1.0,
+    step: Annotated[
+        str, typer.Option(metavar="DURATION", help="Time between two points of the series.")
+    ] = "",
+    jobs: Annotated[
+        int, typer.Option(min=0, help="Simulations at the same time; 0 = as many as cores.")
+    ] = 0,
+    output: Annotated[
+        SimulationFormat, typer.Option("--output", "-o", help="Output format.")
+    ] = SimulationFormat.TABLE,
+) -> None:
+    """Show what a workload costs on NodePools, in simulated time.
+
+    The unchanged controllers of `karpenter run` work on an embedded cluster and a simulated cloud, in
+    a time of its own: a day takes a minute or so. Shown are cost, nodes, evictions, use, and
+    how long pods waited. The same input and seed give the same bytes.
+
+    Examples: karpenter simulate --nodepools pools.yaml --workload day.yaml;
+    karpenter simulate --nodepools pools.yaml --compare other.yaml --workload day.yaml -o html > day.html;
+    karpenter simulate --nodepools pools.yaml --workload trace.csv --spot-reclaims 0.05;
+    karpenter simulate --nodepools pools.yaml --workload day.yaml
+    --sweep spec.disruption.consolidateAfter=30s,5m,30m --sweep seed=1,2,3
+
+    Exit code: 0 if the simulation was made, even if pods stay pending; 2 if files or settings cannot be used.
+    """
+    from karpenter_core.cli.simulate.scenario import Scenario
+    from karpenter_core.cli.simulate.sweep import parse_axes
+    from karpenter_core.cli.simulate.trace_file import parse_columns
+    from karpenter_core.cli.simulate.workload_file import read_workload
+
+    axes = parse_axes(sweep or ())
+    if axes and compare:
+        raise SettingsError("--sweep excludes --compare")
+    seconds = _seconds("--duration", duration)
+    if not 0 < seconds <= _LONGEST:
+        raise SettingsError(f"--duration: must be above zero and at most a year, not {duration}")
+    begins = _time(start)
+    scenario = Scenario(
+        name="",
+        manifests=(),
+        workload=read_workload(
+            workload,
+            start=begins,
+            duration=seconds,
+            seed=seed,
+            trace_format=parse_columns(trace_columns, speed=trace_speed),
+        ),
+        start=begins,
+        duration=seconds,
+        step=_step(step, seconds),
+        seed=seed,
+        settings=tuple(_flags(setting or ())),
+        instance_types_file=instance_types_file,
+        node_startup=_seconds("--node-startup", node_startup),
+        reclaims_per_hour=spot_reclaims,
+        stock_outs_per_hour=stock_outs,
+        stock_out_seconds=_seconds("--stock-out-duration", stock_out_duration),
+    )
+    scenarios = [
+        _with_node_pools(scenario, files) for files in (nodepools, compare) if files is not None
+    ]
+    count = jobs or os.cpu_count() or 1
+    if axes:
+        _print(_sweep(scenarios[0], axes, count), output, is_sweep=True)
+        return
+    _print(_simulate(scenarios, count), output, is_sweep=False)
+
+
+def _simulate(scenarios: Sequence[Scenario], jobs: int) -> JsonObject:
+    from karpenter_core.cli.plan import print_notes
+    from karpenter_core.cli.simulate.batch import run_all
+    from karpenter_core.cli.simulate.document import comparison
+
+    finished = run_all(_named_apart(scenarios), jobs=jobs)
+    print_notes(dict.fromkeys(note for _, notes in finished for note in notes))
+    simulations = [each for each, _ in finished]
+    document: JsonObject = {"simulations": simulations}
+    if len(simulations) > 1:
+        document["difference"] = comparison(*simulations)
+    return document
+
+
+def _sweep(
+    scenario: Scenario, axes: Sequence[tuple[str, tuple[str, ...]]], jobs: int
+) -> JsonObject:
+    from karpenter_core.cli.plan import print_notes
+    from karpenter_core.cli.simulate.batch import run_all
+    from karpenter_core.cli.simulate.sweep import swept
+
+    runs = list(swept(scenario, axes))
+    finished = run_all([varied for _, varied in runs], jobs=jobs)
+    print_notes(dict.fromkeys(note for _, notes in finished for note in notes))
+    documents: list[JsonObject] = []
+    for (values, _), (found, _) in zip(runs, finished, strict=True):
+        figures = {key: value for key, value in found.items() if key not in {"name", "series"}}
+        documents.append({"values": dict(values), **figures})
+    documents.sort(key=lambda each: each["cost"]["total"])
+    return {"durationSeconds": scenario.duration, "runs": documents}
+
+
+def _print(document: JsonObject, output: SimulationFormat, *, is_sweep: bool) -> None:
+    if output is SimulationFormat.JSON:
+        from karpenter_core.cli.document import json_text
+
+        print(json_text(document))
+    elif output is SimulationFormat.HTML:
+        from karpenter_core.cli.simulate.report import simulation_report, sweep_report
+
+        print(sweep_report(document) if is_sweep else simulation_report(document), end="")
+    else:
+        from karpenter_core.cli.simulate.tables import print_simulations, print_sweep
+
+        (print_sweep if is_sweep else print_simulations)(document)
+
+
+def _with_node_pools(scenario: Scenario, files: Sequence[Path]) -> Scenario:
+    from dataclasses import replace
+
+    from karpenter_core.cli.plan import print_notes
+    from karpenter_core.cli.simulate.scenario import read_node_pools
+
+    has_catalogue = scenario.instance_types_file is not None
+    manifests, notes = read_node_pools(files, has_catalogue=has_catalogue)
+    print_notes(notes)
+    return replace(scenario, name=" ".join(str(file) for file in files), manifests=manifests)
+
+
+def _named_apart(scenarios: Sequence[Scenario]) -> list[Scenario]:
+    """Return scenarios with different names, since the same files may be compared."""
+    from dataclasses import replace
+
+    names = [scenario.name for scenario in scenarios]
+    if len(set(names)) == len(names):
+        return list(scenarios)
+    return [
+        replace(scenario, name=f"{scenario.name} ({number})")
+        for number, scenario in enumerate(scenarios, start=1)
+    ]
+
+
+def _flags(settings: Sequence[str]) -> list[str]:
+    flags: list[str] = []
+    for text in settings:
+        name, separator, value = text.partition("=")
+        if not separator or not name.strip("-"):
+            raise SettingsError(f'--set: "{text}" is not NAME=VALUE')
+        flags.append(f"--{name.lstrip('-')}={value}")
+    return flags
+
+
+def _step(text: str, duration: float) -> float:
+    if not text:
+        return float(next((step for step in _STEPS if step * _POINTS >= duration), _STEPS[-1]))
+    seconds = _seconds("--step", text)
+    if not 1 <= seconds <= duration:
+        raise SettingsError(f"--step: must be at least 1s and at most the duration, not {text}")
+    return seconds
+
+
+def _seconds(option: str, text: str) -> float:
+    from karpenter_core.api.durations import parse_duration
+
+    try:
+        seconds = parse_duration(text) / timedelta(seconds=1)
+    except ValueError:
+        raise SettingsError(
+            f'{option}: must be a duration such as 90s or 24h, not "{text}"'
+        ) from None
+    if seconds < 0:
+        raise SettingsError(f"{option}: must not be negative, not {text}")
+    return seconds
+
+
+def _time(text: str) -> datetime:
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        raise SettingsError(
+            f'--start: must be a time such as 2030-01-01T00:00:00Z, not "{text}"'
+        ) from None
+    zoned = read if read.tzinfo is not None else read.replace(tzinfo=UTC)
+    return zoned.astimezone(UTC).replace(microsecond=0)
