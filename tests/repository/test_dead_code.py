@@ -20,7 +20,9 @@ OTHER_USERS = ("docs", "examples", "benchmarks", "providers/*/tools")
 """Folders whose programs may be the only users."""
 FOR_OTHERS = ("/testing/", "/testing.py", "/sim/", "/simulated/", "/scaffold/")
 """Parts of the product that serve tests, also those of providers that are not in this repository."""
-CALLED_BY_NAME = re.compile(r"hookimpl|hookspec|command|callback|register|route|overload")
+CALLED_BY_NAME = re.compile(
+    r"hookimpl|hookspec|command|callback|register|route|overload|model_validator"
+)
 """Decorators of what others find by its name."""
 CALLED_BY_TEXTUAL = re.compile(r"(on|action)_\w+|compose|render_line")
 """Methods of screens and widgets that textual finds by their names."""

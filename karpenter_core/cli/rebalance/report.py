@@ -64,7 +64,11 @@ def _steps(steps: Sequence[JsonObject]) -> str:
         for number, step in enumerate(steps, start=1)
     )
     headings = ("step", "after", "method", "removed", "launched", "pods", "saves/h", "price/h")
-    return html_table(headings, rows, numbers=_NUMBERS) if steps else "<p>There is nothing to rebalance.</p>"
+    return (
+        html_table(headings, rows, numbers=_NUMBERS)
+        if steps
+        else "<p>There is nothing to rebalance.</p>"
+    )
 
 
 def _blocked(document: JsonMapping) -> str:
@@ -72,7 +76,11 @@ def _blocked(document: JsonMapping) -> str:
         (str(each["count"]), each["message"], _names(each["nodes"], each["count"]))
         for each in document["blocked"]
     ]
-    text = html_table(("nodes", "what blocks them", "names"), rows, numbers=_NUMBERS) if rows else "<p>No node.</p>"
+    text = (
+        html_table(("nodes", "what blocks them", "names"), rows, numbers=_NUMBERS)
+        if rows
+        else "<p>No node.</p>"
+    )
     if document["budgetsUsedUp"]:
         names = escape(", ".join(document["budgetsUsedUp"]))
         text += f"<p>The budgets of NodePool {names} allow no disruption at the end.</p>"

@@ -97,7 +97,7 @@ def test_reclaimed_spot_nodes_are_drained_and_replaced(simulate):
     assert found["pods"]["lost"] == 0
     assert found["waiting"]["count"] == 0
     by_type = found["cost"]["byCapacityType"]
-    assert list(by_type)[0] == "spot"  # for minutes after a reclaim its offering is not used
+    assert next(iter(by_type)) == "spot"  # for minutes after a reclaim its offering is not used
 
 
 def test_an_offering_that_is_sold_out_is_replaced_by_the_next(simulate):
