@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.cli.simulate.run import Progress
-    from karpenter_core.cli.simulate.scenario import Scenario
+    from karpenter_core.cli.simulate.scenario import SimulationScenario
 
 __all__ = ["FinishedRun", "run_all"]
 
@@ -26,7 +26,7 @@ FinishedRun = tuple["JsonObject", tuple[str, ...]]
 """The document of a simulation, and notes about its input."""
 
 
-def run_all(scenarios: Sequence[Scenario], *, jobs: int) -> list[FinishedRun]:
+def run_all(scenarios: Sequence[SimulationScenario], *, jobs: int) -> list[FinishedRun]:
     """Run simulations, and return their documents in the order of the scenarios.
 
     Raises:
@@ -42,7 +42,7 @@ def run_all(scenarios: Sequence[Scenario], *, jobs: int) -> list[FinishedRun]:
     return _run_in_processes(scenarios, jobs)
 
 
-def _run_in_processes(scenarios: Sequence[Scenario], jobs: int) -> list[FinishedRun]:
+def _run_in_processes(scenarios: Sequence[SimulationScenario], jobs: int) -> list[FinishedRun]:
     # A process by fork would inherit this one's threads and open files.
     context = multiprocessing.get_context("spawn")
     workers = min(jobs, len(scenarios))
@@ -63,7 +63,7 @@ def _run_in_processes(scenarios: Sequence[Scenario], jobs: int) -> list[Finished
     return [found[number] for number in range(len(scenarios))]
 
 
-def _finished(scenario: Scenario, line: _ProgressLine | None = None) -> FinishedRun:
+def _finished(scenario: SimulationScenario, line: _ProgressLine | None = None) -> FinishedRun:
     try:
         result = simulate(scenario, line)
     except BadInputError as error:
@@ -74,7 +74,7 @@ def _finished(scenario: Scenario, line: _ProgressLine | None = None) -> Finished
 class _ProgressLine:
     """Shows on a terminal how far a simulation has got."""
 
-    def __init__(self, scenario: Scenario, count: str) -> None:
+    def __init__(self, scenario: SimulationScenario, count: str) -> None:
         self._scenario: Final = scenario
         self._count: Final = count
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from karpenter_core.api.json_objects import JsonObject
-    from karpenter_core.cli.simulate.scenario import Scenario
+    from karpenter_core.cli.simulate.scenario import SimulationScenario
 
 __all__ = ["register", "simulate"]
 
@@ -131,7 +131,7 @@ def simulate(
 
     Exit code: 0 if the simulation was made, even if pods stay pending; 2 if files or settings cannot be used.
     """
-    from karpenter_core.cli.simulate.scenario import Scenario
+    from karpenter_core.cli.simulate.scenario import SimulationScenario
     from karpenter_core.cli.simulate.sweep import parse_axes
     from karpenter_core.cli.simulate.trace_file import parse_columns
     from karpenter_core.cli.simulate.workload_file import read_workload
@@ -143,7 +143,7 @@ def simulate(
     if not 0 < seconds <= _LONGEST:
         raise SettingsError(f"--duration: must be above zero and at most a year, not {duration}")
     begins = _time(start)
-    scenario = Scenario(
+    scenario = SimulationScenario(
         name="",
         manifests=(),
         workload=read_workload(
@@ -174,7 +174,7 @@ def simulate(
     _print(_simulate(scenarios, count), output, is_sweep=False)
 
 
-def _simulate(scenarios: Sequence[Scenario], jobs: int) -> JsonObject:
+def _simulate(scenarios: Sequence[SimulationScenario], jobs: int) -> JsonObject:
     from karpenter_core.cli.plan import print_notes
     from karpenter_core.cli.simulate.batch import run_all
     from karpenter_core.cli.simulate.document import comparison
@@ -189,7 +189,7 @@ def _simulate(scenarios: Sequence[Scenario], jobs: int) -> JsonObject:
 
 
 def _sweep(
-    scenario: Scenario, axes: Sequence[tuple[str, tuple[str, ...]]], jobs: int
+    scenario: SimulationScenario, axes: Sequence[tuple[str, tuple[str, ...]]], jobs: int
 ) -> JsonObject:
     from karpenter_core.cli.plan import print_notes
     from karpenter_core.cli.simulate.batch import run_all
@@ -221,7 +221,7 @@ def _print(document: JsonObject, output: SimulationFormat, *, is_sweep: bool) ->
         (print_sweep if is_sweep else print_simulations)(document)
 
 
-def _with_node_pools(scenario: Scenario, files: Sequence[Path]) -> Scenario:
+def _with_node_pools(scenario: SimulationScenario, files: Sequence[Path]) -> SimulationScenario:
     from dataclasses import replace
 
     from karpenter_core.cli.plan import print_notes
@@ -233,7 +233,7 @@ def _with_node_pools(scenario: Scenario, files: Sequence[Path]) -> Scenario:
     return replace(scenario, name=" ".join(str(file) for file in files), manifests=manifests)
 
 
-def _named_apart(scenarios: Sequence[Scenario]) -> list[Scenario]:
+def _named_apart(scenarios: Sequence[SimulationScenario]) -> list[SimulationScenario]:
     """Return scenarios with different names, since the same files may be compared."""
     from dataclasses import replace
 

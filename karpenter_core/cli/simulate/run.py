@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from karpenter_core.cli.simulate.recorder import Level, PriceOf
-    from karpenter_core.cli.simulate.scenario import Scenario
+    from karpenter_core.cli.simulate.scenario import SimulationScenario
     from karpenter_core.provider.host.manager import Plugins
 
 __all__ = ["Progress", "SimulationResult", "simulate"]
@@ -62,7 +62,7 @@ class Progress:
 class SimulationResult:
     """The records of a simulation."""
 
-    scenario: Scenario
+    scenario: SimulationScenario
     recorder: SimulationRecorder
     windows: tuple[Level, ...]
     """Integrals of each step of the series."""
@@ -75,7 +75,7 @@ class SimulationResult:
 
 
 def simulate(
-    scenario: Scenario, on_progress: Callable[[Progress], None] | None = None
+    scenario: SimulationScenario, on_progress: Callable[[Progress], None] | None = None
 ) -> SimulationResult:
     """Run a simulation to its end.
 
@@ -94,7 +94,7 @@ class _Run:
 
     def __init__(
         self,
-        scenario: Scenario,
+        scenario: SimulationScenario,
         folder: Path,
         on_progress: Callable[[Progress], None] | None,
     ) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.cli.simulate.workload import Workload
 
-__all__ = ["Scenario", "read_node_pools"]
+__all__ = ["SimulationScenario", "read_node_pools"]
 
 _GROUP: Final = "karpenter.kwok.sh"
 _KIND: Final = "KWOKNodeClass"
@@ -26,7 +26,7 @@ _NODES: Final = frozenset({"Node", "NodeClaim"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Scenario:
+class SimulationScenario:
     """A simulation; another process can run it."""
 
     name: str

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.cli.manifests import ManifestEntry
-    from karpenter_core.cli.simulate.scenario import Scenario
+    from karpenter_core.cli.simulate.scenario import SimulationScenario
 
 __all__ = ["SweepAxis", "parse_axes", "swept"]
 
@@ -64,8 +64,8 @@ def parse_axes(texts: Sequence[str]) -> tuple[SweepAxis, ...]:
 
 
 def swept(
-    scenario: Scenario, axes: Sequence[SweepAxis]
-) -> Iterator[tuple[Mapping[str, str], Scenario]]:
+    scenario: SimulationScenario, axes: Sequence[SweepAxis]
+) -> Iterator[tuple[Mapping[str, str], SimulationScenario]]:
     """Return every combination of values, and the simulation with them.
 
     Raises:
@@ -93,7 +93,7 @@ def _split(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts)
 
 
-def _with(scenario: Scenario, key: str, value: str) -> Scenario:
+def _with(scenario: SimulationScenario, key: str, value: str) -> SimulationScenario:
     option = _OPTIONS.get(key)
     if option is not None:
         return replace(scenario, **{option[0]: _number(key, value, option[1])})  # pyright: ignore[reportArgumentType] - the table names fields
@@ -118,7 +118,9 @@ def _number(key: str, value: str, read: Callable[[str], float]) -> float:
     return number
 
 
-def _with_field(scenario: Scenario, key: str, pool: str | None, path: str, text: str) -> Scenario:
+def _with_field(
+    scenario: SimulationScenario, key: str, pool: str | None, path: str, text: str
+) -> SimulationScenario:
     (value,) = read_documents(f"--sweep {key}", text)
     is_found = False
     manifests: list[ManifestEntry] = []
