@@ -54,6 +54,7 @@ def _convert(
     Example: karpenter convert provisioners/ > nodepools.yaml
     """
     from karpenter_core.cli.convert.checks import manifest_errors
+    from karpenter_core.cli.convert.cluster_autoscaler import CLUSTER_AUTOSCALER_CONVERSIONS
     from karpenter_core.cli.convert.node_pools import node_pool_conversions
     from karpenter_core.cli.convert.report import json_document, print_report
     from karpenter_core.cli.convert.session import convert_documents
@@ -64,7 +65,8 @@ def _convert(
     plugins = load_plugins()
     of_plugins = _conversions(plugins)
     successors = {old: new for each in of_plugins for old, new in each.successors.items()}
-    conversions = (*node_pool_conversions(successors), *WORKLOAD_CONVERSIONS, *of_plugins)
+    of_core = (*WORKLOAD_CONVERSIONS, *CLUSTER_AUTOSCALER_CONVERSIONS)
+    conversions = (*node_pool_conversions(successors), *of_core, *of_plugins)
     documents = read_sources(files)
     results = convert_documents(documents, conversions)
     models = [

@@ -192,15 +192,15 @@ def _finished(work: _Work, comments: Sequence[_PlacedComment]) -> ConvertedDocum
             error=work.error,
         )
     own = work.drafts[0]
+    written = [draft for draft in work.drafts if not draft.manifest.is_empty]
     changes = [change for draft in work.drafts for change in draft.changes]
     return ConvertedDocument(
         where=work.document.where,
         title=title,
         is_converted=True,
         texts=tuple(
-            _text(draft, work, comments, title if draft is own else "")
-            for draft in work.drafts
-            if not draft.manifest.is_empty
+            _text(draft, work, comments, _header(own, title) if draft is written[0] else ())
+            for draft in written
         ),
         changes=tuple(changes),
         warnings=tuple(warning for draft in work.drafts for warning in draft.warnings),
@@ -216,7 +216,9 @@ def _title(source: Mapping[str, object]) -> str:
     return f'{kind} "{name}" ({source.get("apiVersion")})' if kind else "node groups"
 
 
-def _text(draft: Draft, work: _Work, placed: Sequence[_PlacedComment], title: str) -> str:
+def _text(
+    draft: Draft, work: _Work, placed: Sequence[_PlacedComment], header: Sequence[str]
+) -> str:
     comments = dict[FieldPath, FieldComments]()
     for manifest, path, each in placed:
         if manifest is draft.manifest:
@@ -228,15 +230,20 @@ def _text(draft: Draft, work: _Work, placed: Sequence[_PlacedComment], title: st
         tail=work.document.tail if draft is work.drafts[0] else (),
         has_indented_sequences=work.document.has_indented_sequences,
     )
-    return write_text(document, header=_header(draft, title) if title else ())
+    return write_text(document, header=header)
 
 
 def _header(draft: Draft, title: str) -> list[str]:
-    """Return comments that name what a manifest was converted from, and what was left out."""
+    """Return comments that name what a manifest was converted from, and what was left out.
+
+    Of a document that no manifest replaces, only fields with comments are named: the report has all.
+    """
     left_out = [
         change
         for change in draft.changes
-        if change.fate in {FieldFate.LEFT_OUT, FieldFate.UNKNOWN} and change.is_notable
+        if change.fate in {FieldFate.LEFT_OUT, FieldFate.UNKNOWN}
+        and change.is_notable
+        and (not draft.manifest.is_empty or draft.comments_of_left_out(change.source))
     ]
     orphans = draft.comments_of_left_out("")
     if not left_out and not orphans:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 from karpenter_core.cli.convert.node_pools import LABELS
 from karpenter_core.cli.convert.yaml_manifest import value_at
 from karpenter_core.provider.contract.conversion import Conversion
+from karpenter_core.provider.kit.cluster_autoscaler import autoscaler_container
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -200,7 +201,11 @@ WORKLOAD_CONVERSIONS: Final = (
     ),
     Conversion(
         kind="workload with labels or annotations of older versions",
-        accepts=lambda document: not _is_pause_deployment(document) and bool(_changes(document)),
+        accepts=lambda document: (
+            not _is_pause_deployment(document)
+            and autoscaler_container(document) is None
+            and bool(_changes(document))
+        ),
         convert=_convert_workload,
         successors={},
     ),

@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING, Final, cast, final
 
 import yaml
 
+from karpenter_core.errors import BadInputError
+from karpenter_core.provider.kit.cluster_autoscaler import autoscaler_settings
+from karpenter_core.provider.kit.json_values import as_object
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -20,10 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NodeGroup",
-    "as_integer",
-    "as_items",
-    "as_object",
-    "as_objects",
     "capacity_type_requirement",
     "object_name",
     "requirement_in",
@@ -108,28 +108,16 @@ def capacity_type_requirement(spot_percentage: int) -> dict[str, object]:
     )
 
 
-def as_object(value: object) -> Mapping[str, object]:
-    """Return a value of JSON if it is an object, else an empty one."""
-    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
-
-
-def as_items(value: object) -> list[object]:
-    """Return a value of JSON if it is a list, else an empty one."""
-    return cast("list[object]", value) if isinstance(value, list) else []
-
-
-def as_objects(value: object) -> list[Mapping[str, object]]:
-    """Return the objects of a list of JSON."""
-    return [as_object(each) for each in as_items(value)]
-
-
-def as_integer(value: object) -> int:
-    """Return a value of JSON if it is an integer, else 0."""
-    return value if isinstance(value, int) else 0
-
-
 def write_node_pool(draft: ManifestDraft, group: NodeGroup) -> ManifestDraft:
-    """Begin the NodePool of a group, and return it."""
+    """Begin the NodePool of a group, and return it.
+
+    Flags of Cluster Autoscaler count if its Deployment is in the same input.
+
+    Raises:
+        BadInputError: such a flag, or a priority of the expander, cannot be read.
+    """
+    settings = autoscaler_settings(draft.documents)
+    minimum, maximum = settings.bounds.get(group.name, (group.minimum, group.maximum))
     pool = draft.new_manifest(api_version=_VERSION, kind="NodePool", name=object_name(group.name))
     if group.spot_share:
         pool.add("metadata.annotations", {"karpenter.sh/spot-share": group.spot_share},
@@ -141,8 +129,13 @@ def write_node_pool(draft: ManifestDraft, group: NodeGroup) -> ManifestDraft:
     pool.add(f"{template}.spec.nodeClassRef", reference, "the template of the group")
     pool.add(f"{template}.spec.requirements", [dict(each) for each in group.requirements],
              "instance types, zones and capacity type of the group")  # fmt: skip
-    startup = [dict(each) for each in group.taints if each["key"].startswith(_STARTUP_TAINTS)]
-    taints = [dict(each) for each in group.taints if not each["key"].startswith(_STARTUP_TAINTS)]
+    startup: list[dict[str, str]] = []
+    taints: list[dict[str, str]] = []
+    for taint in group.taints:
+        is_startup = taint["key"].startswith(_STARTUP_TAINTS) or (
+            taint["key"] in settings.startup_taints
+        )
+        (startup if is_startup else taints).append(dict(taint))
     if taints:
         pool.add(f"{template}.spec.taints", taints, "taints of the group's nodes")
     if startup:
@@ -151,15 +144,20 @@ def write_node_pool(draft: ManifestDraft, group: NodeGroup) -> ManifestDraft:
     pool.add(f"{template}.spec.expireAfter", "Never", "nodes of a group do not expire")
     pool.add("spec.disruption.consolidationPolicy", "WhenEmptyOrUnderutilized",
              "Cluster Autoscaler removes nodes that are little used")  # fmt: skip
-    pool.add("spec.disruption.consolidateAfter", "10m", "Cluster Autoscaler waits 10 minutes")
-    if group.maximum is not None:
-        pool.add("spec.limits.nodes", group.maximum, "maximum of the group")
-    weight = _weight(group.name, draft.documents)
+    if settings.scales_down:
+        reason = f"Cluster Autoscaler waits {settings.unneeded_time} (--scale-down-unneeded-time)"
+        pool.add("spec.disruption.consolidateAfter", settings.unneeded_time, reason)
+    else:
+        reason = "Cluster Autoscaler removes no nodes (--scale-down-enabled=false)"
+        pool.add("spec.disruption.consolidateAfter", "Never", reason)
+    if maximum is not None:
+        pool.add("spec.limits.nodes", maximum, "maximum of the group")
+    weight = _weight(group.name, draft.documents) if settings.uses_priorities else None
     if weight is not None:
         pool.add("spec.weight", weight, f"priority of the group in ConfigMap {_EXPANDER}")
-    if group.minimum > 0:
+    if minimum > 0:
         draft.warn(
-            f'node group "{group.name}" has a minimum of {group.minimum} nodes, NodePools have none: keep '
+            f'node group "{group.name}" has a minimum of {minimum} nodes, NodePools have none: keep '
             "room by a CapacityBuffer, or use a static NodePool (spec.replicas)"
         )
     return pool
@@ -174,7 +172,7 @@ def _weight(name: str, documents: Sequence[Mapping[str, object]]) -> int | None:
     matching = [
         priority
         for priority, patterns in priorities.items()
-        if any(re.search(pattern, name) for pattern in patterns)
+        if any(pattern.search(name) for pattern in patterns)
     ]
     if not matching:
         return None
@@ -183,20 +181,40 @@ def _weight(name: str, documents: Sequence[Mapping[str, object]]) -> int | None:
     return min(sorted(priorities).index(max(matching)) + 1, _LARGEST_WEIGHT)
 
 
-def _priorities(documents: Sequence[Mapping[str, object]]) -> dict[int, list[str]]:
+def _priorities(
+    documents: Sequence[Mapping[str, object]],
+) -> dict[int, list[re.Pattern[str]]]:
     for document in documents:
-        metadata, data = document.get("metadata"), document.get("data")
         if (
             document.get("kind") == "ConfigMap"
-            and isinstance(metadata, Mapping)
-            and isinstance(data, Mapping)
-            and cast("Mapping[str, object]", metadata).get("name") == _EXPANDER
+            and as_object(document.get("metadata")).get("name") == _EXPANDER
         ):
-            text = cast("Mapping[str, object]", data).get("priorities")
-            read: object = yaml.safe_load(text) if isinstance(text, str) else {}
-            if isinstance(read, Mapping):
-                return {
-                    int(str(priority)): [str(pattern) for pattern in patterns]
-                    for priority, patterns in cast("Mapping[object, list[object]]", read).items()
-                }
+            text = as_object(document.get("data")).get("priorities")
+            return _read_priorities(text) if isinstance(text, str) else {}
     return {}
+
+
+def _read_priorities(text: str) -> dict[int, list[re.Pattern[str]]]:
+    try:
+        read: object = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise _priorities_error("data.priorities is not YAML") from error
+    if read is None:
+        return {}
+    if not isinstance(read, Mapping):
+        raise _priorities_error("data.priorities is not a mapping from priorities to patterns")
+    priorities: dict[int, list[re.Pattern[str]]] = {}
+    for priority, patterns in cast("Mapping[object, object]", read).items():
+        if not isinstance(priority, int) or not isinstance(patterns, list):
+            raise _priorities_error(f'data.priorities: "{priority}" is not a number with a list')
+        for pattern in cast("list[object]", patterns):
+            try:
+                priorities.setdefault(priority, []).append(re.compile(str(pattern)))
+            except re.error as error:
+                message = f'data.priorities, {priority}: "{pattern}" is no regular expression'
+                raise _priorities_error(f"{message}: {error}") from error
+    return priorities
+
+
+def _priorities_error(message: str) -> BadInputError:
+    return BadInputError(f'ConfigMap "{_EXPANDER}": {message}')

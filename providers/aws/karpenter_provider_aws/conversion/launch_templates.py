@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import BadInputError
-from karpenter_core.provider.kit.node_groups import as_items, as_object, as_objects
+from karpenter_core.provider.kit.json_values import as_items, as_object, as_objects
 from karpenter_provider_aws.labels import GROUP
 
 if TYPE_CHECKING:
@@ -114,8 +114,8 @@ def write_node_class(
     template: LaunchTemplate | None,
     subnets: Sequence[str],
     tags: Mapping[str, str],
-) -> None:
-    """Write the EC2NodeClass of a group."""
+) -> ManifestDraft:
+    """Write the EC2NodeClass of a group, and return it."""
     node_class = draft.new_manifest(api_version=f"{GROUP}/v1", kind="EC2NodeClass", name=name)
     if template is not None:
         _write_settings(node_class, template)
@@ -127,6 +127,7 @@ def write_node_class(
     all_tags = {**(_template_tags(template.data) if template else {}), **tags}
     if all_tags:
         node_class.add("spec.tags", all_tags, "tags of the group and of its launch template")
+    return node_class
 
 
 def _write_settings(node_class: ManifestDraft, template: LaunchTemplate) -> None:

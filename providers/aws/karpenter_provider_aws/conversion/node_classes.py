@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.provider.contract.conversion import Conversion
+from karpenter_provider_aws.conversion.managed_node_groups import MANAGED_NODE_GROUP_CONVERSIONS
 from karpenter_provider_aws.conversion.node_templates import (
     NODE_TEMPLATE_CONVERSIONS,
     V1,
@@ -74,4 +75,5 @@ CONVERSIONS: Final = (
         successors={},
     ),
     *SCALING_GROUP_CONVERSIONS,
+    *MANAGED_NODE_GROUP_CONVERSIONS,
 )

@@ -10,12 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.provider.contract.conversion import Conversion
+from karpenter_core.provider.kit.json_values import as_integer, as_items, as_object, as_objects
 from karpenter_core.provider.kit.node_groups import (
     NodeGroup,
-    as_integer,
-    as_items,
-    as_object,
-    as_objects,
     capacity_type_requirement,
     object_name,
     requirement_in,
