@@ -56,6 +56,10 @@ class ClusterMoment:
 class DashboardContent(Protocol):
     """Makes the documents of the dashboard; pure functions, called in a thread."""
 
+    def load(self) -> None:
+        """Import what the documents need: the first one is asked for on the event loop."""
+        ...
+
     def state(self, moment: ClusterMoment) -> Json:
         """Return the whole view; the list `nodes` has a `name` in each entry."""
         ...

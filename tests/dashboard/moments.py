@@ -61,6 +61,9 @@ class ScriptedContent:
         self.explained = []
         self.text = "no method disrupts it"
 
+    def load(self):
+        """Nothing is imported."""
+
     def state(self, moment):
         self.computed += 1
         if self.problem is not None:
@@ -134,6 +137,7 @@ class World:
         self.version = 0
         self.role = role
         self.problems = ()
+        self.failure = None
         self.sink = None
         self.journal = DecisionJournal()
         self.reasons = PodReasons()
@@ -153,6 +157,8 @@ class World:
         self.sink = sink
 
     def take(self):
+        if self.failure is not None:
+            raise self.failure
         snapshot = Snapshot(version=self.version, synced=True, ledger=LedgerView())
         return moment_of(snapshot, role=self.role, leader="other-1", problems=self.problems)
 

@@ -9,6 +9,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from karpenter_core.cli.demo.processes import controller, free_port
 from karpenter_core.operator.metrics_access import AccessReviewer
 from karpenter_core.sim.virtual_time import LoopClock
 from tests.dashboard.moments import ScriptedContent, World, decision, node_row
@@ -336,3 +337,35 @@ async def test_a_controller_shows_a_pod_that_was_just_added(browser, tmp_path):
         await page.do(browser.driver.get, "about:blank")
 
     assert problems == []
+
+
+async def test_a_standby_shows_the_cluster_and_names_the_leader(browser, tmp_path):
+    port = free_port()
+    (tmp_path / "standby").mkdir()
+    async with (
+        running_dashboard(tmp_path) as run,
+        controller(
+            run.kubeconfig,
+            tmp_path / "standby",
+            provider="kwok",
+            environment=None,
+            dashboard_port=port,
+        ),
+    ):
+        await run.cluster.scale(10)
+        page = Page(browser, f"http://127.0.0.1:{port}/", None)
+        await page.do(browser.resize, 1280, 900)
+        await page.do(page.open)
+        await page.do(browser.wait, lambda: "Ready" in browser.text("#nodes-table"), 40)
+        notice = await page.do(browser.text, "#notice")
+        is_disabled = await page.do(
+            browser.run, "document.getElementById('rebalance-ask').disabled"
+        )
+        await page.do(page.find("#nodes-table tbody button").click)
+        await page.do(browser.wait, lambda: "nginx" in browser.text("#detail-body"), 40)
+        await page.do(browser.wait, lambda: "ask the leader" in browser.text("#detail-body"), 40)
+        await page.do(browser.driver.get, "about:blank")
+        browser.problems()  # the explanation that a standby does not give
+
+    assert "This replica is a standby: “" in notice
+    assert is_disabled is True

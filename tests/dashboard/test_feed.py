@@ -227,6 +227,40 @@ async def test_a_view_that_cannot_be_computed_is_tried_again():
         assert "update" in {name for name, _ in messages(subscriber)}
 
 
+@pytest.mark.parametrize("problem", [KarpenterError("refused"), ValueError("odd object")])
+@pytest.mark.parametrize("part", ["state", "moment", "cost", "decision"])
+async def test_no_failure_ends_the_dashboard_or_reaches_the_controller(part, problem, monkeypatch):
+    def fail(*_, **__):
+        raise problem
+
+    clock = ManualClock()
+    world = World(ScriptedContent(node_row("one")), clock=clock)
+    with monkeypatch.context() as failing:
+        if part == "cost":
+            failing.setattr(feed, "cost_point", fail)
+        elif part == "moment":
+            world.failure = problem
+        else:
+            failing.setattr(world.content, part, fail)
+        async with Running(world):
+            viewer(world.feed)
+            await clock.advance(2)
+            world.sink(decision(1))
+            if part in {"state", "moment"}:
+                with pytest.raises(KarpenterError, match=str(problem)):
+                    await world.feed.state()
+            await clock.advance(10)
+            failing.undo()
+            world.failure = None
+            world.change()
+            await clock.advance(10)
+            assert b'"name":"one"' in await world.feed.state()
+            world.sink(decision(2))
+            state = msgspec.json.decode(await world.feed.state())
+            assert state["decisions"][-1]["id"] == "decision-2"
+            assert state["costs"]
+
+
 def test_an_update_has_what_changed_and_names_what_is_gone():
     versions = StateVersions("v")
     first = {"nodes": [node_row("one"), node_row("two")], "notes": [], "role": "leader"}

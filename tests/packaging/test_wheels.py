@@ -170,3 +170,12 @@ def test_wheel_holds_what_a_new_provider_begins_with(wheels: Path):
     committed = run("git", "ls-files", "karpenter_core/cli/scaffold").split()
     assert len(committed) > 10
     assert set(committed) <= names
+
+
+def test_the_wheel_has_the_page_of_the_dashboard(wheels: Path):
+    (wheel,) = wheels.glob("karpenter_core-*.whl")
+    folder = Path("karpenter_core/operator/dashboard/page")
+    files = {str(folder / each.name) for each in (ROOT / folder).iterdir()}
+
+    assert files <= set(zipfile.ZipFile(wheel).namelist())
+    assert len(files) > 5

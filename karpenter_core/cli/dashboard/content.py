@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, final
 
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ class ClusterContent:
 
     Modules are imported at the first use: a controller without a dashboard needs none of them.
     """
+
+    def load(self) -> None:
+        """Import what the view and decisions need; explanations import theirs in their thread."""
+        import_module("karpenter_core.cli.dashboard.document")
 
     def state(self, moment: ClusterMoment) -> Json:
         """Return the whole view."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from time import thread_time
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, final
 import msgspec
 import structlog
 
+from karpenter_core.controllers.planner import ThreadPlanner
 from karpenter_core.errors import KarpenterError
 from karpenter_core.operator.dashboard.cost_history import CostHistory, cost_point
 from karpenter_core.operator.dashboard.state_versions import StateVersions
@@ -27,7 +27,7 @@ from karpenter_core.operator.dashboard.subscribers import Subscribers
 from karpenter_core.operator.dashboard_content import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from structlog.typing import FilteringBoundLogger
 
@@ -82,9 +82,9 @@ class DashboardFeed:
         self._content: Final = content
         self._sources: Final = sources
         self._interval_seconds: Final = interval_seconds
-        self._thread: Final = ThreadPoolExecutor(1, thread_name_prefix="dashboard")
-        self._questions: Final = ThreadPoolExecutor(1, thread_name_prefix="dashboard-explain")
-        self._asked = 0
+        self._thread: Final = ThreadPlanner(sources.clock, name="dashboard")
+        self._questions: Final = ThreadPlanner(sources.clock, name="dashboard-explain")
+        self._asked: Final = set["asyncio.Task[Json]"]()
         self._answers: dict[tuple[str, str], tuple[float, bytes]] = {}
         self._versions: Final = StateVersions(sources.version_prefix)
         self._history: Final = CostHistory()
@@ -107,7 +107,7 @@ class DashboardFeed:
         finally:
             self.subscribers.drop_all()
             for thread in (self._thread, self._questions):
-                thread.shutdown(wait=False, cancel_futures=True)
+                thread.close()
 
     def watch(self) -> None:
         """Note that somebody looks."""
@@ -131,7 +131,7 @@ class DashboardFeed:
         Raises:
             BadInputError: there is no such node.
         """
-        moment = self._sources.take_moment()
+        moment = self._take_moment()
         return msgspec.json.encode(await self._run(partial(self._content.pods_of, moment, node)))
 
     async def explain(self, kind: str, name: str) -> bytes:
@@ -158,21 +158,20 @@ class DashboardFeed:
         known = self._answers.get(key)
         if known is not None and now - known[0] < ANSWER_SECONDS:
             return known[1]
-        if self._asked >= WAITING_QUESTIONS:
+        if len(self._asked) >= WAITING_QUESTIONS:
             raise UnavailableError(
                 "other explanations are being computed; ask again in some seconds"
             )
-        moment = self._sources.take_moment()
+        moment = self._take_moment()
         if moment.role is Role.STANDBY:
             leader = f": ask the leader, {moment.leader}" if moment.leader else ""
             raise UnavailableError(f"a standby has no instance types to plan with{leader}")
-        future = self._questions.submit(lambda: make(moment))
-        self._asked += 1
-        loop = asyncio.get_running_loop()
-        # A viewer that goes away leaves the thread as busy as it is: the place stays taken.
-        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._end_question))
+        task = asyncio.create_task(self._questions.compute(lambda: make(moment)))
+        self._asked.add(task)
+        task.add_done_callback(self._end_question)
         try:
-            answer = msgspec.json.encode(await asyncio.shield(asyncio.wrap_future(future)))
+            # A viewer that goes away leaves the thread as busy as it is: the place stays taken.
+            answer = msgspec.json.encode(await asyncio.shield(task))
         except KarpenterError:
             raise
         except Exception as error:
@@ -182,8 +181,10 @@ class DashboardFeed:
             del self._answers[next(iter(self._answers))]
         return answer
 
-    def _end_question(self) -> None:
-        self._asked -= 1
+    def _end_question(self, task: asyncio.Task[Json]) -> None:
+        self._asked.discard(task)
+        if not task.cancelled():
+            task.exception()  # perhaps nobody waits for it any more
 
     # -- loops -------------------------------------------------------------------------------------
 
@@ -192,28 +193,30 @@ class DashboardFeed:
         while True:
             await self._is_watched.wait()
             while len(self.subscribers):
-                # A view that cannot be computed now is logged, and tried again: the controller goes on.
-                with suppress(_ShowError):
+                with self._contained():
                     await self._refresh()
                 await self._sources.clock.sleep(self._interval_seconds)
             self._is_watched.clear()
 
     async def _follow_costs(self) -> None:
         while True:
-            moment = self._sources.take_moment()
-            version = moment.snapshot.version
-            at = round(moment.now.timestamp(), 1)
-            points = self._history.points
-            if version != self._costed_version or not points:
-                with suppress(_ShowError):
-                    point = await self._run(
-                        partial(cost_point, moment.snapshot, moment.solve, at=at)
-                    )
-                    self._add_point(point)
-                    self._costed_version = version
-            else:
-                self._add_point(points[-1]._replace(at=at))
+            with self._contained():
+                await self._follow_cost()
             await self._sources.clock.sleep(COST_SECONDS)
+
+    async def _follow_cost(self) -> None:
+        """Add the price of this moment, which is summed anew if anything has changed."""
+        moment = self._take_moment()
+        version = moment.snapshot.version
+        at = round(moment.now.timestamp(), 1)
+        points = self._history.points
+        if version != self._costed_version or not points:
+            self._add_point(
+                await self._run(partial(cost_point, moment.snapshot, moment.solve, at=at))
+            )
+            self._costed_version = version
+        else:
+            self._add_point(points[-1]._replace(at=at))
 
     def _add_point(self, point: CostPoint) -> None:
         self._history.add(point)
@@ -221,10 +224,11 @@ class DashboardFeed:
             self.subscribers.send(_event("cost", msgspec.json.encode(list(point))))
 
     def _take_decision(self, decision: Decision) -> None:
-        document = self._content.decision(decision)
-        self._decisions.append(document)
-        if len(self.subscribers):
-            self.subscribers.send(_event("decision", msgspec.json.encode(document)))
+        with self._contained():
+            document = self._content.decision(decision)
+            self._decisions.append(document)
+            if len(self.subscribers):
+                self.subscribers.send(_event("decision", msgspec.json.encode(document)))
 
     # -- the state ---------------------------------------------------------------------------------
 
@@ -235,7 +239,7 @@ class DashboardFeed:
             pause = max(self._interval_seconds, PAUSE * self._view_seconds)
             if self._computed_at is not None and now - self._computed_at < pause:
                 return
-            moment = self._sources.take_moment()
+            moment = self._take_moment()
             seen = (
                 moment.snapshot.version,
                 moment.role,
@@ -259,7 +263,15 @@ class DashboardFeed:
     async def _run(self, make: Callable[[], T]) -> T:
         """Compute something in the thread."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, make)
+            return await self._thread.compute(make)
+        except KarpenterError:
+            raise
+        except Exception as error:
+            raise self._failure(error) from error
+
+    def _take_moment(self) -> ClusterMoment:
+        try:
+            return self._sources.take_moment()
         except KarpenterError:
             raise
         except Exception as error:
@@ -268,6 +280,16 @@ class DashboardFeed:
     def _failure(self, error: Exception) -> KarpenterError:
         self._log.exception("the dashboard cannot be computed")
         return _ShowError(f"the dashboard cannot be computed: {error}")
+
+    @contextmanager
+    def _contained(self) -> Generator[None]:
+        """Log a failure, which is tried again: neither the dashboard nor the controller ends by it."""
+        try:
+            yield
+        except _ShowError:
+            pass  # it is logged
+        except Exception:
+            self._log.exception("the dashboard cannot be computed")
 
 
 class _ShowError(KarpenterError):

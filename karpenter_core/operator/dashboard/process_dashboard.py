@@ -42,6 +42,7 @@ class ProcessDashboard:
         content = parts.platform.dashboard
         if content is None:
             raise SettingsError("dashboard-port: this program has no dashboard")
+        content.load()
         self._parts: Final = parts
         self._role: Final = role
         self._leader: Final = leader
