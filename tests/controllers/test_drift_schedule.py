@@ -258,6 +258,51 @@ def test_claims_are_checked_again_when_their_pool_is_edited(changed, is_checked)
     assert [at for at in checks.times() if at > 40] == [40.5] * is_checked
 
 
+@pytest.mark.parametrize(
+    ("changed", "is_checked"),
+    [
+        ({"annotations": {f"{KWOK.group}/kwoknodeclass-hash": "other"}}, True),
+        ({"labels": {"team": "a"}}, False),
+    ],
+)
+def test_claims_are_checked_again_when_their_node_class_is_edited(changed, is_checked):
+    checks = Checks("web")
+
+    def first():
+        checks.observe(checks.node_class, resource_version="5")
+
+    def edit():
+        checks.observe(checks.node_class, **changed | {"resource_version": "9"})
+
+    checks.play(60, at_20=first, at_40=edit)
+    assert [at for at in checks.times() if at > 40] == [40.5] * is_checked
+
+
+def test_a_node_class_that_goes_and_comes_back_is_asked_about_again():
+    """Other changes are seen while it is gone, and its return is one itself."""
+    checks = Checks("web")
+
+    def remove():
+        checks.state.fold(ObjectRemoved(checks.node_class))
+
+    def come_back():
+        again = checks.node_class.metadata.model_copy(
+            update={"uid": "uid-again", "resource_version": "9"}
+        )
+        checks.state.fold(ObjectObserved(checks.node_class.model_copy(update={"metadata": again})))
+
+    checks.play(
+        100,
+        at_10=lambda: checks.observe(checks.node_class, resource_version="5"),
+        at_20=remove,
+        at_40=lambda: checks.observe(
+            checks.claims[0], labels=checks.claims[0].metadata.labels | {"team": "a"}
+        ),
+        at_63=come_back,
+    )
+    assert [at for at in checks.times() if at > 20] == [63.5]
+
+
 def test_without_its_node_class_a_claim_is_not_asked_about():
     checks = Checks("web")
     checks.state.fold(ObjectRemoved(checks.node_class))
