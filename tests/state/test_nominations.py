@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from karpenter_core.state.events import DeletionMarked
+from karpenter_core.state.events import DeletionMarked, PodsDecided
 from karpenter_core.state.placements import is_nomination_valid, nomination_window
 from karpenter_core.testing.builders import EPOCH, pod
 from karpenter_core.testing.state_builders import node_and_claim, synced_state
@@ -35,3 +35,20 @@ def test_a_nomination_of_a_node_that_is_gone_is_void():
 def test_the_window_is_two_batches_and_at_least_ten_seconds(batch_maximum, window):
     result = nomination_window(timedelta(seconds=batch_maximum))
     assert result == timedelta(seconds=window)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "terminating", "is_valid"),
+    [(0, False, True), (19, False, True), (20, False, False), (20, True, True)],
+)
+def test_a_nomination_for_a_node_launched_for_the_pod_lasts_a_window(
+    seconds, terminating, is_valid
+):
+    """The scheduler had its time; while pods end there it still waits for their room."""
+    on_node = [pod("old", node_name="web-1", phase="Running")]
+    if terminating:
+        on_node = [msgspec.structs.replace(on_node[0], deletion_timestamp=EPOCH)]
+    builder = synced_state(*node_and_claim("web-1"), NOMINATED, *on_node)
+    builder.apply_event(PodsDecided(placed={NOMINATED.uid: "web-1"}, at=EPOCH))
+    now = EPOCH + timedelta(seconds=seconds)
+    assert is_nomination_valid(builder.snapshot(), NOMINATED, now=now) is is_valid

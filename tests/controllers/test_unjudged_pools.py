@@ -1,0 +1,73 @@
+"""An observer judges the NodePools whose condition Ready nobody writes, and those alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from karpenter_core.api.base import ObjectMeta
+from karpenter_core.api.conditions import READY, Condition, find_condition
+from karpenter_core.api.nodepool import NodePoolStatus
+from karpenter_core.controllers.metrics.process_metrics import Metrics
+from karpenter_core.controllers.observation.unjudged import UnjudgedNodePools
+from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
+from karpenter_core.lifecycle.nodepool.validation import LabelRules
+from karpenter_core.sim.virtual_time import run_virtual
+from karpenter_core.testing import builders
+from karpenter_core.testing.harness import SequentialIds
+from karpenter_core.testing.state_builders import KWOK, synced_state
+from karpenter_provider_kwok.api import KWOKNodeClass
+from tests.controllers.clocks import StoryClock
+
+
+@dataclass
+class Asked:
+    """A provider that notes for which NodePools it is asked."""
+
+    pools: list[str] = field(default_factory=list)
+
+    def resolves(self, _node_class):
+        return False
+
+    async def list_instance_types(self, pool, _node_class):
+        self.pools.append(pool.name)
+        return ()
+
+
+def completed(*pools):
+    """Return the snapshot that is planned with, and the pools that the provider was asked for."""
+    clock, asked = StoryClock(), Asked()
+    unjudged = UnjudgedNodePools(
+        providers=asked,
+        runtime=ControllerRuntime(clock=clock, new_id=SequentialIds("id"), metrics=Metrics()),
+        label_rules=LabelRules(),
+    )
+    node_class = KWOKNodeClass(metadata=ObjectMeta(name=KWOK.name, uid="uid-class"))
+    unresolved = node_class.status.model_copy(update={"conditions": ()})
+    node_class = node_class.model_copy(update={"status": unresolved})
+    snapshot = synced_state(*pools, node_class, now=clock.now()).snapshot()
+    result = run_virtual(unjudged.complete(snapshot))
+    return result, asked.pools
+
+
+def pool_with(*conditions):
+    pool = builders.node_pool(node_class_ref=KWOK)
+    return pool.model_copy(update={"status": NodePoolStatus(conditions=conditions)})
+
+
+@pytest.mark.parametrize("status", ["True", "False", "Unknown"])
+def test_a_pool_that_a_controller_has_judged_stays_as_it_is(status):
+    judged = pool_with(Condition(type=READY, status=status, reason="Theirs"))
+    snapshot, asked = completed(judged)
+    assert snapshot.node_pools[judged.name] == judged
+    assert asked == []
+
+
+def test_a_pool_that_nobody_has_judged_is_resolved_and_judged():
+    pool = pool_with()
+    snapshot, asked = completed(pool)
+    ready = find_condition(snapshot.node_pools[pool.name].status.conditions, READY)
+    assert ready is not None
+    assert asked == [pool.name]
+    assert snapshot.catalogues[pool.name].instance_types == ()
