@@ -40,6 +40,16 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
         "karpenter_core/controllers/reconciling/workqueue.py",
         "if key in self._ready_keys or (earlier is not None and earlier < due):",
     ): "of two equal times in the heap the second is passed over",
+    **dict.fromkeys(
+        [
+            (
+                "karpenter_core/disruption/drift_backoff.py",
+                f"window = min(_MIN_DURATION * 2 ** min(failures - 1, {most}), _MAX_DURATION)",
+            )
+            for most in (9, 11)
+        ],
+        "the longest window is ten minutes, which four doublings reach: the bound only keeps numbers small",
+    ),
 }
 """By module and the changed lines of the mutant, stripped and joined by spaces.
 

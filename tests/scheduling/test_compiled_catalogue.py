@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -10,7 +11,7 @@ from karpenter_core.api.labels import INSTANCE_TYPE, ZONE
 from karpenter_core.scheduling.compiled import catalogue as compiled_module
 from karpenter_core.scheduling.compiled.catalogue import CompiledCatalogue
 from karpenter_core.scheduling.requirements import Requirement
-from karpenter_core.testing.builders import standard_catalogue
+from karpenter_core.testing.builders import catalogue, instance_type, standard_catalogue
 from tests.support.object_sizes import count_held
 
 BOUND = 16
@@ -61,3 +62,27 @@ def test_rows_are_the_same_after_the_bound_was_reached(key):
         for each in invented(key):
             catalogue.matching_one(each)
     assert [catalogue.matching_one(each) for each in asked] == first
+
+
+def test_types_that_exclude_values_match_the_others_and_no_further_type_does():
+    """The first type has one value; two types alike take every value but that one."""
+    tier = "example.com/tier"
+
+    def of(name, operator):
+        made = instance_type(name, cpu="4")
+        own = made.requirements.add(Requirement.of(tier, operator, ["gold"]))
+        return replace(made, requirements=own)
+
+    made = CompiledCatalogue(
+        catalogue(of("a", "In"), of("b", "NotIn"), of("c", "NotIn")),
+        currency="USD",
+        exchange_rates={},
+    )
+
+    def matching(operator, *values):
+        rows = made.matching_one(Requirement.of(tier, operator, list(values)))
+        return {it.name for row, it in enumerate(made.instance_types) if rows >> row & 1}
+
+    assert matching("In", "silver") == {"b", "c"}
+    assert matching("In", "gold") == {"a"}
+    assert matching("Exists") == {"a", "b", "c"}

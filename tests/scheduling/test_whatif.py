@@ -13,6 +13,7 @@ from msgspec.structs import replace as replaced
 
 from karpenter_core.api.labels import HOSTNAME, ZONE
 from karpenter_core.scheduling.problem import PackingPolicy, PodVolumes
+from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.scheduling.whatif.what_if import WhatIf, WhatIfOutcome
 from karpenter_core.testing.builders import (
@@ -563,6 +564,28 @@ def test_a_pod_that_belongs_beside_others_of_its_kind_opens_no_node_where_theirs
 
     assert whatif.evaluate(("going",)).outcome is WhatIfOutcome.LEFT
     assert whatif.evaluate(("full", "going")).outcome is WhatIfOutcome.CLAIMS
+
+
+def test_a_zone_is_one_for_a_spread_as_soon_as_a_counted_pod_goes_to_a_claim_there():
+    """No node and no pool is in zone-z: the large pod, which nothing spreads, makes the zone known."""
+    even = {"topology_spread": spread(ZONE, 1, WEB)}
+    there = [web(f"there-{n}", "full", **even) for n in range(3)]
+    whatif = ask(
+        node("full", *there, free="1"),
+        node("starting", free="4", requirements=Requirements.from_labels({ZONE: "zone-z"})),
+        node(
+            "going",
+            web("large", "going", cpu="2"),
+            web("small", "going", **even),
+            zone="zone-d",
+        ),
+        pools=[node_pool(requirements=[(ZONE, "In", "zone-a")])],
+    )
+
+    verdict = whatif.evaluate(("going",), max_claims=0)
+
+    assert moves(verdict) == {"starting": ["large", "small"]}
+    assert dict(solve(whatif.problem_without(("going",)), OPTIONS).existing) == verdict.moves
 
 
 # -- odd pods --------------------------------------------------------------------------------------

@@ -119,7 +119,6 @@ _EXACT: Final[dict[str, ErrorClass]] = {
         ),
         ErrorClass.QUOTA: ("QuotaExceed.ElasticQuota", "InstanceQuotaExceed"),
         ErrorClass.DISK_QUOTA: ("QuotaExceed.DiskCapacity",),
-        ErrorClass.SPOT_PRICE: ("InvalidSpotPriceLimit.LowerThanPublicPrice",),
         ErrorClass.THROTTLED: ("Throttling", "RequestThrottled"),
         ErrorClass.TRANSIENT: (
             "ServiceUnavailable",

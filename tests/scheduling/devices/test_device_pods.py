@@ -648,6 +648,17 @@ def test_admin_access_takes_a_device_that_is_in_use():
     assert [len(one.pods) for one in plan.claims] == [2]
 
 
+def test_pods_without_claims_keep_their_places_on_nodes_beside_pods_with_claims():
+    """The two kinds are planned one after the other, and the plan has both."""
+    pods = [device_pod("p", "gpu"), pod("q")]
+    plan = planned(pods, TYPES, claim("gpu"), nodes=[gpu_node()])
+    assert {name: [p.name for p in placed] for name, placed in plan.existing.items()} == {
+        "node-1": ["q"]
+    }
+    assert [p.name for made in plan.claims for p in made.pods] == ["p"]
+    assert not plan.unschedulable
+
+
 def test_the_same_plan_whatever_the_order_of_pods():
     claims = [claim(f"gpu-{n}") for n in range(5)]
     pods = [device_pod(f"p-{n}", f"gpu-{n}") for n in range(5)]

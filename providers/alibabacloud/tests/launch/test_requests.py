@@ -297,6 +297,17 @@ def test_run_instances_takes_a_disk_that_the_type_boots_from(running):
     assert running.launched(outcome).system_disk.category == there[1]
 
 
+def test_run_instances_asks_for_no_type_in_a_zone_without_a_disk_for_it(running, node_class):
+    """The NodeClass takes every kind of disk; RunInstances needs one that is there."""
+    running.cloud.catalogue.offer_disks((), instance_type=LARGE, zone=ZONE_B)
+
+    outcome = running.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE, in_zone(ZONE_B)), node_class)
+
+    assert isinstance(outcome, InsufficientCapacityError)
+    assert not running.sent(RUN)
+    assert running.launch_one(claim_of("b", ON_DEMAND, ONLY_LARGE), node_class).zone != ZONE_B
+
+
 def test_a_hundred_claims_are_few_calls_of_run_instances(running, node_class):
     """Each claim has an instance of its own."""
     claims = [claim_of(f"n{number}", ON_DEMAND, ONLY_LARGE) for number in range(60)]
