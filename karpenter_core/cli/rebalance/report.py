@@ -35,10 +35,8 @@ def _chart(document: JsonMapping) -> str:
     if not count or max(prices) <= 0:
         return ""
     points: list[tuple[float, float]] = []
-    for number, price in enumerate(prices):
-        if number:
-            points.append((number / count, prices[number - 1]))
-        points.append((number / count, price))
+    for number, price in enumerate(prices):  # each lasts one part of the width, the last too
+        points += [(number / len(prices), price), ((number + 1) / len(prices), price)]
     return line_chart(
         [ChartLine("price per hour", points)],
         label=f"Price per hour, from {start:.4f} to {prices[-1]:.4f} after {count} steps",
