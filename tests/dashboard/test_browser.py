@@ -361,6 +361,9 @@ async def test_a_standby_shows_the_cluster_and_names_the_leader(browser, tmp_pat
         is_disabled = await page.do(
             browser.run, "document.getElementById('rebalance-ask').disabled"
         )
+        await page.do(browser.wait, lambda: "unknown price" in browser.text("#totals"))
+        totals = await page.do(browser.text, "#totals")
+        cost = await page.do(browser.text, "#chart-text")
         await page.do(page.find("#nodes-table tbody button").click)
         await page.do(browser.wait, lambda: "nginx" in browser.text("#detail-body"), 40)
         await page.do(browser.wait, lambda: "ask the leader" in browser.text("#detail-body"), 40)
@@ -369,3 +372,5 @@ async def test_a_standby_shows_the_cluster_and_names_the_leader(browser, tmp_pat
 
     assert "This replica is a standby: “" in notice
     assert is_disabled is True
+    assert cost == "Only the leader knows prices."
+    assert "0.00" not in totals  # a price that is not known is no price of 0

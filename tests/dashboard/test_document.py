@@ -98,6 +98,19 @@ async def test_a_process_that_plans_no_pods_says_so(moment, role, message):
     assert state["role"] == role.value
 
 
+async def test_a_standby_says_nothing_of_instance_types_that_it_does_not_list(moment):
+    snapshot = replace(moment.snapshot, catalogues={}, listed_catalogues={})
+    pools = {
+        role: by_name(
+            ClusterContent().state(replace(moment, snapshot=snapshot, role=role)), "nodePools"
+        )
+        for role in (Role.LEADER, Role.STANDBY)
+    }
+
+    assert "instance type" in pools[Role.LEADER]["general"]["problem"]
+    assert pools[Role.STANDBY]["general"]["problem"] == ""
+
+
 async def test_lists_are_bounded_and_nodes_that_are_not_ready_are_in_them(moment, monkeypatch):
     monkeypatch.setattr(document, "MOST_NODES", 4)
     monkeypatch.setattr(document, "MOST_PENDING", 1)

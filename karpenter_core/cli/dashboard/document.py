@@ -66,7 +66,8 @@ def state_document(moment: ClusterMoment) -> Json:
     )
     # Nodes that are not ready are seen first where a list has an end.
     rows = sorted(view.nodes, key=lambda row: (row.state is NodeState.READY, row.name))
-    unusable = unusable_pools(snapshot, {})
+    # A standby lists no instance types: of every NodePool it would say that none are sold.
+    unusable = {} if moment.role is Role.STANDBY else unusable_pools(snapshot, {})
     return {
         "apiVersion": API_VERSION,
         "cluster": moment.cluster_name,

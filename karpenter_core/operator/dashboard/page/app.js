@@ -126,13 +126,14 @@ function showTotals() {
   const totals = state.totals, resources = totals.resources;
   const use = (name) => resources[name] ? [percent(resources[name].share), `${resources[name].requested} of ${resources[name].allocatable}`] : ["–"];
   const others = Object.entries(totals.states).filter(([name]) => name !== "Ready").map(([name, number]) => `${number} ${name}`);
+  const cost = (amount, digits) => price(totals.nodes && totals.unpricedNodes === totals.nodes ? null : amount, digits);
   const unpriced = totals.unpricedNodes ? `without ${counted(totals.unpricedNodes, "node")} of unknown price` : "";
   const tiles = [
     ["Nodes", totals.nodes.toLocaleString("en"), others.join(", ") || (totals.nodes ? "all ready" : "")],
     ["Pods", totals.pods.toLocaleString("en"), `${totals.runningPods.toLocaleString("en")} running`],
     ["Without a node", totals.pendingPods.toLocaleString("en"), Object.entries(state.pendingStates).map(([name, number]) => `${number} ${name}`).join(", ")],
-    [`${state.currency} per hour`, price(totals.pricePerHour), unpriced],
-    [`${state.currency} per month`, price(totals.pricePerMonth, 2), "730 hours"],
+    [`${state.currency} per hour`, cost(totals.pricePerHour), unpriced],
+    [`${state.currency} per month`, cost(totals.pricePerMonth, 2), "730 hours"],
     ["CPU requested", ...use("cpu")],
     ["Memory requested", ...use("memory")],
   ];
@@ -146,7 +147,12 @@ function showTotals() {
 
 function showCosts() {
   const points = state.costs;
-  byId("chart-box").hidden = points.length < 2;
+  const isStandby = state.role === "standby";
+  byId("chart-box").hidden = isStandby || points.length < 2;
+  if (isStandby) {
+    setText(byId("chart-text"), "Only the leader knows prices.");
+    return;
+  }
   if (points.length < 2) {
     setText(byId("chart-text"), "The first points follow within seconds.");
     return;
@@ -293,7 +299,7 @@ function showSavings() {
   const saved = started.filter((each) => !undone.has(each.id)).reduce((sum, each) => sum + each.priceBefore - each.priceAfter, 0);
   const estimate = state.decisions.findLast((each) => each.kind === "observe");
   const texts = [];
-  if (!state.decisions.length) texts.push("None yet.");
+  if (!state.decisions.length) texts.push(state.role === "standby" ? "Only the leader decides." : "None yet.");
   if (saved > 0) texts.push(`The disruptions among these save ${price(saved)} ${state.currency} per hour.`);
   if (estimate) texts.push(`Planned afresh: ${estimate.summary}.`);
   setText(byId("saved"), texts.join(" "));
