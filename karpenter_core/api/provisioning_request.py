@@ -33,6 +33,7 @@ __all__ = [
     "GANG_REQUEST",
     "GANG_SIZE",
     "GANG_UID",
+    "PARTIAL_CAPACITY_FOUND",
     "PROVISIONED",
     "SUPPORTED_CLASSES",
     "PodSet",
@@ -55,6 +56,9 @@ PROVISIONED: Final = "Provisioned"
 FAILED: Final = "Failed"
 BOOKING_EXPIRED: Final = "BookingExpired"
 CAPACITY_REVOKED: Final = "CapacityRevoked"
+
+PARTIAL_CAPACITY_FOUND: Final = "PartialCapacityIsFound"
+"""Reason of Provisioned: there is capacity for some pod sets only (`partialCapacityCheck`)."""
 
 BOOKING_TIME: Final = timedelta(minutes=10)
 """Time for which found capacity is booked (upstream default)."""
@@ -143,6 +147,12 @@ class ProvisioningRequest(KubernetesObject):
     def is_finished(self) -> bool:
         """Whether the request has failed, or books nothing any more."""
         return any(map(self.is_true, (FAILED, BOOKING_EXPIRED, CAPACITY_REVOKED)))
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the capacity of some of the pod sets only was found."""
+        condition = self.condition(PROVISIONED)
+        return condition is not None and condition.reason == PARTIAL_CAPACITY_FOUND
 
     @property
     def is_booked(self) -> bool:

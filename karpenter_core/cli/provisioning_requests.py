@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.api.provisioning_request import ATOMIC_SCALE_UP, consumed_request
 from karpenter_core.cli.document import offering
-from karpenter_core.lifecycle.provisioning_request.gang_plan import judge_plan
+from karpenter_core.lifecycle.provisioning_request.gang_plan import judge_plan, partial_plan_steps
 from karpenter_core.lifecycle.provisioning_request.notices import request_state
-from karpenter_core.lifecycle.provisioning_request.parameters import is_ours
+from karpenter_core.lifecycle.provisioning_request.parameters import is_ours, parse_parameters
 from karpenter_core.scheduling.isolation import solve_isolated
 from karpenter_core.state.bookings import bookings, request_pods
 from karpenter_core.state.provisioning_input import build_provisioning_input
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from karpenter_core.api.provisioning_request import ProvisioningRequest
     from karpenter_core.api.records import PodView
     from karpenter_core.cli.cluster_input import ClusterInput
+    from karpenter_core.lifecycle.provisioning_request.gang_plan import GangPlan, PodSetsPlan
+    from karpenter_core.scheduling.problem import SchedulingPlan
 
 __all__ = ["consumer_message", "request_line", "requests_document"]
 
@@ -98,19 +100,19 @@ def _last_message(request: ProvisioningRequest) -> str:
 
 
 def _plan(cluster: ClusterInput, request: ProvisioningRequest) -> JsonObject:
+    parameters = parse_parameters(request)
+    if isinstance(parameters, str):
+        return {"problem": parameters, "existing": {}, "launch": []}
     gang = request_pods(cluster.snapshot, request)
     if gang is None:
         return {"problem": "a PodTemplate of it does not exist", "existing": {}, "launch": []}
-    asked = build_provisioning_input(
-        cluster.snapshot, now=cluster.now, problem_settings=cluster.problem_settings, gang=gang
-    )
-    problem = asked.problem
-    if request.spec.provisioning_class_name != ATOMIC_SCALE_UP:
-        problem = replace(problem, pools=(), catalogues={})
-    plan = solve_isolated(problem, cluster.options)
-    verdict = judge_plan(gang, asked, plan)
+    plan, verdict = _judged(cluster, request, gang)
     if verdict.problem:
-        return {"problem": verdict.problem, "existing": {}, "launch": []}
+        text = verdict.problem
+        fitting = () if parameters.partial_check is None else _fitting(cluster, request, gang)
+        if fitting:
+            text += f"; existing nodes have the capacity of pod set(s) {', '.join(fitting)}"
+        return {"problem": text, "existing": {}, "launch": []}
     return {
         "problem": "",
         "existing": {name: sum(counts.values()) for name, counts in verdict.places.items()},
@@ -124,3 +126,32 @@ def _plan(cluster: ClusterInput, request: ProvisioningRequest) -> JsonObject:
             for claim in plan.claims
         ],
     }
+
+
+def _judged(
+    cluster: ClusterInput, request: ProvisioningRequest, gang: tuple[PodView, ...]
+) -> tuple[SchedulingPlan, GangPlan]:
+    asked = build_provisioning_input(
+        cluster.snapshot, now=cluster.now, problem_settings=cluster.problem_settings, gang=gang
+    )
+    problem = asked.problem
+    if request.spec.provisioning_class_name != ATOMIC_SCALE_UP:
+        problem = replace(problem, pools=(), catalogues={})
+    plan = solve_isolated(problem, cluster.options)
+    return plan, judge_plan(gang, asked, plan)
+
+
+def _fitting(
+    cluster: ClusterInput, request: ProvisioningRequest, gang: tuple[PodView, ...]
+) -> tuple[str, ...]:
+    """Return the names of the pod sets that fit, if some do not."""
+    steps = partial_plan_steps(gang)
+    pods = next(steps)
+    while True:
+        try:
+            pods = steps.send(_judged(cluster, request, pods)[1])
+        except StopIteration as end:
+            found: PodSetsPlan = end.value
+            return tuple(
+                request.spec.pod_sets[index].pod_template_ref.name for index in found.pod_sets
+            )

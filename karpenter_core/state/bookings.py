@@ -166,16 +166,14 @@ def _booking(
         )
         if _is_there(snapshot, name)
     }
-    promised = Counter(
-        {index: pod_set.count for index, pod_set in enumerate(request.spec.pod_sets)}
-    )
+    promised = _promised(request)
     for counts in places.values():
         promised.subtract(counts)
     missing = +promised
     shapes = [_shape(snapshot, request, index) for index in range(len(request.spec.pod_sets))]
     for pod in sorted(consuming, key=lambda item: item.uid):
         if pod.node_name:
-            _take_place(snapshot, pod, places, missing, shapes)
+            _take_place(snapshot, pod, places, missing, shapes, keeps_to_pod_set=request.is_partial)
     pods: dict[str, tuple[PodView, ...]] = {}
     numbers: Counter[int] = Counter()
     for name, counts in sorted(places.items()):
@@ -191,23 +189,37 @@ def _booking(
     return Booking(request=request, pods=pods, lost=missing.total())
 
 
+def _promised(request: ProvisioningRequest) -> Counter[int]:
+    """Return the number of booked pods by pod set: all, or those that a partial check found."""
+    if not request.is_partial:
+        return Counter({index: each.count for index, each in enumerate(request.spec.pod_sets)})
+    promised: Counter[int] = Counter()
+    for counts in parse_places(request.status.provisioning_class_details).values():
+        promised.update(counts)
+    return promised
+
+
 def _take_place(
     snapshot: Snapshot,
     pod: PodView,
     places: Mapping[str, Counter[int]],
     missing: Counter[int],
     shapes: list[PodShape | None],
+    *,
+    keeps_to_pod_set: bool,
 ) -> None:
     """Remove the place that an arrived pod uses: on its node, else a lost one, else any.
 
-    Pod sets with the pod's own requests come before others.
+    Pod sets with the pod's own requests come before others. With `keeps_to_pod_set` no others are
+    used: the pod may be of a pod set without booked capacity.
     """
     like = [
         index
         for index, shape in enumerate(shapes)
         if shape is not None and shape.requests == pod.shape.requests
     ]
-    order = (*like, *(index for index in range(len(shapes)) if index not in like))
+    others = [index for index in range(len(shapes)) if index not in like]
+    order = like if like and keeps_to_pod_set else [*like, *others]
     here = snapshot.state_nodes_by_node.get(pod.node_name)
     own = [
         counts for name, counts in places.items() if snapshot.state_node(name) is here is not None

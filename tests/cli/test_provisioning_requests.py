@@ -85,6 +85,22 @@ def test_a_capacity_check_is_never_planned_to_launch(run):
     assert "have no place" in found["plan"]["problem"]
 
 
+def test_a_partial_check_names_the_pod_sets_that_fit(run):
+    pod_sets = (("workers", 2), ("bulk", 1))
+    options = {"provisioning_class": CHECK_CAPACITY, "partialCapacityCheck": "bookPartial"}
+    objects = [pool(), node("old"), template(), template("bulk", cpu="9")]
+    asked = request("job", *pod_sets, **options)
+    (found,) = run("plan", objects=[*objects, asked])["provisioningRequests"]
+    assert "1 of 3 pod(s) have no place" in found["plan"]["problem"]
+    assert "existing nodes have the capacity of pod set(s) workers" in found["plan"]["problem"]
+
+
+def test_a_request_that_will_fail_is_not_planned_and_says_why(run):
+    objects = [pool(), template(), request("job", ("workers", 2_000_000_000))]
+    (found,) = run("plan", objects=objects)["provisioningRequests"]
+    assert found["plan"]["problem"] == "podSets ask for 2000000000 pods, more than 100000"
+
+
 def test_booked_room_is_shown_and_not_planned_for_other_pods(run):
     booked = provisioned(request("job", ("workers", 4)), {"karpenter.sh/places": '{"old": "0=4"}'})
     pod = consumer("other")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
 from karpenter_core.api.provisioning_request import (
     ATOMIC_SCALE_UP,
     CHECK_CAPACITY,
@@ -9,7 +13,7 @@ from karpenter_core.api.provisioning_request import (
     GANG_ATTEMPT,
     GANG_REQUEST,
 )
-from karpenter_core.kube.resources import PODS
+from karpenter_core.kube.resources import DEPLOYMENTS, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS, PROVISIONING_REQUESTS
 from tests.controllers.gangs import (
     FOUR_CORES,
@@ -275,6 +279,89 @@ def test_a_capacity_check_without_retry_fails_at_once(tmp_path):
         assert scene.condition("Failed")["reason"] == "CapacityIsNotFound"
         assert scene.harness.events("CapacityIsNotFound")
         assert scene.is_empty()
+
+    run_gangs(tmp_path, story)
+
+
+@pytest.mark.parametrize("mode", ["bookPartial", "checkOnly"])
+def test_a_partial_check_finds_the_pod_sets_that_fit(tmp_path, mode):
+    """A node has room for two of the pods: the first pod set and the last fit together."""
+    pod_sets = (("workers", 1), ("bulk", 1), ("more", 1))
+
+    async def story(scene):
+        templates = (template("bulk", cpu="3"), template("more"))
+        scene.prepare(deployment("web", 1), *templates)
+        scene.harness.start()
+        await scene.until(lambda: len(scene.bound()) == 1)
+        asked = request("job", *pod_sets, provisioning_class=CHECK, partialCapacityCheck=mode)
+        scene.cluster.apply([asked])
+        await scene.until(lambda: scene.condition("Provisioned"), seconds=10)
+
+        found = scene.condition("Provisioned")
+        assert found["reason"] == "PartialCapacityIsFound"
+        assert found["status"] == ("True" if mode == "bookPartial" else "False")
+        assert "workers, more, and not that of bulk" in found["message"]
+        details = scene.status()["provisioningClassDetails"]
+        assert json.loads(details["schedulablePodSets"]) == ["workers", "more"]
+        assert scene.harness.events("PartialCapacityIsFound")
+        scene.cluster.apply([request("second", ("workers", 1), provisioning_class=CHECK)])
+        await scene.until(lambda: scene.condition("Provisioned", "second"), seconds=10)
+        assert scene.is_true("Provisioned", "second") == (mode == "checkOnly"), "room is booked"
+        if mode == "bookPartial":
+            await scene.passes(120)
+            assert not scene.is_true("CapacityRevoked"), "what was not found is not lost"
+            scene.cluster.apply([consumer("worker-0")])
+            await scene.until(lambda: len(scene.bound()) == 2, seconds=30)
+            await scene.until(lambda: scene.is_true("BookingExpired"), seconds=700)
+        assert len(scene.instances()) == 1
+
+    run_gangs(tmp_path, story)
+
+
+def test_a_partial_check_names_all_pod_sets_when_they_fit_and_none_when_none_does(tmp_path):
+    async def story(scene):
+        scene.prepare(deployment("web", 1), template("bulk", cpu="3"))
+        scene.harness.start()
+        await scene.until(lambda: len(scene.bound()) == 1)
+        options = {"provisioning_class": CHECK, "partialCapacityCheck": "checkOnly"}
+        none = request("none", ("bulk", 1), ("bulk", 2), noRetry="true", **options)
+        scene.cluster.apply([request("all", ("workers", 2), **options), none])
+        await scene.until(lambda: scene.is_true("Provisioned", "all"), seconds=10)
+        assert scene.condition("Provisioned", "all")["reason"] == "CapacityIsFound"
+        details = scene.status("all")["provisioningClassDetails"]
+        assert json.loads(details["schedulablePodSets"]) == ["workers"]
+        await scene.until(lambda: scene.is_true("Failed", "none"), seconds=10)
+        assert scene.condition("Failed", "none")["reason"] == "CapacityIsNotFound"
+        assert "schedulablePodSets" not in scene.status("none").get("provisioningClassDetails", {})
+
+    run_gangs(tmp_path, story)
+
+
+def test_a_partial_check_is_repeated_until_all_pod_sets_fit(tmp_path):
+    async def story(scene):
+        scene.prepare(deployment("web", 1), template("bulk", cpu="3"), disruption=NEVER)
+        scene.harness.start()
+        await scene.until(lambda: len(scene.bound()) == 1)
+        sets = (("workers", 1), ("bulk", 1))
+        asked = request("job", *sets, provisioning_class=CHECK, partialCapacityCheck="checkOnly")
+        scene.cluster.apply([asked])
+        await scene.until(lambda: scene.condition("Provisioned"), seconds=10)
+        scene.cluster.apply([deployment("more", 1, cpu="3")])
+        await scene.until(lambda: len(scene.bound()) == 2, seconds=60)
+        scene.cluster.scale(DEPLOYMENTS, "more", 0)
+        await scene.until(lambda: scene.is_true("Provisioned"), seconds=120)
+        assert scene.condition("Provisioned")["reason"] == "CapacityIsFound"
+
+    run_gangs(tmp_path, story)
+
+
+def test_a_request_for_far_too_many_pods_fails_and_costs_nothing(tmp_path):
+    async def story(scene):
+        scene.prepare(request("huge", ("workers", 2_000_000_000)), request("job", ("workers", 3)))
+        scene.harness.start()
+        await scene.until(lambda: scene.is_true("Failed", "huge"), seconds=10)
+        assert "2000000000 pods, more than 100000" in scene.condition("Failed", "huge")["message"]
+        await scene.until(lambda: scene.is_true("Provisioned"))
 
     run_gangs(tmp_path, story)
 

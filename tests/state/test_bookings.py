@@ -94,6 +94,37 @@ def test_places_on_nodes_that_are_gone_are_lost_unless_their_pods_arrived_elsewh
     assert booking.lost == 0
 
 
+def partly_booked(*counts, places):
+    """A booking of some of the pod sets, as a partial check leaves it."""
+    found = booked(*counts, places=places)
+    conditions = tuple(
+        each.model_copy(update={"reason": "PartialCapacityIsFound"})
+        if each.type == "Provisioned"
+        else each
+        for each in found.status.conditions
+    )
+    status = found.status.model_copy(update={"conditions": conditions})
+    return found.model_copy(update={"status": status})
+
+
+def test_pod_sets_without_booked_capacity_are_not_lost():
+    partly = partly_booked(3, 2, places={"old": {0: 3}})
+    (booking,) = bookings(snapshot_of(*node_and_claim("old"), partly))
+    assert (booking.lost, len(booking.pods["old"])) == (0, 3)
+    (booking,) = bookings(snapshot_of(*node_and_claim("other"), partly))
+    assert (booking.lost, booking.pods) == (3, {})
+
+
+def test_a_pod_of_a_pod_set_without_booked_capacity_takes_no_place_of_another_one():
+    partly = partly_booked(3, 2, places={"old": {0: 3}})
+    second = consumer("second", cpu="2", node_name="old")
+    (booking,) = bookings(snapshot_of(*node_and_claim("old"), partly, second))
+    assert len(booking.pods["old"]) == 3
+    first = consumer("first", node_name="old")
+    (booking,) = bookings(snapshot_of(*node_and_claim("old"), partly, first))
+    assert len(booking.pods["old"]) == 2
+
+
 def test_unreadable_places_promise_nothing():
     (booking,) = bookings(snapshot_of(*node_and_claim("old"), booked(6, **{PLACES: "old: 6"})))
     assert booking.lost == 6

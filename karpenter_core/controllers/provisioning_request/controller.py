@@ -26,15 +26,21 @@ from karpenter_core.kube.wire.codecs import NODE_CLAIMS, PROVISIONING_REQUESTS
 from karpenter_core.lifecycle.provisioning_request.gang_plan import (
     attempt_annotations,
     judge_plan,
+    partial_plan_steps,
 )
 from karpenter_core.lifecycle.provisioning_request.next_step import next_step, orphaned_claims
 from karpenter_core.lifecycle.provisioning_request.notices import notices_of_change, request_state
 from karpenter_core.lifecycle.provisioning_request.outcome import with_no_capacity
-from karpenter_core.lifecycle.provisioning_request.parameters import is_ours
+from karpenter_core.lifecycle.provisioning_request.parameters import (
+    PartialCheck,
+    is_ours,
+    parse_parameters,
+)
 from karpenter_core.lifecycle.provisioning_request.status import (
     status_patch,
     with_attempt_ended,
     with_attempt_started,
+    with_partial_capacity,
     with_provisioned,
 )
 from karpenter_core.state.bookings import bookings, request_pods
@@ -56,6 +62,7 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.provisioning.claim_creator import ClaimCreator
     from karpenter_core.controllers.provisioning.provisioner import ProvisioningOptions
     from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
+    from karpenter_core.lifecycle.provisioning_request.gang_plan import GangPlan, PodSetsPlan
     from karpenter_core.lifecycle.provisioning_request.next_step import RequestStep
     from karpenter_core.scheduling.problem import SchedulingPlan
     from karpenter_core.state.provisioning_input import ProvisioningInput
@@ -206,15 +213,12 @@ class ProvisioningRequestController:
             gang = request_pods(snapshot, request)
             if gang is None:  # a template was deleted: the next pass says so
                 return
-            provisioning_input = await self._planner.compute(
-                partial(self._problem, snapshot, request, gang)
-            )
-            plan = await self._planner.plan(provisioning_input.problem, self._options.solve)
-            verdict = judge_plan(gang, provisioning_input, plan)
+            provisioning_input, plan, verdict = await self._plan(snapshot, request, gang)
             problem = verdict.problem or self._creator.refusal(plan.claims)
             now = self._runtime.clock.now()
             if problem:
-                await self._write(request, with_no_capacity(request, problem, now=now))
+                some = await self._with_some(snapshot, request, gang)
+                await self._write(request, some or with_no_capacity(request, problem, now=now))
             elif not plan.claims:
                 found = with_provisioned(request, verdict.places, launched=0, now=now)
                 await self._write(request, found)
@@ -225,6 +229,41 @@ class ProvisioningRequestController:
                 stored = await self._write(request, started)
                 if stored is not None:
                     await self._launch(stored, provisioning_input, plan)
+
+    async def _plan(
+        self, snapshot: Snapshot, request: ProvisioningRequest, gang: tuple[PodView, ...]
+    ) -> tuple[ProvisioningInput, SchedulingPlan, GangPlan]:
+        provisioning_input = await self._planner.compute(
+            partial(self._problem, snapshot, request, gang)
+        )
+        plan = await self._planner.plan(provisioning_input.problem, self._options.solve)
+        return provisioning_input, plan, judge_plan(gang, provisioning_input, plan)
+
+    async def _with_some(
+        self, snapshot: Snapshot, request: ProvisioningRequest, gang: tuple[PodView, ...]
+    ) -> ProvisioningRequest | None:
+        """Return the request with the pod sets that fit; None if none does, or none is asked for."""
+        parameters = parse_parameters(request)
+        if isinstance(parameters, str) or parameters.partial_check is None:
+            return None
+        steps = partial_plan_steps(gang)
+        pods = next(steps)
+        while True:
+            _, _, verdict = await self._plan(snapshot, request, pods)
+            try:
+                pods = steps.send(verdict)
+            except StopIteration as end:
+                found: PodSetsPlan = end.value
+                break
+        if not found.pod_sets:
+            return None
+        return with_partial_capacity(
+            request,
+            found.pod_sets,
+            found.places,
+            is_booked=parameters.partial_check is PartialCheck.BOOK,
+            now=self._runtime.clock.now(),
+        )
 
     def _problem(
         self, snapshot: Snapshot, request: ProvisioningRequest, gang: tuple[PodView, ...]

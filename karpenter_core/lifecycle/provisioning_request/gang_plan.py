@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from karpenter_core.api.provisioning_request import (
@@ -14,10 +15,10 @@ from karpenter_core.api.provisioning_request import (
     GANG_UID,
 )
 from karpenter_core.lifecycle.provisioning_request.status import attempt_number
-from karpenter_core.state.gang_places import format_pods, pod_counts
+from karpenter_core.state.gang_places import format_pods, pod_counts, pod_set_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
     from karpenter_core.api.provisioning_request import ProvisioningRequest
     from karpenter_core.api.records import PodView
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from karpenter_core.state.gang_places import Places
     from karpenter_core.state.provisioning_input import ProvisioningInput
 
-__all__ = ["GangPlan", "attempt_annotations", "judge_plan"]
+__all__ = ["GangPlan", "PodSetsPlan", "attempt_annotations", "judge_plan", "partial_plan_steps"]
 
 _SHOWN_REASONS = 3
 
@@ -39,6 +40,31 @@ class GangPlan:
 
     problem: str = ""
     places: Places = field(default_factory=dict[str, "Mapping[int, int]"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSetsPlan:
+    """The pod sets, by index, whose pods all have a place on capacity that exists, and the places."""
+
+    pod_sets: tuple[int, ...] = ()
+    places: Places = field(default_factory=dict[str, "Mapping[int, int]"])
+
+
+def partial_plan_steps(
+    gang: tuple[PodView, ...],
+) -> Generator[tuple[PodView, ...], GangPlan, PodSetsPlan]:
+    """Return the pod sets that fit, in their order: each is tried with those before it that fit.
+
+    Yields the pods to plan together, and is sent the verdict on their plan.
+    """
+    found, chosen = PodSetsPlan(), ()
+    for index, group in groupby(gang, key=pod_set_of):
+        tried: tuple[PodView, ...] = (*chosen, *group)
+        verdict = yield tried
+        if not verdict.problem:
+            chosen = tried
+            found = PodSetsPlan(pod_sets=(*found.pod_sets, index), places=verdict.places)
+    return found
 
 
 def judge_plan(

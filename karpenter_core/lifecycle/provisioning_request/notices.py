@@ -11,6 +11,7 @@ from karpenter_core.api.provisioning_request import (
     BOOKING_EXPIRED,
     CAPACITY_REVOKED,
     FAILED,
+    PARTIAL_CAPACITY_FOUND,
     PROVISIONED,
 )
 from karpenter_core.lifecycle.provisioning_request import status
@@ -27,6 +28,7 @@ _EVENTS: Final[Mapping[str, tuple[Literal["Normal", "Warning"], str]]] = {
     status.NO_TEMPLATE: ("Warning", "PodTemplateNotFound"),
     status.LAUNCHING: ("Normal", "CapacityIsLaunching"),
     status.CAPACITY_FOUND: ("Normal", "CapacityIsFound"),
+    PARTIAL_CAPACITY_FOUND: ("Normal", "PartialCapacityIsFound"),
     status.CAPACITY_PROVISIONED: ("Normal", "CapacityIsProvisioned"),
     status.CAPACITY_NOT_FOUND: ("Warning", "CapacityIsNotFound"),
     status.EXPIRED: ("Warning", "Expired"),

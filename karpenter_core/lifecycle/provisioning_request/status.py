@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -11,13 +12,15 @@ from karpenter_core.api.provisioning_request import (
     BOOKING_EXPIRED,
     CAPACITY_REVOKED,
     FAILED,
+    PARTIAL_CAPACITY_FOUND,
     PROVISIONED,
 )
+from karpenter_core.lifecycle.provisioning_request.parameters import PARTIAL_CHECK
 from karpenter_core.state.bookings import ATTEMPT_CLAIMS_DETAIL
 from karpenter_core.state.gang_places import is_places_detail, places_details
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.api.provisioning_request import ProvisioningRequest
@@ -33,10 +36,13 @@ __all__ = [
     "with_booking_expired",
     "with_failure",
     "with_missing_templates",
+    "with_partial_capacity",
     "with_provisioned",
     "with_revocation",
 ]
 
+SCHEDULABLE_DETAIL: Final = "schedulablePodSets"
+"""Key in `status.provisioningClassDetails`: names of the pod sets that fit, as JSON (upstream's)."""
 ATTEMPTS_DETAIL: Final = "karpenter.sh/attempts"
 """Key in `status.provisioningClassDetails`: number of the newest attempt to find the capacity."""
 RETRY_DETAIL: Final = "karpenter.sh/retry-after"
@@ -118,6 +124,42 @@ def with_attempt_ended(
     return _with_details(ended, {ATTEMPTS_DETAIL: str(number), RETRY_DETAIL: retry})
 
 
+def with_partial_capacity(
+    request: ProvisioningRequest,
+    pod_sets: tuple[int, ...],
+    places: Places,
+    *,
+    is_booked: bool,
+    now: datetime,
+) -> ProvisioningRequest:
+    """Return the request with the pod sets that fit: booked for good, or to be checked again."""
+    names = _pod_set_names(request, pod_sets)
+    others = range(len(request.spec.pod_sets))
+    missing = _pod_set_names(request, [index for index in others if index not in pod_sets])
+    text = (
+        f"Existing nodes have the capacity of pod set(s) {', '.join(names)}, and not that of "
+        f"{', '.join(missing)}"
+    )
+    shown = {SCHEDULABLE_DETAIL: json.dumps(names)}
+    if not is_booked:
+        ended = with_attempt_ended(request, text, now=now)
+        details = ended.status.provisioning_class_details
+        found = _with(ended, PROVISIONED, FALSE, PARTIAL_CAPACITY_FOUND, _message_of(ended), now)
+        return _with_details(found, {**details, **shown})
+    number = str(attempt_number(request) + 1)
+    found = _with(request, PROVISIONED, TRUE, PARTIAL_CAPACITY_FOUND, text, now)
+    return _with_details(found, {ATTEMPTS_DETAIL: number, **shown, **places_details(places)})
+
+
+def _pod_set_names(request: ProvisioningRequest, pod_sets: Iterable[int]) -> list[str]:
+    return [request.spec.pod_sets[index].pod_template_ref.name for index in pod_sets]
+
+
+def _message_of(request: ProvisioningRequest) -> str:
+    condition = request.condition(PROVISIONED)
+    return "" if condition is None else condition.message
+
+
 def with_provisioned(
     request: ProvisioningRequest, places: Places, *, launched: int, now: datetime
 ) -> ProvisioningRequest:
@@ -128,6 +170,9 @@ def with_provisioned(
         reason, text = CAPACITY_FOUND, "Existing nodes have the capacity"
     number = attempt_number(request) + (not launched)
     details = {ATTEMPTS_DETAIL: str(number), **places_details(places)}
+    if not launched and request.spec.parameters.get(PARTIAL_CHECK):
+        names = _pod_set_names(request, range(len(request.spec.pod_sets)))
+        details[SCHEDULABLE_DETAIL] = json.dumps(names)
     return _with_details(_with(request, PROVISIONED, TRUE, reason, text, now), details)
 
 
@@ -171,7 +216,7 @@ def status_patch(old: ProvisioningRequest, new: ProvisioningRequest) -> JsonObje
 
 def _with_details(request: ProvisioningRequest, details: Mapping[str, str]) -> ProvisioningRequest:
     """Replace our details by these; those of others stay."""
-    ours = {ATTEMPTS_DETAIL, ATTEMPT_CLAIMS_DETAIL, RETRY_DETAIL}
+    ours = {ATTEMPTS_DETAIL, ATTEMPT_CLAIMS_DETAIL, RETRY_DETAIL, SCHEDULABLE_DETAIL}
     kept = {
         key: value
         for key, value in request.status.provisioning_class_details.items()

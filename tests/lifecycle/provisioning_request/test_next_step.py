@@ -197,8 +197,12 @@ def test_requests_of_other_controllers_are_not_ours():
         (request(ValidUntilSeconds="0"), 'ValidUntilSeconds is "0"'),
         (request(provisioning_class=CHECK_CAPACITY, noRetry="perhaps"), 'noRetry is "perhaps"'),
         (
-            request(provisioning_class=CHECK_CAPACITY, partialCapacityCheck="checkOnly"),
-            "partialCapacityCheck is not supported",
+            request(provisioning_class=CHECK_CAPACITY, partialCapacityCheck="true"),
+            'partialCapacityCheck is "true", not bookPartial or checkOnly',
+        ),
+        (
+            request(60_000, 40_001),
+            "podSets ask for 100001 pods, more than 100000",
         ),
     ],
 )
