@@ -77,11 +77,14 @@ class CloudClients:
         limits: ClientLimits | None = None,
         observe: CallObserver | None = None,
         shared: SharedClients | None = None,
+        every_operation: bool = False,
     ) -> None:
         """`region` overrides what boto3's chain finds; `version` goes into the user agent.
 
         `shared` has the clients that were made for others of the same endpoint, credentials and time
         limits; they stay open, and their calls are made by the policy of whoever took them last.
+        Clients have the operations that the provider calls, or every one for those who also act for
+        others, as tests do.
         """
         self._limits: Final = limits or ClientLimits()
         self._calls: Final = ApiCalls(self._limits.retries, observe=observe)
@@ -90,6 +93,7 @@ class CloudClients:
         self._session: _Session | None = None
         self._clients: Final[dict[str, object]] = {}
         self._shared: Final = shared
+        self._every_operation: Final = every_operation
         self._region = region
 
     @property
@@ -182,7 +186,8 @@ class CloudClients:
 
             # boto3 itself knows AWS_DEFAULT_REGION only; EKS sets both, other SDKs read this one.
             region = self._region or os.environ.get("AWS_REGION") or None
-            session = boto3.session.Session(region_name=region, botocore_session=_core_session())
+            core = _core_session(every_operation=self._every_operation)
+            session = boto3.session.Session(region_name=region, botocore_session=core)
             self._session = cast("_Session", session)
         return self._session
 
@@ -216,21 +221,27 @@ class CloudClients:
         return region
 
 
-def _core_session() -> CoreSession:
+def _core_session(*, every_operation: bool) -> CoreSession:
     """Return a session of its own credentials, that shares the descriptions of services read before."""
     import botocore.session
 
     session = botocore.session.Session()
-    session.register_component("data_loader", _loader())  # pyright: ignore[reportUnknownMemberType] - botocore has no types of its own
+    loader = _loader(every_operation=every_operation)
+    session.register_component("data_loader", loader)  # pyright: ignore[reportUnknownMemberType] - botocore has no types of its own
     return session
 
 
 @cache
-def _loader() -> Loader:
-    """Return what reads descriptions of services (EC2's has megabytes), and keeps them."""
+def _loader(*, every_operation: bool) -> Loader:
+    """Return what reads descriptions of services (EC2's has megabytes), and keeps the used parts."""
     import botocore.session
 
-    return cast("Loader", botocore.session.Session().get_component("data_loader"))  # pyright: ignore[reportUnknownMemberType] - botocore has no types of its own
+    from karpenter_provider_aws.service_models import ModelFiles
+
+    loader = cast("Loader", botocore.session.Session().get_component("data_loader"))  # pyright: ignore[reportUnknownMemberType] - botocore has no types of its own
+    if not every_operation:
+        loader.file_loader = ModelFiles()
+    return loader
 
 
 def pricing_region(region: str) -> str:

@@ -74,7 +74,11 @@ def few_types_shared() -> SharedClients:
 @pytest.fixture
 def few_types_clients(few_types_aws: SimulatedAws) -> Iterator[CloudClients]:
     """Clients of the simulated AWS with few types."""
-    made = CloudClients(region=few_types_aws.account.region, limits=ClientLimits(read_seconds=10))
+    made = CloudClients(
+        region=few_types_aws.account.region,
+        limits=ClientLimits(read_seconds=10),
+        every_operation=True,
+    )
     yield made
     made.close()
 
@@ -83,11 +87,15 @@ def few_types_clients(few_types_aws: SimulatedAws) -> Iterator[CloudClients]:
 def clients(aws: SimulatedAws, aws_shared: SharedClients) -> CloudClients:
     """Clients of the simulated AWS; each is made when a test first uses it, in its environment."""
     limits = ClientLimits(read_seconds=10, retries=attempts(3))
-    return CloudClients(region=aws.account.region, limits=limits, shared=aws_shared)
+    return CloudClients(
+        region=aws.account.region, limits=limits, shared=aws_shared, every_operation=True
+    )
 
 
 @pytest.fixture
 def once(aws: SimulatedAws, aws_shared_once: SharedClients) -> CloudClients:
     """Clients that make one attempt of a call."""
     limits = ClientLimits(read_seconds=10, retries=attempts(1))
-    return CloudClients(region=aws.account.region, limits=limits, shared=aws_shared_once)
+    return CloudClients(
+        region=aws.account.region, limits=limits, shared=aws_shared_once, every_operation=True
+    )

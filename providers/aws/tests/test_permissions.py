@@ -21,6 +21,7 @@ from karpenter_provider_aws.discovery.profile_names import profile_tags
 from karpenter_provider_aws.instance_tags import owned_tags
 from karpenter_provider_aws.interruption.messages import parse_message
 from karpenter_provider_aws.labels import EKS_CLUSTER_NAME_TAG, NAME_TAG, NODE_CLAIM_TAG
+from karpenter_provider_aws.service_models import OPERATIONS
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "providers" / "aws" / "karpenter_provider_aws"
@@ -70,8 +71,8 @@ def called():
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Attribute)
                 and node.func.attr in {"get_paginator", "get_waiter"}
-                and isinstance(node.args[0], ast.Constant)
             ):
+                assert isinstance(node.args[0], ast.Constant), f"{path}:{node.lineno}: not a name"
                 found.add(node.args[0].value)
     return {known[name] for name in found if name in known}
 
@@ -100,6 +101,12 @@ def test_policies_permit_what_is_called_and_nothing_else():
 
     assert len(needed) > 30
     assert permitted == needed
+
+
+def test_clients_have_the_operations_that_are_called_and_no_other():
+    described = {f"{service}:{name}" for service, names in OPERATIONS.items() for name in names}
+
+    assert described == {call for call in called() if call.partition(":")[0] in OPERATIONS}
 
 
 @pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.stem)

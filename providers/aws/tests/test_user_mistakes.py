@@ -89,7 +89,7 @@ def deleted_group(aws: SimulatedAws) -> Iterator[None]:
 
 @cache
 def owners_clients(aws: SimulatedAws) -> CloudClients:
-    return CloudClients(region=aws.account.region)
+    return CloudClients(region=aws.account.region, every_operation=True)
 
 
 WRONG: tuple[UserMistake[SimulatedAws], ...] = (

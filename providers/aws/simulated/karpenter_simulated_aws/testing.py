@@ -162,7 +162,7 @@ class _CloudControls:
     def _drift(self, _plugin: object, provider_id: str) -> None:
         """Move an instance into another security group, as an operator might."""
         instance = self._aws.instance(provider_id)
-        clients = CloudClients(limits=_LIMITS)
+        clients = CloudClients(limits=_LIMITS, every_operation=True)
         group = clients.ec2.create_security_group(
             GroupName="somebody-elses", Description="another", VpcId=instance.vpc_id
         )

@@ -21,7 +21,9 @@ def shared_clients():
         patch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
         patch.delenv("AWS_ENDPOINT_URL", raising=False)
         patch.delenv("AWS_PROFILE", raising=False)
-        clients = CloudClients(region=REGION, limits=ClientLimits(retries=attempts(1)))
+        clients = CloudClients(
+            region=REGION, limits=ClientLimits(retries=attempts(1)), every_operation=True
+        )
         for service in ("ec2", "iam", "ssm"):
             getattr(clients, service)
         yield clients
