@@ -41,7 +41,10 @@ def gc_paused() -> Generator[None]:
 def tune_gc(
     *, clock: Clock | None = None, metrics: KubeMetrics | None = None
 ) -> Callable[[], None]:
-    """Set the thresholds of a long-running controller and measure pauses; returns the undo."""
+    """Set the thresholds of a long-running controller and measure pauses; returns the undo.
+
+    The undo also gives back what `freeze_after_sync` froze.
+    """
     before = gc.get_threshold()
     gc.set_threshold(*_THRESHOLDS)
     callback = _pause_observer(clock, metrics) if clock and metrics else None
@@ -50,6 +53,7 @@ def tune_gc(
 
     def undo() -> None:
         gc.set_threshold(*before)
+        gc.unfreeze()
         if callback:
             gc.callbacks.remove(callback)
 

@@ -180,6 +180,7 @@ async def _connect(settings: Settings, environment: Mapping[str, str]) -> Proces
         cache_folder=_cache_folder(settings),
         cluster=facts,
         facts_reader=reader,
+        owns_memory=True,
     )
 
 

@@ -1,4 +1,8 @@
-"""Frees unused memory before the process reaches `--memory-limit`.
+"""Returns freed memory to the system: every minute, and before the process reaches `--memory-limit`.
+
+What the C library has in small free pieces between used ones it keeps for good: after each large plan
+or list a process would be larger than before, although it holds no more. So these pages are returned
+every minute, which takes about a millisecond.
 
 Karpenter passes the limit to Go's collector, which works harder above 90 % of it. Python has no such
 setting, so this task returns freed memory to the system above 90 %, and runs a full collection if that
@@ -12,8 +16,9 @@ import asyncio
 import ctypes
 import gc
 import os
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, cast, final
 
 import structlog
 
@@ -24,10 +29,11 @@ if TYPE_CHECKING:
 
     from karpenter_core.clock import Clock
 
-__all__ = ["MemoryLimit", "resident_bytes", "return_memory"]
+__all__ = ["MemoryLimit", "resident_bytes", "return_memory", "return_memory_regularly"]
 
 SOFT_SHARE: Final = 0.9  # upstream's share
 PERIOD_SECONDS: Final = 10.0
+RETURN_SECONDS: Final = 60.0
 PAUSE_SECONDS: Final = 600.0
 """Pause after a collection: it stops the whole process, for a second or more in a large cluster."""
 _STATM: Final = Path("/proc/self/statm")
@@ -42,12 +48,32 @@ def resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def return_memory() -> None:
-    """Have the C library return freed memory to the system, where it can."""
+def return_memory() -> bool:
+    """Have the C library return freed memory to the system; False where it cannot be asked to."""
+    trim = _trim()
+    if trim is None:
+        return False
+    trim(0)
+    return True
+
+
+@cache
+def _trim() -> Callable[[int], int] | None:
+    """Return glibc's function; another C library returns memory by itself, or never."""
     try:
-        ctypes.CDLL(None).malloc_trim(0)
-    except (OSError, AttributeError):
-        return  # another C library returns memory by itself
+        return cast("Callable[[int], int]", ctypes.CDLL(None).malloc_trim)
+    except (OSError, AttributeError, TypeError):
+        return None
+
+
+async def return_memory_regularly(
+    clock: Clock, *, returns: Callable[[], bool] = return_memory
+) -> None:
+    """Return freed memory every minute, until cancelled or until it turns out that nothing can be."""
+    is_possible = True
+    while is_possible:
+        await clock.sleep(RETURN_SECONDS)
+        is_possible = await asyncio.to_thread(returns)
 
 
 @final
@@ -60,7 +86,7 @@ class MemoryLimit:
         *,
         clock: Clock,
         resident: Callable[[], int] = resident_bytes,
-        trim: Callable[[], None] = return_memory,
+        trim: Callable[[], object] = return_memory,
         collect: Callable[[], int] = gc.collect,
     ) -> None:
         self._soft_bytes = int(limit_bytes * SOFT_SHARE)

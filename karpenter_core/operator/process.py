@@ -29,6 +29,7 @@ from karpenter_core.errors import FencedError
 from karpenter_core.kube.api import ClusterApis, KubeApi
 from karpenter_core.kube.events import EVENT_BURST, EVENT_QPS, EventRecorder
 from karpenter_core.kube.fence import AlwaysLeaderFence, ObserverFence
+from karpenter_core.kube.garbage_collector import freeze_after_sync
 from karpenter_core.kube.informers import Informers
 from karpenter_core.kube.lease import LeaseElector
 from karpenter_core.kube.metrics import KubeMetrics
@@ -53,7 +54,7 @@ from karpenter_core.operator.journal_file import JournalFile
 from karpenter_core.operator.journal_page import PATH, decisions_page
 from karpenter_core.operator.kind_groups import kind_groups
 from karpenter_core.operator.loop_calls import on_loop
-from karpenter_core.operator.memory_limit import MemoryLimit
+from karpenter_core.operator.memory_limit import MemoryLimit, return_memory_regularly
 from karpenter_core.operator.servers import FurtherServer, HttpServers, ReadinessCheck
 from karpenter_core.operator.wiring import (
     ControllerDependencies,
@@ -308,7 +309,9 @@ class Process:
                 group.create_task(self._elector.lead(work))
 
     def watch_memory(self, group: asyncio.TaskGroup) -> None:
-        """Start the watch over memory, if there is a limit."""
+        """Start to return freed memory, and the watch over memory if there is a limit."""
+        if self.platform.owns_memory:
+            group.create_task(return_memory_regularly(self.platform.clock), name="freed memory")
         if self.settings.memory_limit > 0:
             limit = MemoryLimit(self.settings.memory_limit, clock=self.platform.clock)
             group.create_task(limit.run(), name="memory")
@@ -317,6 +320,8 @@ class Process:
         await self.informers.wait_synced()
         self.cluster_state.fold(InformersSynced())
         snapshot = self.cluster_state.snapshot()
+        if self.platform.owns_memory:
+            freeze_after_sync()
         self._log.info("watching", nodes=len(snapshot.nodes), pods=len(snapshot.pods))
 
     def _leader_work(self, tasks: PluginTasks) -> Callable[[], Awaitable[None]]:

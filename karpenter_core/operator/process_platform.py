@@ -62,3 +62,6 @@ class ProcessPlatform:
     """Makes the documents of the dashboard; None if the program has none."""
     serves_http: bool = True
     """Whether metrics and probes are served; there are no sockets in simulated time."""
+    owns_memory: bool = False
+    """Whether the memory of the operating system's process is this controller's alone, so that it
+    may be returned and tuned; in tests many controllers share one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 
@@ -47,11 +48,13 @@ async def test_a_process_places_pods_and_ends_on_sigterm_with_code_0(tmp_path):
         seen = asyncio.create_task(running.wait())
         await asyncio.wait({process, seen}, return_when=asyncio.FIRST_COMPLETED)
         assert not process.done() or process.result()
+        assert gc.get_freeze_count() > 10_000, "what lives after the first lists stays"
         os.kill(os.getpid(), signal.SIGTERM)
 
         assert await process == 0
         seen.cancel()
         assert running.is_set()
+        assert gc.get_freeze_count() == 0
     assert (tmp_path / "cache").is_dir()
 
 

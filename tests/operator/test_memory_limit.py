@@ -1,4 +1,4 @@
-"""Memory is given back before the container's limit is reached."""
+"""Memory is given back every minute, and before the container's limit is reached."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ import pytest
 from structlog.testing import capture_logs
 
 from karpenter_core.operator.clock import SystemClock
-from karpenter_core.operator.memory_limit import MemoryLimit, resident_bytes
+from karpenter_core.operator.memory_limit import (
+    RETURN_SECONDS,
+    MemoryLimit,
+    resident_bytes,
+    return_memory,
+    return_memory_regularly,
+)
 
 LIMIT = 1000
+BLOCK = 3000
+"""Bytes of a block of the C library's: Python keeps smaller objects in an allocator of its own."""
 
 
 class Memory:
@@ -68,3 +76,31 @@ async def test_after_a_collection_the_process_pauses_collecting():
 
 def test_the_process_has_resident_memory():
     assert resident_bytes() > 2**20
+
+
+async def test_freed_memory_is_returned_every_minute_as_long_as_it_can_be():
+    slept = []
+    answers = iter([True, True, False])
+
+    class Clock:
+        async def sleep(self, seconds):
+            slept.append(seconds)
+
+    await return_memory_regularly(Clock(), returns=lambda: next(answers))
+
+    assert slept == [RETURN_SECONDS] * 3
+    assert next(answers, "none") == "none"
+
+
+@pytest.mark.skipif(not return_memory(), reason="this C library returns memory by itself")
+def test_pages_between_used_blocks_are_returned():
+    """The C library itself returns what lies beyond the last used block only."""
+    blocks = [bytes(BLOCK) for _ in range(20_000)]
+    kept = blocks[::20]
+    del blocks
+    before = resident_bytes()
+
+    assert return_memory()
+
+    assert before - resident_bytes() > 30 * 2**20
+    assert len(kept) == 1000

@@ -184,18 +184,27 @@ async def test_pauses_of_the_garbage_collector_are_observed(monkeypatch, tmp_pat
     assert pauses >= 1
 
 
-async def test_a_memory_limit_is_watched(tmp_path):
-    """One that is given; -1 is none."""
-    process = process_with_kwok(tmp_path, "--memory-limit=1000")
+@pytest.mark.parametrize(
+    ("arguments", "owns_memory", "expected"),
+    [
+        ([], False, []),
+        ([], True, ["freed memory"]),
+        (["--memory-limit=1000"], False, ["memory"]),
+        (["--memory-limit=1000"], True, ["freed memory", "memory"]),
+    ],
+)
+async def test_memory_is_returned_and_a_limit_watched(tmp_path, arguments, owns_memory, expected):
+    """By a process that shares its memory with no other; a limit of -1 is none."""
+    process = process_with_kwok(tmp_path, *arguments)
+    process.platform = replace(process.platform, owns_memory=owns_memory)
 
     async with asyncio.TaskGroup() as group:
         process.watch_memory(group)
-        tasks = [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "memory"]
-        for task in asyncio.all_tasks():
-            if task.get_name() == "memory":
-                task.cancel()
+        tasks = [task for task in asyncio.all_tasks() if "memory" in task.get_name()]
+        for task in tasks:
+            task.cancel()
 
-    assert tasks == ["memory"]
+    assert sorted(task.get_name() for task in tasks) == expected
 
 
 async def test_settings_that_are_not_in_effect_are_logged_at_start(monkeypatch, tmp_path):
