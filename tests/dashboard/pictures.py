@@ -1,7 +1,7 @@
 """Writes the pictures of the documentation from a real run: `python -m tests.dashboard.pictures`.
 
 The controller runs on the embedded cluster; the pictures show it by the dashboard and `karpenter top`,
-and the report of `karpenter plan --rebalance`.
+and the report of `karpenter plan --rebalance`. Others show reports of `karpenter simulate`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from tests.support.dashboard_runs import running_dashboard
 if TYPE_CHECKING:
     from tests.support.dashboard_runs import DashboardRun
 
-IMAGES: Final = Path(__file__).parents[2] / "docs/images"
+ROOT: Final = Path(__file__).parents[2]
+IMAGES: Final = ROOT / "docs/images"
 SETTLE_SECONDS: Final = 30.0
 _WAITS: Final = {
     "spec": {
@@ -38,6 +39,19 @@ _WAITS: Final = {
 }
 """Nodes stay as they are for as long as the pictures are taken."""
 _PROGRAM: Final = "from karpenter_core.cli.main import main; main()"
+_SIMULATE: Final = ("simulate", "--nodepools", "examples/simulate/nodepools.yaml", "--output=html")
+_SIMULATIONS: Final = {
+    "simulate-day.png": (
+        ("--workload=examples/simulate/day.yaml", "--compare=examples/simulate/on-demand.yaml"),
+        1235,
+    ),
+    "simulate-fifty-replicas.png": (
+        ("--workload=examples/simulate/fifty-replicas.yaml", "--duration=2h"),
+        1165,
+    ),
+    "simulate-redis.png": (("--workload=examples/simulate/redis.yaml",), 820),
+}
+"""Pictures of simulations: the options, and the height of what is shown."""
 _FONT: Final = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 
 
@@ -52,6 +66,22 @@ async def main() -> None:
             report.write_text(await _rebalance_report(run.kubeconfig))
             await asyncio.to_thread(_photograph, run.url, report)
             (IMAGES / "top.svg").write_text(await _top(run.kubeconfig))
+        await simulations(folder)
+
+
+async def simulations(folder: Path) -> None:
+    """Write the pictures of simulations."""
+    for picture, (options, height) in _SIMULATIONS.items():
+        page = folder / "page.html"
+        page.write_text(await _output(*_SIMULATE, *options))
+        await asyncio.to_thread(_photograph_page, page, IMAGES / picture, height)
+
+
+def _photograph_page(page: Path, picture: Path, height: int) -> None:
+    with Browser(width=900, height=height) as browser:
+        browser.prefer("light")
+        browser.driver.get(page.as_uri())
+        browser.picture(picture)
 
 
 async def _play(run: DashboardRun) -> None:
@@ -64,9 +94,12 @@ async def _play(run: DashboardRun) -> None:
 
 
 async def _rebalance_report(kubeconfig: Path) -> str:
-    arguments = ["plan", f"--kubeconfig={kubeconfig}", "--rebalance", "--output=html"]
+    return await _output("plan", f"--kubeconfig={kubeconfig}", "--rebalance", "--output=html")
+
+
+async def _output(*arguments: str) -> str:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", _PROGRAM, *arguments, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", _PROGRAM, *arguments, stdout=asyncio.subprocess.PIPE, cwd=ROOT
     )
     text, _ = await process.communicate()
     if process.returncode != 0:
