@@ -85,6 +85,20 @@ def test_files_are_looked_at_every_half_minute(tmp_path):
     assert files.context() is not before
 
 
+def test_files_that_did_not_change_are_not_loaded_again(tmp_path):
+    """New connections would share no TLS session, and the log would tell of a renewal that was none."""
+    configuration = Configuration()
+    configuration.ssl_ca_cert = str(CertificateAuthority(tmp_path / "pki").certificate_file)
+    clock = TwoClocks()
+    files = TlsFiles(configuration, clock=clock)
+    before = files.context()
+    with capture_logs() as lines:
+        for _ in range(3):
+            clock.passes(31)
+            assert files.context() is before
+    assert lines == []
+
+
 async def test_a_partial_certificate_keeps_the_old_one_with_one_warning(tmp_path):
     """Until the rest is there: the certificate comes before its key, or only a part of it."""
     authority = CertificateAuthority(tmp_path / "pki")

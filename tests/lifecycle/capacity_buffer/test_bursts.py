@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from types import MappingProxyType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.lifecycle.capacity_buffer.bursts import (
     HISTORY,
     SIZE_FROM_BURSTS,
@@ -18,6 +20,7 @@ from karpenter_core.lifecycle.capacity_buffer.bursts import (
     with_arrivals,
     write_history,
 )
+from karpenter_core.lifecycle.capacity_buffer.declaration import recorded_burst_replicas
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -159,3 +162,41 @@ def test_a_history_that_cannot_be_read_is_refused(text):
 
 def test_a_buffer_without_history_has_none():
     assert read_history({}) is None
+
+
+def capacity_buffer(annotations, limits=MappingProxyType({"pods": "9"})):
+    """Make a buffer whose size is recorded by its annotations."""
+    return CapacityBuffer.model_validate(
+        {
+            "metadata": {"name": "web", "namespace": "default", "annotations": annotations},
+            "spec": {
+                "podTemplateRef": {"name": "web"},
+                "replicas": 1,
+                "limits": None if limits is None else dict(limits),
+            },
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {SIZE_FROM_BURSTS: "much"},
+        {SIZE_FROM_BURSTS: "2"},
+        {SIZE_FROM_BURSTS: "true", HISTORY: "{"},
+        {SIZE_FROM_BURSTS: "true", HISTORY: '{"days": 3}'},
+        {SIZE_FROM_BURSTS: "true"},
+        {},
+    ],
+)
+def test_a_record_that_cannot_be_used_gives_no_size(annotations):
+    buffer = capacity_buffer(annotations)
+    assert recorded_burst_replicas(buffer) is None
+
+
+def test_the_recorded_size_is_that_of_the_bursts():
+    """Only with limits: nothing else bounds it."""
+    history, _ = after(3, 3, 3)
+    annotations = {SIZE_FROM_BURSTS: "true", HISTORY: write_history(history)}
+    assert recorded_burst_replicas(capacity_buffer(annotations)) == 3
+    assert recorded_burst_replicas(capacity_buffer(annotations, limits=None)) is None

@@ -539,14 +539,21 @@ def test_nothing_is_launched_into_a_zone_that_is_shifted_away_from(process, node
     assert isinstance(outcome, InsufficientCapacityError)
 
 
-def test_prices_that_are_not_ec2s_decide_by_priority(aws, process, node_class):
+@pytest.mark.parametrize("zones", [("us-east-1a",), ("us-east-1a", "us-east-1b")])
+def test_prices_that_are_not_ec2s_decide_by_priority(aws, process, node_class, zones):
+    """A single one among the offerings is enough."""
     from dataclasses import replace
 
     from karpenter_core.provider.catalogue import Price
 
-    request = process.request(claim_of("priced", ON_DEMAND, M5, ZONE_A), node_class)
+    request = process.request(claim_of("priced", ON_DEMAND, M5, (ZONE, *zones)), node_class)
     (it,) = request.instance_types
-    own = replace(it, offerings=tuple(replace(o, price=Price(0.001)) for o in it.offerings))
+    own = replace(
+        it,
+        offerings=tuple(
+            replace(o, price=Price(0.001)) if o.zone == "us-east-1a" else o for o in it.offerings
+        ),
+    )
 
     process.launcher.launch([replace(request, instance_types=(own,))])
 
