@@ -8,7 +8,9 @@ from datetime import timedelta
 import pytest
 
 from karpenter_core.api.base import ObjectMeta
+from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.labels import NODE_POOL_HASH, NODE_POOL_HASH_VERSION
+from karpenter_core.api.nodeclaim import DRIFTED
 from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.nodeclaim.drift import (
@@ -301,6 +303,20 @@ def test_a_node_class_that_goes_and_comes_back_is_asked_about_again():
         at_63=come_back,
     )
     assert [at for at in checks.times() if at > 20] == [63.5]
+
+
+def test_a_drift_that_the_provider_found_ends_with_the_node_class():
+    """Nothing tells any more what the claim should be; it is not left to the next sweep."""
+    checks = Checks("web", answers=[DriftFinding(reason="Old")] * 2)
+    checks.play(
+        60,
+        at_10=lambda: checks.observe(checks.node_class, resource_version="5"),
+        at_20=lambda: checks.state.fold(ObjectRemoved(checks.node_class)),
+    )
+    # Until the NodeClass changes, its drift stands.
+    assert [round(at, 1) for at, _ in checks.written][-1] == 20.5
+    (claim,) = checks.state.snapshot().node_claims.values()
+    assert find_condition(claim.status.conditions, DRIFTED) is None
 
 
 def test_without_its_node_class_a_claim_is_not_asked_about():

@@ -25,6 +25,15 @@ def hundred(world):
     return [*world.launch(*names(40)), *world.launch(*(f"m{each}" for each in range(60)))]
 
 
+def test_instances_that_run_or_are_paid_for_a_term_are_deleted_too(world):
+    """ECS refuses either unless it is asked for: pods have been moved away, nothing has to stop first."""
+    world.instances.terminate(world.launch("a"))
+
+    (sent,) = (call.parameters for call in world.cloud.calls.of(DELETE))
+    flags = [sent[flag] for flag in ("Force", "ForceStop", "TerminateSubscription")]
+    assert [str(flag).lower() for flag in flags] == ["true"] * 3
+
+
 def test_a_protected_instance_does_not_keep_its_batch(world, hundred):
     kept = hundred[17]
     world.cloud.protect(kept)

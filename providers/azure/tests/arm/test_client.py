@@ -366,3 +366,23 @@ def test_a_policy_about_sizes_is_no_missing_permission(client, server, message, 
     server.reply(403, {"error": {**refused, "additionalInfo": [violation]}})
     with pytest.raises(error, match=r"disallowed|not allowed"):
         write(client)
+
+
+def test_a_policy_about_sizes_may_stand_behind_the_code_of_a_whole_deployment(client, server):
+    """The outer code tells only that the template could not be deployed."""
+    refused = {
+        "code": "RequestDisallowedByPolicy",
+        "message": "The selected virtual machine size is not allowed.",
+    }
+    server.reply(
+        403,
+        {
+            "error": {
+                "code": "InvalidTemplateDeployment",
+                "message": "Failed.",
+                "details": [refused],
+            }
+        },
+    )
+    with pytest.raises(ArmError, match="InvalidTemplateDeployment"):
+        write(client)
