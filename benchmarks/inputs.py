@@ -7,7 +7,7 @@ Mixes: diverse, generic, deployments (the count is Deployments), respect and ign
 tangled (the count is the seed of a problem of about sixty pods), openb (no count; needs the folder
 of the trace). Catalogues: fake400, real, aws (needs a price list). Options: `on-demand` (a NodePool
 that buys nothing else), `daemons` (four DaemonSets of 500m and 768Mi a node in all), `nodes`
-(beside 1,000 nodes that are mostly full).
+(beside 1,000 nodes that are mostly full), `commitments` (two, which pay for half of the cores).
 
 One NodePool, no taints, limits beyond reach, as in the reference benchmark. Pods are read from
 manifests by the code that reads an API server's, so that those of one template share their shape.
@@ -25,17 +25,20 @@ import msgspec
 
 from benchmarks import catalogues, mixes
 from benchmarks.running import running_nodes
+from karpenter_core.api.commitments import Commitment
 from karpenter_core.api.labels import CAPACITY_TYPE, ON_DEMAND
 from karpenter_core.api.records import PodView
 from karpenter_core.kube import resources
 from karpenter_core.kube.wire.codecs import Codecs
 from karpenter_core.scheduling.problem import (
     Catalogue,
+    CommitmentBalance,
     DaemonPod,
     PreferencePolicy,
     SchedulingProblem,
     SolveOptions,
 )
+from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.testing.builders import node_pool
 
 if TYPE_CHECKING:
@@ -48,7 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["CASE_FORM", "BenchmarkCase", "load", "read_pods"]
 
 CASE_FORM: Final = "MIX-COUNT/CATALOGUE[/OPTION...]"
-OPTIONS: Final = frozenset({"on-demand", "daemons", "nodes"})
+OPTIONS: Final = frozenset({"on-demand", "daemons", "nodes", "commitments"})
 LIMITS: Final = {"cpu": "10000000", "memory": "10000000Gi"}
 POOL: Final = "default"
 TANGLED_PODS: Final = 60
@@ -72,6 +75,7 @@ class BenchmarkCase:
     on_demand: bool = False
     daemons: int = 0
     nodes: int = 0
+    has_commitments: bool = False
 
     @cached_property
     def problem(self) -> SchedulingProblem:
@@ -98,16 +102,17 @@ class BenchmarkCase:
             ),
             well_known=catalogues.WELL_KNOWN[self.catalogue],
             namespaces={"default": {}},
+            commitments=_commitments(self.pods) if self.has_commitments else (),
         )
 
     def document(self) -> dict[str, Any]:
         """Return the case as plain data, in the words of Kubernetes' API.
 
         Raises:
-            ValueError: the case has running nodes, which the document cannot say.
+            ValueError: the case has running nodes or commitments, which the document cannot say.
         """
-        if self.nodes:
-            raise ValueError(f"{self.case}: a document has no running nodes")
+        if self.nodes or self.has_commitments:
+            raise ValueError(f"{self.case}: a document has no running nodes and no commitments")
         distinct = {id(pod): pod for pod in self.pods}
         numbers = {key: number for number, key in enumerate(distinct)}
         required = [{"key": CAPACITY_TYPE, "operator": "In", "values": [ON_DEMAND]}]
@@ -152,6 +157,26 @@ def load(case: str, *, trace: Path | None = None, prices: Path | None = None) ->
         on_demand="on-demand" in options,
         daemons=DAEMONS if "daemons" in options else 0,
         nodes=RUNNING_NODES if "nodes" in options else 0,
+        has_commitments="commitments" in options,
+    )
+
+
+def _commitments(pods: Sequence[PodTemplate]) -> tuple[CommitmentBalance, ...]:
+    """Return two commitments, each for a quarter of the cores that the pods ask for."""
+    quarter = sum(pod.cpu_milli for pod in pods) // 4
+    return tuple(
+        CommitmentBalance(
+            commitment=Commitment(
+                name=f"discount-{share:.0%}",
+                requirements=(),
+                resource="cpu",
+                amount=quarter,
+                discount=share,
+            ),
+            requirements=Requirements(()),
+            used=0,
+        )
+        for share in (0.4, 0.28)
     )
 
 

@@ -97,6 +97,18 @@ def test_options_reach_the_problem(full):
     assert full.pools[0].spec.template.spec.requirements[0].values == ("on-demand",)
 
 
+def test_commitments_pay_for_half_of_the_cores():
+    plain, paid = load("diverse-10/real").problem, load("diverse-10/real/commitments")
+    asked = sum(pod.shape.requests["cpu"] for pod in plain.pods)
+
+    balances = paid.problem.commitments
+    assert plain.commitments == ()
+    assert [each.commitment.discount for each in balances] == [0.4, 0.28]
+    assert sum(each.remaining for each in balances) == 2 * (asked // 4)
+    with pytest.raises(ValueError, match="no commitments"):
+        paid.document()
+
+
 def test_running_nodes_hold_no_more_than_they_have(full):
     nodes = full.nodes
     keepers = [{pod.shape.labels.get("app") for pod in node.pods} for node in nodes]

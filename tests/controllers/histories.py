@@ -1,7 +1,7 @@
 """Plays random histories of a cluster, checked at every change.
 
-A seed decides everything: which pools there are, static ones and buffers among them, what users do to
-workloads, budgets, pools, their windows of time, claims and Nodes, what the cloud and the API server
+A seed decides everything: which pools there are, static ones, buffers, requests for gangs and commitments
+among them, what users do to workloads, budgets, pools, their windows of time, claims and Nodes, what the cloud and the API server
 do wrong, and when the controller dies. Afterwards all faults are ended; then the cluster has to come to rest with every pod running, and to shrink
 to nothing once the pods have gone.
 
@@ -30,11 +30,24 @@ from pathlib import Path
 
 import structlog
 
+from karpenter_core.api.crd import render_crd
 from karpenter_core.api.labels import NODE_POOL
-from karpenter_core.kube.resources import DEPLOYMENTS, NODES, POD_DISRUPTION_BUDGETS
-from karpenter_core.kube.wire.codecs import CAPACITY_BUFFERS, NODE_CLAIMS, NODE_POOLS
+from karpenter_core.api.provisioning_request import (
+    ATOMIC_SCALE_UP,
+    CHECK_CAPACITY,
+    CONSUMED_REQUEST,
+    ProvisioningRequest,
+)
+from karpenter_core.kube.resources import DEPLOYMENTS, NODES, POD_DISRUPTION_BUDGETS, PODS
+from karpenter_core.kube.wire.codecs import (
+    CAPACITY_BUFFERS,
+    NODE_CLAIMS,
+    NODE_POOLS,
+    PROVISIONING_REQUESTS,
+)
 from karpenter_core.testing.expectations import CloudAccount
 from tests.controllers.cluster_runs import watch_invariants
+from tests.controllers.gangs import consumer, request, template
 from tests.controllers.injected_faults import (
     STARTUP_TAINT,
     ControllerClock,
@@ -43,7 +56,12 @@ from tests.controllers.injected_faults import (
 )
 from tests.controllers.test_capacity_buffers import buffer, pod_template
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
-from tests.support.invariants import buffer_violations, quiet_violations, replicas_violations
+from tests.support.invariants import (
+    buffer_violations,
+    quiet_violations,
+    replicas_violations,
+    request_violations,
+)
 
 ACTIONS = (15, 40)
 LONGEST_PAUSE_SECONDS = 1200.0
@@ -96,6 +114,9 @@ class History:
         """`clock` is the controller's, `watch` checks every change."""
         self.scene, self.cluster, self.clock = scene, scene.cluster, scene.cluster.clock
         self.rng = random.Random(seed)
+        self._apart_rng = random.Random(f"requests and commitments of {seed}")
+        """For what most histories have not, so that those are what they were without it."""
+        self._serves_requests = self._apart_rng.random() < 0.3
         self.folder = folder
         self.watch = watch
         self.injected_faults = InjectedFaults(scene, folder, self.rng, clock=clock, watch=watch)
@@ -127,6 +148,8 @@ class History:
         self.arguments = [
             *rng.choice([[], ["--disable-leader-election"]]),
             *([f"--feature-gates={','.join(gates)}"] if gates else []),
+            *self._add_requests(),
+            *self._commitments(),
             f"--kwok-launch-latency={rng.choice(['0s', '0s', '2s', '40s'])}",
             f"--kwok-registration-delay={rng.choice(['0s', '5s', '90s'])}",
             f"--kwok-termination-delay={rng.choice(['0s', '0s', '30s'])}",
@@ -189,6 +212,32 @@ class History:
         template = pod_template(cpu=rng.choice(["500m", "1", "2"]))
         spec = {"podTemplateRef": {"name": "chunk"}, "replicas": rng.randint(1, 4)}
         self.cluster.apply([template, buffer("headroom", **spec)])
+
+    def _add_requests(self):
+        if not self._serves_requests:
+            return []
+        cpu = self._apart_rng.choice(["500m", "1", "3"])
+        self.cluster.apply([render_crd(ProvisioningRequest), template(cpu=cpu), template("others")])
+        return ["--provisioning-requests"]
+
+    def _commitments(self):
+        rng = self._apart_rng
+        if rng.random() >= 0.25:
+            return []
+        row = {
+            "name": "paid",
+            "requirements": [
+                {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["8"]}
+            ],
+            **rng.choice(
+                [
+                    {"resource": "cpu", "amount": rng.choice([8, 20, 64]), "price": 0},
+                    {"resource": "nodes", "amount": rng.randint(1, 3), "price": 0.01},
+                    {"resource": "spend", "amount": 0.5, "discount": "30%"},
+                ]
+            ),
+        }
+        return [f"--commitments={json.dumps([row])}"]
 
     def _disruption(self):
         rng = self.rng
@@ -326,6 +375,47 @@ class History:
             body = {"spec": {"replicas": self.rng.randint(0, 4)}}
             self.cluster.patch(CAPACITY_BUFFERS, name, body, namespace="default")
 
+    def ask(self):
+        """Ask for the room of a gang."""
+        rng = self._apart_rng
+        self._made += 1
+        provisioning_class = rng.choice([ATOMIC_SCALE_UP, ATOMIC_SCALE_UP, CHECK_CAPACITY])
+        choices = {
+            ATOMIC_SCALE_UP: [{}, {"ValidUntilSeconds": rng.choice(["60", "900"])}],
+            CHECK_CAPACITY: [
+                {},
+                {"noRetry": "true"},
+                {"partialCapacityCheck": rng.choice(["bookPartial", "checkOnly"])},
+            ],
+        }
+        pod_sets = [(name, rng.randint(1, 6)) for name in ("workers", "others")]
+        asked = request(
+            f"job{self._made}",
+            *pod_sets[: rng.randint(1, 2)],
+            provisioning_class=provisioning_class,
+            **rng.choice(choices[provisioning_class]),
+        )
+        self.cluster.apply([asked])
+
+    def consume(self):
+        """Create pods that use the room of a request."""
+        for job in self.injected_faults.some(PROVISIONING_REQUESTS, 1):
+            for _ in range(self._apart_rng.randint(1, 3)):
+                self._made += 1
+                self.cluster.apply([consumer(f"worker{self._made}", job)])
+
+    def withdraw(self):
+        for name in self.injected_faults.some(PROVISIONING_REQUESTS, 1):
+            self._withdraw(name)
+
+    def _withdraw(self, name):
+        """Delete a request and its pods, which nothing recreates."""
+        self.cluster.delete(PROVISIONING_REQUESTS, name, namespace="default")
+        for pod in self.cluster.list(PODS):
+            annotations = pod["metadata"].get("annotations") or {}
+            if annotations.get(CONSUMED_REQUEST) == name:
+                self.cluster.delete(PODS, pod["metadata"]["name"], namespace="default")
+
     def delete_claim(self):
         for name in self.injected_faults.some(NODE_CLAIMS, 2):
             self.cluster.delete(NODE_CLAIMS, name)
@@ -385,7 +475,9 @@ class History:
     def doings(self):
         """Return everything that may happen, with its weight."""
         wrong = self.injected_faults
+        requests = {self.ask: 4, self.consume: 3, self.withdraw: 1} if self._serves_requests else {}
         return {
+            **requests,
             self.scale: 8, self.deploy: 3, self.protect: 3, self.unprotect: 2, self.relabel: 3,
             self.rebudget: 2, self.limit: 2, self.schedule: 4, self.unschedule: 1, self.resize: 2, self.delete_claim: 3, self.delete_node: 2,
             self.delete_unanswered: 2, self.kill: 4, self.restart: 1,
@@ -409,10 +501,13 @@ class History:
         """End all faults, wait until the cluster converges, then until it is empty."""
         self._tell("faults ended")
         self.ease()
+        if self._serves_requests:
+            self._settle_requests()
         await self._rest(
             lambda: (
                 self.scene.pods()
                 and [
+                    *self._request_violations(),
                     *quiet_violations(self.scene, self.account()),
                     *replicas_violations(self.scene),
                     *buffer_violations(self.scene),
@@ -420,6 +515,9 @@ class History:
             )
         )
         self._tell("pods away")
+        if self._serves_requests:
+            for name in self._names(PROVISIONING_REQUESTS):
+                self._withdraw(name)
         for name in self._names(DEPLOYMENTS):
             self.cluster.scale(DEPLOYMENTS, name, 0)
         for name in self._names(CAPACITY_BUFFERS):
@@ -438,6 +536,18 @@ class History:
                 if result
             ]
         )
+
+    def _settle_requests(self):
+        """Delete the pods that wait for room which their request has not, or has no longer."""
+        for name in self._names(PROVISIONING_REQUESTS):
+            if self._apart_rng.random() < 0.5:
+                self._withdraw(name)
+        for pod in self.cluster.list(PODS):
+            if CONSUMED_REQUEST in (pod["metadata"].get("annotations") or {}):
+                self.cluster.delete(PODS, pod["metadata"]["name"], namespace="default")
+
+    def _request_violations(self):
+        return request_violations(self.scene) if self._serves_requests else []
 
     def ease(self):
         """Take away what may rightly keep the cluster from rest."""

@@ -27,10 +27,16 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.api.durations import parse_duration
 from karpenter_core.api.labels import DISRUPTED_TAINT, NODE_POOL, SCHEDULES
 from karpenter_core.api.nodepool import NodePool
+from karpenter_core.api.provisioning_request import GANG_ATTEMPT, GANG_UID
 from karpenter_core.api.quantities import Quantity, parse_resources
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.kube.resources import NODES, POD_TEMPLATES, PODS
-from karpenter_core.kube.wire.codecs import CAPACITY_BUFFERS, NODE_CLAIMS, NODE_POOLS
+from karpenter_core.kube.wire.codecs import (
+    CAPACITY_BUFFERS,
+    NODE_CLAIMS,
+    NODE_POOLS,
+    PROVISIONING_REQUESTS,
+)
 from karpenter_core.sim.budgets import scaled
 from karpenter_core.sim.registry import parse_time
 from karpenter_core.sim.store import DELETED
@@ -209,7 +215,8 @@ class Invariants:
         """Check a claim that the controller deletes: a starting one must not be late yet.
 
         Users who delete its Node may end it, even before the claim shows that the Node is registered;
-        so may those who lower the replicas of its pool.
+        so may those who lower the replicas of its pool. An attempt for a ProvisioningRequest ends
+        with all of its claims.
         """
         if (
             claim is None
@@ -219,6 +226,7 @@ class Invariants:
             or claim["status"].get("providerID", "") in self._taken
             or self._is_node_deleted_by_others(claim["status"].get("providerID", ""))
             or self._is_surplus(claim)
+            or is_of_ended_attempt(self._harness, claim)
         ):
             return
         created = parse_time(claim["metadata"]["creationTimestamp"])
@@ -438,6 +446,35 @@ def buffer_violations(harness: ControllerHarness) -> list[str]:
                 f"{_name(buffer)} has room for {rooms} of {buffer['spec']['replicas']} pods"
             )
     return found
+
+
+def request_violations(harness: ControllerHarness) -> list[str]:
+    """Return the claims that an attempt has left, and the requests of which nothing is said."""
+    unanswered = [
+        f"request {_name(each)} has no condition Accepted or Failed"
+        for each in harness.cluster.list(PROVISIONING_REQUESTS)
+        if not (_condition(each, "Accepted") or _condition(each, "Failed"))
+    ]
+    left = [
+        f"claim {_name(claim)} is of an attempt that has ended"
+        for claim in harness.claims()
+        if is_of_ended_attempt(harness, claim)
+    ]
+    return [*unanswered, *left]
+
+
+def is_of_ended_attempt(harness: ControllerHarness, claim: Json) -> bool:
+    """Tell whether a claim was created for a request, and no attempt with it runs any more."""
+    annotations = claim["metadata"].get("annotations") or {}
+    if GANG_ATTEMPT not in annotations:
+        return False
+    for request in harness.cluster.list(PROVISIONING_REQUESTS):
+        if request["metadata"]["uid"] == annotations.get(GANG_UID):
+            details = request.get("status", {}).get("provisioningClassDetails") or {}
+            number = details.get("karpenter.sh/attempts")
+            runs = "karpenter.sh/attempt-claims" in details
+            return not runs or number != annotations[GANG_ATTEMPT]
+    return True
 
 
 def _free(harness: ControllerHarness, node: Json, names: Iterable[str]) -> dict[str, int]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from karpenter_core.api.crd import render_crd
+from karpenter_core.api.provisioning_request import GANG_ATTEMPT, GANG_UID, ProvisioningRequest
 from karpenter_core.kube.resources import NODES, PODS
-from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS, PROVISIONING_REQUESTS
 from karpenter_core.kube.writer import WriteAttempt
 from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.testing.expectations import CloudAccount
 from karpenter_core.testing.harness import ControllerHarness
 from karpenter_provider_kwok.plugin import KwokProvider
+from tests.controllers.gangs import request
 from tests.controllers.whole_controller import GROUP, NODE_CLASS, node_pool
-from tests.support.invariants import Invariants, quiet_violations
+from tests.support.invariants import Invariants, quiet_violations, request_violations
 
 FINALIZER = {"metadata": {"finalizers": ["example.com/held"]}}
 POOL = {"karpenter.sh/nodepool": "general"}
@@ -369,12 +372,25 @@ def test_a_converged_cluster_has_all_pods_running_and_all_objects_paired(seen):
     assert "token uid launched 2 times" in wrong[1]
 
 
+def belong_to_attempt(scene, details):
+    """Make the claim one of the first attempt for a request whose status has these details."""
+    registry = scene.cluster.server.registry
+    scene.cluster.apply([render_crd(ProvisioningRequest)])
+    asked = registry.create(PROVISIONING_REQUESTS, request(), "default")
+    status = {"status": {"provisioningClassDetails": details}}
+    registry.patch(PROVISIONING_REQUESTS, status, "job", "default", part="status")
+    marks = {GANG_ATTEMPT: "1", GANG_UID: asked["metadata"]["uid"]}
+    scene.cluster.patch(NODE_CLAIMS, "first", {"metadata": {"annotations": marks}})
+
+
 @pytest.fixture
 def given_up(seen):
     """Return a function that has the controller delete a claim, and returns the breaches."""
 
-    def give_up(*true, after_seconds=60, lowered_to=None, **pool):
+    def give_up(*true, after_seconds=60, lowered_to=None, attempt=None, **pool):
         async def scenario(scene):
+            if attempt is not None:
+                belong_to_attempt(scene, attempt)
             conditions = [
                 {
                     "type": each,
@@ -413,3 +429,25 @@ def test_a_claim_beyond_the_replicas_of_its_pool_may_be_given_up_at_once(given_u
     assert given_up("Launched", replicas=1, lowered_to=0) == []
     (breach,) = given_up("Launched", replicas=1)
     assert breach.endswith("claim first given up 60 s after creation")
+
+
+def test_a_claim_of_an_attempt_that_has_ended_may_be_given_up_at_once(given_up):
+    number, claims = "karpenter.sh/attempts", "karpenter.sh/attempt-claims"
+    (breach,) = given_up("Launched", attempt={number: "1", claims: "3"})
+    assert breach.endswith("claim first given up 60 s after creation")
+    assert given_up("Launched", attempt={number: "1"}) == []
+    assert given_up("Launched", attempt={number: "2", claims: "3"}) == []
+
+
+def test_claims_that_an_attempt_has_left_and_unanswered_requests_are_found(seen):
+    found = []
+
+    async def scenario(scene):
+        belong_to_attempt(scene, {"karpenter.sh/attempts": "1"})
+        found.extend(request_violations(scene.harness))
+
+    seen(scenario)
+    assert found == [
+        "request job has no condition Accepted or Failed",
+        "claim first is of an attempt that has ended",
+    ]
