@@ -12,6 +12,7 @@ from importlib import resources
 
 import aiohttp
 import pytest
+import structlog
 from prometheus_client import CollectorRegistry
 
 from karpenter_core.operator.dashboard import server as server_module
@@ -125,6 +126,22 @@ async def test_a_name_that_was_pointed_at_loopback_is_refused(host, status):
     async with served(World(ScriptedContent())) as url:
         for path in ("/", "/dashboard/v1/state"):
             assert (await ask(url + path, Host=host))[0] == status
+
+
+@pytest.mark.parametrize(
+    ("address", "has_tokens", "warned"),
+    [("127.0.0.1", False, 0), ("::1", False, 0), ("0.0.0.0", True, 0), ("0.0.0.0", False, 1),
+     ("", False, 1)],
+)  # fmt: skip
+async def test_a_dashboard_that_others_reach_without_a_token_is_warned_of(
+    address, has_tokens, warned
+):
+    reviewer = AccessReviewer.of(Reviews({}, []), clock=LoopClock()) if has_tokens else None
+    world = World(ScriptedContent())
+    with structlog.testing.capture_logs() as lines:
+        DashboardServer(world.feed, address=address, reviewer=reviewer).make_app()
+
+    assert [line["setting"] for line in lines] == ["dashboard-bind-address"] * warned
 
 
 async def test_any_name_serves_a_dashboard_that_others_reach():

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, final
 from urllib.parse import urlsplit
 
 import msgspec
+import structlog
 
 from karpenter_core.errors import BadInputError, KarpenterError
 from karpenter_core.operator.dashboard.feed import UnavailableError
@@ -83,6 +84,12 @@ class DashboardServer:
         """Return the application."""
         from aiohttp import web
 
+        if not self._is_local and self._reviewer is None:
+            structlog.get_logger("dashboard").warning(
+                "whoever reaches the port reads the dashboard; set metrics-token-auth, or bind it "
+                "to 127.0.0.1",
+                setting="dashboard-bind-address",
+            )
         app = web.Application(middlewares=[self._make_guard()])
         app.on_response_prepare.append(_add_headers)
         for path, (name, content_type) in _FILES.items():
