@@ -13,9 +13,9 @@ from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.observation.unjudged import UnjudgedNodePools
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.lifecycle.nodepool.validation import LabelRules
+from karpenter_core.operator.inline_platform import SequentialIds
 from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.testing import builders
-from karpenter_core.testing.harness import SequentialIds
 from karpenter_core.testing.state_builders import KWOK, synced_state
 from karpenter_provider_kwok.api import KWOKNodeClass
 from tests.controllers.clocks import StoryClock
