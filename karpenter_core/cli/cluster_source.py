@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
     from pathlib import Path
 
+    from karpenter_core.cli.cluster_events import DecisionEvent
     from karpenter_core.cli.cluster_input import ClusterInput
     from karpenter_core.cli.manifests import Manifests, SnapshotFile
     from karpenter_core.operator.settings import Settings
@@ -57,6 +58,8 @@ class CommandInput:
     """Whether the settings have the feature gate StaticCapacity; taken as on without a cluster."""
     is_paused: bool = False
     """Whether the settings pause all disruption."""
+    decisions: tuple[DecisionEvent, ...] = ()
+    """The last decisions of the controller, the latest first; only if the source asks for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +75,8 @@ class ClusterSource:
     packing: PackingMode | None = None
     commitments: str | None = None
     scheduler_config: str | None = None
+    with_decisions: bool = False
+    """Whether to read the Events of the controller too; only of a live cluster."""
 
     async def read(self) -> CommandInput:
         """Read the objects that the options name.
@@ -220,6 +225,7 @@ class ClusterSource:
             max_instance_types,
             open_providers,
         )
+        from karpenter_core.cli.cluster_events import read_decisions
         from karpenter_core.cli.cluster_input import LocatedObject, build_cluster
         from karpenter_core.cli.cluster_listing import (
             CLUSTER,
@@ -272,11 +278,15 @@ class ClusterSource:
 
             async def read() -> CommandInput:
                 listing = await list_cluster(apis, reader.codecs)
+                decisions, notes = await read_decisions(apis) if self.with_decisions else ((), ())
+                listing = replace(listing, notes=(*listing.notes, *notes))
                 plain = await build(
                     [LocatedObject(CLUSTER, listed_object) for listed_object in listing.objects],
                     listing.notes,
                 )
-                command_input = replace(_with_settings(plain, settings), is_live=True)
+                command_input = replace(
+                    _with_settings(plain, settings), is_live=True, decisions=decisions
+                )
                 if not self.files:
                     return command_input
                 changed = await build(

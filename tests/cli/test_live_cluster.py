@@ -205,6 +205,40 @@ def test_a_live_frame_of_top_sends_only_lists(ask, two_waiting):
     assert len(requests) == len(set(requests))
 
 
+def decision_event(name, *, component="karpenter"):
+    return {
+        "apiVersion": "v1", "kind": "Event",
+        "metadata": {"name": name, "namespace": "default"},
+        "involvedObject": {"kind": "Node", "name": "old"},
+        "reason": "DisruptionTerminating", "message": f"{name}: Empty", "type": "Normal", "count": 2,
+        "lastTimestamp": "2024-01-01T00:00:00Z",
+        "reportingComponent": component, "source": {"component": component},
+    }  # fmt: skip
+
+
+def test_top_shows_the_decisions_of_the_controller_only(ask, two_waiting):
+    two_waiting.apply(decision_event("ours"), decision_event("other", component="kubelet"))
+
+    document = json.loads(ask("top", "-o", "json").out)
+
+    assert document["decisions"] == [
+        {
+            "at": "2024-01-01T00:00:00Z", "objects": ["Node/old"],
+            "reason": "DisruptionTerminating", "message": "ours: Empty", "warning": False, "count": 2,
+        }
+    ]  # fmt: skip
+    assert "ours: Empty" in ask("top", "--once").out
+
+
+def test_top_works_without_the_permission_to_list_events(ask, two_waiting):
+    two_waiting.door.forbidden.add("events")
+
+    document = json.loads(ask("top", "-o", "json").out)
+
+    assert document["decisions"] == []
+    assert any("events cannot be listed" in note for note in document["notes"])
+
+
 def test_a_live_plan_sends_only_lists(ask, two_waiting):
     """Every kind once, no watch, no write; the answer has the form of offline plans."""
     document = json.loads(ask("plan", "-o", "json").out)

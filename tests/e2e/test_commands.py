@@ -90,7 +90,15 @@ async def karpenter(*arguments: str) -> str:
 
 def lasting(answer: str) -> dict[str, Any]:
     """Return an answer in JSON without what the time of the question decides."""
-    volatile = {"timings", "ageSeconds", "age", "createdAt", "settlesAt", "nominatedUntil"}
+    volatile = {
+        "decisions",
+        "timings",
+        "ageSeconds",
+        "age",
+        "createdAt",
+        "settlesAt",
+        "nominatedUntil",
+    }
 
     def kept(value: Any) -> Any:
         if isinstance(value, dict):

@@ -15,6 +15,7 @@ from textual.widgets import Input, Static
 from karpenter_core.cli.tables import counted
 from karpenter_core.cli.top.feed import ViewFeed
 from karpenter_core.cli.top.frame import (
+    decision_table,
     header_lines,
     leaving_lines,
     node_lines,
@@ -54,6 +55,7 @@ Keys of karpenter top
   p                     pods without a node, with reasons
   o                     NodePools, with limits
   d                     disruption in progress
+  e                     last decisions, from the Events of the controller
   r                     read the cluster now
   ?                     these keys
   q                     end
@@ -70,6 +72,7 @@ class _Pane(StrEnum):
     PODS = "pods without a node"
     POOLS = "NodePools"
     LEAVING = "disruption in progress"
+    DECISIONS = "last decisions"
 
 
 class Feed(Protocol):
@@ -134,6 +137,7 @@ class TopApp(App[None]):
         Binding("p", "pane('PODS')", "Pods"),
         Binding("o", "pane('POOLS')", "NodePools"),
         Binding("d", "pane('LEAVING')", "Disruption"),
+        Binding("e", "pane('DECISIONS')", "Decisions"),
         Binding("escape", "leave", "Back"),
     ]
 
@@ -294,6 +298,10 @@ class TopApp(App[None]):
                 heading = (TextSpan("NODE AND STATE", Tone.HEADING),)
                 lines = leaving_lines(rows, width=width)
                 keys = [row.name for row in rows if row.state.is_leaving]
+            case _Pane.DECISIONS:
+                table = decision_table(view.decisions, width=width)
+                heading, lines = table.heading, table.lines
+                keys = [f"{each.reason} {each.title} {each.message}" for each in view.decisions]
         header = header_lines(view, width=width, ascii_only=self._ascii_only)
         base = self.screen_stack[0]
         base.query_one("#header", Static).update(_text(*header))

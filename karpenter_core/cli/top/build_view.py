@@ -19,6 +19,7 @@ from karpenter_core.api.quantities import parse_resources
 from karpenter_core.cli.document import plan_document, waiting_pods
 from karpenter_core.cli.top.view import (
     ClusterView,
+    DecisionRow,
     NodeRow,
     NodeState,
     PendingPod,
@@ -35,11 +36,12 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.cli.cluster_events import DecisionEvent
     from karpenter_core.cli.cluster_input import ClusterInput
     from karpenter_core.scheduling.problem import SchedulingPlan, SolveOptions
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
-__all__ = ["build_view", "snapshot_view", "state_of"]
+__all__ = ["build_view", "decision_rows", "snapshot_view", "state_of"]
 
 _RUNNING = "Running"
 
@@ -241,6 +243,23 @@ def _totals(
         running_pods=sum(pod.phase == _RUNNING for pod in active),
         bound_pods=bound,
         pending_pods=len(active) - bound,
+    )
+
+
+def decision_rows(events: Iterable[DecisionEvent], *, now: datetime) -> tuple[DecisionRow, ...]:
+    """Return the rows of decisions that were read from a cluster."""
+    return tuple(
+        DecisionRow(
+            title=event.title,
+            objects=event.objects,
+            reason=event.reason,
+            message=event.message,
+            is_warning=event.is_warning,
+            count=event.count,
+            at=event.at,
+            age_seconds=max((now - event.at).total_seconds(), 0.0),
+        )
+        for event in events
     )
 
 

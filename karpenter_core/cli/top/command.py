@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -89,6 +90,7 @@ def top(
         node_selector=parse_selector(node_selector),
         with_prices=not no_prices,
     )
+    source = replace(source, with_decisions=True)
     sorting = parse_sorting(sort)
     if once or output is OutputFormat.JSON or not _is_on_terminal():
         _print_once(source, options, sorting=sorting, filter_text=filter_text, output=output)

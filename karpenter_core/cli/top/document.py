@@ -57,6 +57,17 @@ def view_document(view: ClusterView, rows: Sequence[NodeRow]) -> dict[str, objec
             }
             for pod in view.pending
         ],
+        "decisions": [
+            {
+                "at": decision.at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "objects": list(decision.objects),
+                "reason": decision.reason,
+                "message": decision.message,
+                "warning": decision.is_warning,
+                "count": decision.count,
+            }
+            for decision in view.decisions
+        ],
         "notes": list(view.notes),
     }
 

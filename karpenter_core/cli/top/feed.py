@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import KarpenterError
@@ -32,16 +32,17 @@ class ViewOptions:
 def view_of(command_input: CommandInput, options: ViewOptions) -> ClusterView:
     """Return the view of a cluster that was read; plans for its pending pods."""
     from karpenter_core.cli.plan import solve_cluster
-    from karpenter_core.cli.top.build_view import build_view
+    from karpenter_core.cli.top.build_view import build_view, decision_rows
 
     cluster = command_input.cluster
-    return build_view(
+    view = build_view(
         cluster,
         solve_cluster(cluster),
         resources=options.resources,
         node_selector=options.node_selector,
         with_prices=options.with_prices,
     )
+    return replace(view, decisions=decision_rows(command_input.decisions, now=cluster.now))
 
 
 @final

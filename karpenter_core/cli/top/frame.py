@@ -29,15 +29,22 @@ from karpenter_core.cli.top.view import NodeState
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from karpenter_core.cli.top.view import ClusterView, NodeRow, PendingPod, ResourceUse
+    from karpenter_core.cli.top.view import (
+        ClusterView,
+        DecisionRow,
+        NodeRow,
+        PendingPod,
+        ResourceUse,
+    )
 
 __all__ = [
-    "LineTable", "frame_lines", "header_lines", "leaving_lines", "node_lines", "node_table",
+    "LineTable", "decision_table", "frame_lines", "header_lines", "leaving_lines", "node_lines", "node_table",
     "pending_table", "pool_table",
 ]  # fmt: skip
 
 _SHORT_CAPACITY: Final = {"on-demand": "od", "reserved": "resv"}
 _LEAST_NAME: Final = 12
+_FRAME_DECISIONS: Final = 10
 _SHORT_NAME: Final = 24
 _WIDE_BAR: Final = 10
 _HEADER_BAR: Final = 24
@@ -323,6 +330,34 @@ def leaving_lines(rows: Sequence[NodeRow], *, width: int | None) -> tuple[Line, 
     )
 
 
+def decision_table(decisions: Sequence[DecisionRow], *, width: int | None) -> LineTable:
+    """Return the table of the last decisions; the message takes what the width leaves."""
+    longest = max((len(each.title) for each in decisions), default=0)
+    if width is not None:
+        longest = min(longest, max(width // 3, _LEAST_NAME))
+    reason = max((len(each.reason) for each in decisions), default=0)
+    widths = [4, max(longest, len("OBJECT")), max(reason, len("REASON"))]
+    right = [True, False, False]
+    headings = [TextSpan(text, Tone.HEADING) for text in ("AGE", "OBJECT", "REASON")]
+    heading = (*_joined(headings, widths, right), TextSpan(" MESSAGE", Tone.HEADING))
+    lines = (
+        (
+            *_joined(
+                [
+                    TextSpan(age_text(each.age_seconds)),
+                    TextSpan(_shortened(each.title, widths[1])),
+                    TextSpan(each.reason, Tone.BAD if each.is_warning else Tone.PLAIN),
+                ],
+                widths,
+                right,
+            ),
+            TextSpan(f" {each.message}"),
+        )
+        for each in decisions
+    )
+    return LineTable(clipped(heading, width), tuple(clipped(line, width) for line in lines))
+
+
 def _movable(row: NodeRow) -> int:
     return sum(pod.is_reschedulable for pod in row.pods)
 
@@ -368,7 +403,7 @@ def frame_lines(
     width: int | None,
     ascii_only: bool = False,
 ) -> Iterator[str]:
-    """Yield the frame of `--once`: totals, nodes, NodePools, disruption, pods without a node."""
+    """Yield the frame of `--once`: totals, nodes, NodePools, disruption, pods without a node, decisions."""
     nodes = node_table(view, rows, width=width, ascii_only=ascii_only)
     parts: list[tuple[Line, ...]] = [header_lines(view, width=width, ascii_only=ascii_only)]
     if rows:
@@ -382,6 +417,9 @@ def frame_lines(
     if view.pending:
         pending = pending_table(view.pending, width=width)
         parts.append((pending.heading, *pending.lines))
+    if view.decisions:
+        decisions = decision_table(view.decisions[:_FRAME_DECISIONS], width=width)
+        parts.append((decisions.heading, *decisions.lines))
     separated = chain.from_iterable(((), *part) if part else () for part in parts)
     next(separated, None)
     yield from (plain(line) for line in separated)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import PodView
 
 __all__ = [
-    "HOURS_PER_MONTH", "ClusterView", "NodeRow", "NodeState", "PendingPod", "PendingState",
+    "HOURS_PER_MONTH", "ClusterView", "DecisionRow", "NodeRow", "NodeState", "PendingPod", "PendingState",
     "PoolRow", "ResourceUse", "Totals",
 ]  # fmt: skip
 
@@ -125,6 +125,21 @@ class PoolRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRow:
+    """One of the last decisions, as the Events of the controller tell it."""
+
+    title: str
+    """`KIND/NAME`, or the number of objects."""
+    objects: tuple[str, ...]
+    reason: str
+    message: str
+    is_warning: bool
+    count: int
+    at: datetime
+    age_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
     """Sums over nodes and pods."""
 
@@ -160,3 +175,5 @@ class ClusterView:
     currency: str
     has_prices: bool
     notes: tuple[str, ...] = ()
+    decisions: tuple[DecisionRow, ...] = ()
+    """The last decisions, the latest first."""

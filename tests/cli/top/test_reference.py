@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from karpenter_core.cli.top.command import top
+from karpenter_core.cli.top.document import view_document
 from karpenter_core.cli.top.order import Column
-from karpenter_core.cli.top.view import NodeState, PendingState
+from karpenter_core.cli.top.view import DecisionRow, NodeState, PendingState
 from tests.cli.inputs import option_names
-from tests.cli.top.clusters import write_cluster
+from tests.cli.top.clusters import read_view
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/top.md").read_text()
 
@@ -40,13 +42,20 @@ def test_every_column_is_named():
     assert set(re.findall(r"`(\w+)`", sentence)) == set(Column)
 
 
-def test_every_key_of_the_json_is_in_the_table(program, tmp_path):
-    document = json.loads(program("top", *write_cluster(tmp_path), "-o", "json").out)
+async def test_every_key_of_the_json_is_in_the_table(tmp_path):
+    decision = DecisionRow(
+        title="Node/a", objects=("Node/a",), reason="r", message="m", is_warning=False, count=1,
+        at=datetime(2026, 5, 1, tzinfo=UTC), age_seconds=1,
+    )  # fmt: skip
+    view = replace(await read_view(tmp_path), decisions=(decision,))
+    document = view_document(view, view.nodes)
     contents = {key: value[0] if isinstance(value, list) else value
                 for key, value in document.items() if value}  # fmt: skip
 
     assert rows("| key | contents |") == set(document)
     named = rows("| key | contents |", 2)
     assert named == {
-        name for key in ("totals", "nodes", "nodePools", "pendingPods") for name in contents[key]
+        name
+        for key in ("totals", "nodes", "nodePools", "pendingPods", "decisions")
+        for name in contents[key]
     }
