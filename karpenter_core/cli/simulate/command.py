@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.cli.simulate.scenario import SimulationScenario
+    from karpenter_core.cli.simulate.sweep import SweepAxis
 
 __all__ = ["register", "simulate"]
 
@@ -73,6 +74,13 @@ def simulate(
             help="Values of a setting, of seed, or of a field of NodePools; every combination is run.",
         ),
     ] = None,
+    shard: Annotated[
+        str,
+        typer.Option(
+            metavar="INDEX/COUNT",
+            help="Run this part of a sweep only: one of COUNT parts, from 0; for an Indexed Job.",
+        ),
+    ] = "",
     setting: Annotated[
         list[str] | None,
         typer.Option(
@@ -132,13 +140,16 @@ def simulate(
     Exit code: 0 if the simulation was made, even if pods stay pending; 2 if files or settings cannot be used.
     """
     from karpenter_core.cli.simulate.scenario import SimulationScenario
-    from karpenter_core.cli.simulate.sweep import parse_axes
+    from karpenter_core.cli.simulate.sweep import parse_axes, parse_shard
     from karpenter_core.cli.simulate.trace_file import parse_columns
     from karpenter_core.cli.simulate.workload_file import read_workload
 
     axes = parse_axes(sweep or ())
     if axes and compare:
         raise SettingsError("--sweep excludes --compare")
+    if shard and not axes:
+        raise SettingsError("--shard is a part of a sweep: add --sweep")
+    part = parse_shard(shard)
     seconds = _seconds("--duration", duration)
     if not 0 < seconds <= _LONGEST:
         raise SettingsError(f"--duration: must be above zero and at most a year, not {duration}")
@@ -169,7 +180,7 @@ def simulate(
     ]
     count = jobs or os.cpu_count() or 1
     if axes:
-        _print(_sweep(scenarios[0], axes, count), output, is_sweep=True)
+        _print(_sweep(scenarios[0], axes, count, part), output, is_sweep=True)
         return
     _print(_simulate(scenarios, count), output, is_sweep=False)
 
@@ -189,13 +200,19 @@ def _simulate(scenarios: Sequence[SimulationScenario], jobs: int) -> JsonObject:
 
 
 def _sweep(
-    scenario: SimulationScenario, axes: Sequence[tuple[str, tuple[str, ...]]], jobs: int
+    scenario: SimulationScenario,
+    axes: Sequence[SweepAxis],
+    jobs: int,
+    part: slice,
 ) -> JsonObject:
     from karpenter_core.cli.plan import print_notes
     from karpenter_core.cli.simulate.batch import run_all
     from karpenter_core.cli.simulate.sweep import swept
 
-    runs = list(swept(scenario, axes))
+    every = list(swept(scenario, axes))
+    runs = every[part]
+    if not runs:
+        raise SettingsError(f"--shard: there are only {len(every)} runs")
     finished = run_all([varied for _, varied in runs], jobs=jobs)
     print_notes(dict.fromkeys(note for _, notes in finished for note in notes))
     documents: list[JsonObject] = []

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from karpenter_core.cli.manifests import ManifestEntry
     from karpenter_core.cli.simulate.scenario import SimulationScenario
 
-__all__ = ["SweepAxis", "parse_axes", "swept"]
+__all__ = ["SweepAxis", "parse_axes", "parse_shard", "swept"]
 
 _MOST_RUNS: Final = 10_000
 _PATH: Final = re.compile(r"(?:(?P<pool>[a-z0-9.-]+):)?(?P<path>spec(?:\.[A-Za-z]+(?:\[\d+\])?)+)")
+_SHARD: Final = re.compile(r"(\d{1,6})/(\d{1,6})")
 _STEP: Final = re.compile(r"([A-Za-z]+)(?:\[(\d+)\])?")
 _OPTIONS: Final[dict[str, tuple[str, Callable[[str], float]]]] = {
     "seed": ("seed", int),
@@ -61,6 +62,22 @@ def parse_axes(texts: Sequence[str]) -> tuple[SweepAxis, ...]:
     if count > _MOST_RUNS:
         raise SettingsError(f"--sweep: {count} runs are too many; at most {_MOST_RUNS}")
     return tuple(axes.items())
+
+
+def parse_shard(text: str) -> slice:
+    """Read `--shard`: every COUNT-th run from INDEX on; empty = all runs.
+
+    Raises:
+        SettingsError: it is not INDEX/COUNT.
+    """
+    if not text:
+        return slice(None)
+    match = _SHARD.fullmatch(text)
+    if match is None or not int(match[1]) < int(match[2]) <= _MOST_RUNS:
+        raise SettingsError(
+            f'--shard: "{text}" is not INDEX/COUNT with an INDEX from 0 to COUNT - 1'
+        )
+    return slice(int(match[1]), None, int(match[2]))
 
 
 def swept(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -61,6 +65,38 @@ def test_the_series_add_up_to_the_totals(simulate):
     pods = sum(count * seconds for count, seconds in zip(series["pods"], weights, strict=True))
     assert pods == pytest.approx(found["pods"]["mean"] * 3000, abs=0.1)
     assert pods == pytest.approx(20 * 60 + 30 * 60 * 6, rel=0.01)  # evicted pods end a little later
+
+
+def test_the_cost_is_that_of_the_account_of_the_cloud(simulate, tmp_path):
+    """The provider's own record of instances, from launch to end, gives the same sum."""
+    state = tmp_path / "cloud.sqlite3"
+    workload = {
+        "deployments": [{**WEB, "sine": {"low": 1, "high": 12, "period": "2h", "every": "5m"}}],
+        "jobs": [{"name": "job", "every": "30m", "duration": "7m", "pods": 3, "cpu": "1500m"}],
+    }
+    found = only(simulate(workload, "--duration", "4h", "--set", f"kwok-state-file={state}"))
+
+    with closing(sqlite3.connect(state)) as cloud:
+        rows = cloud.execute(
+            "SELECT price_per_hour, launched_at, gone_at FROM instances"
+        ).fetchall()
+    end = datetime(2030, 1, 1, 4, tzinfo=UTC).timestamp()
+    cost = sum(price * (min(gone or end, end) - at) for price, at, gone in rows) / 3600
+    assert found["nodes"]["launched"] == len(rows) > found["nodes"]["atEnd"]
+    assert found["cost"]["total"] == pytest.approx(cost, rel=0.002)  # claims go a moment later
+
+
+def test_progress_is_shown_on_a_terminal_alone(simulate, monkeypatch):
+    """On stderr, in a line that is removed at the end."""
+    shown = io.StringIO()
+    monkeypatch.setattr(shown, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr", shown)
+    document = simulate({"deployments": [{**WEB, "replicas": 2}]}, "--duration", "30m")
+
+    lines = shown.getvalue().split("\r\x1b[K")
+    assert only(document)["nodes"]["launched"] == 1
+    assert any("50%" in line and "2 pods" in line for line in lines)
+    assert lines[-1] == ""
 
 
 def test_equal_input_gives_equal_bytes(simulate):
@@ -330,6 +366,9 @@ def test_a_workload_that_cannot_be_used_is_refused(simulate, tmp_path, workload,
         (("--step", "1ms"), "--step: must be at least 1s"),
         (("--trace-speed", "0"), "--trace-speed: must be above zero, not 0"),
         (("--trace-columns", "arrival"), '--trace-columns: "arrival" is not FIELD=COLUMN'),
+        (("--shard", "0/2"), "--shard is a part of a sweep: add --sweep"),
+        (("--sweep", "seed=1,2", "--shard", "2/2"), '--shard: "2/2" is not INDEX/COUNT'),
+        (("--sweep", "seed=1,2", "--shard", "5/9"), "--shard: there are only 2 runs"),
         (("--sweep", "seed"), '--sweep: "seed" is not KEY=VALUE,VALUE'),
         (("--sweep", "seed=1", "--sweep", "seed=2"), '--sweep: key "seed" is duplicated'),
         (("--sweep", "seed=x"), '--sweep: seed: "x" is not a number'),
@@ -433,6 +472,13 @@ class TestSweep:
 
         assert alone == together
         assert {run["seed"] for run in alone["runs"]} == {1, 2}
+
+    def test_shards_are_the_parts_of_a_sweep(self, simulate):
+        """Together they have every run once."""
+        options = ("--duration", "5m", "--sweep", "seed=1,2,3")
+        parts = [simulate(BURST, *options, "--shard", f"{index}/2")["runs"] for index in range(2)]
+
+        assert [sorted(run["seed"] for run in part) for part in parts] == [[1, 3], [2]]
 
     def test_a_refusal_comes_from_another_process(self, simulate):
         """As the same one line."""
