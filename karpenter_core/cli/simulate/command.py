@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -139,6 +140,7 @@ def simulate(
 
     Exit code: 0 if the simulation was made, even if pods stay pending; 2 if files or settings cannot be used.
     """
+    _require_embedded_cluster()
     from karpenter_core.cli.simulate.scenario import SimulationScenario
     from karpenter_core.cli.simulate.sweep import parse_axes, parse_shard
     from karpenter_core.cli.simulate.trace_file import parse_columns
@@ -183,6 +185,14 @@ def simulate(
         _print(_sweep(scenarios[0], axes, count, part), output, is_sweep=True)
         return
     _print(_simulate(scenarios, count), output, is_sweep=False)
+
+
+def _require_embedded_cluster() -> None:
+    if find_spec("karpenter_core.sim") is None:
+        raise SettingsError(
+            "the embedded cluster is not installed, since container images have none; install "
+            "karpenter-core with pip"
+        )
 
 
 def _simulate(scenarios: Sequence[SimulationScenario], jobs: int) -> JsonObject:

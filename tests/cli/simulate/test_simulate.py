@@ -433,6 +433,14 @@ def test_another_provider_needs_a_catalogue(program, tmp_path):
     assert "--instance-types-file" in shown.err
 
 
+def test_images_without_the_embedded_cluster_say_so(simulate, monkeypatch):
+    """As images of the controller are."""
+    monkeypatch.setattr("karpenter_core.cli.simulate.command.find_spec", lambda _name: None)
+    refusal = simulate(BURST, code=2)
+
+    assert "the embedded cluster is not installed" in refusal
+
+
 def test_unknown_fields_of_a_node_pool_are_noted(program, tmp_path):
     """They are ignored, as an API server does."""
     pools = write(
