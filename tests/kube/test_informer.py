@@ -489,6 +489,36 @@ def test_all_informers_sync_and_stop_together():
     assert answer().status == 200
 
 
+def test_a_kind_that_is_optional_and_not_served_is_not_stale():
+    """Controllers wait for no contact with it; a kind that has to be there is stale without one."""
+
+    async def scenario():
+        clock = LoopClock()
+        frontend = ServerFrontend(ApiServer(clock))
+        apis = ClusterApis(KubeApi(DirectTransport(frontend), clock=clock))
+
+        async def stale_kinds(optional):
+            informers = Informers(
+                apis,
+                Codecs(),
+                clock=clock,
+                sink=lambda change: None,
+                kinds=[resources.NODES, NODE_POOLS],
+                optional=optional,
+            )
+            running = asyncio.ensure_future(informers.run())
+            await clock.sleep(600)
+            result = [each.kind for each in informers.stale()], informers.is_served(NODE_POOLS)
+            running.cancel()
+            await asyncio.wait({running})
+            return result
+
+        assert await stale_kinds([NODE_POOLS]) == ([], False)
+        assert await stale_kinds([]) == ([NODE_POOLS], True)
+
+    run_virtual(scenario())
+
+
 def test_all_informers_pass_on_what_they_are_given():
     """Odd objects to their listener, counts to metrics; and they ask as they are told to."""
     registry, invalid, times = CollectorRegistry(), [], []

@@ -50,6 +50,10 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
         ],
         "the longest window is ten minutes, which four doublings reach: the bound only keeps numbers small",
     ),
+    (
+        "karpenter_core/lifecycle/nodeclaim/termination.py",
+        "if (text is None):",
+    ): "there is no text without a claim: only the type checker asks for the claim again",
 }
 """By module and the changed lines of the mutant, stripped and joined by spaces.
 

@@ -94,6 +94,34 @@ def test_claims_that_differ_by_image_only_share_a_call(process, node_class, monk
 
 
 @pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("InvalidParameter.SecurityGroupId", "the security group is not valid"),
+        ("InvalidParameter.LaunchTemplateConfig", "VSwitchId is not supported"),
+        ("InvalidParameter.ImageId", "ImageId is not valid"),
+    ],
+)
+def test_a_refusal_of_something_else_splits_no_call_by_images(
+    process, node_class, monkeypatch, code, message
+):
+    """Every later launch would take a call for each image, to no use."""
+    monkeypatch.setattr(
+        "karpenter_provider_alibabacloud.bootstrap.user_data_builder.UserDataBuilder.user_data",
+        lambda *_args, **_options: "IyEvYmluL3NoCg==",
+    )
+    wish = (INSTANCE_TYPE, "ecs.g7.large", "ecs.g8y.large")
+    process.cloud.fail(GROUP, code=code, message=message, times=1)
+
+    refused = process.launch_one(claim_of("a", ON_DEMAND, wish), node_class)
+    process.launch_one(claim_of("b", ON_DEMAND, wish), node_class)
+
+    assert isinstance(refused, LaunchFailedError)
+    assert len(process.sent()) == 2
+    configs = process.sent()[-1]["LaunchTemplateConfig"]
+    assert {config["ImageId"] for config in configs} == set(IMAGES.values())
+
+
+@pytest.mark.parametrize(
     ("disk", "level"),
     [
         ({"performanceLevel": "PL1", "categories": ["cloud_essd"]}, "PL1"),

@@ -1,0 +1,70 @@
+"""Replicas that no schedule tells remove no node, and the pool is looked at again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from karpenter_core.api.base import ObjectMeta
+from karpenter_core.controllers.cluster_state import ClusterState
+from karpenter_core.controllers.metrics.process_metrics import Metrics
+from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
+from karpenter_core.controllers.static.deprovisioning import StaticDeprovisioningController
+from karpenter_core.controllers.static.pool_changes import SETTLED_SECONDS
+from karpenter_core.operator.inline_platform import SequentialIds
+from karpenter_core.testing import builders
+from karpenter_core.testing.state_builders import KWOK, node_claim, ready_node_pool, synced_state
+from karpenter_provider_kwok.api import KWOKNodeClass
+from tests.controllers.clocks import StoryClock
+
+
+class Pool:
+    """The controller over a static pool with a surplus claim, and what it deletes."""
+
+    def __init__(self, schedules=""):
+        clock = StoryClock()
+        pool = ready_node_pool(builders.node_pool(replicas=1, node_class_ref=KWOK))
+        if schedules:
+            annotations = {"karpenter.sh/schedules": schedules}
+            metadata = pool.metadata.model_copy(update={"annotations": annotations})
+            pool = pool.model_copy(update={"metadata": metadata})
+        claims = [node_claim(name, node_class_ref=KWOK) for name in ("one", "two")]
+        node_class = KWOKNodeClass(metadata=ObjectMeta(name=KWOK.name, uid="uid-class"))
+        builder = synced_state(pool, node_class, *claims, now=clock.now())
+        self.cluster_state = ClusterState(builder, clock)
+        self.deleted = []
+        self.controller = StaticDeprovisioningController(
+            writer=self,
+            runtime=ControllerRuntime(clock=clock, new_id=SequentialIds("id"), metrics=Metrics()),
+            freshness=self,
+        )
+
+    def stale_or_wake(self, *_):
+        return False
+
+    def record_metrics(self, updates):
+        assert updates
+
+    async def delete_claim(self, claim):
+        self.deleted.append(claim.name)
+        return True
+
+    def reconcile(self):
+        return asyncio.run(self.controller.reconcile("default"))
+
+
+def test_a_surplus_claim_is_deleted_and_the_pool_looked_at_again():
+    pool = Pool()
+    result = pool.reconcile()
+    assert len(pool.deleted) == 1
+    assert result.requeue_after == SETTLED_SECONDS
+
+
+@pytest.mark.parametrize("schedules", ["[{}]", "{"])
+def test_nothing_is_deleted_while_schedules_cannot_be_read(schedules):
+    """The end of a wrong annotation wakes the pool; the look later is for what nobody tells."""
+    pool = Pool(schedules)
+    result = pool.reconcile()
+    assert pool.deleted == []
+    assert result.requeue_after == SETTLED_SECONDS
