@@ -115,7 +115,7 @@ class Setting:
     name: str
     env: str
     providers: tuple[str, ...]
-    """Those that read it; empty for options of the core."""
+    """Providers that read the setting; empty for options of the core."""
     form: Form
     schema: Schema
     help: str

@@ -1,4 +1,4 @@
-"""CapacityBuffer: room for pods that do not exist yet (`autoscaling.x-k8s.io`).
+"""Defines the CapacityBuffer: free capacity for pods that do not exist yet (`autoscaling.x-k8s.io`).
 
 The kind is shared with Cluster Autoscaler: fields, defaults and rules are those of its CRD, and
 descriptions are our own.
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 ACTIVE_CAPACITY: Final = "buffer.x-k8s.io/active-capacity"
-"""The provisioning strategy that keeps nodes with room; the default and the only one acted on."""
+"""The provisioning strategy that keeps nodes with free capacity; the default and the only one served."""
 
 # Conditions
 READY_FOR_PROVISIONING: Final = "ReadyForProvisioning"
@@ -68,15 +68,15 @@ class CapacityBufferSpec(Model):
     )
 
     provisioning_strategy: Annotated[str | None, Facets(default=ACTIVE_CAPACITY)] = None
-    """Way to provide room; `buffer.x-k8s.io/active-capacity` keeps nodes with free room."""
+    """Strategy of the buffer; `buffer.x-k8s.io/active-capacity` keeps nodes with free capacity."""
     pod_template_ref: LocalObjectRef | None = None
-    """PodTemplate of the pods to keep room for. Excludes `scalableRef`."""
+    """PodTemplate of the pods to keep capacity for. Excludes `scalableRef`."""
     scalable_ref: ScalableRef | None = None
-    """Workload whose pod template is that of the pods to keep room for. Excludes `podTemplateRef`."""
+    """Workload whose pod template the buffer uses. Excludes `podTemplateRef`."""
     replicas: Annotated[int | None, Facets(format="int32", minimum=0)] = None
-    """Number of pods to keep room for. With `percentage`, the greater of the two counts."""
+    """Number of pods to keep capacity for. With `percentage`, the greater of the two counts."""
     percentage: Annotated[int | None, Facets(format="int32", minimum=0)] = None
-    """Number of pods to keep room for, in percent of the replicas of `scalableRef`, rounded up."""
+    """Number of pods to keep capacity for, in percent of the replicas of `scalableRef`, rounded up."""
     limits: Annotated[dict[str, Quantity] | None, Facets()] = None
     """Upper limits for the sum of the pods' requests.
 
@@ -90,7 +90,7 @@ class CapacityBufferStatus(Model):
     pod_template_ref: LocalObjectRef | None = None
     """PodTemplate that the pods are made of; absent for a workload."""
     replicas: Annotated[int | None, Facets(format="int32")] = None
-    """Number of pods that room is kept for."""
+    """Number of pods that capacity is kept for."""
     pod_template_generation: Annotated[int | None, Facets(format="int64")] = None
     """Generation of the PodTemplate."""
     conditions: Annotated[
@@ -104,7 +104,7 @@ class CapacityBufferStatus(Model):
 
 
 class CapacityBuffer(KubernetesObject):
-    """Keeps room on nodes for pods that do not exist yet."""
+    """Keeps free capacity on nodes for pods that do not exist yet."""
 
     resource: ClassVar[CustomResource] = CustomResource(
         group="autoscaling.x-k8s.io",

@@ -60,14 +60,14 @@ def _doctor(
         bool,
         typer.Option(
             "--take-over",
-            help="Also tell what this controller would change in a cluster that another Karpenter runs.",
+            help="Also list the changes that this controller would make in a cluster that Karpenter manages.",
         ),
     ] = False,
 ) -> None:
     """Check plug-ins, clouds, CRDs and permissions (other options: those of `karpenter run`).
 
     With --offline FILE... it checks the objects in the files, such as a file of `karpenter snapshot`:
-    whether NodePools are ready, and traps in workloads, PodDisruptionBudgets and NodePools.
+    whether NodePools are ready, and common mistakes in workloads, PodDisruptionBudgets and NodePools.
 
     Examples: karpenter doctor; karpenter doctor --offline; karpenter doctor --offline cluster.json.gz
     """

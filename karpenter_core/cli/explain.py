@@ -104,10 +104,10 @@ def nodepool(
     source: ClusterSource,
     output: _Answer = OutputFormat.TABLE,
 ) -> None:
-    """Explain what a NodePool may launch now, and what is in the way.
+    """Explain what a NodePool may launch now, and what prevents launches.
 
-    Shows first whether it launches nodes, or the first condition, limit or CapacityQuota that keeps it
-    from that; then the rest of every limit, of the price too, and the replicas of a static NodePool.
+    Shows first whether it launches nodes, or the first condition, limit or CapacityQuota that prevents
+    launches; then the remaining amount of every limit, and the replicas of a static NodePool.
     Reads the current cluster (get and list only) with the FILEs added, or with --offline only the FILEs.
 
     Exit code: 0 if there is an answer; 2 if the NodePool does not exist, or if files, settings or the

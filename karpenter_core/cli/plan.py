@@ -38,7 +38,9 @@ class PlanFormat(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
-    summary = "Show which nodes would be launched for pending pods, and which removed."
+    summary = (
+        "Show the nodes that would be launched for pending pods, and those that would be removed."
+    )
     app.command("plan", help=help_of(plan), short_help=summary)(plan)
 
 
@@ -49,14 +51,14 @@ def plan(
         bool,
         typer.Option(
             "--rebalance",
-            help="Show the steps of consolidation until nothing more can be saved, and what each saves.",
+            help="Show the steps of consolidation until nothing more can be saved, with their savings.",
         ),
     ] = False,
     output: Annotated[
         PlanFormat, typer.Option("--output", "-o", help="Output format; html with --rebalance.")
     ] = PlanFormat.TABLE,
 ) -> None:
-    """Show which nodes would be launched and removed, and why pods stay pending.
+    """Show the nodes that would be launched and removed, and why pods stay pending.
 
     Without --offline it reads the current cluster (get and list only, nothing is changed) and plans
     for its pending pods. FILEs are added to the cluster as if they had been applied, which shows
@@ -64,8 +66,8 @@ def plan(
 
     With --offline it uses only the FILEs.
 
-    With --rebalance it shows instead what consolidation would do until nothing more can be done: steps
-    that respect budgets and PodDisruptionBudgets, what each saves, and what blocks the nodes that stay.
+    With --rebalance it shows the steps of consolidation until nothing more can be saved. The steps respect
+    budgets and PodDisruptionBudgets. Each step has its savings, and each node that stays has its obstacle.
 
     Examples: karpenter plan; karpenter plan nodepool.yaml; karpenter plan --rebalance;
     karpenter plan --rebalance -o html > report.html; karpenter plan --offline cluster.json.gz -o json

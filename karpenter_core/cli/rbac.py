@@ -36,17 +36,20 @@ def rbac(
     ] = DEFAULT_LEASE,
     observe: Annotated[
         bool,
-        typer.Option("--observe", help="Permit to read only, as `karpenter run --observe` needs."),
+        typer.Option(
+            "--observe", help="Grant only the read permissions of `karpenter run --observe`."
+        ),
     ] = False,
     metrics_token_auth: Annotated[
         bool,
         typer.Option(
-            "--metrics-token-auth", help="Permit what `karpenter run --metrics-token-auth` needs."
+            "--metrics-token-auth",
+            help="Add the permissions of `karpenter run --metrics-token-auth`.",
         ),
     ] = False,
     surge_moves: Annotated[
         bool,
-        typer.Option("--surge-moves", help="Permit what `karpenter run --surge-moves` needs."),
+        typer.Option("--surge-moves", help="Add the permissions of `karpenter run --surge-moves`."),
     ] = False,
 ) -> None:
     """Print the roles and bindings that this version needs."""

@@ -1,8 +1,8 @@
-"""Tells whether another pass over the same state can have another result.
+"""Decides whether another pass over the same state can have another result.
 
-In a cluster at rest every pass judges every node anew, for the same answer. What a pass comes to
-depends on the time where pods are expected, nodes have just come up, protections and budgets have a
-time, or a method has work to do; without any of these it depends on the state alone.
+While a cluster does not change, every pass would evaluate every node again with the same result. The
+result of a pass depends on the time if pods are expected on nodes, nodes have just registered,
+protections or budgets have a time, or a method has work to do; otherwise it depends only on the state.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Computes the least that a consolidation must save.
 
 Two rules apply: the savings floors of NodePools, and a cool-down of nodes that consolidation has
-launched. Where the load goes up and down, a replacement is often, minutes later, a little more
-expensive than another one; each such move disrupts pods for next to nothing. So a node that
-consolidation has launched stays for an hour, unless removing it saves much.
+launched. If the load changes often, a slightly cheaper replacement exists minutes after each move, and
+each further move disrupts pods for a small saving. Therefore a node that consolidation has launched
+stays for an hour, unless its removal saves much.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Orders the NodeClaims of a static NodePool for deletion when its replicas are reduced.
 
-First claims without an instance, then empty nodes, then the others: nodes with a pod that may not be
-disrupted last, and otherwise those whose pods cost least to move (upstream). Among equals drifted
-claims go before others, then the youngest. Budgets and PodDisruptionBudgets do not limit the number:
-the user asked for it, and pods are drained as on every other node.
+The order is: claims without an instance, empty nodes, other nodes by the disruption cost of their
+pods, and last nodes with a pod that may not be disrupted (upstream). Among equal claims, drifted ones
+come first, then the youngest. Budgets and PodDisruptionBudgets do not limit the number, because the
+user reduced the replicas; pods are drained as on every other node.
 """
 
 from __future__ import annotations

@@ -103,8 +103,8 @@ OPTIONS: Final = (
         flag="metrics-tls-cert-file",
         env="METRICS_TLS_CERT_FILE",
         default="",
-        help="PEM file of the certificate, and those between it and the authority, with which the "
-        "metrics port is served over TLS; empty = without TLS. Renewed files are used at once.",
+        help="PEM file with the certificate of the metrics port, followed by its intermediate "
+        "certificates; empty = without TLS. Renewed files are used at once.",
     ),
     ProcessOption(
         flag="metrics-tls-key-file",
@@ -116,7 +116,7 @@ OPTIONS: Final = (
         flag="metrics-token-auth",
         env="METRICS_TOKEN_AUTH",
         default=False,
-        help="Admit to the metrics port only bearer tokens whose user RBAC permits to `get` the "
+        help="Require a bearer token on the metrics port, whose user is permitted by RBAC to `get` the "
         "path (nonResourceURLs). Needs the TLS files and the permission to create TokenReviews and "
         "SubjectAccessReviews.",
     ),
@@ -156,7 +156,8 @@ OPTIONS: Final = (
         flag="decision-journal-max-bytes",
         env="DECISION_JOURNAL_MAX_BYTES",
         default=DEFAULT_JOURNAL_BYTES,
-        help="Size in bytes at which that file is moved to FILE.1, replacing an older one.",
+        help="Size in bytes at which the file of --decision-journal is moved to FILE.1, replacing an "
+        "older one.",
         minimum=1,
     ),
     ProcessOption(
@@ -201,7 +202,7 @@ OPTIONS: Final = (
         flag="disable-leader-election",
         env="DISABLE_LEADER_ELECTION",
         default=False,
-        help="Lead at once, without a Lease; only for a single replica.",
+        help="Become the leader at once, without a Lease; only for a single replica.",
         falls_back=True,
     ),
     ProcessOption(
@@ -340,8 +341,8 @@ OPTIONS: Final = (
         flag="node-fee",
         env="NODE_FEE",
         default=0.003,
-        help="Cost per hour that plans add to the price of each node, in the currency above, so "
-        "that a few large nodes are preferred to many small ones of the same price.",
+        help="Cost per hour that plans add to the price of each node, in the currency of --currency, "
+        "so that a few large nodes are preferred to many small ones of the same price.",
         minimum=0,
     ),
     ProcessOption(
@@ -370,16 +371,16 @@ OPTIONS: Final = (
         flag="surge-moves",
         env="SURGE_MOVES",
         default=False,
-        help="Restart the rollout of a Deployment with one replica, so that another pod is ready before "
-        "a drain evicts its only pod, if the pod has the annotation karpenter.sh/surge-move. Needs the "
-        "permission to get and patch Deployments.",
+        help="Before a drain evicts the only pod of a Deployment, restart the Deployment's rollout, so "
+        "that another pod is ready first; for pods with the annotation karpenter.sh/surge-move. Needs "
+        "the permission to get and patch Deployments.",
     ),
     ProcessOption(
         flag="ignore-dra-requests",
         env="IGNORE_DRA_REQUESTS",
         default=True,
         help="Ignore pods that request devices through ResourceClaims (Dynamic Resource Allocation). "
-        "With false, their devices are allocated in simulation; the API server must serve "
+        "With false, plans allocate devices for these pods; the API server must serve "
         "resource.k8s.io/v1 (Kubernetes 1.34).",
         falls_back=True,
     ),
@@ -387,23 +388,24 @@ OPTIONS: Final = (
         flag="max-nodes-total",
         env="MAX_NODES_TOTAL",
         default=0,
-        help="Limit of nodes in the cluster, NodeClaims without a Node and nodes of other origin "
-        "included; 0 = no limit.",
+        help="Limit of nodes in the cluster, including NodeClaims without a Node and nodes that the "
+        "controller did not launch; 0 = no limit.",
         minimum=0,
     ),
     ProcessOption(
         flag="launches-per-minute",
         env="LAUNCHES_PER_MINUTE",
         default=0,
-        help="Limit of NodeClaims created per NodePool and minute; further ones wait; 0 = no limit.",
+        help="Limit of NodeClaims that are created for a NodePool in a minute; further ones wait; "
+        "0 = no limit.",
         minimum=0,
     ),
     ProcessOption(
         flag="provisioning-requests",
         env="PROVISIONING_REQUESTS",
         default=False,
-        help="Serve ProvisioningRequests of autoscaling.x-k8s.io, by which Kueue and other queues ask "
-        "for room for all pods of a job at once.",
+        help="Serve ProvisioningRequests of autoscaling.x-k8s.io, with which Kueue and other queues "
+        "request capacity for all pods of a job at once.",
     ),
     ProcessOption(
         flag="capacity-quotas",
@@ -416,58 +418,59 @@ OPTIONS: Final = (
         flag="vpa-predictions",
         env="VPA_PREDICTIONS",
         default=False,
-        help="Plan moves of pods with the requests that their VerticalPodAutoscaler will give them when "
-        "they are created again, instead of their present ones.",
+        help="Plan moves of pods with the requests that their VerticalPodAutoscaler will set when they "
+        "are created again, instead of their current requests.",
     ),
     ProcessOption(
         flag="priority-cutoff",
         env="PRIORITY_CUTOFF",
         default=NO_CUTOFF,
-        help="Lowest priority of pods for which nodes are launched; pods below it run where there is "
-        "room, and no node is kept for them. The default is the lowest priority there is.",
+        help="Lowest priority of pods for which nodes are launched; pods below it use only free "
+        "capacity, and no node is kept for them. The default is the lowest possible priority.",
         minimum=NO_CUTOFF,
     ),
     ProcessOption(
         flag="pause-disruption",
         env="PAUSE_DISRUPTION",
         default=False,
-        help="Stop all voluntary disruption; the annotation karpenter.sh/pause-disruption stops "
-        "it for one NodePool, without a restart.",
+        help="Pause emptiness, drift, consolidation, expiration and node repair; the annotation "
+        "karpenter.sh/pause-disruption pauses them for one NodePool, without a restart.",
     ),
     ProcessOption(
         flag="repair-unhealthy-limit",
         env="REPAIR_UNHEALTHY_LIMIT",
         default=str(DEFAULT_LIMIT),
-        help="Unhealthy nodes of a NodePool, as a percentage or a number, above which node repair "
-        "replaces none of them; 0 = repair nothing.",
+        help="Number or percentage of unhealthy nodes of a NodePool above which node repair replaces "
+        "none of them; 0 = repair nothing.",
     ),
     ProcessOption(
         flag="repair-conditions",
         env="REPAIR_CONDITIONS",
         default="",
-        help="For the gate NodeRepair: conditions of unhealthy nodes and how long each is tolerated, "
-        "such as GPUFault=True:10m,Ready=Unknown:1h,KernelDeadlock=True:never. They add to the "
-        "conditions of the provider and override equal ones.",
+        help="Conditions that make a node unhealthy (feature gate NodeRepair), each with the time that it "
+        "is tolerated, such as GPUFault=True:10m,Ready=Unknown:1h,KernelDeadlock=True:never. They add to "
+        "the conditions of the provider and override equal ones.",
     ),
     ProcessOption(
         flag="observe",
         env="OBSERVE",
         default=False,
         help="Change nothing, in the cluster or in a cloud: plan, record decisions, and compare the "
-        "price of the cluster with that of a fresh plan. Needs permissions to read only.",
+        "price of the cluster with that of a fresh plan. Needs only read permissions.",
     ),
     ProcessOption(
         flag="observe-nodes",
         env="OBSERVE_NODES",
         default="",
-        help="Labels of nodes of no NodePool that --observe compares too, such as those of a node "
-        "group (key, or key=value, comma separated).",
+        help="Labels of nodes without a NodePool that --observe also compares, such as the nodes of a "
+        "node group (key, or key=value, comma separated).",
     ),
     ProcessOption(
         flag="act-on-rebalance",
         env="ACT_ON_REBALANCE",
         default=False,
-        help="Replace nodes for which the cloud recommends rebalancing, instead of only reporting it.",
+        help="Replace nodes for which the cloud recommends rebalancing; by default the recommendation "
+        "is only reported.",
     ),
     ProcessOption(
         flag="feature-gates",
@@ -480,8 +483,8 @@ OPTIONS: Final = (
         flag="commitments",
         env="COMMITMENTS",
         default="",
-        help="Capacity that is paid for in advance, as a list in YAML or JSON: the first amount of a "
-        "resource of some on-demand instance types costs less.",
+        help="Capacity that is paid for in advance, as a list in YAML or JSON: up to the given amount of "
+        "a resource, the selected on-demand instance types cost less.",
         falls_back=True,
     ),
     ProcessOption(
@@ -489,7 +492,7 @@ OPTIONS: Final = (
         env="SCHEDULER_CONFIG",
         default="",
         help="Default topology spread constraints of the cluster's scheduler, as YAML or JSON. If "
-        "set, Services and the controllers of pods are watched too.",
+        "set, the controller also watches Services and the controllers of pods.",
         falls_back=True,
     ),
 )

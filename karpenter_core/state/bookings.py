@@ -1,8 +1,8 @@
 """Finds the capacity that ProvisioningRequests have booked, as virtual pods on nodes.
 
-A virtual pod stands for a pod that will use the booking, and reserves its resources in every plan.
-One vanishes for each pod that arrived, which is bound to a node, whether it runs there still or has
-finished. A booking ends with a condition of its request, so that all decisions and all leaders agree.
+A virtual pod represents a pod that will use the booking, and reserves its resources in every plan.
+Each pod that is bound to a node takes the place of one virtual pod, also after it has finished. A
+condition of the request ends the booking, so that all decisions and all leaders agree.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tells which pods are expendable: they buy no node, and no node is kept or replaced for them.
+"""Decides which pods are expendable: no node is launched, kept or replaced for them.
 
-They run where there is room. Expendable are pods below the priority cut-off of the settings, and pods
-with the annotation `karpenter.sh/expendable: "true"`.
+They use only free capacity. A pod is expendable if its priority is below the cut-off of the settings,
+or if it has the annotation `karpenter.sh/expendable: "true"`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Keeps NodePools as their schedules have them at the time of the state.
+"""Applies the open schedule windows to NodePools, at the time of the state.
 
-A decision reads one NodePool, with what its open windows change, and need not know of schedules. The
-state evaluates them anew when a NodePool changes, when time passes the next edge of one of its windows,
-and when the clock is set.
+A decision reads a NodePool to which its open windows are already applied, and needs no rules about
+schedules. The state evaluates them again when a NodePool changes, when time passes the next edge of one
+of its windows, and when the clock is set.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Predicts the requests that pods will have when they are created again.
 
-The admission controller of the VerticalPodAutoscaler sets the requests of pods as they are created. A
-pod that is moved is created again, so it needs room for what is recommended then, and not for what it
-asks for now.
+The admission controller of the VerticalPodAutoscaler sets the requests of pods when they are created. A
+pod that is moved is created again, so its new node needs capacity for the recommended requests, not for
+the current ones.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Holds the virtual pods of every object that asks for them, and where the last pass put them.
+"""Holds the virtual pods of every object that declares them, and their places in the last pass.
 
-A virtual pod exists in scheduling problems and what-ifs only. An object asks for the pods with
-`VirtualPodsDeclared`; every provisioning pass places all of them anew and reports with
-`VirtualPodsPlaced` how many each existing node has. Neither outlives the process: the controllers of
-those objects declare the pods again, and the first pass counts again.
+A virtual pod exists only in scheduling problems and what-ifs. The controller of an object declares its
+pods with `VirtualPodsDeclared`; every provisioning pass places all of them again and reports their
+number on each existing node with `VirtualPodsPlaced`. Both are lost with the process: the controllers
+then declare the pods again, and the first pass counts again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tells the Deployment of a pod by its names."""
+"""Finds the name of a pod's Deployment from the names of the pod and its owners."""
 
 from __future__ import annotations
 

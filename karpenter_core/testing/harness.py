@@ -177,7 +177,7 @@ class ControllerHarness:
         self._folder = folder
         self._arguments = tuple(arguments)
         self._processes: list[RunningProcess] = []
-        """Those that have not ended: a long run starts thousands."""
+        """Processes that have not ended; a long run starts thousands."""
         self._started = 0
         self._loaded: Plugins | None = None
         """Plug-ins that no process has got yet."""

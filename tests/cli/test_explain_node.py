@@ -302,7 +302,9 @@ def test_a_node_of_a_dynamic_pool_is_not_explained_by_the_method_of_static_ones(
         ),
     ],
 )  # fmt: skip
-def test_a_pool_that_does_not_want_it_says_so(explain, disruption, declined, said):
+def test_the_answer_names_the_field_that_disables_consolidation(
+    explain, disruption, declined, said
+):
     """By the field that says it."""
     explanation = explain("a", pool(disruption=disruption), claim_with_node("a"), web("one", "a"))
 

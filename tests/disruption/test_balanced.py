@@ -234,7 +234,7 @@ class TestScore:
         assert not is_approved((blue, green))
         assert green.score > blue.score > 0
 
-    def test_a_pool_of_one_node_may_go(self):
+    def test_removing_the_only_node_of_a_pool_is_approved(self):
         """Case 248."""
         candidates, totals, prices = judged(cluster(balanced(), alike(1), market=(DEAR,)))
         (found_,) = balanced_scores(candidates, 4.84, totals, prices)

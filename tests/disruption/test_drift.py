@@ -52,7 +52,7 @@ def after(minutes):
 
 
 class TestWhatComes:
-    def test_a_replacement_for_what_runs_there(self):
+    def test_a_drifted_node_is_replaced_at_any_price(self):
         """Case 176: at any price."""
         outcome = drift(cluster(drifted("web", FOUR), runs("a", "web", cpu="3")))
         command = only(outcome)

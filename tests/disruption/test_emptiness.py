@@ -93,8 +93,8 @@ class TestWhatGoes:
     def test_under_every_policy(self, policy):
         assert empty(synced_state(pool(policy=policy), *node_and_claim("web"))) == ["web"]
 
-    def test_a_drifted_one_too(self):
-        """Case 164: it is emptiness that takes it."""
+    def test_an_empty_drifted_node_is_deleted_by_emptiness(self):
+        """Case 164: emptiness comes before drift."""
         its_node, claim = node_and_claim("web")
         drifted = with_claim_conditions(claim, DRIFTED, now=EPOCH)
         document = plan(pass_over(synced_state(pool(), its_node, drifted)))
@@ -139,7 +139,7 @@ class TestWhatGoes:
         """Case 172."""
         assert empty(synced_state(pool(replicas=1), *node_and_claim("web"))) == []
 
-    def test_a_pool_may_forbid_it_and_says_so(self):
+    def test_consolidate_after_never_keeps_the_node_with_a_notice(self):
         document = plan(pass_over(synced_state(pool(window="Never"), *node_and_claim("web"))))
         assert not document.commands
         assert [(n.reason, n.regarding.kind, n.message) for n in document.notices] == [

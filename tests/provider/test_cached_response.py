@@ -107,7 +107,7 @@ def test_a_new_process_uses_a_recent_answer_of_an_earlier_one(tmp_path: Path):
     assert cloud.known == []
 
 
-def test_a_stale_answer_is_fetched_again_with_the_earlier_one(tmp_path: Path):
+def test_a_stale_answer_is_passed_to_the_next_fetch(tmp_path: Path):
     clock = SetClock()
     kept(Cloud("a").fetch, tmp_path, clock).current()
     clock.at += 2 * HOUR

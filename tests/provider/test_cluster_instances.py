@@ -90,7 +90,7 @@ def test_a_new_instance_that_was_shown_is_gone_once_missing(cloud):
     assert cloud.instances.terminate([new]) == [TerminationStatus.GONE]
 
 
-def test_where_terminated_instances_are_described_absence_means_nothing_of_a_recent_launch():
+def test_a_recent_launch_is_not_taken_for_gone_if_the_cloud_describes_terminated_instances():
     cloud = SmallCloud(shows_terminated=True)
     new = cloud.launch("i-1", is_recent=True)
     assert isinstance(cloud.instances.fetch([new])[0], Instance)

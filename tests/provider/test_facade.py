@@ -527,7 +527,7 @@ def test_a_plugin_that_cannot_start_stops_those_that_did(virtual):
     assert data.stopped
 
 
-def test_where_not_all_are_needed_one_that_cannot_start_is_done_without(tmp_path):
+def test_a_provider_that_cannot_start_is_skipped_if_not_all_are_needed(tmp_path):
     """Requests for its kinds get the reason; the others serve."""
     data = AllHooks("data", DataNodeClass)
 

@@ -30,7 +30,7 @@ def test_prices_absent_from_a_reading_are_kept():
     assert not book.update({SPOT_A: Price(0.5)}, now=NOW)
 
 
-def test_where_gaps_are_not_filled_shipped_prices_hold_until_the_first_reading():
+def test_shipped_prices_hold_until_the_first_reading_if_gaps_are_not_filled():
     """A spot market that names no price for a zone has nothing there."""
     book = PriceTable({PriceKey("m5", "spot"): Price(1.0)}, fills_gaps=False)
     assert book.find("m5", "spot", zone="b") == Price(1.0)

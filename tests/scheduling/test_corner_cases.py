@@ -77,7 +77,7 @@ def test_a_pod_with_host_ports_is_not_the_first_where_another_term_keeps_it_away
     assert left(planned(problem([lonely, other]), options)) == ["lonely"]
 
 
-def test_a_label_that_must_be_there_is_not_given_up_for_what_it_should_not_be(options):
+def test_exists_and_not_in_of_one_label_still_require_the_label(options):
     """`Exists` and `NotIn` of one label are no licence for nodes without the label."""
     wish = (preferred_node_term(1, ("example.com/team", "NotIn", "blue")),)
     one = pod("wishing", required=(node_term(("example.com/team", "Exists")),))

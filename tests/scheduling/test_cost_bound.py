@@ -114,7 +114,7 @@ def test_the_optimum_by_brute_force_is_never_below_the_bound(problem, rounds):
 
 @given(whole_pods())
 @thorough
-def test_a_bound_does_not_depend_on_the_contents_to_begin_with_for_being_one(problem):
+def test_a_bound_holds_for_any_initial_contents(problem):
     """Contents of no plan, even absurd ones, prove nothing wrong."""
     absurd = np.eye(len(problem.count)) * 3
     assert bound_of(problem, absurd) <= cheapest(problem)

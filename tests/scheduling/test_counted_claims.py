@@ -70,7 +70,7 @@ def test_owners_are_placed_beside_claims_that_may_become_what_does_not_count(opt
     assert zones_of(plan, "own-") == list(ZONES)
 
 
-def test_a_claim_is_decided_for_what_it_costs_least_to_be(options):
+def test_a_counted_claim_gets_its_cheapest_capacity_type(options):
     asked = problem([*bystanders(), *owners()], catalogue=CATALOGUE)
 
     plan = solve(asked, options)

@@ -182,7 +182,7 @@ def test_pods_that_have_ended_or_move_are_no_reason():
     assert "db-1" not in reason.detail
 
 
-def test_a_later_reason_says_what_other_pods_left():
+def test_the_reason_offering_names_the_domain_that_affinity_leaves():
     """Nothing is available there only."""
     sold = [offering("zone-a", available=False), offering("zone-b")]
     nodes = [existing_node("node-0", cpu="0", bound=running("db-0", app="db"))]

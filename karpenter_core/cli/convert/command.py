@@ -42,14 +42,14 @@ def _convert(
         ),
     ] = OutputFormat.TABLE,
     all_fields: Annotated[
-        bool, typer.Option("--all-fields", help="Report fields that only moved, too.")
+        bool, typer.Option("--all-fields", help="Also report fields that only moved.")
     ] = False,
 ) -> None:
     """Convert older manifests and node groups to karpenter.sh/v1, with their comments.
 
-    Needs no cluster. Converts Provisioners (v1alpha5), NodePools of v1beta1, workloads with older labels, and the older kinds of the installed
-    providers, for example AWSNodeTemplates and Auto Scaling groups. Other objects are written as they are. Each field is
-    converted, or reported with the reason why not.
+    Needs no cluster. Converts Provisioners (v1alpha5), NodePools of v1beta1, workloads with older labels,
+    and the older kinds of the installed providers, for example AWSNodeTemplates and Auto Scaling groups.
+    Other objects are written unchanged. The report has a reason for each field that is not converted.
 
     Example: karpenter convert provisioners/ > nodepools.yaml
     """

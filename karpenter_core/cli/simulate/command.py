@@ -39,7 +39,7 @@ class SimulationFormat(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
-    summary = "Show what a workload costs on NodePools, in simulated time."
+    summary = "Compute the cost of a workload on NodePools, in simulated time."
     app.command("simulate", help=help_of(simulate), short_help=summary)(simulate)
 
 
@@ -60,7 +60,7 @@ def simulate(
     start: Annotated[
         str, typer.Option(metavar="TIME", help="Simulated time of the beginning (RFC 3339).")
     ] = "2030-01-01T00:00:00Z",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything that is random.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 0,
     compare: Annotated[
         list[Path] | None,
         typer.Option(
@@ -114,7 +114,8 @@ def simulate(
         ),
     ] = "",
     trace_speed: Annotated[
-        float, typer.Option(metavar="FACTOR", help="Factor by which traces go faster.")
+        float,
+        typer.Option(metavar="FACTOR", help="Factor by which the time of traces is accelerated."),
     ] = 1.0,
     step: Annotated[
         str, typer.Option(metavar="DURATION", help="Time between two points of the series.")
@@ -126,11 +127,11 @@ def simulate(
         SimulationFormat, typer.Option("--output", "-o", help="Output format.")
     ] = SimulationFormat.TABLE,
 ) -> None:
-    """Show what a workload costs on NodePools, in simulated time.
+    """Compute the cost of a workload on NodePools, in simulated time.
 
     The unchanged controllers of `karpenter run` work on an embedded cluster and a simulated cloud, in
-    a time of its own: a day takes a minute or so. Shown are cost, nodes, evictions, use, and
-    how long pods waited. The same input and seed give the same bytes.
+    simulated time: a day takes about a minute. The output has the cost, nodes, evictions, utilisation,
+    and the time that pods waited for a node. The same input and seed give the same output.
 
     Examples: karpenter simulate --nodepools pools.yaml --workload day.yaml;
     karpenter simulate --nodepools pools.yaml --compare other.yaml --workload day.yaml -o html > day.html;
@@ -138,7 +139,7 @@ def simulate(
     karpenter simulate --nodepools pools.yaml --workload day.yaml
     --sweep spec.disruption.consolidateAfter=30s,5m,30m --sweep seed=1,2,3
 
-    Exit code: 0 if the simulation was made, even if pods stay pending; 2 if files or settings cannot be used.
+    Exit code: 0 if the simulation has finished, even if pods stay pending; 2 if files or settings cannot be used.
     """
     _require_embedded_cluster()
     from karpenter_core.cli.simulate.scenario import SimulationScenario

@@ -46,9 +46,9 @@ Keys of karpenter top
   up, down, k, j        move the cursor
   left, right, page     move by a page
   home, end             first line, last line
-  enter                 everything about the node, with its pods
+  enter                 all fields of the node, and its pods
   /                     filter; words such as pool:web or state:notready
-                        name a field, other words are looked for anywhere
+                        name a field, other words match any field
   escape                end the filter, or go back to the nodes
   s                     sort by the next column
   S                     sort in the other direction
@@ -60,8 +60,8 @@ Keys of karpenter top
   ?                     these keys
   q                     end
 
-Bars show what pods request of what nodes can allocate. Green is above
-90 %, yellow above 60 %, red is less: much of the node is unused.
+Bars compare the requests of pods with the allocatable amounts of nodes.
+A bar is green above 90 %, yellow above 60 %, otherwise red.
 """
 
 

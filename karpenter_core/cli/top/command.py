@@ -27,7 +27,7 @@ _STDIN: Final = Path("-")
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
-    summary = "Show nodes, their use and prices, and pending pods with reasons, live."
+    summary = "Show nodes, their requests and prices, and pending pods with reasons, live."
     app.command("top", help=help_of(top), short_help=summary)(top)
 
 
@@ -69,13 +69,13 @@ def top(
         typer.Option("--output", "-o", help="Output format; json prints one frame."),
     ] = OutputFormat.TABLE,
 ) -> None:
-    """Show nodes, their use and prices, and pending pods with reasons, live.
+    """Show nodes, their requests and prices, and pending pods with reasons, live.
 
-    Reads the current cluster (get and list only, nothing is changed) with the FILEs added, or with
-    --offline only the FILEs. Bars show what pods request of what nodes can allocate, not what pods
-    really use. Pods without a node have the reasons of `karpenter plan`.
+    Reads the current cluster (get and list only, nothing is changed) and adds the objects in the FILEs;
+    with --offline it reads only the FILEs. Bars compare the requests of pods with the allocatable
+    amounts of nodes; real usage is not read. Pods without a node have the reasons of `karpenter plan`.
 
-    Keys: ? shows them all. The live view needs the extra karpenter-core[tui].
+    The key ? shows all keys. The live view needs the extra `tui` of karpenter-core.
 
     Examples: karpenter top --sort price; karpenter top --once --filter state:notready;
     karpenter top --offline cluster.yaml -o json

@@ -1,1 +1,1 @@
-"""The controller of CapacityQuotas."""
+"""Runs the controller of CapacityQuotas."""

@@ -1,1 +1,1 @@
-"""The declarations of the process's metrics, and the types that compute them."""
+"""Declares the metrics of the process, and the types that compute them."""

@@ -1,4 +1,4 @@
-"""The metrics of the process, under the names that Karpenter's dashboards and alerts read.
+"""Declares the metrics of the process, with the names that Karpenter's dashboards and alerts read.
 
 Every metric is declared here, once; `docs/reference/metrics.md` has a row for each, compared by a
 test. A registry is handed in, so that two processes in one test do not share numbers.
@@ -311,7 +311,7 @@ class Metrics:
         by_commitment = ("commitment", "resource_type")
         self.commitments_amount = self._declare.gauge(
             "commitments_amount",
-            "Amounts of commitments (setting commitments); of spend the list price that they cover.",
+            "Amounts of commitments (setting commitments); for spend, the list price that they cover.",
             by_commitment,
         )
         self.commitments_usage = self._declare.gauge(
@@ -322,12 +322,12 @@ class Metrics:
         by_currency = ("commitment", "currency")
         self.commitments_price = self._declare.gauge(
             "commitments_price",
-            "Price per hour of what commitments cover of existing nodes.",
+            "Price per hour, at committed prices, of the part of existing nodes that commitments cover.",
             by_currency,
         )
         self.commitments_list_price = self._declare.gauge(
             "commitments_list_price",
-            "Price per hour of the same at list prices, as node prices count it.",
+            "Price per hour, at list prices, of the part of existing nodes that commitments cover.",
             by_currency,
         )
         by_quota = ("capacityquota", "resource_type")
@@ -467,7 +467,8 @@ class Metrics:
         )
         self.scheduler_pending_pods_by_zone = self._declare.gauge(
             "scheduler_pending_pods_by_effective_zone_count",
-            "Pending pods of the last pass, by the only zone that is possible for them, `flexible` or `none`.",
+            "Pending pods of the last pass, by the only zone that is possible for them; `flexible` = several "
+            "zones, `none` = no zone.",
             ("controller", "zone"),
         )
         self.cluster_state_node_count = self._declare.gauge(
@@ -543,12 +544,12 @@ class Metrics:
         )
         self.observed_planned_price = self._declare.gauge(
             "observed_planned_price_per_hour",
-            "Price per hour of the nodes of that plan, for the same pods.",
+            "Price per hour of the nodes of the fresh plan, for the same pods.",
             ("currency",),
         )
         self.observed_savings = self._declare.counter(
             "observed_savings_total",
-            "Sum of the difference of these prices over time, where the plan costs less.",
+            "Sum over time of the price that the fresh plan would have saved, while it costs less.",
             ("currency",),
         )
         self.decision_journal_lost = self._declare.counter(

@@ -1,4 +1,4 @@
-"""Lets rollouts replace the pods of draining nodes that ask for it, before these are evicted."""
+"""Restarts rollouts for draining pods with the annotation `karpenter.sh/surge-move`, and then evicts them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells which Nodes of a claim may register now; asks the provider about them."""
+"""Selects the Nodes of a claim that may register now; requests the provider's answers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Judges NodePools and NodeClasses in memory, where no controller writes their statuses.
 
-Beside Cluster Autoscaler nobody resolves NodeClasses. An observer asks the provider, without a change
-in the cloud (`ProviderInfo.observes`), and completes the snapshot of its own pass.
+In a cluster with only Cluster Autoscaler, no controller resolves NodeClasses. An observer resolves them
+by calls to the provider that change nothing in the cloud (`ProviderInfo.observes`), and completes the
+snapshot of its own pass.
 """
 
 from __future__ import annotations

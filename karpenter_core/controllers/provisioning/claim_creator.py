@@ -92,10 +92,10 @@ class ClaimCreator:
         self._overlaid: dict[str, tuple[str, OverlaidTypes]] = {}
         """By pool: the version of its catalogue, and what overlays change in it."""
         self._planned_in_flight: dict[int, PlannedNodeClaim] = {}
-        """Those claims, by a number that each allowed claim gets."""
+        """Allowed claims whose creation has not been answered, by a number for each of them."""
         self._granted = counting()
         self._slots_in_flight: set[str] = set()
-        """Ids of the slots of such claims of static pools."""
+        """Ids of the slots of claims of static pools whose creation has not been answered."""
         self._cluster_state = writer.cluster_state
         self._runtime = runtime
         self._log: FilteringBoundLogger = structlog.get_logger("provisioner")

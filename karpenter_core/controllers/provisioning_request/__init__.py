@@ -1,1 +1,1 @@
-"""The loop that serves ProvisioningRequests."""
+"""Runs the controller of ProvisioningRequests."""

@@ -1,8 +1,8 @@
 """Serves ProvisioningRequests: the controller `provisioningrequest`.
 
-A pass takes the next step of every request, then looks for capacity for the oldest ones that wait. It
-plans one request at a time, and never while pending pods are planned: the two would put pods into the
-same room. `lifecycle.provisioning_request` decides; this module reads, writes and creates.
+A pass takes the next step of every request, then plans capacity for the oldest requests that wait. It
+plans one request at a time, and never while pending pods are planned: both plans would use the same
+free capacity. `lifecycle.provisioning_request` decides; this module reads, writes and creates.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The machinery that runs controllers: queues, loops, waits, failure counts and freshness."""
+"""Runs controllers: queues, loops, waits, failure counts and freshness."""

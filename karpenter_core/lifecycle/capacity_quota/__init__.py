@@ -1,1 +1,1 @@
-"""Rules about the status of CapacityQuotas."""
+"""Computes the status of CapacityQuotas."""

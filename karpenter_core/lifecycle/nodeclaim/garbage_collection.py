@@ -1,6 +1,6 @@
 """Finds claims without an instance and instances without a claim.
 
-Deleting because of a listing is the most dangerous thing an autoscaler does, so each direction needs
+A deletion because of a listing is the most dangerous action of an autoscaler, so each direction needs
 two conditions. A claim is deleted if the cloud does not list its instance *and* its node is not Ready.
 An instance is terminated if it has had no claim for a while, the listing and the cluster's state were
 complete each time, not too many instances are without a claim, and a list of the claims from the API

@@ -1,1 +1,1 @@
-"""Pure rules for NodeOverlays: validation, evaluation, conditions."""
+"""Validates and evaluates NodeOverlays, and sets their conditions; pure functions."""

@@ -1,1 +1,1 @@
-"""Rules of ProvisioningRequests."""
+"""Computes the next step of ProvisioningRequests."""

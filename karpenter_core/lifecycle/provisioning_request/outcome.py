@@ -1,4 +1,4 @@
-"""Records in a ProvisioningRequest that a look for its capacity found none."""
+"""Records in a ProvisioningRequest that a plan found no capacity for it."""
 
 from __future__ import annotations
 

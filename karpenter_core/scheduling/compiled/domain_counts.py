@@ -1,7 +1,7 @@
 """Counts running pods in the domains of every topology key.
 
-Which domains of an axis a group knows depends on the taints its owners tolerate. For the host name
-every node is a domain.
+The domains of an axis that count for a group depend on the taints that its owners tolerate. For the
+host name every node is a domain.
 """
 
 from __future__ import annotations

@@ -55,9 +55,9 @@ class PlacementTask(Struct, frozen=True, kw_only=True, eq=False):
     request: Amounts
     """resources: what one pod asks for."""
     requested_lines: tuple[tuple[int, int], ...]
-    """The lines of `request` that are not zero, with what is asked."""
+    """The lines of `request` that are not zero, each with its amount."""
     lines: list[int]
-    """Those lines alone."""
+    """The lines of `request` that are not zero."""
     reserved_only: bool = False
     """New claims are opened for reserved capacity alone."""
 

@@ -1,6 +1,6 @@
-"""Lists the relaxation steps of a pod: each gives up one preference more.
+"""Lists the relaxation steps of a pod: each step drops one more preference.
 
-The first step has every preference as if it were required; each next one gives up one thing, in
+The first step treats every preference as required; each next step drops one preference, in
 upstream's order: alternative node affinity terms, preferred pod affinity, preferred pod
 anti-affinity, preferred node affinity (heaviest first each), ScheduleAnyway spread, and at last
 tolerating PreferNoSchedule taints.

@@ -3,8 +3,8 @@
 The contents of a plan are columns of a linear program over contents (`whole_pods`, `patterns`): each
 pod in one of them, and at least as many nodes as pods that avoid each other need. A few rounds of
 column generation add better ones; the whole nodes of the optimum are bought, the rest is planned
-again with the same columns. Pods that remain after the last level have no node: whoever uses the
-contents finds room for them.
+again with the same columns. Pods that remain after the last level have no node: the caller places
+them.
 
 Exact for two resources; contents that exceed another one are dropped.
 """

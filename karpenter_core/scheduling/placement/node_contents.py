@@ -1,4 +1,4 @@
-"""Knows which pods each open node is meant for, where contents were planned beforehand."""
+"""Holds the planned contents of open nodes: the pods that each of them is opened for."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Places pods once more, in the domains of a plan that is there, on nodes with better contents.
+"""Places the pods of a finished plan again: in the same domains, on nodes with better contents.
 
-Every pod of the plan is placed in the order and in the domains in which it was, so that all
-constraints over domains hold as they did; on which node of its domain is decided anew. The nodes
-are opened with a *content* each: how many pods of each size they are meant for. A pod goes to a node
-that is meant for its size if there is one, else to any other.
+Every pod is placed in the order and in the domain of the finished plan, so that all constraints over
+domains still hold; only its node within the domain is chosen again. Each node is opened with a
+*content*: the number of pods of each size that are planned for it. A pod is placed on a node whose
+content has its size, otherwise on any other node.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Chooses which nodes to buy before any pod is placed.
+"""Chooses the nodes to buy before any pod is placed.
 
-The guidance LP is asked with everything that first-fit could not put on nodes that are there: the
+The input of the guidance LP is the demand that first-fit could not place on existing nodes: the
 shapes of every pool by zone, the share of zonal spreads in each zone, pods that only some shapes
-may serve, and the fewest nodes that pods which avoid each other need. Its mix is opened empty and
-then filled; its duals weigh resources.
+may serve, and the minimum number of nodes for pods that avoid each other. The nodes of its mix are
+opened empty and then filled; its duals weigh resources.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Packs the nodes of a finished plan better, in the order and the domains of that plan.
 
 For constraints over domains, claims of one signature are alike, and so are pods with the same
-constraints. Two things may therefore change without breaking any of them:
+constraints. Two changes therefore break none of them:
 
-* which of the pods with the same constraints are placed first: the larger ones are given the places
-  on cheaper claims (spot before on-demand, if pods are spread over both);
-* on which claim of its signature a pod is. Cheaper nodes for the pods of a signature are looked for
-  by searching pairs where there are few, by a program over contents where there are many.
+* the order of pods with the same constraints: larger pods get the places on cheaper claims (spot
+  before on-demand, if pods are spread over both);
+* the claim of a pod among the claims of its signature. Cheaper nodes for the pods of a signature are
+  found by a search over pairs if there are few, and by a program over contents if there are many.
 
-The pods are then placed on these nodes as recorded (`recorded_placement`), which watches over
-everything that is not known here.
+`recorded_placement` then places the pods on these nodes, and checks all constraints that this module
+does not see.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Evaluates what becomes of pods when nodes are removed.
+"""Evaluates the removal of nodes: the new places of their pods, and the nodes to launch for them.
 
-`WhatIf` keeps the cluster compiled and answers thousands of such questions, each as `solve` would
+`WhatIf` keeps the cluster compiled and evaluates thousands of removals, each as `solve` would
 for the same problem with those nodes being removed and their pods pending (`problem_without`). Most
 answers are a short first-fit over fitting nodes; the solver's engine answers those that need new
 claims. Pending pods come first: the places that they will take are not given to others.
 
-Pure and deterministic: answers depend on what the cluster is, not on how it came to be so, nor on
-what was asked before.
+Pure and deterministic: answers depend only on the state of the cluster, not on earlier states or
+earlier answers.
 """
 
 from __future__ import annotations

@@ -58,15 +58,15 @@ SETTINGS: Final = (
         flag="--vm-memory-overhead-percent",
         env="VM_MEMORY_OVERHEAD_PERCENT",
         default=0.065,
-        help="Share of an instance type's memory that its nodes are assumed to lack, until one has "
-        "registered; 0.065 = 6.5 %.",
+        help="Share of an instance type's memory that is assumed to be missing on its nodes, until one "
+        "of them has registered; 0.065 = 6.5 %.",
         falls_back=True,
     ),
     SettingSpec(
         flag="--interruption",
         env="INTERRUPTION",
         default=True,
-        help="Poll ECS for instances that will be reclaimed or maintained.",
+        help="Poll ECS for instances that will be reclaimed or get maintenance.",
         falls_back=True,
     ),
     SettingSpec(
@@ -92,7 +92,7 @@ SETTINGS: Final = (
         flag="--launch-burst",
         env="LAUNCH_BURST",
         default=0,
-        help="Launches that may be made at once; 0 = the value of --apg-qps.",
+        help="Launches that may exceed --launch-qps in a burst; 0 = the value of --apg-qps.",
     ),
     SettingSpec(
         flag="--apg-qps",

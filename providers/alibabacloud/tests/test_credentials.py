@@ -38,7 +38,7 @@ def test_an_incomplete_key_is_ignored(role, missing):
     assert find_credential({**role, **half}).provider == "oidc_role_arn"
 
 
-def test_a_role_is_one_only_with_all_three_variables(role):
+def test_a_role_is_used_only_with_all_three_variables(role):
     for missing in role:
         some = {name: value for name, value in role.items() if name != missing}
         assert find_credential(some).provider == "default", missing

@@ -33,7 +33,7 @@ current-context: c
     ],
     ids=["no cluster", "no region"],
 )
-def test_a_process_that_cannot_know_its_place_ends_with_a_reason(tmp_path, settings, complaint):
+def test_a_process_without_region_or_cluster_ends_with_a_reason(tmp_path, settings, complaint):
     """Its exit code is not 0, and the last line says what to set."""
     config = tmp_path / "kubeconfig"
     config.write_text(KUBECONFIG)

@@ -66,8 +66,8 @@ SETTINGS: Final = (
         flag="--vm-memory-overhead-percent",
         env="VM_MEMORY_OVERHEAD_PERCENT",
         default=0.075,
-        help="Share of an instance type's memory that its nodes are assumed to lack, until one has "
-        "registered; 0.075 = 7.5 %.",
+        help="Share of an instance type's memory that is assumed to be missing on its nodes, until one "
+        "of them has registered; 0.075 = 7.5 %.",
         falls_back=True,
     ),
     SettingSpec(
@@ -88,7 +88,7 @@ SETTINGS: Final = (
         flag="--disable-dry-run",
         env="DISABLE_DRY_RUN",
         default=False,
-        help="Do not try out launches for each EC2NodeClass.",
+        help="Do not check EC2NodeClasses by launches with DryRun.",
         falls_back=True,
     ),
     SettingSpec(
@@ -116,7 +116,7 @@ SETTINGS: Final = (
         flag="--aws-feature-gates",
         env="AWS_FEATURE_GATES",
         default=",".join(f"{gate}={str(on).lower()}" for gate, on in GATES.items()),
-        help="Optional features of the provider, A=true,B=false; gates left out keep their default.",
+        help="Optional features of the provider, A=true,B=false; omitted gates keep their default.",
     ),
 )
 

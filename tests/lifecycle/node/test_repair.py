@@ -201,7 +201,7 @@ def test_a_pool_without_a_healthy_node_says_so():
     assert {notice.message for notice in alone.notices} == {"no node of the cluster is healthy"}
 
 
-def test_where_all_nodes_may_be_broken_all_are_repaired():
+def test_all_nodes_are_repaired_with_a_limit_of_100_percent():
     """A limit of 100 % allows it."""
     assert step_of(*pool_of(3, broken=3), limit=UnhealthyLimit.parse("100%")).action is REPAIR
 

@@ -118,7 +118,7 @@ class TestBegin:
         ]
         assert disrupted_patch(marked).merge_patch(marked) is None
 
-    def test_a_stale_taint_comes_off_but_never_from_a_node_that_goes(self):
+    def test_a_stale_disruption_taint_is_removed_except_from_a_deleted_node(self):
         stale = node("web", taints=("karpenter.sh/disrupted:NoSchedule",))
         assert undisrupted_patch(stale).applied_to(stale).taints == ()
         disrupted_node = disrupted_patch(stale).applied_to(stale)

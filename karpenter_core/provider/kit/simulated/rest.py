@@ -60,7 +60,7 @@ class RestCall:
 
     route: RestRoute
     parameters: Mapping[str, object]
-    """Those of the path, the query and the JSON body together."""
+    """Parameters of the path, the query and the JSON body together."""
     request: HttpRequest
     service: str = ""
 

@@ -53,7 +53,7 @@ class _GroupResults:
     launched: float = 0
     """Capacity, by weights."""
     plans: dict[int, InstancePlan] = field(default_factory=dict[int, InstancePlan])
-    """Those that were tried, by their place in the call."""
+    """Plans that were tried, by their place in the call."""
     ids: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
     errors: dict[int, CloudError] = field(default_factory=dict[int, CloudError])
 

@@ -46,7 +46,7 @@ class KubeletSettings:
     ran_before: tuple[str, ...] = ()
     """The scripts that ran before the one that joins."""
     ran_after: tuple[str, ...] = ()
-    """Those that ran after it."""
+    """The scripts that ran after the one that joins."""
 
     @property
     def max_pods(self) -> int | None:

@@ -86,7 +86,7 @@ def test_both_ways_to_buy_are_asked_about(tmp_path: Path):
     ]
 
 
-def test_a_region_without_spot_is_one(tmp_path: Path):
+def test_a_region_without_spot_has_on_demand_stock_only(tmp_path: Path):
     """Case 41."""
     market = Market()
     market.spot = dict

@@ -119,7 +119,7 @@ def test_both_sources_make_one_announcement(world):
     assert polled.id == read.id
 
 
-def test_when_the_instance_then_stops_nothing_is_announced_again(world):
+def test_a_reclaimed_instance_that_stops_is_not_announced_again(world):
     """Case 94: once only."""
     world.cloud.behaviour.terminating_seconds = 600
     (taken,) = world.launch("web-one", **SPOT)

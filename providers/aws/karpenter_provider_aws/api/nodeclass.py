@@ -125,7 +125,7 @@ class EC2NodeClassSpec(Model):
     ami_family: Annotated[str, Facets(enum=tuple(family.value for family in AmiFamily))] = ""
     """Bootstrap of the nodes; by default the family of the alias."""
     user_data: str = ""
-    """User data of the first boot, merged with the node's bootstrap in the way of the family."""
+    """User data of the first boot, merged with the bootstrap of the AMI family."""
     role: Annotated[str, CEL("self != ''", "role may not be empty")] = ""
     """IAM role of the nodes; the provider creates an instance profile for it."""
     instance_profile: Annotated[str, CEL("self != ''", "instanceProfile may not be empty")] = ""
@@ -149,7 +149,7 @@ class EC2NodeClassSpec(Model):
     """KubeletConfiguration, as the kubelet of the family's images reads it.
 
     Some fields also decide how many pods fit: maxPods, podsPerCore, kubeReserved, systemReserved,
-    evictionHard. What a family does not support is refused in the condition ValidationSucceeded.
+    evictionHard. A field that the family does not support makes the condition ValidationSucceeded False.
     """
     block_device_mappings: Annotated[
         tuple[BlockDeviceMapping, ...],
@@ -159,9 +159,9 @@ class EC2NodeClassSpec(Model):
             "only one mapping may have rootVolume",
         ),
     ] = ()
-    """Volumes of the instances; unset, what the family's images need."""
+    """Volumes of the instances; unset, the volumes that the images of the family need."""
     instance_store_policy: Annotated[str, Facets(enum=("RAID0",))] = ""
-    """Use of local disks: RAID0 joins them to one, which pods get as ephemeral storage."""
+    """Use of local disks: RAID0 joins them to one disk, which pods use as ephemeral storage."""
     network_interfaces: Annotated[
         tuple[NetworkInterface, ...],
         Facets(max_items=150),
@@ -181,7 +181,7 @@ class EC2NodeClassSpec(Model):
             "a network card may have only one device of the type efa-only",
         ),
     ] = ()
-    """Network interfaces of the instances; unset, one, or all EFAs when pods ask for EFAs."""
+    """Network interfaces of the instances; unset, one, or all EFAs if pods request EFAs."""
     detailed_monitoring: bool | None = None
     """Whether CloudWatch gets metrics each minute."""
     metadata_options: MetadataOptions = MetadataOptions()
@@ -189,7 +189,7 @@ class EC2NodeClassSpec(Model):
     connection_tracking: ConnectionTracking | None = None
     """Idle timeouts of tracked connections in security groups."""
     context: str = ""
-    """Reserved word of EC2 that is passed with every CreateFleet."""
+    """Reserved parameter of EC2 that is passed with every CreateFleet."""
     cpu_options: CpuOptions | None = None
     """Options of the processor."""
     enclave_options: EnclaveOptions | None = None

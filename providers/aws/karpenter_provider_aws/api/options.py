@@ -130,13 +130,13 @@ class ConnectionTracking(Model):
     tcp_established_timeout: Annotated[
         int | None, Facets(format="int32", minimum=60, maximum=432_000)
     ] = None
-    """For TCP connections that are established."""
+    """Idle timeout of established TCP connections."""
     udp_stream_timeout: Annotated[int | None, Facets(format="int32", minimum=60, maximum=180)] = (
         None
     )
-    """For UDP flows with more than one request and answer."""
+    """Idle timeout of UDP flows with more than one request and answer."""
     udp_timeout: Annotated[int | None, Facets(format="int32", minimum=30, maximum=60)] = None
-    """For UDP flows of one direction, or one request and answer."""
+    """Idle timeout of UDP flows in one direction, or with one request and answer."""
 
 
 class CpuOptions(Model):

@@ -73,7 +73,7 @@ def test_a_group_is_discovered_by_name_or_id_and_cached_for_a_minute(
 @pytest.mark.parametrize(
     "code", ["InvalidPlacementGroup.Unknown", "InvalidPlacementGroupId.Unknown"]
 )
-def test_a_group_that_ec2_does_not_know_is_none(groups, stub, code):
+def test_a_placement_group_that_does_not_exist_is_not_found(groups, stub, code):
     """It refuses names that do not exist."""
     stub.add_client_error("describe_placement_groups", code, http_status_code=400)
     assert groups.find(BY_NAME) is None

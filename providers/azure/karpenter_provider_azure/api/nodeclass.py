@@ -137,7 +137,7 @@ class AKSNodeClassSpec(Model):
     kubelet: KubeletConfiguration | None = None
     """Settings of the kubelet."""
     max_pods: Annotated[int | None, Facets(format="int32", minimum=10, maximum=250)] = None
-    """Maximum number of pods on a node; unset, it follows from the network plugin."""
+    """Maximum number of pods on a node; unset, it depends on the network plugin."""
     security: Security | None = None
     """Security of the virtual machine."""
     local_dns: Annotated[LocalDNS | None, Field(alias="localDNS")] = None

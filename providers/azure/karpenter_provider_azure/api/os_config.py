@@ -80,7 +80,7 @@ class Security(Model):
     """Security of the virtual machine."""
 
     encryption_at_host: bool | None = None
-    """Whether the host encrypts disks and caches; unset, as the subscription has it."""
+    """Whether the host encrypts disks and caches; unset, the subscription's default applies."""
     trusted_launch: TrustedLaunch | None = None
     """Trusted Launch of the virtual machine; only sizes that support it are used."""
 

@@ -77,7 +77,7 @@ class VmSize:
 
     @property
     def max_ephemeral_os_disk_gb(self) -> int:
-        """That local storage in decimal GB, as the label of sizes tells it."""
+        """Local storage for an ephemeral OS disk in decimal GB, as in the label of VM sizes."""
         return self.ephemeral_os_disk_bytes // _GB
 
     @property

@@ -46,7 +46,7 @@ class OperationRecord:
     on_result: Callable[[], JsonMapping | None] | None = None
     """Returns what its `Location` is answered with when it has succeeded."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Those of the answer that starts it."""
+    """Headers of the answer that starts the operation."""
 
     def status(self, now: datetime) -> str:
         """Return `InProgress`, `Succeeded`, `Failed` or `Canceled`."""

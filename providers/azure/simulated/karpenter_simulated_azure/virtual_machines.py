@@ -80,13 +80,13 @@ class VirtualMachine(life.SimulatedInstance):
     quota_family: str
     interface_ids: tuple[str, ...] = ()
     kept_interface_ids: frozenset[str] = frozenset()
-    """Those with another `deleteOption` than `Delete`."""
+    """Interfaces with another `deleteOption` than `Delete`."""
     extensions: dict[str, JsonObject] = field(default_factory=dict[str, "JsonObject"])
     """By name in lower case."""
     runs_at: datetime
     """Time at which its creation succeeds; `datetime.max` for never."""
     operation: OperationRecord | None = None
-    """That of its creation."""
+    """The operation of its creation."""
     is_graceful: bool = False
     """Whether it was deleted without `forceDeletion`."""
     event: ScheduledEvent | None = None
@@ -137,7 +137,7 @@ class VirtualMachines(life.SimulatedInstances[VirtualMachine]):
         self._now: Final = clock
         self._settings: Final = behaviour
         self._past: Final[list[VirtualMachine]] = []
-        """Those whose name was taken again."""
+        """Virtual machines whose name another one has taken."""
         self._delays: Final[list[LaunchDelay]] = []
         self.ended: Callable[[VirtualMachine], None] = lambda _: None
         """Called when it is known when a virtual machine ends."""

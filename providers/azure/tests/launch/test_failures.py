@@ -198,7 +198,7 @@ def test_a_block_drops_to_smaller_sizes_and_is_renewed_by_larger_ones():
     assert "1" in made.open_zones(d4, SPOT)
 
 
-def test_a_size_without_a_family_stands_for_itself():
+def test_a_failure_of_a_size_without_a_family_concerns_this_size_alone():
     made = LaunchWorld(*family_sizes(2, 4, family=""))
     d2, d4 = made.sizes
     error = fail(made, "ZonalAllocationFailed", size=d2)  # case 106
