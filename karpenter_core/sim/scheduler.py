@@ -43,6 +43,7 @@ _CYCLE: Final = "cycle"
 _CYCLE_PODS: Final = 250  # pods bound before others get the loop
 _REPEAT_SECONDS: Final = 10.0  # longest back-off of kube-scheduler: so often a reason is renewed
 _MAX_POD_GROUPS: Final = 1000  # shapes of pods remembered at a time
+_ABSENT: Final = object()
 _TERMINAL: Final = frozenset({"Succeeded", "Failed"})
 
 Preference = Literal["least-allocated", "most-allocated"]
@@ -77,6 +78,10 @@ class Scheduler(SimulatedController):
         self._pending: Final = dict[Key, Json]()
         self._waiting_for_others: Final = dict[Key, None]()
         self._active: Final = dict[Key, None]()
+        self._order: Final = list[tuple[int, str, Key]]()
+        """Heap of the ranks of active pods; entries of pods that are not active any more stay in it."""
+        self._explained: tuple[dict[str, str], int, int, str] = ({}, 0, 0, "")
+        """The last refusals, their number, the number of nodes, and the message about them."""
         self._report_again: Final = dict[Key, float]()
         self._classes: Final = dict[bytes, _PodGroup]()
         self.follow(NAMESPACES, self._on_namespace)
@@ -138,7 +143,10 @@ class Scheduler(SimulatedController):
         self._activate(list(self._pending))
 
     def _activate(self, keys: list[Key]) -> None:
-        self._active.update(dict.fromkeys(keys))
+        for key in keys:
+            if key not in self._active:
+                self._active[key] = None
+                heapq.heappush(self._order, self._rank(key))
         if self._active:
             self.enqueue(_CYCLE)
 
@@ -149,11 +157,13 @@ class Scheduler(SimulatedController):
         if key != _CYCLE:
             self._activate([each for each in self._pending if each == key])
             return
-        order = sorted(self._active, key=self._rank)
-        for each in order[:_CYCLE_PODS]:
-            self._active.pop(each, None)
-            if each in self._pending:
-                self._schedule(each, self._pending[each])
+        count = 0
+        while self._order and count < _CYCLE_PODS:
+            each = heapq.heappop(self._order)[-1]
+            if self._active.pop(each, _ABSENT) is _ABSENT:
+                continue
+            count += 1
+            self._schedule(each, self._pending[each])
         if self._active:
             self.enqueue(_CYCLE)
 
@@ -273,10 +283,15 @@ class Scheduler(SimulatedController):
 
     def _explain(self, refusals: dict[str, str]) -> str:
         total = len(self._view.nodes)
+        last, count, last_total, message = self._explained
+        if refusals is last and (len(refusals), total) == (count, last_total):
+            return message  # the next pod of the same group
         counts = sorted(f"{count} {why}" for why, count in Counter(refusals.values()).items())
+        message = f"0/{total} nodes are available: {', '.join(counts)}."
         if not total:
-            return "no nodes available to schedule pods"
-        return f"0/{total} nodes are available: {', '.join(counts)}."
+            message = "no nodes available to schedule pods"
+        self._explained = (refusals, len(refusals), total, message)
+        return message
 
     def _report(self, key: Key, pod: Json, reason: str, message: str) -> None:
         """Write the PodScheduled condition, for one pod not more often than upstream would."""
