@@ -7,8 +7,9 @@ import pytest
 
 from karpenter_core.api.labels import DISRUPTED_TAINT
 from karpenter_core.api.nodeclaim import INITIALIZED
+from karpenter_core.api.records import VirtualSource
 from karpenter_core.controllers.provisioning import provisioner
-from karpenter_core.state.events import PodsDecided
+from karpenter_core.state.events import DeletionMarked, PodsDecided, VirtualPodsDeclared
 from karpenter_core.state.object_kinds import ObjectKind
 from karpenter_core.testing.builders import EPOCH, node_pool, pod
 from karpenter_core.testing.state_builders import (
@@ -41,6 +42,29 @@ def leaving(name="going", *, taints=()):
     """A node whose claim is being deleted."""
     claim = node_claim(name, stage=INITIALIZED, deleted=EPOCH)
     return claim, node(name, claim=claim, taints=taints)
+
+
+def test_a_pass_is_repeated_while_it_could_find_a_pod_without_a_place():
+    """A nomination ends without any change of the pod: only the repetition sees it."""
+
+    def repeats(*objects, event=None):
+        builder = synced_state(POOL, *objects)
+        if event is not None:
+            builder.apply_event(event)
+        return provisioner._may_need_claims(builder.snapshot())
+
+    settled = (*node_and_claim("web"), running())
+    virtual = VirtualPodsDeclared(
+        source=VirtualSource(
+            api_version="v1", kind="CapacityBuffer", namespace="default", name="b", uid="uid-b"
+        ),
+        pods=(pod("v"),),
+    )
+    assert not repeats(*settled)
+    assert repeats(*settled, pod("waiting"))
+    assert repeats(*settled, nominated("placed", "web"))
+    assert repeats(*settled, event=virtual)
+    assert repeats(*settled, event=DeletionMarked(names=("web",), cause="empty/1"))
 
 
 def test_pending_pods_trigger_a_pass_unless_nominated():

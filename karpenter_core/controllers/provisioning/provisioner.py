@@ -136,12 +136,7 @@ class Provisioner:
             snapshot = self._cluster_state.snapshot()
             if snapshot.version == self._last_version:
                 continue
-            if (
-                snapshot.pending_pods
-                or snapshot.nominated_pods
-                or snapshot.has_virtual_pods
-                or any(state_node.marked_for_deletion for state_node in snapshot.state_nodes)
-            ):
+            if _may_need_claims(snapshot):
                 self._batcher.trigger("retry")
             else:
                 self._recorder.report_ignored((), snapshot)
@@ -248,6 +243,16 @@ class Provisioner:
             and not provisioning_input.refused_pools  # pauses end without a change
             and not any(map(waits_for_reservation, plan.unschedulable.values()))
         )
+
+
+def _may_need_claims(snapshot: Snapshot) -> bool:
+    """Tell whether a pass could find a pod without a place; nominations may have become void."""
+    return bool(
+        snapshot.pending_pods
+        or snapshot.nominated_pods
+        or snapshot.has_virtual_pods
+        or any(state_node.marked_for_deletion for state_node in snapshot.state_nodes)
+    )
 
 
 def _triggers(snapshot: Snapshot, changes: Mapping[ObjectKind, tuple[str, ...]]) -> Iterator[str]:

@@ -32,6 +32,7 @@ from karpenter_provider_aws import codes
             "User data is limited to 16384 bytes",
             "UserDataSizeLimitExceeded",
         ),
+        ("InvalidUserData.Malformed", "Invalid BASE64 encoding of user data", "LaunchFailed"),
         ("InvalidAMIID.Malformed", "", "InvalidAMIID"),
         ("InvalidAMIID.NotFound", "", "AMINotFound"),
         ("RequestLimitExceeded", "", "RequestLimitExceeded"),
@@ -163,3 +164,16 @@ def test_a_token_that_was_used_is_neither_a_shortage_nor_a_fault():
     assert not codes.is_server_fault(codes.ApiFailure(code=code, message="", status=400))
     assert not codes.is_token_used("InvalidParameterValue")
     assert not codes.is_token_used("IncorrectState")
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "is_too_large"),
+    [
+        ("InvalidUserData.Malformed", "User data is limited to 16384 bytes", True),
+        ("InvalidUserData.Malformed", "Invalid BASE64 encoding of user data", False),
+        ("InvalidParameterValue", "User data is limited to 16384 bytes", False),
+    ],
+)
+def test_user_data_is_too_large_by_code_and_text(code, message, is_too_large):
+    """The same code is for data of another encoding, which a shorter text would not mend."""
+    assert codes.is_user_data_too_large(code, message) is is_too_large

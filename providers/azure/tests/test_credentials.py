@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ import pytest
 
 from karpenter_core.errors import AuthError
 from karpenter_core.provider.kit.calls.failures import UncertainCallError
+from karpenter_provider_azure.arm import credentials
 from karpenter_provider_azure.arm.client import ArmClient
 from karpenter_provider_azure.arm.credentials import (
     CappedCredential,
@@ -158,6 +160,17 @@ def test_workload_identity_gets_its_token_from_the_authority(workload, monkeypat
     assert "service-account-token" in token_request.body
     assert "client-1" in token_request.body
     assert call.headers["authorization"] == "Bearer arm-token"
+
+
+def test_workload_identity_is_tried_once_in_its_own_cloud(workload):
+    """The default chain would ask for it again, at the authority of the public cloud."""
+    cloud = settings_for(workload.url, workload.ca_bundle).cloud
+    chain = credentials._chain(cloud, None, os.environ)
+    first, rest = chain.credentials
+    assert type(first).__name__ == "WorkloadIdentityCredential"
+    names = {type(each).__name__ for each in rest.credentials}
+    assert "ManagedIdentityCredential" in names
+    assert "WorkloadIdentityCredential" not in names
 
 
 def test_a_refused_identity_is_an_error_of_authentication(workload):

@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -816,3 +816,18 @@ def test_a_node_registers_under_the_name_of_its_instance_alone(name, refused):
     )
 
     assert (answer is not None) == refused
+
+
+def test_a_dump_lets_go_of_the_file(tmp_path, monkeypatch):
+    """Whether it succeeds or not: long tests dump a file hundreds of times."""
+    opened = []
+    InstanceStore(str(tmp_path / "kwok.sqlite3")).close()
+
+    def made(*args, **options):
+        opened.append(InstanceStore(*args, **options))
+        return opened[-1]
+
+    monkeypatch.setattr("karpenter_provider_kwok.dump.InstanceStore", made)
+    assert dump_file(str(tmp_path / "kwok.sqlite3"), now=datetime.now(UTC))["instances"] == []
+    with pytest.raises(CloudProviderError, match="stopped"), opened[0].reading():
+        pass
