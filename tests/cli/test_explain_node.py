@@ -336,7 +336,7 @@ def test_an_unmanaged_node_is_ignored(explain):
 
 
 @pytest.mark.parametrize("deleted", [{"deleted": NOW}, {"deletionTimestamp": NOW}])
-def test_a_node_on_its_way_out_is_said_to_be(explain, deleted):
+def test_a_leaving_node_is_reported_as_leaving(explain, deleted):
     """Whether the claim or the Node was deleted, nothing is decided about it any more."""
     explanation = explain("a", CONSOLIDATING, claim_with_node("a", **deleted))
 

@@ -97,7 +97,7 @@ def test_a_claim_that_leaves_names_the_pod_that_may_not_be_evicted_first(explain
     assert explain(CONSOLIDATING, leaving)["waitsFor"] == "finalizers of others: example.com/hold"
 
 
-def test_the_reason_of_the_launch_is_told(explain):
+def test_the_answer_has_the_reason_of_the_launch(explain):
     claim, made = claim_with_node("a")
     claim["metadata"]["annotations"] = {
         "karpenter.sh/created-for": "provisioned",

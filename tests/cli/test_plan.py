@@ -289,7 +289,7 @@ def test_tables_keep_to_the_width_and_to_what_can_be_read(run, tmp_path, monkeyp
     assert summary.endswith("70 pods stay pending")
 
 
-def test_the_summary_says_only_what_there_is(run, tmp_path):
+def test_the_summary_omits_empty_parts(run, tmp_path):
     """No pods, or pods that all stay where they are."""
     nothing = run(write(tmp_path / "pool.yaml", POOL)).out
     kept = run(write(tmp_path / "kept.yaml", POOL, node("old"), pod("a"))).out

@@ -165,7 +165,7 @@ def test_the_missing_kind_is_an_error_only_if_requests_are_to_be_served():
     assert findings(status=403) == []
 
 
-def test_a_server_that_fails_is_not_one_without_the_kind():
+def test_a_failing_server_is_not_taken_for_one_without_the_kind():
     with pytest.raises(ApiError):
         findings(status=500)
 

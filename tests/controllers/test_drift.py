@@ -186,7 +186,7 @@ def test_the_provider_is_asked_about_all_claims_at_once(tmp_path):
     run_controller(tmp_path, scenario)
 
 
-def test_a_change_of_the_nodeclass_is_asked_about_at_once(tmp_path):
+def test_a_change_of_the_nodeclass_checks_drift_at_once(tmp_path):
     """But not a condition that is stamped on it."""
 
     async def scenario(scene, cloud):

@@ -169,7 +169,7 @@ def test_a_claim_without_its_pool_is_not_judged():
         (None, PERIOD_SECONDS),
     ],
 )
-def test_claims_are_asked_about_again_when_the_provider_could_not_tell(error, again):
+def test_drift_is_checked_again_when_the_provider_could_not_decide(error, again):
     checks = Checks("web", answers=[error]).play(PERIOD_SECONDS + 1)
     first, second = checks.asked[:2]
     assert second[0] - first[0] == pytest.approx(again, abs=SLACK)
@@ -280,7 +280,7 @@ def test_claims_are_checked_again_when_their_node_class_is_edited(changed, is_ch
     assert [at for at in checks.times() if at > 40] == [40.5] * is_checked
 
 
-def test_a_node_class_that_goes_and_comes_back_is_asked_about_again():
+def test_a_recreated_node_class_is_checked_for_drift_again():
     """Other changes are seen while it is gone, and its return is one itself."""
     checks = Checks("web")
 
@@ -319,13 +319,13 @@ def test_a_drift_that_the_provider_found_ends_with_the_node_class():
     assert find_condition(claim.status.conditions, DRIFTED) is None
 
 
-def test_without_its_node_class_a_claim_is_not_asked_about():
+def test_a_claim_without_its_node_class_causes_no_drift_call():
     checks = Checks("web")
     checks.state.fold(ObjectRemoved(checks.node_class))
     assert checks.play(60).asked == []
 
 
-def test_a_claim_that_drifted_from_its_pool_is_not_asked_about():
+def test_a_claim_that_drifted_from_its_pool_causes_no_drift_call():
     """The answer would change nothing."""
     checks = Checks("web")
     hashes = {NODE_POOL_HASH: "old", NODE_POOL_HASH_VERSION: "v3"}
@@ -337,7 +337,7 @@ def test_a_claim_that_drifted_from_its_pool_is_not_asked_about():
     assert [name for _, name in checks.written] == ["web"]
 
 
-def test_a_node_class_without_claims_is_not_asked_about():
+def test_a_node_class_without_claims_causes_no_drift_call():
     checks = Checks("web")
     checks.play(
         2 * PERIOD_SECONDS, at_10=lambda: checks.state.fold(ObjectRemoved(checks.claims[0]))
@@ -345,7 +345,7 @@ def test_a_node_class_without_claims_is_not_asked_about():
     assert checks.times() == [0.5]
 
 
-def test_a_claim_that_is_being_deleted_is_not_asked_about():
+def test_a_claim_that_is_being_deleted_causes_no_drift_call():
     checks = Checks("web", "api")
     deleted = {
         "deletion_timestamp": checks.clock.now(),

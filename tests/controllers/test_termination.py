@@ -137,7 +137,7 @@ class TestClaims:
 
         run_controller(tmp_path, scenario, arguments=["--kwok-termination-delay=20s"])
 
-    def test_a_cloud_that_refuses_is_asked_again(self, tmp_path):
+    def test_a_refused_termination_is_retried(self, tmp_path):
         """Case 63."""
         faults = tmp_path / "faults.json"
         faults.write_text(json.dumps([{"fault": "throttle", "operation": "terminate", "count": 3}]))

@@ -185,7 +185,7 @@ class TestPods:
         assert "Pdb prevents" in message(*node_and_claim("web"), daemon, disruption_budget())
         assert is_candidate(*node_and_claim("web"), running(owner_kind="Node"), disruption_budget())
 
-    def test_two_budgets_block_whatever_they_allow(self):
+    def test_two_budgets_for_one_pod_always_block(self):
         two = (disruption_budget("a", allowed=1), disruption_budget("b", allowed=1))
         assert message(*node_and_claim("web"), running(), *two) == (
             "Eviction does not support multiple PDBs (PodDisruptionBudget(s)=[default/a default/b])"

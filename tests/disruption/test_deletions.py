@@ -313,7 +313,7 @@ class TestPeace:
         assert gone(outcome) == ["web"]
         assert bought(outcome) == [["four", "eight"]]
 
-    def test_pods_of_nodes_that_go_anyway_may_go_there(self):
+    def test_a_node_may_take_pods_of_nodes_that_are_being_removed(self):
         """Case 219's exception: no pod is disturbed in vain."""
         builder = self.window(False, "1m", box("leaving", FOUR, pool="lively"))
         builder.apply_event(ObjectObserved(runs("c", "leaving", cpu="3")))

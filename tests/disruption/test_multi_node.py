@@ -124,7 +124,7 @@ class TestMerging:
     def test_one_node_is_not_several(self):
         assert gone(multi(cluster(boxes(1, SIXTEEN)))) == []
 
-    def test_every_prefix_is_asked_for(self):
+    def test_every_prefix_is_evaluated(self):
         """Only the first two of six can go: halving from the middle would try four first."""
         builder = cluster(
             boxes(2, cpu="500m", prefix="a"),

@@ -73,7 +73,7 @@ def test_a_pass_that_took_too_long_is_cut_short(method):
     assert (report(outcome).is_cut_short, report(outcome).is_idle) == (True, False)
 
 
-def test_a_method_that_fails_when_time_is_up_is_not_asked_again(monkeypatch):
+def test_a_method_that_fails_at_its_time_limit_is_not_run_again(monkeypatch):
     """Nor is anything set aside: what it could not evaluate was not isolated to the end."""
     effort, asked = PassTimeLimit(), []
 

@@ -92,7 +92,7 @@ def test_the_node_limit_leaves_room_for_replacements(nodes, limit, expected):
     assert len(commands(cluster(static(nodes=limit), *fleet(nodes)))) == expected
 
 
-def test_a_limit_without_room_is_said_on_node_and_claim():
+def test_an_exhausted_limit_has_events_on_node_and_claim():
     outcome = found(cluster(static(nodes="5"), *fleet(5)), StaticDriftMethod(), options=ON)
 
     messages = {(notice.regarding.kind, notice.message) for notice in outcome.notices}

@@ -11,7 +11,7 @@ from karpenter_core.kube.rate_limits import AsyncTokenBucket
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 
 
-def test_a_burst_passes_and_the_rest_goes_by_the_rate():
+def test_a_burst_passes_and_later_requests_keep_the_rate():
     """In order of arrival."""
 
     async def scenario():

@@ -81,7 +81,7 @@ def test_a_window_waits_for_idleness_but_not_for_ever():
     run_virtual(main())
 
 
-def test_a_full_window_goes_at_once():
+def test_a_full_window_is_sent_at_once():
     async def main():
         world = World(BatchLimits(size=2))
         await asyncio.gather(*(world.batcher.add(item) for item in "abcde"))

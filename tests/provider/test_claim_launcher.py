@@ -486,7 +486,7 @@ def test_a_job_is_asked_for_further_calls_until_its_claims_have_instances(world)
     assert world.cloud.released == ["a:0"]
 
 
-def test_a_job_without_any_call_says_why(world):
+def test_a_launch_job_without_a_call_has_a_reason(world):
     world.cloud.calls_of_job = 0
     assert str(world.launch_one()) == "no subnet"
 

@@ -268,7 +268,7 @@ class Listing(FakeProvider):
         return super().karpenter_list_instances()
 
 
-def test_a_listing_that_is_stuck_is_asked_for_once(virtual):
+def test_a_hanging_listing_is_requested_once(virtual):
     web = Listing(batch_limits={"karpenter_list_instances": BatchLimits(timeout=timedelta(10))})
     stuck = Listing(
         batch_limits={"karpenter_list_instances": BatchLimits(timeout=timedelta(seconds=10))}

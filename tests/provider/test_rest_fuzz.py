@@ -193,7 +193,7 @@ def test_an_answer_that_drips_ends_in_time():
     assert answer.now < 35
 
 
-def test_a_cut_answer_is_no_shorter_one(server):
+def test_a_truncated_answer_is_not_read_as_a_shorter_one(server):
     """A list that ends early must not look complete."""
     server.answers[:] = [http(b'{"things":[]}', length=400)]
     with pytest.raises(CloudProviderError, match="cut 387 bytes before its end"):

@@ -121,7 +121,7 @@ def test_the_smallest_quota_words_the_refusal():
     ends_after=st.none() | st.integers(0, 40),
     terminating=st.integers(0, 20),
 )
-def test_a_phase_never_goes_back(pending, fails_after, ends_after, terminating):
+def test_a_phase_never_changes_backwards(pending, fails_after, ends_after, terminating):
     instances, time, behaviour = instances_of(0)
     behaviour.pending_seconds, behaviour.terminating_seconds = pending, terminating
     if fails_after is not None:

@@ -292,7 +292,7 @@ def test_a_port_taken_on_every_node_names_the_daemon():
     assert reason.remedy
 
 
-def test_a_port_that_is_free_on_some_machine_is_no_reason():
+def test_a_port_that_is_free_on_some_node_is_no_reason():
     """A later constraint that rules these out is named."""
     taking = daemon("proxy", shape=pod_shape(host_ports=[9090], owner_kind="DaemonSet"))
     sold_out = instance_type("small", offerings=[offering("zone-a", available=False)])

@@ -238,7 +238,7 @@ def test_affinity_needs_a_pod_in_the_same_domain():
     assert said(judged(claim(db), claim(close)), "close: affinity over")
 
 
-def test_the_first_of_its_kind_may_go_anywhere():
+def test_the_first_pod_of_an_affinity_group_may_use_any_domain():
     """And the next ones go there; but only if it matches its own selector."""
     one, two = (pod(name, pod_affinity=term()) for name in ("one", "two"))
     assert judged(claim(one), claim(two)) == []

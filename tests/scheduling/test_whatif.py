@@ -238,7 +238,7 @@ def test_an_unknown_node_is_an_error():
 # -- sets ------------------------------------------------------------------------------------------
 
 
-def test_pods_do_not_go_to_nodes_that_go_too():
+def test_pods_are_not_moved_to_nodes_that_are_removed_with_them():
     """All go at once."""
     whatif = ask(
         node("a", web("one", "a"), free="3"),

@@ -371,7 +371,7 @@ class TestLeaving:
         builder.apply_event(DeletionUnmarked(names=("web",)))
         assert not the_state_node(builder).marked_for_deletion
 
-    def test_a_machine_leaves_by_a_mark_of_its_claim_or_of_its_node(self):
+    def test_a_state_node_is_leaving_by_a_mark_of_its_claim_or_node(self):
         _, claim = node_and_claim("web")
         builder = synced_state(claim, node("web-node", claim=claim))
         for name in ("web", "web-node"):

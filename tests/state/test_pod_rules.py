@@ -135,7 +135,7 @@ class TestBudgets:
         """Case 290: what an integer minimum comes to depends on the pods there are."""
         assert moves(running(), disruption_budget(**amounts)) is goes
 
-    def test_two_budgets_hold_a_pod_whatever_they_say(self):
+    def test_two_budgets_for_one_pod_always_block_eviction(self):
         """Case 290: the eviction API refuses it."""
         generous = [disruption_budget(name, max_unavailable="100%") for name in ("a", "b")]
         assert moves(running(), generous[0])

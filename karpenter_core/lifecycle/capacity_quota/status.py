@@ -93,7 +93,7 @@ def _conditions(
         "type": RECONCILED,
         "status": status,
         "reason": RECONCILIATION_FAILED if problems else RECONCILIATION_SUCCEEDED,
-        "message": "; ".join((*problems, "nodes that it may count are not launched"))
+        "message": "; ".join((*problems, "nodes that the quota may count are not launched"))
         if problems
         else "",
         "lastTransitionTime": since,
@@ -118,7 +118,7 @@ def limit_notice(
         uid=quota.uid,
     )
     if reading.problems:
-        message = f"{'; '.join(reading.problems)}; nodes that it may count are not launched"
+        message = f"{'; '.join(reading.problems)}; nodes that the quota may count are not launched"
         return Notice(
             regarding=regarding, type="Warning", reason="QuotaUnreadable", message=message
         )
@@ -132,5 +132,5 @@ def limit_notice(
         regarding=regarding,
         type="Warning",
         reason="LimitReached",
-        message=f"the limit is used up ({amounts}): no further node is launched that it counts",
+        message=f"the limit is used up ({amounts}): no further node that the quota counts is launched",
     )

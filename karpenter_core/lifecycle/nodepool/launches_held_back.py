@@ -30,8 +30,8 @@ def with_launches_held_back(
             type=LAUNCHES_HELD_BACK,
             status=TRUE,
             reason=REGISTRATION_FAILED,
-            message="Nodes in a row did not register: nothing is launched before "
-            f"{pause.until:%Y-%m-%dT%H:%M:%SZ}, then one node is launched as a test",
+            message="The last nodes of the NodePool did not register: it launches no node before "
+            f"{pause.until:%Y-%m-%dT%H:%M:%SZ}, then one node as a test",
             now=now,
         )
     return without_condition(pool, LAUNCHES_HELD_BACK)

@@ -112,7 +112,7 @@ def test_a_refusal_for_another_reason_proves_permission(cloud, examine):
         assert of(Severity.ERROR, examine()) == []
 
 
-def test_a_cluster_that_ack_does_not_know_is_an_error(cloud, examine):
+def test_a_cluster_id_that_ack_does_not_find_is_an_error(cloud, examine):
     with cloud.fail("DescribeClusterDetail", code="ErrorClusterNotFound", status=404, times=None):
         (found,) = of(Severity.ERROR, examine())
 

@@ -148,7 +148,7 @@ def test_throttling_is_not_a_fault_of_the_server_though_its_status_says_so():
     "code", ["InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable"]
 )
 @pytest.mark.parametrize("status", [0, 500, 503])
-def test_a_code_of_a_fault_is_one_whatever_the_status(code, status):
+def test_a_fault_code_is_a_fault_with_any_http_status(code, status):
     assert codes.is_server_fault(codes.ApiFailure(code=code, message="", status=status))
 
 

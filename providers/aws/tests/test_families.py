@@ -239,7 +239,7 @@ def test_the_service_of_kube_dns_answers_unless_others_are_named(spec, dns_ip, f
     assert cluster_dns(fields) == found
 
 
-def test_only_an_ipv6_address_is_one():
+def test_only_an_ipv6_address_counts_as_ipv6():
     assert is_ipv6("fd00::a")
     assert not is_ipv6("10.0.0.10")
     assert not is_ipv6("")

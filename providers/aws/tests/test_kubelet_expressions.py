@@ -158,7 +158,7 @@ def test_the_largest_integers_are_kept():
     assert evaluate("-9223372036854775808", M5_LARGE) == -(2**63)
 
 
-def test_the_first_double_beyond_64_bits_is_none():
+def test_the_first_double_beyond_64_bits_is_no_integer():
     assert evaluate("9223372036854774784.0", M5_LARGE) == 2**63 - 1024
     assert evaluate("-9223372036854775808.0", M5_LARGE) == -(2**63)
     for text in ("9223372036854775808.0", "-9223372036854777856.0"):

@@ -98,5 +98,5 @@ def test_descriptions_of_other_services_stay_whole(slim, whole):
     )
 
 
-def test_a_missing_file_is_none(tmp_path):
+def test_a_missing_model_file_is_no_error(tmp_path):
     assert ModelFiles().load_file(str(tmp_path / "ec2" / "2016-11-15" / "service-2")) is None

@@ -551,7 +551,7 @@ def test_custom_passes_the_users_text_through_byte_for_byte(text):
 
 
 @pytest.mark.parametrize("family", AmiFamily)
-def test_equal_input_gives_equal_text_whatever_the_order_of_maps(family):
+def test_equal_input_gives_equal_text_for_any_order_of_maps(family):
     kubelet = {
         "evictionHard": {"memory.available": "5%", "nodefs.available": "10%"},
         "podsPerCore": 2,

@@ -91,7 +91,7 @@ def test_throttling_counts_no_failure():
     assert waits == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
 
 
-def test_a_cloud_that_names_no_time_is_not_asked_without_a_pause():
+def test_a_throttled_call_without_retry_after_waits():
     waits = rises(lambda _: throttled(0), jitter=lambda: 0.0, tries=3)
     assert waits == [0.0, 0.2, 0.4]
 

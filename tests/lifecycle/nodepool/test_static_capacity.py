@@ -91,7 +91,7 @@ def test_replicas_that_exist_or_are_about_to_be_launched_are_no_problem():
     assert problem(pool, node_claim("a"), node_claim("b")) is None
 
 
-def test_a_condition_goes_with_its_cause():
+def test_a_condition_is_removed_with_its_cause():
     """Also when the gate is switched on, and one condition replaces the other."""
     pool = node_pool(replicas=3, limits={"nodes": "0"})
     ignored = with_replicas_conditions(pool, problem(pool, gate=False), now=NOW)

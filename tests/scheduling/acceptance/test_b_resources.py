@@ -117,7 +117,7 @@ def test_case_042_043_044_the_type_that_just_holds_the_pod(cluster, pod, expecte
     assert cluster.labels_of(pod)[INSTANCE_TYPE] == expected
 
 
-def test_case_048_nothing_of_an_unknown_resource_may_be_asked_for(cluster):
+def test_case_048_a_request_of_an_unknown_resource_is_unschedulable(cluster):
     pod = cluster.pod(requests={"foo.com/weird-resources": "0"}, limits={"example.com/none": "0"})
     cluster.provision(pod)
     assert cluster.is_scheduled(pod)

@@ -36,7 +36,7 @@ def test_case_119_required_terms_are_alternatives_in_their_order(cluster):
     assert cluster.labels_of(pod)[ZONE] == "z1"
 
 
-def test_case_120_all_preferred_terms_may_go(cluster):
+def test_case_120_all_preferred_terms_can_be_relaxed(cluster):
     pod = cluster.pod(
         preferred=[
             preferred_node_term(1, INVALID),

@@ -88,7 +88,7 @@ def test_case_135_nodes_within_the_limit_are_launched(cluster):
     assert cluster.labels_of(pod)[INSTANCE_TYPE] == "small-instance-type"
 
 
-def test_case_136_a_batch_is_served_as_far_as_the_limit_goes(cluster):
+def test_case_136_a_batch_is_placed_up_to_the_limit(cluster):
     cluster.use(limited(cpu="3"))
     pods = cluster.pods(2, labels=FOO, cpu="1500m", away=[term(FOO, HOSTNAME)])
     cluster.provision(*pods)

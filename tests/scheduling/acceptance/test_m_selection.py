@@ -263,7 +263,7 @@ def test_case_191_strict_min_values_are_not_given_up(cluster):
     assert cluster.is_unscheduled(pod)
 
 
-def test_case_191_best_effort_takes_what_there_is_and_says_so(cluster):
+def test_case_191_best_effort_relaxes_min_values_and_records_it(cluster):
     best_effort(cluster)
     cluster.use(pool_with(THREE_TYPES, weight=100), types=two_of_three())
     pod = cluster.pod(cpu="900m", memory="900Mi")
@@ -275,7 +275,7 @@ def test_case_191_best_effort_takes_what_there_is_and_says_so(cluster):
     assert created_metric(claim, "provisioned").labels["min_values_relaxed"] == "true"
 
 
-def test_case_191_nothing_is_said_when_nothing_was_given_up(cluster):
+def test_case_191_min_values_that_are_met_are_not_recorded_as_relaxed(cluster):
     best_effort(cluster)
     cluster.use(pool_with(minimum(2, INSTANCE_TYPE, "In", *NAMES)), types=two_of_three())
     cluster.provision(cluster.pod())
@@ -334,7 +334,7 @@ def test_case_193_best_effort_lowers_the_number_and_leaves_the_zones(cluster):
     assert entry(claim, ZONE) == (set(ZONES), 2)
 
 
-def test_case_194_two_keys_are_lowered_each_to_what_there_is(cluster):
+def test_case_194_min_values_of_two_keys_are_lowered_separately(cluster):
     best_effort(cluster)
     cluster.use(pool_with(THREE_TYPES, THREE_ZONES, weight=100), types=two_zones())
     pod = cluster.pod(cpu="900m", memory="900Mi")

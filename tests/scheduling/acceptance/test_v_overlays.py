@@ -407,7 +407,7 @@ def test_the_listed_price_and_the_source_of_a_price_are_kept():
     assert (dear.list_price, dear.price_source, dear.is_overlaid) == (None, "", False)
 
 
-def test_fees_per_node_are_added_to_whatever_the_price_is():
+def test_fees_per_node_are_added_to_any_price():
     fee = {"karpenter.sh/price-per-node": "0.25"}
     overlays = [
         priced("agent", (ZONE, "In", "z1"), price="7", annotations=fee),

@@ -81,7 +81,7 @@ def test_a_repeated_launch_keeps_the_time_of_its_first_answer(registrations, scr
 @pytest.mark.parametrize(
     ("minutes", "told"), [(9.9, []), (10, ["unregistered"]), (120, ["unregistered"]), (121, [])]
 )
-def test_a_machine_that_did_not_join_counts_for_two_hours(
+def test_an_instance_that_did_not_join_counts_for_two_hours(
     registrations, scripts, clock, minutes, told
 ):
     """The next launch forgets older ones, of which nobody told the end."""

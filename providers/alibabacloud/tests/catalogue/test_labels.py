@@ -172,7 +172,7 @@ def test_an_item_that_says_little_is_read():
 
 
 @pytest.mark.parametrize("value", [None, "", "many", float("nan"), float("inf")])
-def test_a_number_that_cannot_be_read_is_none(value: object):
+def test_an_unreadable_number_gives_no_label(value: object):
     assert read_instance_type(item("ecs.g7.large", EniQuantity=value)).enis == 0
 
 

@@ -128,7 +128,7 @@ def test_a_part_without_an_answer_becomes_unknown_after_a_while(process, cloud):
     assert said(process.resolve(resolved), "Ready")[0] == "True"
 
 
-def test_a_cloud_that_answers_nothing_leaves_all_as_it_was(process, cloud):
+def test_resolution_without_an_answer_changes_nothing(process, cloud):
     """PC-014: there is no answer, however long that lasts."""
     resolved = process.resolve(node_class_of(cloud))
     cloud.cut_off()

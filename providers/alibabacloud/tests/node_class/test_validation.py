@@ -247,7 +247,7 @@ def test_a_launch_that_succeeds_and_the_end_of_a_node_class_forget_refusals(
     assert validation(process, node_class_of(cloud))[0] == "True"
 
 
-def test_a_cloud_that_cannot_be_asked_leaves_the_validation_as_it_was(make_process, cloud):
+def test_validation_without_an_answer_changes_nothing(make_process, cloud):
     process = make_process(dry_runs=True)
     resolved = process.resolve(node_class_of(cloud))
     process.later(minutes=31)

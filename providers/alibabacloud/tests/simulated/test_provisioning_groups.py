@@ -25,7 +25,7 @@ def test_a_sold_out_pool_is_reported_and_the_next_provides_the_instance(cloud, l
     assert group.places == {("ecs.g7.large", "b"): 1}
 
 
-def test_stock_that_does_not_suffice_gives_what_there_is(cloud, launch):
+def test_insufficient_stock_launches_the_available_instances(cloud, launch):
     cloud.capacity.stock(InstancePool(), 3)
 
     group = launch.group("ecs.g7.large", count=8, zones="bg")

@@ -106,7 +106,7 @@ def test_names_have_the_published_hashes_of_fnv_1(region, node_class, digest):
     assert name == f"blue_{digest}"
 
 
-def test_a_legacy_name_that_iam_would_not_take_is_none():
+def test_a_legacy_name_that_iam_refuses_is_not_used():
     """A cluster's name may hold other characters, or be too long."""
     for cluster in ("a b", "x" * 128):
         assert not legacy_profile_name(cluster=cluster, region="us-east-1", node_class="default")
