@@ -144,6 +144,9 @@ def node_explanation(command_input: CommandInput, state_node: StateNode) -> dict
             "listPricePerHour": prices.convert(offering_found.list_price),
             "priceSource": offering_found.price_source,
         }
+    paid = prices.paid_anyway(state_node)
+    if paid:
+        origin["paidByCommitments"] = paid
     message = _message(answer, node, state)
     cause = _cause(answer, node, state) or message
     return {

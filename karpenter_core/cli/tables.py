@@ -172,6 +172,9 @@ def _print_node_facts(console: Console, document: JsonMapping) -> None:
     if document["pricePerHour"] is not None:
         origin = _origin(document, "listPricePerHour")
         facts.append(f"{money_text(document['pricePerHour'])} per hour{origin}")
+    if "paidByCommitments" in document:
+        paid = money_text(document["paidByCommitments"])
+        facts.append(f"of which {paid} is paid by commitments in any case")
     _say(console, ", ".join(facts))
     if "schedule" in document:
         _say(console, document["schedule"])

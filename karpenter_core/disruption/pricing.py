@@ -30,6 +30,7 @@ from karpenter_core.scheduling.offerings import (
 from karpenter_core.scheduling.problem import CheapestOffering
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.resources import element_max
+from karpenter_core.state.commitments import sold_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -134,6 +135,15 @@ class NodePrices:
             for currency, nodes in by_currency.items()
         )
         return total - listed + saved
+
+    def paid_anyway(self, state_node: StateNode) -> float:
+        """Return the part of a node's price that commitments would still pay for without it."""
+        sold = sold_node(self._snapshot, state_node) if self._commitments else None
+        if sold is None or isnan(sold.offering.price.amount):
+            return 0.0
+        listed = sold.offering.price
+        saved = cost_without_commitments(self._commitments, (sold,))
+        return self.convert(Price(max(listed.amount - saved, 0.0), listed.currency))
 
     def _sold(self, candidate: PricedNode) -> SoldNode | None:
         found = _offering(candidate.instance_type, candidate.zone, candidate.capacity_type)

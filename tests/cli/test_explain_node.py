@@ -7,7 +7,16 @@ import json
 import pytest
 
 from karpenter_core.cli.tables import NODE_STATES
-from tests.cli.inputs import NODE_CLASS_REF, instance_type, node, offering, pod, pool, write
+from tests.cli.inputs import (
+    NODE_CLASS_REF,
+    instance_type,
+    node,
+    offering,
+    paid_commitment,
+    pod,
+    pool,
+    write,
+)
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}  # fmt: skip
 INSTANCE_TYPES = [
@@ -458,3 +467,18 @@ def test_a_node_of_a_pool_with_shutdown_hours_names_the_window(explain, start, s
     assert found["state"] == state
     assert 'window "night"' in found["schedule"]
     assert ("shutdown" in found["methods"]) == (state == "disrupted")
+
+
+def test_what_a_commitment_pays_for_anyway_is_shown(explain):
+    """It pays for one node: without one of two nothing of it would be unused."""
+    busy = (pool(), claim_with_node("a"), web("one", "a", cpu="3"))
+    options = ("-o", "json", paid_commitment())
+
+    found = json.loads(explain("a", *busy, options=options).out)
+    assert (found["pricePerHour"], found["paidByCommitments"]) == (0.2, 0.2)
+    assert found["state"] == "stays", "a node that is paid for is not replaced for its price"
+    assert "paidByCommitments" not in explain("a", *busy)
+    two = (*busy, claim_with_node("b"), web("two", "b", cpu="3"))
+    assert "paidByCommitments" not in json.loads(explain("a", *two, options=options).out)
+    shown = explain("a", *busy, options=(paid_commitment(),)).out
+    assert "of which 0.2000 is paid by commitments in any case" in " ".join(shown.split())
