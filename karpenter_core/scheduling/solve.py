@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from karpenter_core.scheduling.commitments import committed_plan_steps
+from karpenter_core.scheduling.commitment_plans import committed_plan_steps
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.compiled.problem import compile_steps
 from karpenter_core.scheduling.device_pass import device_plan_steps, has_device_pods
