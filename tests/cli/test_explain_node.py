@@ -469,7 +469,7 @@ def test_a_node_of_a_pool_with_shutdown_hours_names_the_window(explain, start, s
     assert ("shutdown" in found["methods"]) == (state == "disrupted")
 
 
-def test_what_a_commitment_pays_for_anyway_is_shown(explain):
+def test_a_node_shows_the_part_of_its_price_that_commitments_pay_anyway(explain):
     """It pays for one node: without one of two nothing of it would be unused."""
     busy = (pool(), claim_with_node("a"), web("one", "a", cpu="3"))
     options = ("-o", "json", paid_commitment())
