@@ -104,8 +104,8 @@ def test_every_field_of_a_rebalance_is_in_the_table(program, monkeypatch):
 
 def test_the_list_of_constraints_is_closed():
     """In the order in which they are tried."""
-    section = PAGE.partition("The closed list of constraints")[2]
-    listed = section.partition("\n\nThe scheduler relaxes")[0]
+    section = PAGE.partition("All constraints, in the order")[2]
+    listed = section.partition("\n\nThe solver relaxes")[0]
 
     assert re.findall(r"^\| `(\w+)`", listed, re.MULTILINE) == [
         constraint.value for constraint in PoolConstraint
