@@ -1,4 +1,4 @@
-"""Checks workloads and NodePools for `karpenter doctor`: traps that keep nodes or make too many.
+"""Checks workloads and NodePools for `karpenter doctor`: mistakes that keep nodes or launch too many.
 
 The findings are functions of the objects; nothing of them is an error, since a cluster may be meant so.
 """
@@ -82,7 +82,10 @@ def trap_findings(
     """Return the findings of a cluster and its controllers, or one that there are none."""
     findings = [*workload_findings(objects), *controller_findings(controllers)]
     return findings or [
-        Finding(severity=Severity.OK, message="no trap in workloads, NodePools and controllers")
+        Finding(
+            severity=Severity.OK,
+            message="no common mistake in workloads, NodePools and controllers",
+        )
     ]
 
 

@@ -138,7 +138,7 @@ SETTINGS: Final = (
         (
             "--manage-existing-aks-machines",
             False,
-            "Look after the AKS machines that Karpenter's own provider for Azure has left.",
+            "Manage the existing AKS machines that Karpenter's provider for Azure has created.",
         ),
         (
             "--aks-machines-pool-name",
