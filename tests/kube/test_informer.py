@@ -333,6 +333,19 @@ def test_a_kind_that_is_not_installed_is_waited_for():
     follow(script, watches=watches, kind=NODE_POOLS)
 
 
+def test_a_kind_that_was_removed_and_installed_again_is_listed_anew():
+    """Objects that were created and deleted meanwhile are in no watch from the old version."""
+
+    async def script(follower):
+        await asyncio.sleep(30)
+        assert follower.changes == ["+a@1", "-a@1", "+b@8"]
+
+    first = [event("ADDED", node_pool("a", 1)), bookmark(3, initial=True)]
+    again = [event("ADDED", node_pool("b", 8)), bookmark(9, initial=True), HANG]
+    follower = follow(script, watches=[first, refusal(404), again], kind=NODE_POOLS)
+    assert "sendInitialEvents" in watches_of(follower)[-1].query
+
+
 def test_events_that_repeat_held_objects_are_not_passed_on():
     """Only changes fire."""
 

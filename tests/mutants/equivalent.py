@@ -54,6 +54,10 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
         "karpenter_core/lifecycle/nodeclaim/termination.py",
         "if (text is None):",
     ): "there is no text without a claim: only the type checker asks for the claim again",
+    (
+        "karpenter_core/lifecycle/nodeclaim/nomination.py",
+        "return (any(pod.shape is not first.shape for pod in waiting))",
+    ): "without a first pod there is none that could differ from it",
 }
 """By module and the changed lines of the mutant, stripped and joined by spaces.
 
