@@ -19,15 +19,19 @@ from karpenter_core.cli.take_over import (
     LeaseHolder,
     drift_findings,
     finalizer_findings,
+    ignored_kind_findings,
     instance_findings,
     launch_findings,
     lease_findings,
     predict_local_drift,
 )
 from karpenter_core.errors import ApiError, CloudProviderError, KarpenterError, NotFoundError
-from karpenter_core.kube.resources import LEASES
+from karpenter_core.kube.resources import LEASES, RESOURCE_CLAIMS
+from karpenter_core.kube.wire.codecs import CAPACITY_QUOTAS, NODE_OVERLAYS
+from karpenter_core.kube.wire.kind_groups import KindGroup
 from karpenter_core.lifecycle.nodeclaim.drift import DriftRules
 from karpenter_core.operator.clock import SystemClock
+from karpenter_core.operator.kind_groups import kind_groups
 from karpenter_core.operator.launcher import own_namespace
 from karpenter_core.operator.wiring import solve_options
 from karpenter_core.provider.contract import Finding, Severity
@@ -50,6 +54,27 @@ __all__ = ["check_take_over"]
 
 _AGAIN: Final = "correct the cause in the message, and check again"
 _LEASE_SECONDS: Final = 15
+_OPTIONAL_KINDS: Final = (
+    (
+        KindGroup.OVERLAYS,
+        NODE_OVERLAYS,
+        "prices and capacity of instance types would be those of the provider",
+        "--feature-gates=NodeOverlay=true",
+    ),
+    (
+        KindGroup.QUOTAS,
+        CAPACITY_QUOTAS,
+        "no launch would be limited by it",
+        "--capacity-quotas",
+    ),
+    (
+        KindGroup.DEVICES,
+        RESOURCE_CLAIMS,
+        "no node would be launched for the devices that pods ask for",
+        "--ignore-dra-requests=false",
+    ),
+)
+"""Kinds that a setting lets the controller read: what happens without it, and the setting."""
 
 
 async def check_take_over(
@@ -67,6 +92,7 @@ async def check_take_over(
                 findings += await _instances(providers, cluster)
                 findings += launch_findings(cluster.snapshot)
                 findings += finalizer_findings(cluster.snapshot)
+                findings += await _ignored_kinds(settings, apis)
             findings += await _leader(settings, own_namespace(environment))
     except KarpenterError as error:
         return [Finding(severity=Severity.ERROR, message=str(error), remedy=_AGAIN)]
@@ -155,6 +181,26 @@ async def _instances(providers: Providers, cluster: ClusterInput) -> list[Findin
             findings.append(Finding(severity=Severity.ERROR, message=message, remedy=_AGAIN))
             continue
         findings += instance_findings(cluster.snapshot, name, listing, kinds=kinds, now=cluster.now)
+    return findings
+
+
+async def _ignored_kinds(settings: Settings, apis: ClusterApis) -> list[Finding]:
+    """Return a finding for each kind whose objects these settings leave without an effect."""
+    read = kind_groups(settings)
+    findings: list[Finding] = []
+    for group, kind, effect, remedy in _OPTIONAL_KINDS:
+        if group in read:
+            continue
+        try:
+            pages = [json.loads(page) async for page in apis.api_for(kind).list_pages(kind)]
+        except NotFoundError:
+            continue
+        except ApiError as error:
+            message = f"{kind.plural} cannot be listed, to see whether there are any: {error}"
+            findings.append(Finding(severity=Severity.WARNING, message=message, remedy=_AGAIN))
+            continue
+        names = [str(item["metadata"]["name"]) for page in pages for item in page["items"] or ()]
+        findings += ignored_kind_findings(kind.kind, names, effect=effect, remedy=remedy)
     return findings
 
 

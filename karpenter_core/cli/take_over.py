@@ -35,7 +35,7 @@ from karpenter_core.lifecycle.nodepool.hashing import HASH_VERSION, with_current
 from karpenter_core.provider.contract import DriftFinding, Finding, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from karpenter_core.api.base import KubernetesObject
@@ -50,6 +50,7 @@ __all__ = [
     "PredictedDrift",
     "drift_findings",
     "finalizer_findings",
+    "ignored_kind_findings",
     "instance_findings",
     "launch_findings",
     "lease_findings",
@@ -70,6 +71,7 @@ _DRIFT_REMEDY: Final = (
     "compare its instance with status of its NodeClass; a budget of 0 nodes for the reason Drifted in "
     "its NodePool keeps it"
 )
+_MOST_NAMES: Final = 5
 _WAIT: Final = "wait until it has one, or has gone, before the other controller is ended"
 
 
@@ -284,6 +286,23 @@ def finalizer_findings(snapshot: Snapshot) -> list[Finding]:
         group = node_class.resource.group
         compare(_named(node_class), node_class.metadata.finalizers, ours | {f"{group}/termination"})
     return findings
+
+
+def ignored_kind_findings(
+    kind: str, names: Sequence[str], *, effect: str, remedy: str
+) -> list[Finding]:
+    """Return a finding if there are objects of a kind that the settings leave without an effect."""
+    if not names:
+        return []
+    shown = ", ".join(f'"{name}"' for name in sorted(names)[:_MOST_NAMES])
+    further = len(names) - _MOST_NAMES
+    more = f" and {further} more" if further > 0 else ""
+    return [
+        _warning(
+            f"{kind} {shown}{more} would have no effect: {effect}",
+            f"run with {remedy} if the other controller heeds them",
+        )
+    ]
 
 
 def lease_findings(lease: LeaseHolder | None, *, now: datetime) -> list[Finding]:

@@ -24,6 +24,7 @@ from karpenter_provider_aws.plugin import AwsProvider
 from karpenter_provider_aws.sdk import ClientLimits
 from karpenter_simulated_aws.testing import attempts
 from providers.aws.tests.takeover.reference_state import CLUSTER, ReferenceState
+from tests.support.capacity_quotas import DEFINITION, capacity_quota
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -124,6 +125,56 @@ def test_each_difference_has_a_finding_with_its_subject(play):
                 UNKNOWN_FINALIZER,
             ),
         ]
+
+    play(story)
+
+
+def test_objects_that_the_settings_leave_without_an_effect_are_named(play):
+    """None is named once its setting is on."""
+
+    async def story(stage):
+        requirement = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}
+        overlays = [
+            {
+                "apiVersion": "karpenter.sh/v1alpha1",
+                "kind": "NodeOverlay",
+                "metadata": {"name": f"discount-{number}"},
+                "spec": {
+                    "requirements": [requirement],
+                    "priceAdjustment": "-10%",
+                    "weight": number,
+                },
+            }
+            for number in range(1, 7)
+        ]
+        claim = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": "gpu", "namespace": "default"},
+            "spec": {},
+        }
+        objects = [*overlays, DEFINITION, capacity_quota("all", cpu="64"), claim]
+        stage.state.harness.cluster.apply(objects)
+        shown = ", ".join(f'"discount-{number}"' for number in range(1, 6))
+        prices = "prices and capacity of instance types would be those of the provider"
+        devices = "no node would be launched for the devices that pods ask for"
+
+        ignoring = await stage.findings("--ignore-dra-requests=true")
+        heeding = await stage.findings(
+            "--feature-gates=NodeOverlay=true", "--capacity-quotas", "--ignore-dra-requests=false"
+        )
+
+        no_effect = "would have no effect"
+        assert ignoring == [
+            (Severity.WARNING, f"NodeOverlay {shown} and 1 more {no_effect}: {prices}"),
+            (
+                Severity.WARNING,
+                f'CapacityQuota "all" {no_effect}: no launch would be limited by it',
+            ),
+            (Severity.WARNING, f'ResourceClaim "gpu" {no_effect}: {devices}'),
+            (Severity.OK, f"2 {KEPT}"),
+        ]
+        assert heeding == [(Severity.OK, f"2 {KEPT}")]
 
     play(story)
 
