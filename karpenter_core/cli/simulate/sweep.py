@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Final, cast
 
+from karpenter_core.cli.object_reader import dropped_fields
 from karpenter_core.cli.parsing import read_documents
 from karpenter_core.errors import SettingsError
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from karpenter_core.api.json_objects import JsonObject
+    from karpenter_core.api.schema import SchemaValidator
     from karpenter_core.cli.manifests import ManifestEntry
     from karpenter_core.cli.simulate.scenario import SimulationScenario
 
@@ -145,12 +148,30 @@ def _with_field(
         if entry.kind == "NodePool" and pool in {None, entry.name}:
             is_found = True
             manifest = _replaced(entry.manifest, _steps(path), value, key)
+            _refuse_unknown(manifest, key, path)
             manifests.append(replace(entry, manifest=manifest))
         else:
             manifests.append(entry)
     if not is_found:
         raise SettingsError(f'--sweep: key "{key}": there is no NodePool "{pool}"')
     return replace(scenario, manifests=tuple(manifests))
+
+
+def _refuse_unknown(manifest: JsonObject, key: str, path: str) -> None:
+    """Refuse a path that NodePools do not have: every value of the sweep would give the same run."""
+    defaulted = _node_pool_schema().default(manifest)
+    for field in dropped_fields(manifest, defaulted, ""):
+        if path == field or path.startswith((f"{field}.", f"{field}[")):
+            raise SettingsError(f'--sweep: key "{key}": NodePools have no field {field}')
+
+
+@cache
+def _node_pool_schema() -> SchemaValidator:
+    from karpenter_core.api.crd import render_crd
+    from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.api.schema import SchemaValidator
+
+    return SchemaValidator(render_crd(NodePool)["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
 
 
 def _steps(path: str) -> list[str | int]:

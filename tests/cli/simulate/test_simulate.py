@@ -374,6 +374,10 @@ def test_a_workload_that_cannot_be_used_is_refused(simulate, tmp_path, workload,
         (("--sweep", "seed=x"), '--sweep: seed: "x" is not a number'),
         (("--sweep", "other:spec.weight=1"), 'there is no NodePool "other"'),
         (
+            ("--sweep", "spec.disruption.consolidateafter=1m"),
+            "NodePools have no field spec.disruption.consolidateafter",
+        ),
+        (
             ("--sweep", "spec.template.spec.requirements[3].values=[a]"),
             "there is no entry [3]",
         ),
