@@ -14,7 +14,7 @@ from benchmarks.inputs import load
 from benchmarks.measure import DEFAULT_WORK_UNITS, CaseResult
 from karpenter_core.scheduling.problem import PackingPolicy
 
-__all__ = ["SolverBench", "median"]
+__all__ = ["SolverBench", "median", "read_peer"]
 
 PROGRAM: Final = Path(__file__).with_name("scheduling.py")
 

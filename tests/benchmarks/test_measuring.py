@@ -8,7 +8,7 @@ from benchmarks.gates import GATES, CaseRunner
 from benchmarks.inputs import load
 from benchmarks.interference import summarize
 from benchmarks.measure import CaseResult, kth_cheapest_cost, measure
-from benchmarks.scheduling import SolverBench, median, read_peer
+from benchmarks.solver_bench import SolverBench, median, read_peer
 from karpenter_core.scheduling.solve import solve
 
 ROW = CaseResult(

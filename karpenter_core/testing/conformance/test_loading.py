@@ -67,6 +67,7 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.provider.kit.learned_memory",
     "karpenter_core.provider.markers",
     "karpenter_core.provider.kit.node_class",
+    "karpenter_core.provider.kit.json_values",
     "karpenter_core.provider.kit.node_groups",
     "karpenter_core.provider.kit.node_names",
     "karpenter_core.provider.kit.node_registration",
