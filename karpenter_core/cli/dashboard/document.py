@@ -14,6 +14,7 @@ from karpenter_core.api.labels import CPU, DO_NOT_DISRUPT, MEMORY, PODS
 from karpenter_core.cli.document import hold_reason, waiting_pods
 from karpenter_core.cli.plan_notes import plan_notes, unusable_pools
 from karpenter_core.cli.top.build_view import snapshot_view
+from karpenter_core.cli.top.document import node_identity
 from karpenter_core.cli.top.text import amount_text
 from karpenter_core.cli.top.view import NodeState, PendingPod, PendingState
 from karpenter_core.errors import BadInputError
@@ -190,14 +191,7 @@ def _pool(pool: PoolRow, problem: str) -> Json:
 
 def _node(row: NodeRow) -> Json:
     return {
-        "name": row.name,
-        "nodeClaim": row.node_claim,
-        "nodePool": row.pool,
-        "instanceType": row.instance_type,
-        "zone": row.zone,
-        "capacityType": row.capacity_type,
-        "state": row.state.value,
-        "reason": row.reason,
+        **node_identity(row),
         "createdAt": _created(row.created),
         "pods": row.use_of(PODS).requested,
         "pricePerHour": row.price_per_hour,

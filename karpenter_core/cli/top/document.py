@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.cli.top.view import ClusterView, NodeRow, ResourceUse
 
-__all__ = ["view_document"]
+__all__ = ["node_identity", "view_document"]
 
 _DIGITS: Final = 9
 
@@ -72,7 +72,8 @@ def view_document(view: ClusterView, rows: Sequence[NodeRow]) -> dict[str, objec
     }
 
 
-def _node(row: NodeRow) -> dict[str, object]:
+def node_identity(row: NodeRow) -> dict[str, object]:
+    """Return the fields of a node that every document of it has, in their order."""
     return {
         "name": row.name,
         "nodeClaim": row.node_claim,
@@ -82,6 +83,12 @@ def _node(row: NodeRow) -> dict[str, object]:
         "capacityType": row.capacity_type,
         "state": row.state.value,
         "reason": row.reason,
+    }
+
+
+def _node(row: NodeRow) -> dict[str, object]:
+    return {
+        **node_identity(row),
         "ageSeconds": row.age_seconds,
         "pods": len(row.pods),
         "pricePerHour": row.price_per_hour,

@@ -26,6 +26,7 @@ __all__ = [
     "NodeGroup",
     "capacity_type_requirement",
     "object_name",
+    "report_fields",
     "requirement_in",
     "tagged_labels",
     "tagged_taints",
@@ -106,6 +107,23 @@ def capacity_type_requirement(spot_percentage: int) -> dict[str, object]:
     return requirement_in(
         "karpenter.sh/capacity-type", types.get(spot_percentage, ["spot", "on-demand"])
     )
+
+
+def report_fields(
+    draft: ManifestDraft,
+    group: Mapping[str, object],
+    path: str,
+    *,
+    converted: Sequence[str],
+    part_of: str,
+    reasons: Mapping[str, str],
+) -> None:
+    """Report each field of a group as a part of what was written, or left out with the reason."""
+    for field_name in group:
+        if field_name in converted:
+            draft.use(f"{path}.{field_name}", f"part of {part_of}")
+        reason = reasons.get(field_name, "it is state of the group, or has no meaning without one")
+        draft.leave_out(f"{path}.{field_name}", reason)
 
 
 def write_node_pool(draft: ManifestDraft, group: NodeGroup) -> ManifestDraft:

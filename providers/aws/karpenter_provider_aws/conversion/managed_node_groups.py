@@ -13,6 +13,7 @@ from karpenter_core.provider.kit.json_values import as_integer, as_items, as_obj
 from karpenter_core.provider.kit.node_groups import (
     NodeGroup,
     object_name,
+    report_fields,
     requirement_in,
     write_node_pool,
 )
@@ -77,7 +78,6 @@ _REASONS: Final = {
     "version": "nodes get the version of the control plane",
     "warmPoolConfig": "keep room by a CapacityBuffer",
 }
-_STATE: Final = "it is state of the group, or has no meaning without one"
 
 
 def _convert(draft: ManifestDraft) -> None:
@@ -109,11 +109,8 @@ def _convert(draft: ManifestDraft) -> None:
         tags=_tags(group),
     )
     _complete_node_class(draft, node_class, group, template)
-    for field in group:
-        if field in _CONVERTED:
-            path = f"{_GROUP}.{field}"
-            draft.use(path, f'part of NodePool and EC2NodeClass "{class_name}"')
-        draft.leave_out(f"{_GROUP}.{field}", _REASONS.get(field, _STATE))
+    part_of = f'NodePool and EC2NodeClass "{class_name}"'
+    report_fields(draft, group, _GROUP, converted=_CONVERTED, part_of=part_of, reasons=_REASONS)
 
 
 def _requirements(

@@ -15,6 +15,7 @@ from karpenter_core.provider.kit.node_groups import (
     NodeGroup,
     capacity_type_requirement,
     object_name,
+    report_fields,
     requirement_in,
     tagged_labels,
     tagged_taints,
@@ -98,11 +99,8 @@ def _convert_group(draft: ManifestDraft, group: Mapping[str, object], path: str)
             f'the group "{name}" begins with {base} instances on demand, NodePools have no such number: use '
             "a NodePool of its own for them"
         )
-    for field in group:
-        if field in _CONVERTED:
-            draft.use(f"{path}.{field}", f'part of NodePool and EC2NodeClass "{class_name}"')
-        reason = _REASONS.get(field, "it is state of the group, or has no meaning without one")
-        draft.leave_out(f"{path}.{field}", reason)
+    part_of = f'NodePool and EC2NodeClass "{class_name}"'
+    report_fields(draft, group, path, converted=_CONVERTED, part_of=part_of, reasons=_REASONS)
 
 
 _REASONS: Final = {
