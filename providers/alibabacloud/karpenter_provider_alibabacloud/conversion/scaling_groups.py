@@ -18,6 +18,7 @@ from karpenter_core.provider.kit.node_groups import (
     NodeGroup,
     capacity_type_requirement,
     object_name,
+    report_fields,
     requirement_in,
     tagged_labels,
     tagged_taints,
@@ -104,11 +105,8 @@ def _convert_group(draft: ManifestDraft, group: Mapping[str, object], path: str)
             f'`aliyun ess DescribeScalingConfigurations`, or complete {_KIND} "{object_name(name)}"'
         )
     _write_node_class(draft, object_name(name), group, configuration)
-    for field in group:
-        if field in _USED:
-            draft.use(f"{path}.{field}", f"part of NodePool and {_KIND}")
-        reason = _REASONS.get(field, "it is state of the group, or has no meaning without one")
-        draft.leave_out(f"{path}.{field}", reason)
+    part_of = f"NodePool and {_KIND}"
+    report_fields(draft, group, path, converted=_USED, part_of=part_of, reasons=_REASONS)
 
 
 def _write_node_class(
