@@ -18,7 +18,7 @@ from karpenter_core.provider.kit.cluster_autoscaler import autoscaler_settings
 from karpenter_core.provider.kit.json_values import as_object
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from karpenter_core.provider.contract.conversion import ManifestDraft
 
@@ -114,7 +114,7 @@ def report_fields(
     group: Mapping[str, object],
     path: str,
     *,
-    converted: Sequence[str],
+    converted: Container[str],
     part_of: str,
     reasons: Mapping[str, str],
 ) -> None:
