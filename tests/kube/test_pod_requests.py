@@ -187,3 +187,49 @@ def test_a_malformed_quantity_names_pod_resource_and_value():
     """One clear error."""
     with pytest.raises(BadInputError, match=r'Pod "default/web": resource cpu: .*"12x"'):
         pod(container("12x"))
+
+
+def pod_level_resize(spec_cpu, *, held, allocated=None, reason=""):
+    conditions = [{"type": "PodResizePending", "status": "True", "reason": reason}]
+    return pod(
+        container("1"),
+        resources={"requests": {"cpu": spec_cpu, "memory": "1Gi"}},
+        status={
+            "phase": "Running",
+            "resources": {"requests": {"cpu": held, "memory": "1Gi"}},
+            "allocatedResources": {"cpu": allocated or held, "memory": "1Gi"},
+            "conditions": conditions if reason else [],
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("view", "cpu_milli"),
+    [
+        (pod_level_resize("2", held="6"), 6000),
+        (pod_level_resize("8", held="2"), 8000),
+        (pod_level_resize("2", held="3", allocated="5"), 5000),
+        (pod_level_resize("8", held="2", reason="Infeasible"), 2000),
+        (pod_level_resize("8", held="2", reason="Deferred"), 8000),
+    ],
+)
+def test_a_resize_of_pod_level_resources_counts_like_one_of_containers(view, cpu_milli):
+    """KEP-5419, on by default from Kubernetes 1.36."""
+    assert asked(view) == {"cpu": cpu_milli, "memory": GI}
+
+
+def test_pod_level_status_without_pod_level_requests_is_not_counted():
+    """The scheduler reads that status only of pods whose spec has such requests."""
+    view = pod(container("1"), status={"resources": {"requests": {"cpu": "6"}}})
+    assert asked(view) == {"cpu": 1000}
+
+
+def test_host_ports_of_sidecars_count():
+    """The scheduler reserves the ports of restartable init containers, and of no other ones."""
+    port = {"containerPort": 80, "hostPort": 8080}
+    init = [
+        {"name": "init", "ports": [port | {"hostPort": 9090}]},
+        {"name": "proxy", "restartPolicy": "Always", "ports": [port]},
+    ]
+    view = pod(container("1"), init=init)
+    assert [each.port for each in view.shape.host_ports] == [8080]

@@ -272,9 +272,15 @@ def volume(**spec):
 
 
 def test_volumes_name_their_driver():
-    """The CSI driver, EBS also for in-tree volumes; anything else counts against no limit."""
+    """The CSI driver, also for migrated in-tree volumes; anything else counts against no limit."""
     assert volume(csi={"driver": "d", "volumeHandle": "h"}).driver == "d"
     assert volume(awsElasticBlockStore={"volumeID": "v"}).driver == "ebs.csi.aws.com"
+    assert volume(azureDisk={"diskName": "d", "diskURI": "u"}).driver == "disk.csi.azure.com"
+    assert volume(azureFile={"shareName": "s"}).driver == "file.csi.azure.com"
+    assert volume(gcePersistentDisk={"pdName": "p"}).driver == "pd.csi.storage.gke.io"
+    assert volume(cinder={"volumeID": "v"}).driver == "cinder.csi.openstack.org"
+    assert volume(vsphereVolume={"volumePath": "p"}).driver == "csi.vsphere.vmware.com"
+    assert volume(portworxVolume={"volumeID": "v"}).driver == "pxd.portworx.com"
     assert volume(nfs={"server": "s"}).driver == ""
     assert volume(local={"path": "/"}).is_local
     claimed = volume(csi={"driver": "d"}, claimRef={"namespace": "shop", "name": "data"})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.records import DaemonSetView, PodView
 from karpenter_core.kube.wire.raw import RawMeta, RawPodStatus
-from karpenter_core.kube.wire.requests import resized_containers
+from karpenter_core.kube.wire.requests import resized_containers, resized_pod_level
 from karpenter_core.kube.wire.shapes import (
     PodShapeParts,
     PodShapes,
@@ -33,9 +33,10 @@ def pod_view(raw: RawPod, shapes: PodShapes) -> PodView:
     node_name, raw.spec.node_name = raw.spec.node_name, ""
     owner = controlling_owner(meta.owner_references)
     resized = resized_containers(raw.spec, status)
+    resized_pod = resized_pod_level(raw.spec, status)
     conditions = {condition.type: condition for condition in status.conditions or ()}
     scheduled, ready = conditions.get("PodScheduled"), conditions.get("Ready")
-    resize = conditions.get("PodResizePending") if resized else None
+    resize = conditions.get("PodResizePending") if resized or resized_pod else None
     shape = shapes.intern(
         PodShapeParts(
             namespace=meta.namespace,
@@ -45,6 +46,7 @@ def pod_view(raw: RawPod, shapes: PodShapes) -> PodView:
             owner_kind=owner.kind if owner else "",
             spec=raw.spec,
             resized=resized,
+            resized_pod=resized_pod,
             resize_infeasible=resize is not None and resize.reason == "Infeasible",
             owner_controls=owner is None or bool(owner.controller),
         )

@@ -20,6 +20,7 @@ __all__ = [
     "RawContainer",
     "RawContainerStatus",
     "RawDaemonSet",
+    "RawHeldResources",
     "RawMeta",
     "RawNamespace",
     "RawNode",
@@ -238,10 +239,15 @@ class RawCondition(_Raw, gc=False):
     last_transition_time: datetime | None = None
 
 
-class RawContainerStatus(_Raw):
-    name: str = ""
+class RawHeldResources(_Raw):
+    """The resources that a running container, or pod, has."""
+
     resources: RawResources | None = None
     allocated_resources: Amounts | None = None
+
+
+class RawContainerStatus(RawHeldResources):
+    name: str = ""
 
 
 class RawPodStatus(_Raw):
@@ -252,6 +258,8 @@ class RawPodStatus(_Raw):
     container_statuses: list[RawContainerStatus] | None = None
     init_container_statuses: list[RawContainerStatus] | None = None
     resource_claim_statuses: list[RawPodResourceClaimStatus] | None = None
+    resources: RawResources | None = None
+    allocated_resources: Amounts | None = None
 
 
 class RawPod(_Raw):
@@ -363,9 +371,13 @@ class RawVolumeNodeAffinity(_Raw):
 
 class RawPersistentVolumeSpec(_Raw):
     csi: RawDriver | None = None
-    aws_elastic_block_store: RawPresence | None = msgspec.field(
-        name="awsElasticBlockStore", default=None
-    )
+    aws_elastic_block_store: RawPresence | None = None
+    azure_disk: RawPresence | None = None
+    azure_file: RawPresence | None = None
+    cinder: RawPresence | None = None
+    gce_persistent_disk: RawPresence | None = None
+    portworx_volume: RawPresence | None = None
+    vsphere_volume: RawPresence | None = None
     local: RawPresence | None = None
     host_path: RawPresence | None = None
     node_affinity: RawVolumeNodeAffinity | None = None

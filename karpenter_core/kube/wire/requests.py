@@ -17,6 +17,7 @@ from karpenter_core.api.container_requests import (
 from karpenter_core.api.labels import PODS
 from karpenter_core.api.quantities import LARGEST_AMOUNT, parse_amount
 from karpenter_core.api.records import ContainerRequests, ContainerStage, PodRequestParts
+from karpenter_core.kube.wire.raw import RawHeldResources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -35,35 +36,41 @@ if TYPE_CHECKING:
 
     _PerContainer: TypeAlias = Callable[[RawContainer], Mapping[str, int]]
 
-__all__ = ["amounts", "pod_limits", "pod_requests", "request_parts", "resized_containers"]
+__all__ = [
+    "amounts",
+    "pod_limits",
+    "pod_requests",
+    "request_parts",
+    "resized_containers",
+    "resized_pod_level",
+]
 
 
 def pod_requests(
     spec: RawPodSpec,
     statuses: Mapping[str, RawContainerStatus] | None = None,
     *,
+    pod_level: RawHeldResources | None = None,
     resize_infeasible: bool,
 ) -> dict[str, int]:
     """Return a pod's requests, `pods: 1` included.
 
     A limit without a request becomes the request, as the API server does for pods; for a
-    DaemonSet's template nobody has done that yet. `statuses` are those of `resized_containers`.
+    DaemonSet's template nobody has done that yet. `statuses` are those of `resized_containers`, and
+    `pod_level` is that of `resized_pod_level`.
     """
     resized = statuses or {}
 
     def of_container(container: RawContainer) -> dict[str, int]:
-        container_requests = _requests_of(container)
-        status = resized.get(container.name)
-        if status is None or status.resources is None:
-            return container_requests
-        held = larger_amounts(
-            amounts(status.resources.requests), amounts(status.allocated_resources)
+        return _effective(
+            _requests_of(container), resized.get(container.name), infeasible=resize_infeasible
         )
-        return held if resize_infeasible else larger_amounts(container_requests, held)
 
     total = sum_containers(_containers(spec, of_container, _requests_of))
     if spec.resources is not None:
-        total |= keep_pod_level(_with_defaults(spec.resources, total))
+        wanted = keep_pod_level(_with_defaults(spec.resources, total))
+        effective = _effective(wanted, pod_level, infeasible=resize_infeasible)
+        total |= {name: effective[name] for name in wanted if name in effective}
     for name, amount in amounts(spec.overhead).items():
         total[name] = total.get(name, 0) + amount
     total[PODS] = 1
@@ -131,11 +138,21 @@ def resized_containers(
                 if container.name != entry.name:
                     continue
                 counts = not only_sidecars or container.restart_policy == "Always"
-                if counts and _differs(entry, container):
+                if counts and _differs(entry, container.resources):
                     resized = {} if resized is None else resized
                     resized[entry.name] = entry
                 break
     return resized
+
+
+def resized_pod_level(spec: RawPodSpec, status: RawPodStatus | None) -> RawHeldResources | None:
+    """Return the pod-level resources that a pod has, if its spec says something else."""
+    if status is None or status.resources is None or spec.resources is None:
+        return None
+    held = RawHeldResources(
+        resources=status.resources, allocated_resources=status.allocated_resources
+    )
+    return held if _differs(held, spec.resources) else None
 
 
 def amounts(written: Amounts | None) -> dict[str, int]:
@@ -151,11 +168,21 @@ def _amount(name: str, value: Amount) -> int:
         raise ValueError(f"resource {name}: {error}") from error
 
 
-def _differs(status: RawContainerStatus, container: RawContainer) -> bool:
-    container_requests = (container.resources.requests if container.resources else None) or {}
+def _effective(
+    wanted: dict[str, int], status: RawHeldResources | None, *, infeasible: bool
+) -> dict[str, int]:
+    """Return the requests that the scheduler counts while a resize is under way."""
+    if status is None or status.resources is None:
+        return wanted
+    held = larger_amounts(amounts(status.resources.requests), amounts(status.allocated_resources))
+    return held if infeasible else larger_amounts(wanted, held)
+
+
+def _differs(status: RawHeldResources, resources: RawResources | None) -> bool:
+    wanted = (resources.requests if resources else None) or {}
     held = (status.resources.requests if status.resources else None) or {}
     allocated = status.allocated_resources
-    return held != container_requests or bool(allocated and allocated != container_requests)
+    return held != wanted or bool(allocated and allocated != wanted)
 
 
 def _requests_of(container: RawContainer) -> dict[str, int]:

@@ -34,6 +34,7 @@ from karpenter_core.kube.wire.raw import (
     RawAffinity,
     RawAffinityTerm,
     RawContainerStatus,
+    RawHeldResources,
     RawNodeAffinity,
     RawOwner,
     RawPodSpec,
@@ -86,6 +87,7 @@ class PodShapeParts(msgspec.Struct, array_like=True, omit_defaults=True):
     resized: dict[str, RawContainerStatus] | None = None
     resize_infeasible: bool = False
     owner_controls: bool = True
+    resized_pod: RawHeldResources | None = None
 
 
 class PodShapes:
@@ -171,7 +173,12 @@ def _shape(parts: PodShapeParts, *, keeps_parts: bool) -> PodShape:
         namespace=parts.namespace,
         labels=parts.labels or {},
         annotations=parts.annotations,
-        requests=pod_requests(spec, parts.resized, resize_infeasible=parts.resize_infeasible),
+        requests=pod_requests(
+            spec,
+            parts.resized,
+            pod_level=parts.resized_pod,
+            resize_infeasible=parts.resize_infeasible,
+        ),
         request_parts=request_parts(spec) if keeps_parts else None,
         limits=pod_limits(spec),
         node_selector=spec.node_selector or {},
@@ -265,9 +272,11 @@ def _topology_spread(spec: RawPodSpec) -> tuple[TopologySpread, ...]:
 
 
 def _host_ports(spec: RawPodSpec) -> tuple[HostPort, ...]:
+    """Return the host ports of the containers that run all the time, as the scheduler does."""
+    sidecars = [one for one in spec.init_containers or () if one.restart_policy == "Always"]
     return tuple(
         HostPort(port=port.host_port, protocol=port.protocol, ip=port.host_ip or "0.0.0.0")  # noqa: S104 - "any address"
-        for container in spec.containers or ()
+        for container in (*sidecars, *(spec.containers or ()))
         for port in container.ports or ()
         if port.host_port
     )

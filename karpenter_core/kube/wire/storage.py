@@ -40,11 +40,10 @@ __all__ = [
 ]
 
 _BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-_EBS_DRIVER: Final = "ebs.csi.aws.com"
 
 # In-tree provisioners and the CSI drivers that took over from them (Kubernetes' csi-translation).
 _CSI_DRIVERS: Final = {
-    "kubernetes.io/aws-ebs": _EBS_DRIVER,
+    "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
     "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
     "kubernetes.io/azure-disk": "disk.csi.azure.com",
     "kubernetes.io/azure-file": "file.csi.azure.com",
@@ -75,14 +74,13 @@ def persistent_volume_claim_view(raw: RawPersistentVolumeClaim) -> PersistentVol
 def persistent_volume_view(raw: RawPersistentVolume) -> PersistentVolumeView:
     """Read a PersistentVolume."""
     meta, spec = raw.metadata, raw.spec or RawPersistentVolumeSpec()
-    driver = _EBS_DRIVER if spec.aws_elastic_block_store is not None else ""
     required = spec.node_affinity.required if spec.node_affinity else None
     claim = spec.claim_ref
     return PersistentVolumeView(
         uid=meta.uid,
         name=meta.name,
         resource_version=int(meta.resource_version or 0),
-        driver=spec.csi.driver if spec.csi is not None else driver,
+        driver=spec.csi.driver if spec.csi is not None else _migrated_driver(spec),
         node_terms=node_terms(required.node_selector_terms if required else None),
         is_local=spec.local is not None or spec.host_path is not None,
         claim=f"{claim.namespace}/{claim.name}" if claim is not None else "",
@@ -130,6 +128,23 @@ def volume_attachment_view(raw: RawVolumeAttachment) -> VolumeAttachmentView:
         node_name=spec.node_name,
         volume_name=(source.persistent_volume_name if source else None) or "",
     )
+
+
+def _migrated_driver(spec: RawPersistentVolumeSpec) -> str:
+    """Return the CSI driver that serves an in-tree volume; empty if there is none."""
+    in_tree = {
+        "kubernetes.io/aws-ebs": spec.aws_elastic_block_store,
+        "kubernetes.io/azure-disk": spec.azure_disk,
+        "kubernetes.io/azure-file": spec.azure_file,
+        "kubernetes.io/cinder": spec.cinder,
+        "kubernetes.io/gce-pd": spec.gce_persistent_disk,
+        "kubernetes.io/portworx-volume": spec.portworx_volume,
+        "kubernetes.io/vsphere-volume": spec.vsphere_volume,
+    }
+    for plugin, source in in_tree.items():
+        if source is not None:
+            return _CSI_DRIVERS[plugin]
+    return ""
 
 
 def _topology_term(raw: RawTopologyTerm) -> NodeSelectorTerm:
