@@ -462,11 +462,16 @@ class PersistentVolumeClaimView(Record, frozen=True, kw_only=True, eq=False):
     storage_class: str | None = None
     phase: str = "Pending"
     bind_completed: bool = False
+    is_exclusive: bool = False
+    """Whether only one pod at a time may use it (access mode ReadWriteOncePod)."""
     deletion_timestamp: datetime | None = None
 
 
 class PersistentVolumeView(Record, frozen=True, kw_only=True, eq=False):
-    """One PersistentVolume; `driver` is the CSI driver, in-tree kinds already translated."""
+    """One PersistentVolume; `driver` is the CSI driver, in-tree kinds already translated.
+
+    `node_terms` are those of its node affinity, with the zones and regions of its labels.
+    """
 
     uid: str
     name: str

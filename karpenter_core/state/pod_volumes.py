@@ -60,8 +60,8 @@ class PodVolumeReader:
     """
 
     __slots__ = (
-        "_aliases", "_alternatives", "_crossed", "_read", "_snapshot", "_unsupported",
-        "_value_aliases",
+        "_aliases", "_alternatives", "_crossed", "_exclusive_users", "_read", "_snapshot",
+        "_unsupported", "_value_aliases",
     )  # fmt: skip
 
     def __init__(
@@ -79,11 +79,13 @@ class PodVolumeReader:
         self._alternatives: dict[tuple[str, str], VolumeAlternatives | str] = {}
         self._crossed: dict[tuple[int, ...], VolumeAlternatives] = {}
         self._read: dict[tuple[str, ...], PodVolumes | None] = {}
+        self._exclusive_users: dict[str, PodView] | None = None
 
     def error(self, pod: PodView) -> str:
         """Return why a volume of a pod cannot be used on any node; empty when all can."""
         for volume in pod.shape.volumes:
-            error = self._error(_claim_key(pod, volume))
+            key = _claim_key(pod, volume)
+            error = self._error(key) or self._usage_error(key)
             if error:
                 return error
         return ""
@@ -141,6 +143,27 @@ class PodVolumeReader:
         if not claim.bind_completed:
             return f'persistentvolumeclaim "{key}" is not bound yet'
         return ""
+
+    def _usage_error(self, key: str) -> str:
+        """Return which pod uses a claim that only one may use; the others wait for its end."""
+        if not self._snapshot.volume_claims[key].is_exclusive:
+            return ""
+        user = self._users_of_exclusive_claims().get(key)
+        if user is None:
+            return ""
+        return f'persistentvolumeclaim "{key}" (ReadWriteOncePod) is in use by pod "{user.key}"'
+
+    def _users_of_exclusive_claims(self) -> Mapping[str, PodView]:
+        if self._exclusive_users is None:
+            claims = self._snapshot.volume_claims
+            self._exclusive_users = {
+                key: pod
+                for pods in self._snapshot.pods_by_node.values()
+                for pod in pods
+                for key in (_claim_key(pod, volume) for volume in pod.shape.volumes)
+                if key in claims and claims[key].is_exclusive
+            }
+        return self._exclusive_users
 
     def _unbound_error(self, claim: PersistentVolumeClaimView) -> str:
         key = f"{claim.namespace}/{claim.name}"

@@ -287,6 +287,41 @@ def test_volumes_name_their_driver():
     assert (claimed.claim, claimed.is_local) == ("shop/data", False)
 
 
+def labelled_volume(labels, **spec):
+    meta = {"name": "v", "labels": labels}
+    return view_from_manifest(
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": meta, "spec": spec}
+    )
+
+
+def test_place_labels_of_a_volume_hold_like_its_node_affinity():
+    """The scheduler's plug-in VolumeZone compares these four labels with those of nodes."""
+    labels = {
+        "topology.kubernetes.io/zone": "z1__z2",
+        "failure-domain.beta.kubernetes.io/region": "r1",
+        "app": "db",
+    }
+    found = [
+        [(each.key, each.operator, each.values) for each in term.match_expressions]
+        for term in labelled_volume(labels, csi={"driver": "d"}).node_terms
+    ]
+    places = [
+        ("failure-domain.beta.kubernetes.io/region", "In", ("r1",)),
+        ("topology.kubernetes.io/zone", "In", ("z1", "z2")),
+    ]
+    assert found == [places]
+    terms = [
+        {"matchExpressions": [{"key": "rack", "operator": "In", "values": [rack]}]}
+        for rack in ("a", "b")
+    ]
+    affinity = {"required": {"nodeSelectorTerms": terms}}
+    both = labelled_volume(labels, csi={"driver": "d"}, nodeAffinity=affinity).node_terms
+    assert [[each.key for each in term.match_expressions] for term in both] == [
+        ["rack", *(key for key, _, _ in places)]
+    ] * 2
+    assert labelled_volume({"topology.kubernetes.io/zone": "z1__"}).node_terms == ()
+
+
 def test_storage_kinds_are_read():
     """Claims, classes, limits and attachments."""
     claim = view_from_manifest(
@@ -297,11 +332,16 @@ def test_storage_kinds_are_read():
                 "name": "data",
                 "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
             },
-            "spec": {"volumeName": "v", "storageClassName": ""},
+            "spec": {
+                "volumeName": "v",
+                "storageClassName": "",
+                "accessModes": ["ReadWriteOncePod"],
+            },
             "status": {"phase": "Bound"},
         }
     )
     assert (claim.volume_name, claim.storage_class, claim.bind_completed) == ("v", "", True)
+    assert claim.is_exclusive
     bare = view_from_manifest(
         {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}}
     )

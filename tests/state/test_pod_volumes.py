@@ -125,6 +125,14 @@ class TestValidation:
             ),
             ([claim(phase="Lost", volume_name="pv")], "non-existent"),
             ([claim(volume_name="pv"), volume()], "not bound yet"),
+            (
+                [
+                    claim(storage_class="fast", is_exclusive=True),
+                    storage_class(),
+                    pod("user", shape=mounting("data"), node_name="anywhere", phase="Running"),
+                ],
+                '"default/data" (ReadWriteOncePod) is in use by pod "default/user"',
+            ),
         ],
     )
     def test_unmountable_volumes_are_reported(self, objects, words):
@@ -139,6 +147,17 @@ class TestValidation:
             [msgspec.structs.replace(bound(), storage_class="gone"), volume()],
             [claim(storage_class="fast"), storage_class()],
             [claim(storage_class="fast"), storage_class(binding=None)],
+            [claim(storage_class="fast", is_exclusive=True), storage_class()],
+            [
+                claim(storage_class="fast", is_exclusive=True),
+                storage_class(),
+                pod("b", shape=mounting("data"), node_name="anywhere", phase="Succeeded"),
+            ],
+            [
+                claim(storage_class="fast"),
+                storage_class(),
+                pod("b", shape=mounting("data"), node_name="anywhere", phase="Running"),
+            ],
         ],
     )
     def test_mountable_volumes_are_accepted(self, objects):

@@ -337,9 +337,10 @@ class RawPodDisruptionBudget(_Raw):
     status: RawPodDisruptionBudgetStatus | None = None
 
 
-class RawPersistentVolumeClaimSpec(_Raw, gc=False):
+class RawPersistentVolumeClaimSpec(_Raw):
     volume_name: str = ""
     storage_class_name: str | None = None
+    access_modes: list[str] | None = None
 
 
 class RawPersistentVolumeClaimStatus(_Raw, gc=False):

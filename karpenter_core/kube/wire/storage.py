@@ -22,6 +22,8 @@ from karpenter_core.kube.wire.raw import (
 from karpenter_core.kube.wire.selectors import node_terms
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from karpenter_core.kube.wire.raw import (
         RawCSINode,
         RawPersistentVolume,
@@ -40,6 +42,15 @@ __all__ = [
 ]
 
 _BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+_EXCLUSIVE: Final = "ReadWriteOncePod"
+_PLACE_LABELS: Final = (
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+)
+"""Labels of a PersistentVolume that the scheduler compares with those of nodes."""
+_SEPARATOR: Final = "__"  # between several zones in one such label
 
 # In-tree provisioners and the CSI drivers that took over from them (Kubernetes' csi-translation).
 _CSI_DRIVERS: Final = {
@@ -67,6 +78,7 @@ def persistent_volume_claim_view(raw: RawPersistentVolumeClaim) -> PersistentVol
         storage_class=spec.storage_class_name,
         phase=status.phase or "Pending",
         bind_completed=_BIND_COMPLETED in (meta.annotations or {}),
+        is_exclusive=_EXCLUSIVE in (spec.access_modes or ()),
         deletion_timestamp=meta.deletion_timestamp,
     )
 
@@ -81,7 +93,9 @@ def persistent_volume_view(raw: RawPersistentVolume) -> PersistentVolumeView:
         name=meta.name,
         resource_version=int(meta.resource_version or 0),
         driver=spec.csi.driver if spec.csi is not None else _migrated_driver(spec),
-        node_terms=node_terms(required.node_selector_terms if required else None),
+        node_terms=_with_places(
+            node_terms(required.node_selector_terms if required else None), meta.labels or {}
+        ),
         is_local=spec.local is not None or spec.host_path is not None,
         claim=f"{claim.namespace}/{claim.name}" if claim is not None else "",
         deletion_timestamp=meta.deletion_timestamp,
@@ -128,6 +142,34 @@ def volume_attachment_view(raw: RawVolumeAttachment) -> VolumeAttachmentView:
         node_name=spec.node_name,
         volume_name=(source.persistent_volume_name if source else None) or "",
     )
+
+
+def _with_places(
+    terms: tuple[NodeSelectorTerm, ...], labels: Mapping[str, str]
+) -> tuple[NodeSelectorTerm, ...]:
+    """Add the zone and region that labels of a volume name to each of its terms.
+
+    Volumes that were created by hand often have these labels and no node affinity.
+    """
+    places = tuple(
+        NodeSelectorRequirement(key=key, operator="In", values=values)
+        for key in _PLACE_LABELS
+        if (values := _place_values(labels.get(key, "")))
+    )
+    if not places:
+        return terms
+    return tuple(
+        NodeSelectorTerm(
+            match_expressions=(*term.match_expressions, *places), match_fields=term.match_fields
+        )
+        for term in (terms or (NodeSelectorTerm(),))
+    )
+
+
+def _place_values(label: str) -> tuple[str, ...]:
+    """Return the places that a label names; empty if it cannot be parsed, as for the scheduler."""
+    values = tuple(value.strip() for value in label.split(_SEPARATOR))
+    return values if all(values) else ()
 
 
 def _migrated_driver(spec: RawPersistentVolumeSpec) -> str:
