@@ -31,7 +31,6 @@ _ROUNDING: Final = 1e-9
 """The share by which a bound is lowered, so that rounding never lifts it above the true bound."""
 
 _OPTIONS: Final[tuple[tuple[str, bool | int | str], ...]] = (
-    ("output_flag", False),
     ("threads", 1),
     ("parallel", "off"),
     ("random_seed", _SEED),
@@ -55,6 +54,18 @@ class CoveringSolution:
     """Steps of the simplex method; each costs as much as there are columns."""
 
 
+class _SilentHighs(Highs):
+    """A program of HiGHS that prints nothing, also while it is made.
+
+    HiGHS 1.16 prints its version as soon as callbacks are registered, which its constructor does. The
+    two lines would stand before the documents that commands write to standard output.
+    """
+
+    def enableCallbacks(self) -> None:  # noqa: N802 - the name in HiGHS
+        """Turn the output off; no callback is used, so none is registered."""
+        self.silent()
+
+
 @final
 class CoveringProgram:
     """A program that is kept between solves, so that more columns or new costs start warm."""
@@ -68,7 +79,7 @@ class CoveringProgram:
         mean = float(costs.mean()) if len(costs) else 0.0
         self._cost_scale: Final = mean if mean > 0 else 1.0
         self._demand: Final = demand / self._row_scale
-        self._highs: Final = Highs()
+        self._highs: Final = _SilentHighs()
         self._columns = 0
         for name, value in _OPTIONS:
             self._highs.setOptionValue(name, value)
