@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from karpenter_core.api.base import KubernetesObject
 
@@ -37,20 +37,21 @@ def crds(
             (output_dir / crd_file_name(model)).write_text(text, encoding="utf-8")
 
 
-def _models(names: Sequence[str]) -> Iterator[type[KubernetesObject]]:
-    """Yield the core's kinds and those of the named providers."""
-    from karpenter_core.api.crd import core_models
-    from karpenter_core.errors import PluginError
+def _models(names: Sequence[str]) -> list[type[KubernetesObject]]:
+    """Return the core's kinds and those of the named providers.
 
-    yield from core_models()
+    All names are known before a kind is printed: `kubectl apply` applies half of an output, too.
+    """
+    from karpenter_core.api.crd import core_models
+
+    models: list[type[KubernetesObject]] = list(core_models())
     if not names:
-        return
-    from karpenter_core.provider.host.manager import load_plugins
+        return models
+    from karpenter_core.provider.host.manager import load_plugins, missing_plugin
 
     providers = load_plugins().providers
     for name in dict.fromkeys(names):
         if name not in providers:
-            installed_names = ", ".join(sorted(providers)) or "none"
-            message = f'no provider "{name}" is installed (installed: {installed_names})'
-            raise PluginError(message)
-        yield from providers[name].info.node_classes
+            raise missing_plugin(name, installed=providers)
+        models += providers[name].info.node_classes
+    return models

@@ -8,10 +8,11 @@ command line names none of ours.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from karpenter_core import __version__
 from karpenter_core.cli import crds, doctor, explain, plan, plugin, rbac, run
 from karpenter_core.cli.convert import command as convert
 from karpenter_core.cli.demo import command as demo
@@ -39,6 +40,7 @@ def build_app(arguments: Sequence[str] = ()) -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
     )
+    app.callback()(_accept_options)
     app.command("run", add_help_option=False, context_settings=run.CONTEXT_SETTINGS)(run.run)
     app.command("demo")(demo.demo)
     app.command("crds")(crds.crds)
@@ -66,6 +68,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KarpenterError as error:
         print(f"karpenter: {error}", file=sys.stderr)
         sys.exit(BAD_USE)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"karpenter-core {__version__}")
+        raise typer.Exit
+
+
+def _accept_options(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Declare the options before a command; each acts by its callback."""
 
 
 def _command_names(app: typer.Typer) -> set[str | None]:

@@ -55,14 +55,12 @@ def rbac(
     """Print the roles and bindings that this version needs."""
     import yaml
 
-    from karpenter_core.errors import PluginError
-    from karpenter_core.provider.host.manager import load_plugins
+    from karpenter_core.provider.host.manager import load_plugins, missing_plugin
 
     providers = load_plugins().providers
     for name in provider or ():
         if name not in providers:
-            installed_names = ", ".join(sorted(providers)) or "none"
-            raise PluginError(f'no provider "{name}" is installed (installed: {installed_names})')
+            raise missing_plugin(name, installed=providers)
     infos = [providers[name].info for name in dict.fromkeys(provider or ())]
     documents = render_rbac(
         infos,

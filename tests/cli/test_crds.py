@@ -44,4 +44,6 @@ def test_files_are_those_that_are_committed(tmp_path):
 
 def test_an_unknown_provider_is_named(capsys):
     assert run("--provider", "moon") != 0
-    assert 'no provider "moon" is installed (installed: ' in capsys.readouterr().err
+    answer = capsys.readouterr()
+    assert 'plug-in "moon" is not installed (installed: ' in answer.err
+    assert answer.out == ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, version
 from pathlib import Path
 
 import pytest
@@ -57,6 +57,14 @@ def test_run_imports_only_the_plug_ins_that_are_selected():
         name.partition(".")[0] for name in loaded if name.startswith("karpenter_provider_")
     }
     assert providers == {"karpenter_provider_kwok"}
+
+
+def test_the_version_is_shown(capsys):
+    with pytest.raises(SystemExit) as end:
+        program.main(["--version"])
+
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"karpenter-core {version('karpenter-core')}\n"
 
 
 def test_kubectl_finds_the_program_as_a_plug_in():

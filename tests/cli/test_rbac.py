@@ -147,7 +147,7 @@ def test_only_a_provider_that_creates_nodes_may_create_them():
 
 def test_an_unknown_provider_is_named(capsys):
     assert run("--provider", "moon") != 0
-    assert 'no provider "moon" is installed (installed: ' in capsys.readouterr().err
+    assert 'plug-in "moon" is not installed (installed: ' in capsys.readouterr().err
 
 
 def test_an_observer_gets_permissions_to_read_only(capsys):

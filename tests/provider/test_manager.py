@@ -177,10 +177,15 @@ def test_only_selected_plugins_are_loaded():
     assert load_plugins(selected=["web"], entry_points=points).names == ("web",)
 
 
-def test_selecting_what_is_not_installed_says_what_is():
+@pytest.mark.parametrize(
+    ("name", "remedy"), [("cloud", ""), ("aws", r"; install karpenter-core\[aws\]")]
+)
+def test_the_error_for_a_missing_plugin_names_the_installed_ones_and_the_extra(name, remedy):
     points = entry_points("web", value="tests.provider.fakes:FakeProvider")
-    with pytest.raises(PluginError, match=r'"cloud" is not installed \(installed: web\)'):
-        load_plugins(selected=["cloud"], entry_points=points)
+    with pytest.raises(
+        PluginError, match=rf'"{name}" is not installed \(installed: web\){remedy}$'
+    ):
+        load_plugins(selected=[name], entry_points=points)
 
 
 class Pricing:

@@ -27,6 +27,7 @@ CALLED_BY_NAME = re.compile(
 CALLED_BY_TEXTUAL = re.compile(r"(on|action)_\w+|compose|render_line")
 """Methods of screens and widgets that textual finds by their names."""
 KEPT = {
+    "enableCallbacks",  # the constructor of Highs calls it
     "redirect_request",  # urllib calls it
     "ignore_aliases",  # PyYAML calls it
     "mark_capacity_type",  # of the kit: clouds tell shortages of each scope

@@ -32,9 +32,7 @@ def find_node_class(provider: str) -> type[NodeClass]:
     try:
         return load_plugins(selected=[provider]).providers[provider].info.node_classes[0]
     except (PluginError, LookupError) as error:
-        raise SettingsError(
-            f"the demo needs the provider {provider} (karpenter-core[{provider}]): {error}"
-        ) from error
+        raise SettingsError(f"the demo needs the provider {provider}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

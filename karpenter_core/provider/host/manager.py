@@ -252,6 +252,14 @@ def load_plugins(
     return Plugins(manager, ordered)
 
 
+def missing_plugin(name: str, *, installed: Iterable[str]) -> PluginError:
+    """Return the error for a plug-in that is not installed, with the extra that installs it."""
+    names = ", ".join(sorted(installed)) or "none"
+    extras = importlib.metadata.metadata("karpenter-core").get_all("Provides-Extra") or ()
+    remedy = f"; install karpenter-core[{name}]" if name in extras else ""
+    return PluginError(f'plug-in "{name}" is not installed (installed: {names}){remedy}')
+
+
 @cache
 def _entry_points() -> importlib.metadata.EntryPoints:
     """Return the entry points of the installed plug-ins; reading them opens every distribution."""
@@ -266,10 +274,7 @@ def _installed(
         selected_names = set(selected)
         unknown = sorted(selected_names - {point.name for point in points})
         if unknown:
-            installed_names = ", ".join(sorted({point.name for point in points})) or "none"
-            raise PluginError(
-                f'plug-in "{unknown[0]}" is not installed (installed: {installed_names})'
-            )
+            raise missing_plugin(unknown[0], installed={point.name for point in points})
         points = [point for point in points if point.name in selected_names]
     for point in points:
         yield _PluginSource(name=point.name, origin=_origin(point), plugin=_load(point))
