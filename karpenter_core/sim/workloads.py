@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -197,21 +198,42 @@ class ReplicaSetController(_OwnerController):
     kind = REPLICA_SETS
     dependents = PODS
 
+    def __init__(self, registry: Registry, clock: Clock) -> None:
+        self._counts: Final = dict[str, list[int]]()
+        """Active and ready pods, by the UID of their owner: kept by change, since owners are large."""
+        super().__init__(registry, clock)
+
     def sync(self, owner: Json) -> None:
         """Create or delete pods, and count them in the status."""
-        pods = [pod for pod in self.owned(owner) if _is_active(pod)]
-        replicas: int = owner["spec"]["replicas"]
-        missing = replicas - len(pods)
+        active, ready = self._counts.get(owner["metadata"]["uid"], (0, 0))
+        missing = owner["spec"]["replicas"] - active
         for _ in range(min(missing, _BURST)):
             self.create_pod(owner, owner["spec"]["template"])
         if missing < 0:
-            for pod in sorted(pods, key=_deletion_rank)[: min(-missing, _BURST)]:
+            pods = [pod for pod in self.owned(owner) if _is_active(pod)]
+            for pod in heapq.nsmallest(min(-missing, _BURST), pods, key=_deletion_rank):
                 self.registry.delete(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"])
         if abs(missing) > _BURST:
             self.enqueue((owner["metadata"]["namespace"], owner["metadata"]["name"]))
-        ready = sum(is_ready(pod) for pod in pods)
-        counts = {"replicas": len(pods), "readyReplicas": ready, "availableReplicas": ready}
-        self.write_status(owner, counts | {"fullyLabeledReplicas": len(pods)})
+        counts = {"replicas": active, "readyReplicas": ready, "availableReplicas": ready}
+        self.write_status(owner, counts | {"fullyLabeledReplicas": active})
+
+    def _on_dependent(self, change: ObjectChange) -> None:
+        if change.previous is not None:
+            self._count(change.previous.obj, -1)
+        if change.type != DELETED:
+            self._count(change.stored.obj, 1)
+        super()._on_dependent(change)
+
+    def _count(self, pod: Json, amount: int) -> None:
+        if not _is_active(pod):
+            return
+        for owner in entries(pod["metadata"], "ownerReferences"):
+            counts = self._counts.setdefault(owner["uid"], [0, 0])
+            counts[0] += amount
+            counts[1] += amount * is_ready(pod)
+            if not counts[0]:
+                del self._counts[owner["uid"]]
 
 
 class DaemonSetController(_OwnerController):
