@@ -22,6 +22,7 @@ PACKAGE_HOSTS = re.compile(
 )
 ALLOWED_HOST_LINES = re.compile(r"--no-emit-index" + r"-url")
 LEFTOVERS = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b|#\s*prag" + r"ma\b")
+CONFLICTS = re.compile(r"(?m)^(<{7}|>{7}) \S")
 IGNORED_TYPE = re.compile(r"#\s*(type|pyright):\s*ignore(\[[\w, -]+\])?(?P<reason>.*)")
 QUESTION = re.compile(r"\s*(What|Which|Who|Whose|How|Where|When|Why)\b")
 QUESTION_QUOTED = re.compile(rf"\"{QUESTION.pattern}")
@@ -74,6 +75,11 @@ def test_no_file_names_a_package_host():
 def test_no_leftovers():
     """Open work is kept in issues, and no line is exempt from coverage."""
     assert lines_of(python_files(), LEFTOVERS) == []
+
+
+def test_no_file_has_both_sides_of_a_conflict():
+    """A merge that was not finished."""
+    assert lines_of(committed(), CONFLICTS) == []
 
 
 def test_an_ignored_type_error_says_why():
