@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.conditions import TRUE, find_condition
 from karpenter_core.api.interruptions import INTERRUPTION_REASONS
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "INTERRUPTION_GRACE",
     "StaleDisruptionMark",
+    "StaleMarkFinder",
     "command_timeout",
     "find_stale_mark",
     "find_stale_marks",
@@ -57,20 +58,58 @@ def find_stale_marks(
     Nodes in the queue, and nodes marked for deletion for any reason, keep their marks. A claim
     that is being interrupted keeps its reason: no command set it, and the deletion follows.
     """
-    stale_marks: list[StaleDisruptionMark] = []
-    for state_node in snapshot.state_nodes:
-        mark = None if state_node.provider_id in queued else find_stale_mark(state_node)
-        if mark is None:
-            continue
-        if (
-            mark.claim
-            and state_node.claim is not None
-            and is_being_interrupted(state_node.claim, now)
-        ):
-            mark = replace(mark, claim="")
-        if mark.node or mark.claim:
-            stale_marks.append(mark)
-    return tuple(stale_marks)
+    return StaleMarkFinder().find(snapshot, now=now, queued=queued)
+
+
+@final
+class StaleMarkFinder:
+    """Finds stale marks in successive snapshots; reads only the changed nodes again.
+
+    Nearly every node has no mark, and every pass asks for all of them.
+    """
+
+    __slots__ = ("_marked", "_read", "_snapshot")
+
+    def __init__(self) -> None:
+        self._snapshot: Snapshot | None = None
+        self._read: dict[str, StateNode] = {}
+        self._marked: list[tuple[StateNode, StaleDisruptionMark]] = []
+
+    def find(
+        self, snapshot: Snapshot, *, now: datetime, queued: frozenset[str] = frozenset()
+    ) -> tuple[StaleDisruptionMark, ...]:
+        """Return the stale marks, as `find_stale_marks` does."""
+        if snapshot is not self._snapshot:
+            self._read_nodes(snapshot)
+        stale_marks: list[StaleDisruptionMark] = []
+        for state_node, found in self._marked:
+            mark = found
+            if state_node.provider_id in queued:
+                continue
+            if (
+                mark.claim
+                and state_node.claim is not None
+                and is_being_interrupted(state_node.claim, now)
+            ):
+                mark = replace(mark, claim="")
+            if mark.node or mark.claim:
+                stale_marks.append(mark)
+        return tuple(stale_marks)
+
+    def _read_nodes(self, snapshot: Snapshot) -> None:
+        """Remember which nodes have marks; those without keep none until they change."""
+        before, unmarked = self._read, dict[str, "StateNode"]()
+        self._marked = []
+        for state_node in snapshot.state_nodes:
+            if before.get(state_node.name) is state_node:
+                unmarked[state_node.name] = state_node
+                continue
+            mark = find_stale_mark(state_node)
+            if mark is None:
+                unmarked[state_node.name] = state_node
+            else:
+                self._marked.append((state_node, mark))
+        self._read, self._snapshot = unmarked, snapshot
 
 
 def is_being_interrupted(claim: NodeClaim, now: datetime) -> bool:

@@ -13,9 +13,11 @@ from karpenter_core.api.durations import NillableDuration
 from karpenter_core.api.labels import DO_NOT_DISRUPT
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON, DRIFTED
 from karpenter_core.api.nodepool import Budget, Disruption
+from karpenter_core.disruption import command_queue
 from karpenter_core.disruption.command import CommandDecision
 from karpenter_core.disruption.command_queue import (
     INTERRUPTION_GRACE,
+    StaleMarkFinder,
     command_timeout,
     find_stale_marks,
 )
@@ -393,6 +395,36 @@ class TestStaleMarks:
         soon = EPOCH + INTERRUPTION_GRACE - timedelta(seconds=1)
         assert self.found(its_node, claim, now=soon) == [("web", "")]
         assert self.found(its_node, claim, now=EPOCH + INTERRUPTION_GRACE) == [("web", "web")]
+
+    def test_successive_snapshots_are_read_by_change(self, monkeypatch):
+        """A mark is found when it comes, not when it is gone, and only changed nodes are read."""
+        (clean, claim), marked = node_and_claim("clean"), self.tainted()
+        builder = synced_state(*marked, clean, claim)
+        finder, read = StaleMarkFinder(), []
+
+        def found():
+            snapshot = builder.snapshot()
+            marks = finder.find(snapshot, now=EPOCH)
+            assert marks == find_stale_marks(snapshot, now=EPOCH)
+            return [mark.node for mark in marks]
+
+        assert found() == ["web"]
+        monkeypatch.setattr(
+            command_queue,
+            "find_stale_mark",
+            lambda each, find=command_queue.find_stale_mark: read.append(each.name) or find(each),
+        )
+        taints = marked[0].taints
+        changed = msgspec.structs.replace(clean, taints=taints, resource_version=9)
+        builder.apply_event(ObjectObserved(changed))
+        assert finder.find(builder.snapshot(), now=EPOCH)
+        assert read.count("clean") == 1
+        assert found() == ["clean", "web"]
+        read.clear()
+        finder.find(builder.snapshot(), now=EPOCH)
+        assert read == []
+        builder.apply_event(ObjectRemoved(changed))
+        assert found() == ["web"]
 
     def test_unmanaged_nodes_keep_their_taints(self):
         assert self.found(node("static", taints=(self.TAINT,))) == []

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from karpenter_core.cli.cluster_source import help_of
-from karpenter_core.errors import SettingsError
+from karpenter_core.errors import BadInputError, KarpenterError, SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.cli.simulate.scenario import SimulationScenario
-    from karpenter_core.cli.simulate.sweep import SweepAxis
+    from karpenter_core.cli.simulate.sweep import SweepAxis, SweepRun
+    from karpenter_core.cli.simulate.workload import Workload
 
 __all__ = ["register", "simulate"]
 
@@ -82,6 +83,13 @@ def simulate(
             help="Run this part of a sweep only: one of COUNT parts, from 0; for an Indexed Job.",
         ),
     ] = "",
+    results: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep the finished runs of a sweep here; runs that it has are not repeated.",
+        ),
+    ] = None,
     setting: Annotated[
         list[str] | None,
         typer.Option(
@@ -139,7 +147,8 @@ def simulate(
     karpenter simulate --nodepools pools.yaml --workload day.yaml
     --sweep spec.disruption.consolidateAfter=30s,5m,30m --sweep seed=1,2,3
 
-    Exit code: 0 if the simulation has finished, even if pods stay pending; 2 if files or settings cannot be used.
+    Exit code: 0 if the simulation has finished, even if pods stay pending; 1 if some runs of a sweep failed; 2 if
+    files or settings cannot be used.
     """
     _require_embedded_cluster()
     from karpenter_core.cli.simulate.scenario import SimulationScenario
@@ -152,21 +161,24 @@ def simulate(
         raise SettingsError("--sweep excludes --compare")
     if shard and not axes:
         raise SettingsError("--shard is a part of a sweep: add --sweep")
+    if results is not None and not axes:
+        raise SettingsError("--results keeps the runs of a sweep: add --sweep")
     part = parse_shard(shard)
     seconds = _seconds("--duration", duration)
     if not 0 < seconds <= _LONGEST:
         raise SettingsError(f"--duration: must be above zero and at most a year, not {duration}")
     begins = _time(start)
+    trace_format = parse_columns(trace_columns, speed=trace_speed)
+
+    def workload_of(its_seed: int) -> Workload:
+        return read_workload(
+            workload, start=begins, duration=seconds, seed=its_seed, trace_format=trace_format
+        )
+
     scenario = SimulationScenario(
         name="",
         manifests=(),
-        workload=read_workload(
-            workload,
-            start=begins,
-            duration=seconds,
-            seed=seed,
-            trace_format=parse_columns(trace_columns, speed=trace_speed),
-        ),
+        workload=workload_of(seed),
         start=begins,
         duration=seconds,
         step=_step(step, seconds),
@@ -183,7 +195,11 @@ def simulate(
     ]
     count = jobs or os.cpu_count() or 1
     if axes:
-        _print(_sweep(scenarios[0], axes, count, part), output, is_sweep=True)
+        runs = _swept_runs(scenarios[0], axes, part, workload_of)
+        document = _sweep(runs, count, results)
+        _print(document, output, is_sweep=True)
+        if document["failed"]:
+            raise typer.Exit(1)
         return
     _print(_simulate(scenarios, count), output, is_sweep=False)
 
@@ -198,40 +214,48 @@ def _require_embedded_cluster() -> None:
 
 def _simulate(scenarios: Sequence[SimulationScenario], jobs: int) -> JsonObject:
     from karpenter_core.cli.plan import print_notes
-    from karpenter_core.cli.simulate.batch import run_all
+    from karpenter_core.cli.simulate.batch import FailedRun, run_all
     from karpenter_core.cli.simulate.document import comparison
 
-    finished = run_all(_named_apart(scenarios), jobs=jobs)
-    print_notes(dict.fromkeys(note for _, notes in finished for note in notes))
-    simulations = [each for each, _ in finished]
+    simulations: list[JsonObject] = []
+    notes: list[str] = []
+    for outcome in run_all(_named_apart(scenarios), jobs=jobs):
+        if isinstance(outcome, FailedRun):
+            raise (
+                BadInputError(outcome.error)
+                if outcome.is_refused
+                else KarpenterError(outcome.error)
+            )
+        simulations.append(outcome.document)
+        notes += outcome.notes
+    print_notes(dict.fromkeys(notes))
     document: JsonObject = {"simulations": simulations}
     if len(simulations) > 1:
         document["difference"] = comparison(*simulations)
     return document
 
 
-def _sweep(
+def _swept_runs(
     scenario: SimulationScenario,
     axes: Sequence[SweepAxis],
-    jobs: int,
     part: slice,
-) -> JsonObject:
-    from karpenter_core.cli.plan import print_notes
-    from karpenter_core.cli.simulate.batch import run_all
+    workload_of: Callable[[int], Workload],
+) -> list[SweepRun]:
     from karpenter_core.cli.simulate.sweep import swept
 
-    every = list(swept(scenario, axes))
-    runs = every[part]
-    if not runs:
+    every = list(swept(scenario, axes, workload_of))
+    if not every[part]:
         raise SettingsError(f"--shard: there are only {len(every)} runs")
-    finished = run_all([varied for _, varied in runs], jobs=jobs)
-    print_notes(dict.fromkeys(note for _, notes in finished for note in notes))
-    documents: list[JsonObject] = []
-    for (values, _), (found, _) in zip(runs, finished, strict=True):
-        figures = {key: value for key, value in found.items() if key not in {"name", "series"}}
-        documents.append({"values": dict(values), **figures})
-    documents.sort(key=lambda each: each["cost"]["total"])
-    return {"durationSeconds": scenario.duration, "runs": documents}
+    return every[part]
+
+
+def _sweep(runs: Sequence[SweepRun], jobs: int, results: Path | None) -> JsonObject:
+    from karpenter_core.cli.plan import print_notes
+    from karpenter_core.cli.simulate.sweep_runs import run_sweep
+
+    document, notes = run_sweep(runs, jobs=jobs, results=results)
+    print_notes(notes)
+    return document
 
 
 def _print(document: JsonObject, output: SimulationFormat, *, is_sweep: bool) -> None:

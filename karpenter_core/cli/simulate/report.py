@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.cli.html_page import ChartLine, html_page, html_table, line_chart
 from karpenter_core.cli.simulate.tables import (
     answer_line,
+    failed_runs,
     figures,
     sweep_line,
     sweep_rows,
@@ -51,7 +52,11 @@ def sweep_report(document: JsonMapping) -> str:
     """Return the page of a sweep."""
     headings, rows = sweep_rows(document)
     table = html_table(headings, rows, numbers=headings[1:])
-    return html_page("Sweep", f"<p>{escape(sweep_line(document))}</p>\n{table}")
+    failed = "".join(
+        f"<li>{escape(values)}: {escape(error)}</li>" for values, error in failed_runs(document)
+    )
+    more = f"\n<h2>Failed runs</h2>\n<ul>{failed}</ul>" if failed else ""
+    return html_page("Sweep", f"<p>{escape(sweep_line(document))}</p>\n{table}{more}")
 
 
 def _legend(simulations: Sequence[JsonMapping]) -> str:

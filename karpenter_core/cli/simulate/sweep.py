@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from functools import cache
 from itertools import product
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from karpenter_core.cli.object_reader import dropped_fields
 from karpenter_core.cli.parsing import read_documents
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from karpenter_core.api.schema import SchemaValidator
     from karpenter_core.cli.manifests import ManifestEntry
     from karpenter_core.cli.simulate.scenario import SimulationScenario
+    from karpenter_core.cli.simulate.workload import Workload
 
-__all__ = ["SweepAxis", "parse_axes", "parse_shard", "swept"]
+__all__ = ["SweepAxis", "SweepRun", "parse_axes", "parse_shard", "swept"]
 
 _MOST_RUNS: Final = 10_000
 _PATH: Final = re.compile(r"(?:(?P<pool>[a-z0-9.-]+):)?(?P<path>spec(?:\.[A-Za-z]+(?:\[\d+\])?)+)")
@@ -40,6 +41,9 @@ _OPTIONS: Final[dict[str, tuple[str, Callable[[str], float]]]] = {
 
 SweepAxis = tuple[str, tuple[str, ...]]
 """A key and its values."""
+
+SweepRun: TypeAlias = "tuple[Mapping[str, str], SimulationScenario]"
+"""The values of a run, and its simulation."""
 
 
 def parse_axes(texts: Sequence[str]) -> tuple[SweepAxis, ...]:
@@ -84,21 +88,29 @@ def parse_shard(text: str) -> slice:
 
 
 def swept(
-    scenario: SimulationScenario, axes: Sequence[SweepAxis]
-) -> Iterator[tuple[Mapping[str, str], SimulationScenario]]:
+    scenario: SimulationScenario,
+    axes: Sequence[SweepAxis],
+    workload_of: Callable[[int], Workload],
+) -> Iterator[SweepRun]:
     """Return every combination of values, and the simulation with them.
+
+    `workload_of` returns the workload of a seed, which draws the noise of its curves.
 
     Raises:
         SettingsError: a key or a value cannot be used.
     """
     keys = [key for key, _ in axes]
+    workloads = {scenario.seed: scenario.workload}
     for values in product(*(values for _, values in axes)):
         chosen = dict(zip(keys, values, strict=True))
         varied = scenario
         for key, value in chosen.items():
             varied = _with(varied, key, value)
+        if varied.seed not in workloads:
+            is_drawn = scenario.workload.is_drawn
+            workloads[varied.seed] = workload_of(varied.seed) if is_drawn else scenario.workload
         name = " ".join(f"{key}={value}" for key, value in chosen.items())
-        yield chosen, replace(varied, name=name)
+        yield chosen, replace(varied, name=name, workload=workloads[varied.seed])
 
 
 def _split(text: str) -> tuple[str, ...]:

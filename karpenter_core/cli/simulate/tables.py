@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
 
 __all__ = [
-    "answer_line", "figures", "print_simulations", "print_sweep", "sweep_line", "sweep_rows", "time_text",
+    "answer_line", "failed_runs", "figures", "print_simulations", "print_sweep", "sweep_line", "sweep_rows",
+    "time_text",
 ]  # fmt: skip
 
 _MINUTE: Final = 60
@@ -118,14 +119,27 @@ def print_sweep(document: JsonMapping) -> None:
     for values, *cells in rows:
         made.add_row(Text(values), *cells)
     console.print(made)
+    if document["failed"]:
+        console.print()
+    for values, error in failed_runs(document):
+        console.print(Text(f"failed: {values}: {error}"), highlight=False)
+
+
+def failed_runs(document: JsonMapping) -> list[tuple[str, str]]:
+    """Return the values of each run that failed, and its error."""
+    return [
+        (" ".join(f"{key}={value}" for key, value in run["values"].items()), run["error"])
+        for run in document["failed"]
+    ]
 
 
 def sweep_line(document: JsonMapping) -> str:
     """Return the answer of a sweep in one line."""
     runs: list[JsonObject] = document["runs"]
     cheapest, dearest = runs[0]["cost"], runs[-1]["cost"]
+    failed = f", and {len(document['failed'])} that failed" if document["failed"] else ""
     return (
-        f"{counted(len(runs), 'run')} of {time_text(document['durationSeconds'])}: the cheapest costs "
+        f"{counted(len(runs), 'run')} of {time_text(document['durationSeconds'])}{failed}: the cheapest costs "
         f"{money_text(cheapest['total'])}, the dearest {money_text(dearest['total'])} "
         f"{cheapest['currency']}"
     )

@@ -55,6 +55,8 @@ class Workload:
     deployments: tuple[ScaledDeployment, ...] = ()
     arrivals: tuple[PodArrival, ...] = ()
     """Sorted by time."""
+    is_drawn: bool = False
+    """Whether the seed decides about a part of it."""
 
     def merged(self, other: Workload) -> Workload:
         """Return both together."""
@@ -62,4 +64,5 @@ class Workload:
             manifests=(*self.manifests, *other.manifests),
             deployments=(*self.deployments, *other.deployments),
             arrivals=tuple(sorted((*self.arrivals, *other.arrivals), key=lambda each: each.at)),
+            is_drawn=self.is_drawn or other.is_drawn,
         )

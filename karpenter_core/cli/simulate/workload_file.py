@@ -119,6 +119,7 @@ def _built(
         manifests=tuple(manifests),
         deployments=tuple(deployments),
         arrivals=tuple(sorted(arrivals, key=lambda each: each.at)),
+        is_drawn=any(each.sine is not None and each.sine.noise for each in model.deployments),
     )
 
 

@@ -19,7 +19,7 @@ from karpenter_core.controllers.reconciling.reconciler import PeriodicLoop
 from karpenter_core.disruption.balanced import BALANCED
 from karpenter_core.disruption.budgets import DisruptionReason, budget_errors
 from karpenter_core.disruption.command import with_candidates
-from karpenter_core.disruption.command_queue import find_stale_marks
+from karpenter_core.disruption.command_queue import StaleMarkFinder
 from karpenter_core.disruption.consolidation import candidate_notices, rejection_notices
 from karpenter_core.disruption.fingerprint import FingerprintBuilder, is_stale
 from karpenter_core.disruption.isolation import isolated_validation_steps
@@ -98,6 +98,7 @@ class DisruptionController:
         )
         self._cache = CatalogueCache()
         self._fingerprints = FingerprintBuilder()
+        self._stale_marks = StaleMarkFinder()
         self._steady = SteadyClock(runtime.clock)
         self._settled_passes: dict[
             str, tuple[ConsolidationFingerprint, datetime, RemainingBudgets]
@@ -133,7 +134,7 @@ class DisruptionController:
     async def _run_pass(self, snapshot: Snapshot) -> float:
         now = self._runtime.clock.now()
         await self.queue.remove_stale_marks(
-            find_stale_marks(snapshot, now=now, queued=self.queue.queued_provider_ids)
+            self._stale_marks.find(snapshot, now=now, queued=self.queue.queued_provider_ids)
         )
         methods: Sequence[DisruptionMethod] = methods_of(
             self._options, shuts_down=shuts_down_pools(snapshot.pool_schedules)

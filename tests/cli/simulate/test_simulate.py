@@ -494,7 +494,7 @@ class TestSweep:
 
     def test_a_refusal_comes_from_another_process(self, simulate):
         """As the same one line."""
-        options = ("--sweep", "spec.weight=1,1000", "--jobs", "2")
+        options = ("--sweep", "spec.weight=1000,1001", "--jobs", "2")
         (line,) = simulate(BURST, *options, code=2).splitlines()
 
         assert line.startswith("karpenter: ")

@@ -175,7 +175,7 @@ def test_a_stalled_loop_is_reported_to_readiness_and_every_pool(tmp_path, monkey
         assert running.metric('karpenter_pass_failures{controller="disruption"}') == 0
         await scene.settle(lambda: condition(scene.pool("general")) is None, seconds=10)
 
-    monkeypatch.setattr(controller, "find_stale_marks", failing)
+    monkeypatch.setattr(controller.StaleMarkFinder, "find", failing)
     run_controller(tmp_path, scenario)
 
 
