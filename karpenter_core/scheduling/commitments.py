@@ -20,7 +20,7 @@ from karpenter_core.scheduling.problem import (
 from karpenter_core.scheduling.requirements import Requirements
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Generator, Iterable, Sequence
 
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
     from karpenter_core.scheduling.problem import (
@@ -32,7 +32,7 @@ __all__ = [
     "SoldNode",
     "committed_units",
     "cost_without_commitments",
-    "discounted_catalogue",
+    "discounted_catalogue_steps",
     "is_covered",
 ]
 
@@ -123,14 +123,19 @@ def _best_cover(sold: SoldNode, remaining: Iterable[tuple[CommitmentBalance, int
     )
 
 
-def discounted_catalogue(catalogue: Catalogue, balances: Sequence[CommitmentBalance]) -> Catalogue:
+def discounted_catalogue_steps(
+    catalogue: Catalogue, balances: Sequence[CommitmentBalance]
+) -> Generator[int, None, Catalogue]:
     """Return a catalogue with the price of each node as if it had all that is left to itself."""
     changes: list[str] = []
-    types = tuple(_discounted(item, balances, changes) for item in catalogue.instance_types)
+    types: list[InstanceType] = []
+    for item in catalogue.instance_types:
+        types.append(_discounted(item, balances, changes))
+        yield 1
     if not changes:
         return catalogue
     digest = blake2b("\n".join(changes).encode(), digest_size=8).hexdigest()
-    return Catalogue(version=f"{catalogue.version}%{digest}", instance_types=types)
+    return Catalogue(version=f"{catalogue.version}%{digest}", instance_types=tuple(types))
 
 
 def _discounted(

@@ -21,6 +21,7 @@ from karpenter_core.api.labels import (
 )
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.api.quantities import parse_amount
+from karpenter_core.scheduling import solve as solve_module
 from karpenter_core.scheduling.commitments import (
     SoldNode,
     committed_units,
@@ -102,6 +103,26 @@ def test_nodes_of_the_committed_family_are_bought_as_far_as_the_amount_goes():
     assert covered.cheapest.price_source == 'commitment "savings"'
     requirements = Requirements(covered.requirements)
     assert requirements.get(CAPACITY_TYPE).values == {ON_DEMAND}
+
+
+@pytest.mark.parametrize(
+    ("types", "amount", "plans"),
+    [((DEAR,), "8", 2), ((DEAR,), "12", 2), ((DEAR,), "11", 3), (TYPES.instance_types, "8", 3)],
+)
+def test_no_plan_is_made_that_the_commitment_cannot_hold(monkeypatch, types, amount, plans):
+    """Three pods of 3.5 cores, where everything for sale is committed, do not fit into 8 cores."""
+    made = []
+    portfolio_steps = solve_module.portfolio_steps
+
+    def counted(*arguments):
+        made.append(1)
+        return portfolio_steps(*arguments)
+
+    monkeypatch.setattr(solve_module, "portfolio_steps", counted)
+    plan = plan_of(3, balance(amount, price=0.01), types=catalogue(*types))
+
+    assert len(made) == plans
+    assert not plan.unschedulable
 
 
 @pytest.mark.parametrize("used", ["8", "9"])
