@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = [
     "has_lost_node",
     "is_instance_terminating",
+    "is_kept_by_others",
+    "is_released",
     "join_state_node",
     "outline_state_node",
     "state_node_key",
@@ -158,6 +160,23 @@ def is_held_by_foreign_finalizer(claim: NodeClaim) -> bool:
     Ours is removed when the instance is gone, so such a claim has no instance.
     """
     return claim.is_deleting and TERMINATION_FINALIZER not in claim.metadata.finalizers
+
+
+def is_released(node: NodeView) -> bool:
+    """Tell whether a deleted Node has been drained and has our finalizer no more."""
+    return node.is_deleting and TERMINATION_FINALIZER not in node.finalizers
+
+
+def is_kept_by_others(claim: NodeClaim, nodes: Iterable[NodeView]) -> bool:
+    """Tell whether only finalizers of other controllers keep a deleted claim, or its Nodes.
+
+    Our finalizers are removed from Nodes when the instance is gone, and from the claim after its Nodes.
+    """
+    if is_held_by_foreign_finalizer(claim):
+        return True
+    kept = tuple(nodes)
+    is_ending = claim.is_deleting and is_instance_terminating(claim)
+    return is_ending and bool(kept) and all(is_released(node) for node in kept)
 
 
 def has_lost_node(state_node: StateNode) -> bool:

@@ -14,7 +14,7 @@ from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import NODE_POOL, NODES
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON
 from karpenter_core.api.quantities import parse_resources
-from karpenter_core.state.state_nodes import is_held_by_foreign_finalizer, is_instance_terminating
+from karpenter_core.state.state_nodes import is_instance_terminating, is_kept_by_others
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,16 +45,14 @@ class StaticPoolClaims:
     pending: tuple[NodeClaim, ...] = ()
     """Tainted by a disruption command that has not created their replacements yet."""
     deleting: tuple[NodeClaim, ...] = ()
+    without_instance: int = 0
+    """Number of those that are being deleted which only finalizers of other controllers keep."""
 
     @property
     def node_count(self) -> int:
-        """Number of claims that count against `limits.nodes`.
-
-        A claim that only the finalizer of another controller keeps has no instance, and does not
-        count.
-        """
-        held = sum(is_held_by_foreign_finalizer(claim) for claim in self.deleting)
-        return len(self.active) + len(self.pending) + len(self.deleting) - held
+        """Number of claims that count against `limits.nodes`: those that may have an instance."""
+        deleting = len(self.deleting) - self.without_instance
+        return len(self.active) + len(self.pending) + deleting
 
 
 NO_CLAIMS: Final = StaticPoolClaims()
@@ -100,7 +98,12 @@ def static_claims_by_pool(
                 active.append(claim)
     return {
         pool: StaticPoolClaims(
-            active=tuple(active), pending=tuple(pending), deleting=tuple(deleting)
+            active=tuple(active),
+            pending=tuple(pending),
+            deleting=tuple(deleting),
+            without_instance=sum(
+                is_kept_by_others(claim, snapshot.nodes_of(claim)) for claim in deleting
+            ),
         )
         for pool, (active, pending, deleting) in groups.items()
     }

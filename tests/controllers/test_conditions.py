@@ -202,9 +202,11 @@ def test_the_end_of_an_object_is_measured_and_its_series_go(tmp_path):
         scene.cluster.scale(DEPLOYMENTS, "web", 0)
         ending = "operator_nodeclaim_termination_current_time_seconds"
         await scene.settle(lambda: series(running, ending), seconds=120)
-        await scene.settle(lambda: not scene.claims(), seconds=120)
+        await scene.settle(
+            lambda: scene.nodes()[0]["metadata"]["finalizers"] == ["example.com/keep"], seconds=120
+        )
         scene.cluster.server.registry.patch(NODES, {"metadata": {"finalizers": None}}, name, "")
-        await scene.settle(lambda: not scene.nodes(), seconds=120)
+        await scene.settle(lambda: not scene.nodes() and not scene.claims(), seconds=120)
         await scene.cluster.clock.sleep(10)
 
         assert not series(running, ending)

@@ -421,8 +421,8 @@ class TestDeadline:
 
 
 class TestForeignFinalizers:
-    def test_foreign_finalizer_on_a_node_keeps_only_the_node(self, tmp_path):
-        """Claim and instance end; pods have moved; our own finalizer is off."""
+    def test_foreign_finalizer_on_a_node_keeps_node_and_claim_without_the_instance(self, tmp_path):
+        """Pods have moved, our finalizer is off the Node, and the claim goes with the Node."""
 
         async def scenario(scene):
             _, name = await one_node(scene, pool(), deployment("web", 1))
@@ -432,12 +432,20 @@ class TestForeignFinalizers:
                 NODES, {"metadata": {"finalizers": finalizers}}, name, ""
             )
             scene.cluster.delete(NODES, name)
-            await scene.settle(lambda: name not in names(scene.claims()), seconds=60)
 
-            (held,) = (n for n in scene.nodes() if n["metadata"]["name"] == name)
-            assert held["metadata"]["finalizers"] == [FOREIGN]
+            def held(objects):
+                return next(each for each in objects if each["metadata"]["name"] == name)
+
+            await scene.settle(
+                lambda: held(scene.nodes())["metadata"]["finalizers"] == [FOREIGN], seconds=60
+            )
             await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+            await scene.cluster.clock.sleep(60)
             assert len(cloud(scene, tmp_path)["instances"]) == 1
+            assert conditions(held(scene.claims()))["InstanceTerminating"][0] == "True"
+            scene.cluster.server.registry.patch(NODES, {"metadata": {"finalizers": None}}, name, "")
+            await scene.settle(lambda: gone(scene, name), seconds=60)
+            assert name not in names(scene.claims())
 
         run_controller(tmp_path, scenario)
 

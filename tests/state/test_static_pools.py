@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from karpenter_core.api.labels import TERMINATION_FINALIZER
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON, INITIALIZED, INSTANCE_TERMINATING
 from karpenter_core.state.events import DeletionMarked, DeletionUnmarked
 from karpenter_core.state.static_pools import (
@@ -18,7 +19,12 @@ from karpenter_core.state.static_pools import (
     surplus_replicas,
 )
 from karpenter_core.testing.builders import EPOCH, node_pool
-from karpenter_core.testing.state_builders import node_claim, synced_state, with_claim_conditions
+from karpenter_core.testing.state_builders import (
+    node,
+    node_claim,
+    synced_state,
+    with_claim_conditions,
+)
 
 
 def static_pool(name="default", *, replicas=3, nodes=None):
@@ -77,6 +83,29 @@ def test_a_claim_that_only_a_foreign_finalizer_keeps_does_not_count_against_the_
     pool = state.snapshot().node_pools["default"]
 
     assert free_nodes(pool, static_pool_claims(state.snapshot(), "default")) == 1
+
+
+@pytest.mark.parametrize(
+    ("condition", "finalizers", "free"),
+    [
+        (INSTANCE_TERMINATING, ("example.com/kept",), 1),
+        (INSTANCE_TERMINATING, ("example.com/kept", TERMINATION_FINALIZER), 0),
+        (INITIALIZED, ("example.com/kept",), 0),
+    ],
+)
+def test_a_claim_whose_node_only_a_foreign_finalizer_keeps_does_not_count(
+    condition, finalizers, free
+):
+    """Our finalizer is removed from the Node when the instance is gone."""
+    claim = with_claim_conditions(
+        node_claim("a", provider_id="kwok://a", deleted=EPOCH), condition, now=EPOCH
+    )
+    kept = node("a", claim=claim, deleted=EPOCH, finalizers=finalizers)
+    snapshot = synced_state(static_pool(nodes="1"), claim, kept).snapshot()
+
+    assert (
+        free_nodes(snapshot.node_pools["default"], static_pool_claims(snapshot, "default")) == free
+    )
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,8 @@ class ClaimTerminator:
                         await self._writer.delete_node(node)
                 return DONE
             case TerminationAction.TERMINATE_INSTANCE:
-                return await self._end_instance(await self._write(claim, termination.step))
+                stored = await self._write(claim, termination.step)
+                return await self._end_instance(stored, kept_nodes=termination.kept_nodes)
 
     def _run_next_step(self, claim: NodeClaim) -> tuple[ClaimTermination, Sequence[NodeView]]:
         snapshot = self._cluster_state.snapshot()
@@ -127,13 +128,20 @@ class ClaimTerminator:
         self._writer.record_effects(step)
         return stored
 
-    async def _end_instance(self, claim: NodeClaim) -> ReconcileResult:
+    async def _end_instance(
+        self, claim: NodeClaim, *, kept_nodes: Sequence[str]
+    ) -> ReconcileResult:
         outcome = await self._providers.terminate(
             claim.spec.node_class_ref, claim.status.provider_id
         )
         match outcome:
             case TerminationStatus.GONE | NodeClaimNotFoundError():
-                await self._finish(claim)
+                if kept_nodes:
+                    now = self._runtime.clock.now()
+                    step = instance_terminating_step(claim, now=now, period=None)
+                    await self._writer.write_claim(claim, step.claim)
+                else:
+                    await self._finish(claim)
                 return DONE
             case TerminationStatus.STARTED:
                 provider = self._providers.provider_of(claim.spec.node_class_ref)

@@ -27,7 +27,7 @@ from karpenter_core.lifecycle.claim_status import metric_labels
 from karpenter_core.lifecycle.node.termination import node_ref
 from karpenter_core.lifecycle.nodeclaim.disruption_metrics import disrupted_metrics
 from karpenter_core.lifecycle.nodeclaim.termination import deadline_of, with_deadline
-from karpenter_core.state.state_nodes import is_held_by_foreign_finalizer
+from karpenter_core.state.state_nodes import is_kept_by_others
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -284,11 +284,12 @@ def _is_next_in_small_pool(
     for claim in snapshot.node_claims.values():
         if pool and claim.metadata.labels.get(NODE_POOL) != pool:
             continue
-        if is_held_by_foreign_finalizer(claim):
+        nodes = snapshot.nodes_of(claim)
+        if is_kept_by_others(claim, nodes):
             continue
         if claim.is_deleting:
             return False
-        names = [each.name for each in snapshot.nodes_of(claim)]
+        names = [each.name for each in nodes]
         due = [
             (health_summary.unhealthy[name].repair_at, name)
             for name in names

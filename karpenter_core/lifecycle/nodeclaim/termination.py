@@ -21,6 +21,7 @@ from karpenter_core.lifecycle.claim_status import (
     with_metadata,
 )
 from karpenter_core.lifecycle.nodeclaim.launch import launched_step
+from karpenter_core.state.state_nodes import is_released
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -67,6 +68,8 @@ class ClaimTermination:
     action: TerminationAction
     step: LifecycleStep
     delete_nodes: tuple[str, ...] = ()
+    kept_nodes: tuple[str, ...] = ()
+    """Drained Nodes that finalizers of other controllers keep."""
 
 
 def claim_termination(
@@ -75,8 +78,8 @@ def claim_termination(
     """Return the next action in the termination of a deleted claim; `nodes` are its instance's.
 
     Only registered nodes are deleted; the others are left to the controller that removes nodes without
-    an instance. A deleted node without our finalizer is not waited for, even if the finalizer of
-    another controller keeps it.
+    an instance. The instance does not wait for a drained node that only the finalizer of another
+    controller keeps; the claim does (`kept_nodes`), once the instance is gone.
     """
     if TERMINATION_FINALIZER not in claim.metadata.finalizers:
         return ClaimTermination(action=TerminationAction.NONE, step=LifecycleStep(claim=claim))
@@ -84,14 +87,16 @@ def claim_termination(
     if claim.uid in ledger.open_launches:
         return ClaimTermination(action=TerminationAction.AWAIT_LAUNCH, step=step)
     is_registered = is_true(claim.status.conditions, REGISTERED)
-    awaited = tuple(
-        node for node in nodes if (is_registered or _may_run_pods(node)) and not _is_released(node)
-    )
+    own = tuple(node for node in nodes if is_registered or _may_run_pods(node))
+    awaited = tuple(node for node in own if not is_released(node))
     if awaited:
         names = tuple(node.name for node in awaited if not node.is_deleting)
         return ClaimTermination(action=TerminationAction.AWAIT_NODES, step=step, delete_nodes=names)
     if step.claim.status.provider_id:
-        return ClaimTermination(action=TerminationAction.TERMINATE_INSTANCE, step=step)
+        kept = tuple(node.name for node in own)
+        return ClaimTermination(
+            action=TerminationAction.TERMINATE_INSTANCE, step=step, kept_nodes=kept
+        )
     return ClaimTermination(action=TerminationAction.FINISH, step=step)
 
 
@@ -102,9 +107,12 @@ def with_instance(claim: NodeClaim, provider_id: str) -> NodeClaim:
 
 
 def instance_terminating_step(
-    claim: NodeClaim, *, now: datetime, period: timedelta = INSTANCE_POLL
+    claim: NodeClaim, *, now: datetime, period: timedelta | None = INSTANCE_POLL
 ) -> LifecycleStep:
-    """Set InstanceTerminating; the provider is called again until the instance is gone."""
+    """Set InstanceTerminating; the provider is called again until the instance is gone.
+
+    Without a period the claim waits for its Nodes, which finalizers of other controllers keep.
+    """
     return LifecycleStep(
         claim=with_condition(claim, INSTANCE_TERMINATING, now=now), requeue_after=period
     )
@@ -221,10 +229,6 @@ def _may_run_pods(node: NodeView) -> bool:
     The node is written first; the claim may be deleted, or the process may end, in between.
     """
     return node.labels.get(REGISTERED_LABEL) == "true"
-
-
-def _is_released(node: NodeView) -> bool:
-    return node.is_deleting and TERMINATION_FINALIZER not in node.finalizers
 
 
 def _with_deadline(claim: NodeClaim) -> LifecycleStep:

@@ -49,11 +49,12 @@ def test_all_nodes_of_a_registered_claim_are_deleted_first():
     assert (step.action, step.delete_nodes) == (TerminationAction.AWAIT_NODES, ("a", "b"))
 
 
-def test_a_node_that_only_a_foreign_finalizer_keeps_is_not_waited_for():
-    """It has been drained and let go of; a foreign finalizer must not hold the instance."""
+def test_the_instance_does_not_wait_for_a_node_that_only_a_foreign_finalizer_keeps():
+    """It has been drained; the claim waits for it once the instance is gone."""
     claim = deleted("Initialized")
     let_go = node("a", claim=claim, deleted=EPOCH, finalizers=("foreign/x",))
-    assert step_of(claim, let_go).action is TerminationAction.TERMINATE_INSTANCE
+    step = step_of(claim, let_go)
+    assert (step.action, step.kept_nodes) == (TerminationAction.TERMINATE_INSTANCE, ("a",))
     ours = node("b", claim=claim, deleted=EPOCH, finalizers=("foreign/x", TERMINATION_FINALIZER))
     assert step_of(claim, let_go, ours).action is TerminationAction.AWAIT_NODES
     untouched = node("c", claim=claim, finalizers=("foreign/x",))
