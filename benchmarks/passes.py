@@ -37,6 +37,7 @@ from karpenter_core.state.events import (
     ObjectObserved,
     ObjectRemoved,
 )
+from karpenter_core.state.node_memory import NodeMemory
 from karpenter_core.state.provisioning_input import build_provisioning_input
 from karpenter_core.testing.builders import EPOCH, node_pool, pod, pod_shape, standard_catalogue
 from karpenter_core.testing.state_builders import (
@@ -149,7 +150,7 @@ def measure(nodes: int, *, rounds: int = 9) -> PassCosts:
     """Return the CPU milliseconds of passes over a cluster of so many nodes."""
     cluster, watch = _Cluster(nodes), _Stopwatch()
     options, caches = SolveOptions(), (CatalogueCache(), CatalogueCache())
-    fingerprints = FingerprintBuilder()
+    fingerprints, memory = FingerprintBuilder(), NodeMemory()
     undo = tune_gc()
     freeze_after_sync()
     try:
@@ -160,7 +161,7 @@ def measure(nodes: int, *, rounds: int = 9) -> PassCosts:
             with watch.timed("snapshot"):
                 snapshot = cluster.builder.snapshot()
             with watch.timed("provisioning: input"):
-                asking = build_provisioning_input(snapshot, now=NOW)
+                asking = build_provisioning_input(snapshot, now=NOW, memory=memory)
             with watch.timed("provisioning: solve"):
                 found = solve(asking.problem, options, cache=caches[0])
             if found.unschedulable:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import PodView
     from karpenter_core.scheduling.problem import ExistingNode, PodVolumes, SchedulingProblem
+    from karpenter_core.state.node_memory import NodeMemory
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["build_disruption_problem"]
@@ -37,16 +38,20 @@ def build_disruption_problem(
     now: datetime,
     problem_settings: ProblemSettings | None = None,
     failed: FailedJudgements | None = None,
+    memory: NodeMemory | None = None,
 ) -> tuple[SchedulingProblem, Mapping[str, frozenset[str]]]:
     """Return the problem of a pass, and the UIDs of the movable pods of each node.
 
     Movable are pods that would be evicted and created again elsewhere: not those of DaemonSets,
     nor those that are protected now or for ever, nor expendable ones, which need no other place. The
     others stay until their node is gone. Nodes
-    that cannot be evaluated are added to `failed`; they and their pods stay as they are.
+    that cannot be evaluated are added to `failed`; they and their pods stay as they are. `memory` is
+    that of earlier passes.
     """
     problem_settings, failed = problem_settings or ProblemSettings(), failed or FailedJudgements()
-    asking = build_provisioning_input(snapshot, now=now, problem_settings=problem_settings)
+    asking = build_provisioning_input(
+        snapshot, now=now, problem_settings=problem_settings, memory=memory
+    )
     problem = asking.problem
     for item in asking.set_aside:
         failed.add(item)

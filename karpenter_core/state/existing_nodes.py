@@ -96,7 +96,7 @@ class ExistingNodeBuilder:
 
     __slots__ = (
         "_aliases", "_claim_resources", "_daemons", "_present_daemons", "_snapshot", "_volumes",
-        "_well_known", "daemons",
+        "_well_known", "daemons", "settings",
     )  # fmt: skip
 
     def __init__(
@@ -126,6 +126,14 @@ class ExistingNodeBuilder:
             self._present_daemons = tuple(
                 _DaemonTerms(pod=pod, terms=_terms(pod.shape, aliases)) for pod in present
             )
+
+        self.settings: Final = (
+            tuple((pod.name, pod.shape) for pod in self.daemons),
+            tuple((pod.name, pod.shape) for pod in present),
+            well_known,
+            dict(aliases),
+        )
+        """Everything that launched nodes depend on beside the snapshot; compared by value."""
 
     def existing_node(self, state_node: StateNode, waiting: Iterable[PodView] = ()) -> ExistingNode:
         """Return a node with what is free on it beside the pods that wait for it."""

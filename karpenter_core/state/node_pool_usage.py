@@ -46,6 +46,8 @@ __all__ = [
     "node_price_amount",
     "pool_status_resources",
     "pool_usage",
+    "priced_pools",
+    "shared_pools",
     "unpriced_node",
 ]
 
@@ -121,6 +123,22 @@ def unpriced_node(snapshot: Snapshot, pool: str, rates: Mapping[str, float]) -> 
     )
 
 
+def priced_pools(snapshot: Snapshot) -> frozenset[str]:
+    """Return the pools that limit the price of their nodes."""
+    return frozenset(
+        name for name, pool in snapshot.node_pools.items() if PRICE_PER_HOUR in pool.spec.limits
+    )
+
+
+def shared_pools(snapshot: Snapshot) -> frozenset[str]:
+    """Return the pools that keep a share of spot."""
+    return frozenset(
+        name
+        for name, pool in snapshot.node_pools.items()
+        if SPOT_SHARE in pool.metadata.annotations
+    )
+
+
 def pool_usage(
     snapshot: Snapshot,
     rates: Mapping[str, float] | None = None,
@@ -135,14 +153,7 @@ def pool_usage(
     of their nodes by capacity type. `leaving` are names of claims that are
     about to be marked.
     """
-    priced = frozenset(
-        name for name, pool in snapshot.node_pools.items() if PRICE_PER_HOUR in pool.spec.limits
-    )
-    shared = frozenset(
-        name
-        for name, pool in snapshot.node_pools.items()
-        if SPOT_SHARE in pool.metadata.annotations
-    )
+    priced, shared = priced_pools(snapshot), shared_pools(snapshot)
     by_pool: dict[str, list[Mapping[str, int]]] = {}
     largest: dict[tuple[str, tuple[RequirementSpec, ...]], dict[str, int]] = {}
     for state_node in snapshot.counted_nodes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import READY, is_true
@@ -12,7 +13,7 @@ from karpenter_core.api.judgements import (
     describe_failure,
     failure_message,
 )
-from karpenter_core.api.labels import ALIASES, PRICE_PER_HOUR, SPOT_SHARE, WELL_KNOWN
+from karpenter_core.api.labels import ALIASES, PRICE_PER_HOUR, WELL_KNOWN
 from karpenter_core.api.provisioning_request import consumed_request
 from karpenter_core.scheduling.pod_selectors import opts_out, selector_error
 from karpenter_core.scheduling.problem import SchedulingProblem
@@ -25,7 +26,13 @@ from karpenter_core.state.existing_nodes import ExistingNodeBuilder
 from karpenter_core.state.expendable_pods import NO_CUTOFF, expendable_reason
 from karpenter_core.state.interruption import is_interrupted_soon
 from karpenter_core.state.launch_limits import LaunchLimits, refused_pools, remaining_node_count
-from karpenter_core.state.node_pool_usage import capacity_type_count, node_price_amount, pool_usage
+from karpenter_core.state.node_memory import NodeMemory
+from karpenter_core.state.node_pool_usage import (
+    capacity_type_count,
+    node_price_amount,
+    priced_pools,
+    shared_pools,
+)
 from karpenter_core.state.placements import NOMINATION_WINDOW, is_nomination_valid, valid_placement
 from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_rules import pod_ref
@@ -125,15 +132,17 @@ def build_provisioning_input(
     now: datetime,
     problem_settings: ProblemSettings | None = None,
     gang: tuple[PodView, ...] = (),
+    memory: NodeMemory | None = None,
 ) -> ProvisioningInput:
     """Build the problem for pending pods and for pods whose nodes are being removed.
 
     A placed pod keeps its placement while its node starts, or while the scheduler still has time to
     bind it. It is not scheduled again, and its resources are reserved. Virtual pods have no
     placement that lasts: every pass places all of them. With a `gang`, the virtual pods of one
-    ProvisioningRequest, the problem is to place those and no others.
+    ProvisioningRequest, the problem is to place those and no others. With the `memory` of earlier
+    passes, nodes that are as they were are not read again; the result is the same.
     """
-    problem_settings = problem_settings or ProblemSettings()
+    problem_settings, memory = problem_settings or ProblemSettings(), memory or NodeMemory()
     well_known, aliases = problem_settings.well_known, problem_settings.aliases
     nomination_window = problem_settings.nomination_window
     volumes = PodVolumeReader(
@@ -167,16 +176,7 @@ def build_provisioning_input(
         snapshot, capacity, candidates, nominated, now=now, nomination_window=nomination_window
     )
     taken, launching = booked_pods(bookings(snapshot), snapshot), launching_nodes(snapshot)
-    state_nodes = sorted(
-        (
-            state_node
-            for state_node in snapshot.state_nodes
-            if not state_node.marked_for_deletion
-            and not has_lost_node(state_node)
-            and state_node not in launching
-        ),
-        key=lambda state_node: (not state_node.initialized, state_node.name),
-    )
+    state_nodes = _placeable(snapshot, launching)
     held = refused_pools(snapshot, now=now, launch_limits=problem_settings.launch_limits)
     pools = tuple(pool for pool in usable_pools(snapshot) if pool.name not in held)
     spread = DefaultSpread(snapshot, problem_settings.default_spread)
@@ -197,11 +197,12 @@ def build_provisioning_input(
                 _merged(places, taken),
                 failed,
                 problem_settings.launch_limits.rates,
+                memory,
             ),
             *_closed_nodes(snapshot, capacity, state_nodes, {pod.uid for pod in candidates}),
         ),
         daemons=capacity.daemons,
-        pool_usage=pool_usage(snapshot, problem_settings.launch_limits.rates),
+        pool_usage=memory.pool_usage(snapshot, problem_settings.launch_limits.rates),
         well_known=well_known,
         aliases=aliases,
         volumes=asked_volumes,
@@ -285,38 +286,66 @@ def _unevaluated(pod: PodView, error: Exception) -> IgnoredPod:
     return IgnoredPod(pod=pod, reason=failure_message(PROVISIONING_STEP, describe_failure(error)))
 
 
+def _placeable(snapshot: Snapshot, launching: Container[StateNode]) -> list[StateNode]:
+    """Return the nodes that may take pods: initialised ones first, then by name."""
+    by_name = sorted(
+        [
+            state_node
+            for state_node in snapshot.state_nodes
+            if not state_node.marked_for_deletion
+            and (state_node.node is not None or not has_lost_node(state_node))
+            and not (launching and state_node in launching)
+        ],
+        key=attrgetter("name"),
+    )
+    return [
+        *[state_node for state_node in by_name if state_node.initialized],
+        *[state_node for state_node in by_name if not state_node.initialized],
+    ]
+
+
 def _open_nodes(
     snapshot: Snapshot,
     capacity: ExistingNodeBuilder,
-    state_nodes: Iterable[StateNode],
+    state_nodes: Sequence[StateNode],
     places: Mapping[StateNode, Sequence[PodView]],
     failed: FailedJudgements,
     rates: Mapping[str, float],
+    memory: NodeMemory,
 ) -> list[ExistingNode]:
     """Return the nodes.
 
     Those of pools with a limit of the price have it among their capacity, and those of pools with a
     share of spot their capacity type.
     """
-    shared = {
-        name
-        for name, pool in snapshot.node_pools.items()
-        if SPOT_SHARE in pool.metadata.annotations
-    }
-    priced = {
-        name for name, pool in snapshot.node_pools.items() if PRICE_PER_HOUR in pool.spec.limits
-    }
-    nodes: list[ExistingNode] = []
-    for state_node in state_nodes:
-        with failed.judging(state_node_ref(state_node), PROVISIONING_STEP):
-            node = capacity.existing_node(state_node, places.get(state_node, ()))
-            if state_node.pool in priced:
-                price = node_price_amount(snapshot, state_node, rates)
-                node = replace(node, capacity={**node.capacity, PRICE_PER_HOUR: price})
-            if state_node.pool in shared:
-                counted = {capacity_type_count(state_node): 1}
-                node = replace(node, capacity={**node.capacity, **counted})
-            nodes.append(node)
+    shared, priced = shared_pools(snapshot), priced_pools(snapshot)
+
+    def read(state_node: StateNode, waiting: Sequence[PodView] = ()) -> ExistingNode:
+        node = capacity.existing_node(state_node, waiting)
+        if state_node.pool in priced:
+            price = node_price_amount(snapshot, state_node, rates)
+            node = replace(node, capacity={**node.capacity, PRICE_PER_HOUR: price})
+        if state_node.pool in shared:
+            counted = {capacity_type_count(state_node): 1}
+            node = replace(node, capacity={**node.capacity, **counted})
+        return node
+
+    try:
+        nodes = memory.existing_nodes(
+            snapshot,
+            state_nodes,
+            read,
+            same=tuple(snapshot.catalogues.get(name) for name in sorted(priced)),
+            equal=(capacity.settings, shared, priced, dict(rates)),
+        )
+        for number, state_node in enumerate(state_nodes) if places else ():
+            if state_node in places:
+                nodes[number] = read(state_node, places[state_node])
+    except Exception:
+        nodes: list[ExistingNode] = []
+        for state_node in state_nodes:
+            with failed.judging(state_node_ref(state_node), PROVISIONING_STEP):
+                nodes.append(read(state_node, places.get(state_node, ())))
     return nodes
 
 
@@ -369,7 +398,7 @@ def pods_on_leaving_nodes(
 def _closed_nodes(
     snapshot: Snapshot,
     capacity: ExistingNodeBuilder,
-    state_nodes: Iterable[StateNode],
+    state_nodes: Sequence[StateNode],
     moving: Container[str],
 ) -> list[ExistingNode]:
     """Return every other Node with pods: topology counts these until they are gone.
@@ -378,6 +407,8 @@ def _closed_nodes(
     that are `moving` (by UID) count where they go.
     """
     open_nodes = {state_node.node.name for state_node in state_nodes if state_node.node is not None}
+    if len(open_nodes) == len(snapshot.nodes):
+        return []
     closed: list[ExistingNode] = []
     for name, node in sorted(snapshot.nodes.items()):
         if name in open_nodes:

@@ -28,6 +28,7 @@ from karpenter_core.controllers.provisioning.trigger_batcher import TriggerBatch
 from karpenter_core.controllers.reconciling.reconciler import PeriodicLoop
 from karpenter_core.scheduling.problem import SchedulingPlan, SolveOptions
 from karpenter_core.scheduling.virtual_pods import without_virtual_pods
+from karpenter_core.state.node_memory import NodeMemory
 from karpenter_core.state.object_kinds import ObjectKind
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
 
@@ -106,6 +107,7 @@ class Provisioner:
         )
         self._passes = PeriodicLoop(self.name, self._run_pass, runtime=runtime)
         self._last_version = -1
+        self._memory = NodeMemory()
         self._log: FilteringBoundLogger = structlog.get_logger("provisioner")
 
     @property
@@ -162,6 +164,7 @@ class Provisioner:
                     snapshot,
                     now=self._runtime.clock.now(),
                     problem_settings=self._options.problem_settings,
+                    memory=self._memory,
                 )
             )
             span.note(nodes=len(snapshot.state_nodes), pods=len(provisioning_input.problem.pods))

@@ -18,6 +18,7 @@ import numpy as np
 from karpenter_core.api.labels import RESERVED
 from karpenter_core.scheduling.compiled.bitsets import bits_of, mask_of
 from karpenter_core.scheduling.compiled.instance_shapes import find_instance_shapes
+from karpenter_core.scheduling.compiled.node_table import NodeTable
 from karpenter_core.scheduling.offerings import allocatable_groups, price_amount
 from karpenter_core.scheduling.problem import Catalogue
 from karpenter_core.scheduling.requirements import Requirement
@@ -359,7 +360,7 @@ def _index(
 
 @final
 class CatalogueCache:
-    """Compiled catalogues, kept between passes by the caller.
+    """Compiled catalogues and columns of nodes, kept between passes by the caller.
 
     One per pool: a new version, or new rates, replace the old one; pools that are gone are dropped
     by `retain`. So the cache never holds more than the existing pools.
@@ -367,6 +368,8 @@ class CatalogueCache:
 
     def __init__(self) -> None:
         self._compiled: Final = dict[str, tuple[Catalogue, _Rates, CompiledCatalogue]]()
+        self.nodes: Final = NodeTable()
+        """The columns of the existing nodes of the last problem."""
 
     def compiled(
         self, pool: str, catalogue: Catalogue, *, currency: str, exchange_rates: Mapping[str, float]

@@ -120,11 +120,16 @@ def pod_order(pod: PodView) -> tuple[datetime, str]:
 
 
 def classify_pods_steps(
-    problem: SchedulingProblem, options: SolveOptions, *, with_devices: bool = False
+    problem: SchedulingProblem,
+    options: SolveOptions,
+    *,
+    repelling: Iterable[PodShape],
+    with_devices: bool = False,
 ) -> Generator[int, None, tuple[tuple[PodClass, ...], TopologyGroups]]:
     """Sort the pods of a problem into classes, in the order in which they are to be placed.
 
-    Returns the classes, and all topology groups of the pass. `with_devices`: pods may have
+    Returns the classes, and all topology groups of the pass. `repelling` are the shapes of running
+    pods with anti-affinity, which keeps other pods away. `with_devices`: pods may have
     ResourceClaims, and each pod is a class of its own.
     """
     reader = _PodClassReader(problem, options, with_devices=with_devices)
@@ -134,7 +139,7 @@ def classify_pods_steps(
             constraints_reader[id(pod.shape)] = reader.constraints_reader.read(pod.shape)
         if number % PODS_PER_STEP == 0:
             yield 2
-    reader.read_bound_pods()
+    reader.read_repelling(repelling)
     yield 5
     keys: dict[int, object] = {}
     classes: dict[object, PodClass] = {}
@@ -173,7 +178,6 @@ class _PodClassReader:
     def __init__(
         self, problem: SchedulingProblem, options: SolveOptions, *, with_devices: bool
     ) -> None:
-        self._problem: Final = problem
         aliases = {**ALIASES, **problem.aliases}
         self.groups: Final = TopologyGroups(lambda: _namespaces(problem), aliases=aliases)
         self.constraints_reader: Final = PodConstraintsReader(
@@ -182,16 +186,13 @@ class _PodClassReader:
         self._asks: Final = dict[object, NodeConstraints]()
         self._relaxation_steps: Final = dict[object, tuple[tuple[ClassRelaxationStep, ...], int]]()
 
-    def read_bound_pods(self) -> None:
+    def read_repelling(self, shapes: Iterable[PodShape]) -> None:
         """Read the anti-affinity of running pods, which keeps other pods away."""
         seen: set[int] = set()
-        for node in self._problem.nodes:
-            for pod in node.pods:
-                shape = pod.shape
-                if id(shape) not in seen:
-                    seen.add(id(shape))
-                    if shape.pod_anti_affinity:
-                        self.groups.inverse_of(shape)
+        for shape in shapes:
+            if id(shape) not in seen:
+                seen.add(id(shape))
+                self.groups.inverse_of(shape)
 
     def key(self, shape: PodShape, constraints: PodConstraints) -> object:
         """Return everything a placement reads of a shape; equal keys are one class."""

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 
-from karpenter_core.api.labels import ALIASES, HOSTNAME, PODS, WELL_KNOWN
+from karpenter_core.api.labels import ALIASES, PODS
 from karpenter_core.scheduling.compiled.class_topology import find_class_topologies
 from karpenter_core.scheduling.compiled.daemons import read_daemons
-from karpenter_core.scheduling.compiled.domain_counts import NODES_PER_STEP, count_steps
+from karpenter_core.scheduling.compiled.domain_counts import count_steps
+from karpenter_core.scheduling.compiled.node_table import ExistingNodeReader
 from karpenter_core.scheduling.compiled.pod_classes import classify_pods_steps
 from karpenter_core.scheduling.compiled.pools import compile_pool_steps
-from karpenter_core.scheduling.compiled.signatures import NodeSignature, SignatureTable
+from karpenter_core.scheduling.compiled.signatures import SignatureTable
 from karpenter_core.scheduling.compiled.topology_axes import find_topology_axes
 from karpenter_core.scheduling.compiled.volumes import (
     NO_LIMIT,
-    VolumeAttachments,
     is_attach_resource,
 )
-from karpenter_core.scheduling.requirements import Requirements
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Generator, Sequence
 
     from karpenter_core.scheduling.arrays import Amounts, Numbers
     from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.devices.inventory import DeviceInventory
     from karpenter_core.scheduling.problem import ExistingNode, SchedulingProblem, SolveOptions
 
-__all__ = ["CompiledProblem", "ExistingNodeReader", "PlacementTask", "compile_steps"]
+__all__ = ["CompiledProblem", "PlacementTask", "compile_steps"]
 
 
 class PlacementTask(Struct, frozen=True, kw_only=True, eq=False):
@@ -133,7 +132,10 @@ def compile_steps(
     With `devices`, each pod is a class of its own; without, pods with ResourceClaims are refused.
     """
     classes, groups = yield from classify_pods_steps(
-        problem, options, with_devices=devices is not None
+        problem,
+        options,
+        repelling=cache.nodes.repelling_shapes(problem.nodes),
+        with_devices=devices is not None,
     )
     cache.retain({pool.name for pool in problem.pools})
     pools, reservations = yield from compile_pool_steps(problem, options, cache)
@@ -144,18 +146,14 @@ def compile_steps(
     pool_free = tuple(_pool_free(pool, resources) for pool in pools)
     yield 5
     aliases = {**ALIASES, **problem.aliases}
-    nodes = tuple(sorted(problem.nodes, key=lambda node: (not node.initialized, node.name)))
+    nodes = cache.nodes.ordered(problem.nodes)
     axes = find_topology_axes(groups, pools, nodes, classes, aliases)
     signatures = SignatureTable(pools, pool_free, axes, options)
     pool_signatures = tuple(signatures.number_of_pool(pool) for pool in pools)
-    reader = ExistingNodeReader(problem, classes, (axis.key for axis in axes), resources)
-    node_free = np.zeros((len(resources), len(nodes)), dtype=np.int64)
-    node_signatures = np.zeros(len(nodes), dtype=np.int64)
-    for number, node in enumerate(nodes):
-        node_signatures[number] = signatures.number_of_node(reader.signature(node))
-        node_free[:, number] = reader.free(node)
-        if number % NODES_PER_STEP == 0:
-            yield 1
+    reader = cache.nodes.reader(
+        ExistingNodeReader(problem, classes, (axis.key for axis in axes), resources)
+    )
+    node_free, node_signatures = yield from cache.nodes.column_steps(reader, nodes, signatures)
     first_counts = yield from count_steps(problem, groups, axes, nodes, signatures, node_signatures)
     yield 5
     return CompiledProblem(
@@ -196,83 +194,3 @@ def _table(resources: Sequence[str], classes: Sequence[PodClass]) -> Amounts:
     for number, pod_class in enumerate(classes):
         table[:, number] = [pod_class.requests.get(name, 0) for name in resources]
     return table
-
-
-class ExistingNodeReader:
-    """Reads existing nodes: of their labels only those that pods or topology keys refer to."""
-
-    def __init__(
-        self,
-        problem: SchedulingProblem,
-        classes: Sequence[PodClass],
-        topology_keys: Iterable[str],
-        resources: Sequence[str],
-    ) -> None:
-        asks = {
-            relaxation_step.node_constraints
-            for pod_class in classes
-            for relaxation_step in pod_class.relaxation_steps
-        }
-        required_keys = {
-            key
-            for node_constraints in asks
-            for labels in node_constraints.alternatives
-            for key in labels
-        }
-        self._required_keys: Final = tuple(sorted(required_keys.union(topology_keys)))
-        self._aliases: Final = {**ALIASES, **problem.aliases}
-        self._names: Final = frozenset(self._required_keys).union(
-            alias for alias, key in self._aliases.items() if key in self._required_keys
-        )
-        """The labels to read, as a node may have them."""
-        self._well_known: Final = WELL_KNOWN | problem.well_known
-        self._resources: Final = tuple((name, is_attach_resource(name)) for name in resources)
-        self._node_signatures: Final = dict[object, NodeSignature]()
-
-    def free(self, node: ExistingNode) -> list[int]:
-        """Return how much of each resource pods may still use; -1 where no pod may be added.
-
-        That is on closed nodes and on overdrawn ones.
-        """
-        available = node.available
-        if node.closed or min(available.values(), default=0) < 0:
-            return [-1] * len(self._resources)
-        return [
-            VolumeAttachments.free(node, name) if attaches else available.get(name, 0)
-            for name, attaches in self._resources
-        ]
-
-    def signature(self, node: ExistingNode) -> NodeSignature:
-        """Return the signature of a node: everything but its free resources."""
-        ports = {*node.host_ports}
-        for pod in node.pods:
-            if pod.shape.host_ports:
-                ports.update(pod.shape.host_ports)
-        host_ports = tuple(sorted(ports, key=str)) if ports else ()
-        if node.requirements is not None:
-            return NodeSignature(
-                requirements=Requirements(
-                    r for r in node.requirements.values() if r.key in self._required_keys
-                ),
-                taints=node.taints,
-                host_ports=host_ports,
-                undecided=self._well_known,
-            )
-        labels = tuple([pair for pair in node.labels.items() if pair[0] in self._names])
-        name = node.name if HOSTNAME in self._names else ""
-        key = (labels, name, node.taints, host_ports)
-        node_signature = self._node_signatures.get(key)
-        if node_signature is None:
-            node_signature = self._node_signatures[key] = NodeSignature(
-                requirements=self._requirements(node), taints=node.taints, host_ports=host_ports
-            )
-        return node_signature
-
-    def _requirements(self, node: ExistingNode) -> Requirements:
-        # A CSI driver spells some values of an alias in its own way: the canonical label counts.
-        labels = {self._aliases.get(key, key): value for key, value in node.labels.items()}
-        labels = {HOSTNAME: node.name, **labels, **node.labels}
-        return Requirements.from_labels(
-            {key: labels[key] for key in self._required_keys if key in labels},
-            aliases=self._aliases,
-        )

@@ -1,0 +1,191 @@
+"""Reads existing nodes into columns, and keeps the columns between passes.
+
+Of the thousands of nodes of a pass a few have changed since the last one: only these are read.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from operator import le
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+
+from karpenter_core.api.labels import ALIASES, HOSTNAME, WELL_KNOWN
+from karpenter_core.scheduling.compiled.signatures import NodeSignature
+from karpenter_core.scheduling.compiled.volumes import VolumeAttachments, is_attach_resource
+from karpenter_core.scheduling.identity_memo import IdentityMemo
+from karpenter_core.scheduling.requirements import Requirements
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator, Sequence
+
+    from karpenter_core.api.records import PodShape
+    from karpenter_core.scheduling.arrays import Amounts, Numbers
+    from karpenter_core.scheduling.compiled.pod_classes import PodClass
+    from karpenter_core.scheduling.compiled.signatures import SignatureTable
+    from karpenter_core.scheduling.problem import ExistingNode, SchedulingProblem
+
+__all__ = ["ExistingNodeReader", "NodeTable"]
+
+NODES_PER_STEP: Final = 200
+"""The number of nodes read between two yields."""
+
+
+class ExistingNodeReader:
+    """Reads existing nodes: of their labels only those that pods or topology keys refer to."""
+
+    def __init__(
+        self,
+        problem: SchedulingProblem,
+        classes: Sequence[PodClass],
+        topology_keys: Iterable[str],
+        resources: Sequence[str],
+    ) -> None:
+        asks = {
+            relaxation_step.node_constraints
+            for pod_class in classes
+            for relaxation_step in pod_class.relaxation_steps
+        }
+        required_keys = {
+            key
+            for node_constraints in asks
+            for labels in node_constraints.alternatives
+            for key in labels
+        }
+        self._required_keys: Final = tuple(sorted(required_keys.union(topology_keys)))
+        self._aliases: Final = {**ALIASES, **problem.aliases}
+        self._names: Final = frozenset(self._required_keys).union(
+            alias for alias, key in self._aliases.items() if key in self._required_keys
+        )
+        """The labels to read, as a node may have them."""
+        self._well_known: Final = WELL_KNOWN | problem.well_known
+        self._resources: Final = tuple((name, is_attach_resource(name)) for name in resources)
+        self._node_signatures: Final = dict[object, NodeSignature]()
+        self.settings: Final = (
+            self._required_keys,
+            self._aliases,
+            self._well_known,
+            self._resources,
+        )
+        """Everything that the reading of a node depends on; compared by value."""
+
+    def free(self, node: ExistingNode) -> list[int]:
+        """Return how much of each resource pods may still use; -1 where no pod may be added.
+
+        That is on closed nodes and on overdrawn ones.
+        """
+        available = node.available
+        if node.closed or min(available.values(), default=0) < 0:
+            return [-1] * len(self._resources)
+        return [
+            VolumeAttachments.free(node, name) if attaches else available.get(name, 0)
+            for name, attaches in self._resources
+        ]
+
+    def signature(self, node: ExistingNode) -> NodeSignature:
+        """Return the signature of a node: everything but its free resources."""
+        ports = {*node.host_ports}
+        for pod in node.pods:
+            if pod.shape.host_ports:
+                ports.update(pod.shape.host_ports)
+        host_ports = tuple(sorted(ports, key=str)) if ports else ()
+        if node.requirements is not None:
+            return NodeSignature(
+                requirements=Requirements(
+                    r for r in node.requirements.values() if r.key in self._required_keys
+                ),
+                taints=node.taints,
+                host_ports=host_ports,
+                undecided=self._well_known,
+            )
+        labels = tuple([pair for pair in node.labels.items() if pair[0] in self._names])
+        name = node.name if HOSTNAME in self._names else ""
+        key = (labels, name, node.taints, host_ports)
+        node_signature = self._node_signatures.get(key)
+        if node_signature is None:
+            node_signature = self._node_signatures[key] = NodeSignature(
+                requirements=self._requirements(node), taints=node.taints, host_ports=host_ports
+            )
+        return node_signature
+
+    def _requirements(self, node: ExistingNode) -> Requirements:
+        # A CSI driver spells some values of an alias in its own way: the canonical label counts.
+        labels = {self._aliases.get(key, key): value for key, value in node.labels.items()}
+        labels = {HOSTNAME: node.name, **labels, **node.labels}
+        return Requirements.from_labels(
+            {key: labels[key] for key in self._required_keys if key in labels},
+            aliases=self._aliases,
+        )
+
+
+@final
+class NodeTable:
+    """The existing nodes of the last problem as columns; holds nothing of earlier ones."""
+
+    def __init__(self) -> None:
+        self._reader: ExistingNodeReader | None = None
+        self._orders: Final = IdentityMemo["ExistingNode", tuple[bool, str]]()
+        self._repelling: Final = IdentityMemo["ExistingNode", "tuple[PodShape, ...]"]()
+        self._read: Final = IdentityMemo["ExistingNode", tuple[NodeSignature, list[int]]]()
+        self._columns: Amounts = np.zeros((0, 0), dtype=np.int64)
+
+    def reader(self, reader: ExistingNodeReader) -> ExistingNodeReader:
+        """Return the reader of the last problem if it reads nodes in the same way."""
+        if self._reader is None or self._reader.settings != reader.settings:
+            self._reader = reader
+        return self._reader
+
+    def ordered(self, nodes: Sequence[ExistingNode]) -> tuple[ExistingNode, ...]:
+        """Return nodes in the order in which they are filled: initialised ones first, by name."""
+        keys = self._orders.values(nodes, _order)
+        if all(map(le, keys, islice(keys, 1, None))):
+            return tuple(nodes)
+        return tuple(sorted(nodes, key=_order))
+
+    def repelling_shapes(self, nodes: Sequence[ExistingNode]) -> Iterator[PodShape]:
+        """Yield the shapes with anti-affinity of the pods on nodes."""
+        for shapes in self._repelling.values(nodes, _repelling_shapes):
+            if shapes:
+                yield from shapes
+
+    def column_steps(
+        self, reader: ExistingNodeReader, nodes: Sequence[ExistingNode], table: SignatureTable
+    ) -> Generator[int, None, tuple[Amounts, Numbers]]:
+        """Return what is left on each node (resources x nodes), and the numbers of signatures."""
+        made: dict[int, tuple[NodeSignature, list[int]]] = {}
+
+        def read_node(node: ExistingNode) -> tuple[NodeSignature, list[int]]:
+            found = made.get(id(node))
+            return found or (reader.signature(node), reader.free(node))
+
+        for number, node in enumerate(self._read.missing(nodes, equal=reader.settings)):
+            made[id(node)] = read_node(node)
+            if number % NODES_PER_STEP == 0:
+                yield 1
+        read = self._read.values(nodes, read_node, equal=reader.settings)
+        shape = (len(reader.settings[3]), len(nodes))
+        if self._read.changed is None or self._columns.shape != shape:
+            rows = np.array([free for _, free in read], dtype=np.int64)
+            self._columns = rows.reshape(shape[::-1]).T.copy()
+        else:
+            for number in self._read.changed:
+                self._columns[:, number] = read[number][1]
+        numbers: dict[int, int] = {}
+        node_numbers: list[int] = []
+        for signature, _ in read:
+            number = numbers.get(id(signature))
+            if number is None:
+                number = numbers[id(signature)] = table.number_of_node(signature)
+            node_numbers.append(number)
+        return self._columns.copy(), np.array(node_numbers, dtype=np.int64)
+
+
+def _order(node: ExistingNode) -> tuple[bool, str]:
+    return (not node.initialized, node.name)
+
+
+def _repelling_shapes(node: ExistingNode) -> tuple[PodShape, ...]:
+    return tuple(
+        {id(pod.shape): pod.shape for pod in node.pods if pod.shape.pod_anti_affinity}.values()
+    )
