@@ -25,6 +25,7 @@ from karpenter_core.api.labels import CAPACITY_TYPE, ON_DEMAND
 from karpenter_core.api.nodeclaim import CONSOLIDATABLE
 from karpenter_core.disruption.fingerprint import FingerprintBuilder
 from karpenter_core.disruption.method import DisruptionOptions, DisruptionPass
+from karpenter_core.disruption.pass_memory import DisruptionMemory
 from karpenter_core.disruption.plan import METHODS, plan
 from karpenter_core.kube.garbage_collector import freeze_after_sync, tune_gc
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
@@ -150,7 +151,7 @@ def measure(nodes: int, *, rounds: int = 9) -> PassCosts:
     """Return the CPU milliseconds of passes over a cluster of so many nodes."""
     cluster, watch = _Cluster(nodes), _Stopwatch()
     options, caches = SolveOptions(), (CatalogueCache(), CatalogueCache())
-    fingerprints, memory = FingerprintBuilder(), NodeMemory()
+    fingerprints, memory, remembered = FingerprintBuilder(), NodeMemory(), DisruptionMemory()
     undo = tune_gc()
     freeze_after_sync()
     try:
@@ -174,6 +175,7 @@ def measure(nodes: int, *, rounds: int = 9) -> PassCosts:
                 command_id=f"pass-{number}",
                 options=DisruptionOptions(solve=options),
                 cache=caches[1],
+                memory=remembered,
                 fingerprint=fingerprint,
             )
             with watch.timed("disruption: candidates"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.api.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, NODE_POOL, ZONE
 from karpenter_core.api.notices import DEFAULT_DEDUPE, Notice, ObjectRef
-from karpenter_core.disruption.costs import disruption_cost, eviction_cost, reschedule_cost
+from karpenter_core.disruption.candidate_memory import CandidateMemory, NodeProfileReader
 from karpenter_core.disruption.pricing import current_price
 from karpenter_core.state.bookings import booked_nodes
 from karpenter_core.state.disruption_pause import pause_reason
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.prices import Price
-    from karpenter_core.api.records import NodeView, PodShape, PodView
+    from karpenter_core.api.records import NodeView, PodView
+    from karpenter_core.disruption.candidate_memory import NodeProfile
     from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
@@ -97,7 +98,6 @@ class Candidate:
     capacity_type: str
     price: Price
     """Per hour, whether its offering is available or not; zero when unknown."""
-    disruption_cost: float
     reschedule_cost: float
     hosts_virtual_pods: bool = False
     """Whether the last provisioning pass put virtual pods on the node."""
@@ -171,20 +171,29 @@ def evaluate_nodes(
     paused: bool = False,
     graceful: NodeEvaluation | None = None,
     failed: FailedJudgements | None = None,
+    memory: CandidateMemory | None = None,
 ) -> NodeEvaluation:
     """Evaluate every node; `queued` are the provider IDs that earlier commands disrupt.
 
     `paused`: disruption is paused in the whole cluster. `graceful` is the evaluation for that
     class at the same time: only nodes that pods block are then evaluated again. Nodes that cannot
-    be evaluated are blocked and added to `failed`.
+    be evaluated are blocked and added to `failed`. With the `memory` of earlier passes, nodes that
+    are as they were are not read again; the result is the same.
     """
-    failed = failed or FailedJudgements()
+    failed, memory = failed or FailedJudgements(), memory or CandidateMemory()
+    if graceful is not None and not any(
+        blocked.obstacle in _POD_OBSTACLES for blocked in graceful.blocked
+    ):
+        return replace(graceful, notices=())  # no verdict depends on the class
+    budgets = PodBudgets(snapshot.disruption_budgets.values())
     judge = _NodeEvaluator(
         snapshot=snapshot,
         now=now,
         disruption_class=disruption_class,
         queued=queued,
-        budgets=PodBudgets(snapshot.disruption_budgets.values()),
+        budgets=budgets,
+        profiles=NodeProfileReader(budgets),
+        memory=memory,
         expected=_expected_state_nodes(snapshot, now, nomination_window, failed),
         paused=paused,
         booked=booked_nodes(snapshot),
@@ -192,13 +201,19 @@ def evaluate_nodes(
     candidates: list[Candidate] = []
     blocked: list[BlockedNode] = []
     verdicts = {} if graceful is None else graceful.by_state_node
-    for state_node in snapshot.state_nodes:
+    profiles = memory.profiles(snapshot, budgets)
+    repeated = judge.repeated_candidates()
+    for state_node, profile in zip(snapshot.state_nodes, profiles, strict=True):
+        kept = repeated.get(state_node)
+        if kept is not None and profile is not None and profile.is_plain:
+            candidates.append(kept)
+            continue
         verdict = verdicts.get(state_node)
         if verdict is None or (
             isinstance(verdict, BlockedNode) and verdict.obstacle in _POD_OBSTACLES
         ):
             try:
-                verdict = judge.evaluate(state_node)
+                verdict = judge.evaluate(state_node, profile)
             except Exception as error:
                 noted = failed.note(state_node_ref(state_node), EVALUATION_STEP, error)
                 verdict = BlockedNode(
@@ -212,6 +227,8 @@ def evaluate_nodes(
             blocked.append(replace(verdict, is_starting=True))
         else:
             blocked.append(verdict)
+    if disruption_class is DisruptionClass.GRACEFUL:
+        memory.keep(snapshot, candidates)
     return NodeEvaluation(
         candidates=tuple(candidates), blocked=tuple(blocked), notices=tuple(judge.notices)
     )
@@ -285,18 +302,34 @@ class _NodeEvaluator:
     disruption_class: DisruptionClass
     queued: frozenset[str]
     budgets: PodBudgets
+    profiles: NodeProfileReader
+    memory: CandidateMemory
     expected: frozenset[StateNode]
     paused: bool
     booked: Mapping[StateNode, str]
     notices: list[Notice] = field(default_factory=list[Notice])
-    _types: dict[str, Mapping[str, InstanceType]] = field(
-        default_factory=dict[str, "Mapping[str, InstanceType]"]
-    )
+    _kept: Mapping[StateNode, Candidate] = field(init=False)
 
-    _costs: dict[PodShape, float] = field(default_factory=dict["PodShape", float])
+    def __post_init__(self) -> None:
+        self._kept = self.memory.candidates(self.snapshot)
 
-    def evaluate(self, state_node: StateNode) -> Candidate | BlockedNode:
-        """Evaluate one node."""
+    def repeated_candidates(self) -> Mapping[StateNode, Candidate]:
+        """Return the last pass's candidates that are candidates again if their pods are no obstacle.
+
+        There are none if pools have changed since, or if there are virtual pods.
+        """
+        if self.paused or self.snapshot.has_virtual_pods or self.snapshot.virtual_pod_counts:
+            return {}
+        queued = [node for node in self._kept if node.provider_id in self.queued]
+        if not (queued or self.expected or self.booked):
+            return self._kept
+        held = {*queued, *self.expected, *self.booked}
+        return {node: kept for node, kept in self._kept.items() if node not in held}
+
+    def evaluate(
+        self, state_node: StateNode, profile: NodeProfile | None
+    ) -> Candidate | BlockedNode:
+        """Evaluate one node, whose profile may be known."""
         if state_node.provider_id and state_node.provider_id in self.queued:
             return BlockedNode(
                 state_node=state_node,
@@ -320,7 +353,7 @@ class _NodeEvaluator:
             return blocked
         pool_name = state_node.labels.get(NODE_POOL, "")
         pool = self.snapshot.node_pools.get(pool_name)
-        types = self._instance_types(pool_name)
+        types = self.memory.instance_types(self.snapshot, pool_name)
         if pool is None or not types:
             return BlockedNode(
                 state_node=state_node,
@@ -335,10 +368,13 @@ class _NodeEvaluator:
                 obstacle=DisruptionObstacle.PAUSE,
                 message=pause[:1].upper() + pause[1:],
             )
-        blocked = self._pod_obstacle(state_node, state_node.claim)
+        profile = profile or self.profiles.read(state_node)
+        blocked = self._pod_obstacle(state_node, state_node.claim, profile)
         if blocked is not None:
             return blocked
-        return self._candidate(state_node, state_node.node, state_node.claim, pool, types)
+        return self._candidate(
+            state_node, state_node.node, state_node.claim, pool, types, profile.reschedule_cost
+        )
 
     def _node_obstacle(self, state_node: StateNode) -> BlockedNode | None:
         obstacle, message, subjects = None, "", ()
@@ -368,15 +404,16 @@ class _NodeEvaluator:
             state_node=state_node, obstacle=obstacle, message=message, subjects=subjects
         )
 
-    def _pod_obstacle(self, state_node: StateNode, claim: NodeClaim) -> BlockedNode | None:
+    def _pod_obstacle(
+        self, state_node: StateNode, claim: NodeClaim, profile: NodeProfile
+    ) -> BlockedNode | None:
         """Return the pod that blocks; a claim's grace period overrides it for eventual methods."""
         if (
             self.disruption_class is DisruptionClass.EVENTUAL
             and claim.spec.termination_grace_period is not None
         ):
             return None
-        noted = sorted((pod for pod in state_node.pods if pod.shape.annotations), key=_pod_order)
-        for pod in noted:
+        for pod in profile.noted:
             if protecting := self._protecting_annotation(pod):
                 return BlockedNode(
                     state_node=state_node,
@@ -384,7 +421,7 @@ class _NodeEvaluator:
                     message=f'Pod has "{protecting}" annotation (Pod={pod.key})',
                     subjects=(pod.key, protecting),
                 )
-        held = [pod for pod in state_node.pods if self.budgets.blocking(pod, self.now)]
+        held = [pod for pod in profile.budgeted if self.budgets.blocking(pod, self.now)]
         if not held:
             return None
         pod = min(held, key=_pod_order)
@@ -411,19 +448,6 @@ class _NodeEvaluator:
             self.notices.append(notice)
         return verdict.annotation if verdict.is_active else ""
 
-    def _instance_types(self, pool: str) -> Mapping[str, InstanceType]:
-        if pool not in self._types:
-            catalogue = self.snapshot.catalogues.get(pool)
-            types = () if catalogue is None else catalogue.instance_types
-            self._types[pool] = {item.name: item for item in types}
-        return self._types[pool]
-
-    def _eviction_cost(self, shape: PodShape) -> float:
-        cost = self._costs.get(shape)
-        if cost is None:
-            cost = self._costs[shape] = eviction_cost(shape)
-        return cost
-
     def _candidate(
         self,
         state_node: StateNode,
@@ -431,11 +455,15 @@ class _NodeEvaluator:
         claim: NodeClaim,
         pool: NodePool,
         types: Mapping[str, InstanceType],
+        reschedule_cost: float,
     ) -> Candidate:
         labels = state_node.labels
         instance_type = types.get(labels.get(INSTANCE_TYPE, ""))
         zone, capacity_type = labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "")
-        costs = [self._eviction_cost(pod.shape) for pod in state_node.pods]
+        hosts = hosts_virtual_pods(self.snapshot, state_node)
+        kept = self._kept.get(state_node)
+        if kept is not None and kept.hosts_virtual_pods == hosts:
+            return kept
         return Candidate(
             state_node=state_node,
             node=node,
@@ -445,13 +473,8 @@ class _NodeEvaluator:
             zone=zone,
             capacity_type=capacity_type,
             price=current_price(instance_type, zone, capacity_type),
-            disruption_cost=disruption_cost(costs, claim, self.now),
-            reschedule_cost=reschedule_cost(
-                cost
-                for pod, cost in zip(state_node.pods, costs, strict=True)
-                if pod.is_reschedulable
-            ),
-            hosts_virtual_pods=hosts_virtual_pods(self.snapshot, state_node),
+            reschedule_cost=reschedule_cost,
+            hosts_virtual_pods=hosts,
         )
 
 

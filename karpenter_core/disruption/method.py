@@ -14,6 +14,7 @@ from karpenter_core.api.labels import WELL_KNOWN
 from karpenter_core.disruption.balanced import pool_totals
 from karpenter_core.disruption.budgets import pool_budgets
 from karpenter_core.disruption.candidates import DisruptionClass, evaluate_nodes
+from karpenter_core.disruption.pass_memory import DisruptionMemory
 from karpenter_core.disruption.pricing import NodePrices
 from karpenter_core.disruption.simulation import DisruptionSimulation
 from karpenter_core.scheduling.problem import SolveOptions
@@ -113,6 +114,8 @@ class DisruptionPass:
     fingerprint: ConsolidationFingerprint | None = None
     """The fingerprint of the snapshot, where it is computed already."""
     cache: CatalogueCache | None = None
+    memory: DisruptionMemory = field(default_factory=DisruptionMemory)
+    """What earlier passes found; the pass adds to it."""
     failed: FailedJudgements = field(default_factory=FailedJudgements)
     """Objects that were set aside in this pass."""
 
@@ -126,6 +129,7 @@ class DisruptionPass:
             options=self.options.solve,
             cache=self.cache,
             failed=self.failed,
+            memory=self.memory,
         )
 
     @cached_property
@@ -168,6 +172,7 @@ class DisruptionPass:
                 paused=self.options.paused,
                 graceful=graceful_candidates,
                 failed=self.failed,
+                memory=self.memory.candidates,
             )
         return evaluated
 

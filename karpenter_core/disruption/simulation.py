@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.judgements import FailedJudgements, failure_message
 from karpenter_core.api.nodeclaim import CONSOLIDATABLE
+from karpenter_core.disruption.pass_memory import DisruptionMemory
 from karpenter_core.errors import SchedulingError
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.isolation import isolate_steps
@@ -51,6 +52,7 @@ class DisruptionSimulation:
         options: SolveOptions,
         cache: CatalogueCache | None = None,
         failed: FailedJudgements | None = None,
+        memory: DisruptionMemory | None = None,
     ) -> None:
         """`failed` receives the objects that cannot be evaluated and are left out."""
         self._snapshot: Final = snapshot
@@ -58,6 +60,7 @@ class DisruptionSimulation:
         self._problem_settings: Final = problem_settings
         self._options: Final = replace(options, reservations=ReservationPolicy.FALLBACK)
         self._cache: Final = cache
+        self._memory: Final = memory or DisruptionMemory()
         self._whatif: WhatIf | None = None
         self._avoid_unsettled = False
         self._failed: Final = FailedJudgements() if failed is None else failed
@@ -89,7 +92,11 @@ class DisruptionSimulation:
     def _problem(self) -> tuple[SchedulingProblem, Mapping[str, frozenset[str]]]:
         own = FailedJudgements()
         problem = build_disruption_problem(
-            self._snapshot, now=self._now, problem_settings=self._problem_settings, failed=own
+            self._snapshot,
+            now=self._now,
+            problem_settings=self._problem_settings,
+            failed=own,
+            memory=self._memory.nodes,
         )
         for item in own.found:
             self._failed.add(item)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from karpenter_core.api.records import PodDisruptionBudgetView, PodView
+    from karpenter_core.api.records import LabelSelector, PodDisruptionBudgetView, PodView
 
 __all__ = ["PodBudgets", "budget_key"]
 
@@ -38,6 +38,15 @@ class PodBudgets:
         self._by_namespace: Final[dict[str, list[PodDisruptionBudgetView]]] = {}
         for budget in sorted(budgets, key=budget_key):
             self._by_namespace.setdefault(budget.namespace, []).append(budget)
+
+    @property
+    def selectors(self) -> tuple[tuple[str, LabelSelector | None], ...]:
+        """The names and selectors of all budgets: which pods they select."""
+        return tuple(
+            (budget_key(budget), budget.selector)
+            for budgets in self._by_namespace.values()
+            for budget in budgets
+        )
 
     def matching(self, pod: PodView) -> tuple[PodDisruptionBudgetView, ...]:
         """Return the budgets that select a pod."""

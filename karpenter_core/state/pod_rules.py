@@ -31,6 +31,7 @@ __all__ = [
     "is_disruptable",
     "is_drainable",
     "is_evictable",
+    "may_be_protected",
     "pod_ref",
     "protection_notice",
     "tolerates_disruption",
@@ -77,6 +78,11 @@ class DoNotDisrupt:
 _NONE: Final = DoNotDisrupt(protection=PodProtection.NONE)
 
 
+def may_be_protected(pod: PodView) -> bool:
+    """Tell whether a pod has an annotation that may protect it from disruption."""
+    return not _PROTECTING.isdisjoint(pod.shape.annotations)
+
+
 def do_not_disrupt(pod: PodView, now: datetime) -> DoNotDisrupt:
     """Read `karpenter.sh/do-not-disrupt`: `true`, or a duration from the pod's start.
 
@@ -85,7 +91,7 @@ def do_not_disrupt(pod: PodView, now: datetime) -> DoNotDisrupt:
     permanently or not at all.
     """
     annotations = pod.shape.annotations
-    if _PROTECTING.isdisjoint(annotations):
+    if not may_be_protected(pod):
         return _NONE
     value = annotations.get(DO_NOT_DISRUPT)
     verdict = _NONE if value is None else _read(value, pod, now)

@@ -66,7 +66,7 @@ def _pool(random, name):
     )
 
 
-def _node(random, name, of, pools, drifted):
+def draw_node(random, name, of, pools, drifted):
     its_node, claim = box(
         name,
         of,
@@ -84,7 +84,7 @@ def _node(random, name, of, pools, drifted):
     return its_node, claim
 
 
-def _pod(random, name, on, room_milli):
+def draw_pod(random, name, on, room_milli):
     app = random.choice(APPS)
     cpu = min(random.choice((100, 250, 500, 1000, 1500, 3000)), room_milli)
     annotations = {DO_NOT_DISRUPT: "true"} if random.random() < 0.05 else None
@@ -121,12 +121,12 @@ def drawn(random, *, drifted=0.15, spare=0.0):
     objects = list(pools)
     for n in range(random.randrange(2, 10)):
         of = random.choice(market)
-        objects += _node(random, f"n-{n}", of, pools, drifted)
+        objects += draw_node(random, f"n-{n}", of, pools, drifted)
         room = int(of.capacity["cpu"] * (1 - spare))
         for m in range(random.choice((0, 1, 2, 2, 3, 5))):
             if room < 100:
                 break
-            cpu, made = _pod(random, f"p-{n}-{m}", f"n-{n}", room)
+            cpu, made = draw_pod(random, f"p-{n}-{m}", f"n-{n}", room)
             room -= cpu
             objects.append(made)
     for n in range(random.choice((0, 0, 0, 1, 3))):

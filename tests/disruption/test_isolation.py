@@ -9,7 +9,7 @@ import pytest
 
 from karpenter_core.api.labels import DO_NOT_DISRUPT
 from karpenter_core.api.nodeclaim import DRIFTED
-from karpenter_core.disruption import budgets, candidates, simulation
+from karpenter_core.disruption import budgets, candidate_memory, candidates, simulation
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionClass, DisruptionObstacle
 from karpenter_core.disruption.drift import DriftMethod
@@ -255,14 +255,14 @@ def test_a_candidate_that_a_method_cannot_accept_is_set_aside(monkeypatch):
 
 def test_a_node_that_cannot_be_evaluated_is_blocked(monkeypatch):
     """With the error as its obstacle."""
-    genuine = candidates.disruption_cost
+    genuine = candidate_memory.NodeProfileReader.read
 
-    def failing(costs, claim, now):
-        if claim.name == "a":
+    def failing(self, state_node):
+        if state_node.name == "a":
             raise OverflowError("too long")
-        return genuine(costs, claim, now)
+        return genuine(self, state_node)
 
-    monkeypatch.setattr(candidates, "disruption_cost", failing)
+    monkeypatch.setattr(candidate_memory.NodeProfileReader, "read", failing)
     builder = cluster(box("a"), box("b"))
     outcome = found(builder, EmptinessMethod())
 
@@ -297,11 +297,11 @@ def test_only_nodes_that_pods_block_are_evaluated_for_a_second_class_of_methods(
     """Others have the same verdict, and one that cannot be evaluated is reported once."""
     evaluate, evaluated = candidates._NodeEvaluator.evaluate, Counter()
 
-    def counted(self, state_node):
+    def counted(self, state_node, profile):
         evaluated[state_node.name] += 1
         if state_node.name == "odd":
             raise ValueError("min() arg is an empty sequence")
-        return evaluate(self, state_node)
+        return evaluate(self, state_node, profile)
 
     monkeypatch.setattr(candidates._NodeEvaluator, "evaluate", counted)
     builder = cluster(

@@ -329,8 +329,8 @@ def test_nodes_of_two_classes_are_evaluated_once_and_alike(case):
     after = evaluate_nodes(
         snapshot, now=NOW, disruption_class=DisruptionClass.EVENTUAL, graceful=graceful
     )
-    assert [(c.name, c.disruption_cost) for c in after.candidates] == [
-        (c.name, c.disruption_cost) for c in alone.candidates
+    assert [(c.name, c.reschedule_cost) for c in after.candidates] == [
+        (c.name, c.reschedule_cost) for c in alone.candidates
     ]
     assert [(b.state_node, b.obstacle, b.message) for b in after.blocked] == [
         (b.state_node, b.obstacle, b.message) for b in alone.blocked

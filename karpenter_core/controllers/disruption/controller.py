@@ -24,6 +24,7 @@ from karpenter_core.disruption.consolidation import candidate_notices, rejection
 from karpenter_core.disruption.fingerprint import FingerprintBuilder, is_stale
 from karpenter_core.disruption.isolation import isolated_validation_steps
 from karpenter_core.disruption.method import DisruptionOptions, DisruptionPass, PassTimeLimit
+from karpenter_core.disruption.pass_memory import DisruptionMemory
 from karpenter_core.disruption.plan import methods_of, plan_steps
 from karpenter_core.disruption.pricing import NodePrices
 from karpenter_core.disruption.repetition import is_repeatable
@@ -96,7 +97,7 @@ class DisruptionController:
             options=self._options,
             records=self._records,
         )
-        self._cache = CatalogueCache()
+        self._cache, self._memory = CatalogueCache(), DisruptionMemory()
         self._fingerprints = FingerprintBuilder()
         self._stale_marks = StaleMarkFinder()
         self._steady = SteadyClock(runtime.clock)
@@ -221,6 +222,7 @@ class DisruptionController:
             drift_backoff_pools=self.queue.drift_backoff_pools,
             options=self._options,
             cache=self._cache,
+            memory=self._memory,
             fingerprint=fingerprint,
         )
 
