@@ -8,7 +8,7 @@ again, so that everything computed from it can be kept too.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, final
 
 from karpenter_core.api.labels import DO_NOT_DISRUPT, NODE_POOL
 from karpenter_core.disruption.costs import eviction_cost, reschedule_cost
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.records import PodShape, PodView
-    from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.scheduling.problem import Catalogue
     from karpenter_core.state.pod_budgets import PodBudgets
@@ -83,15 +82,32 @@ class NodeProfileReader:
         return cost
 
 
+class KeptCandidate(Protocol):
+    """A candidate of the last pass."""
+
+    @property
+    def state_node(self) -> StateNode:
+        """Its node."""
+        ...
+
+    @property
+    def hosts_virtual_pods(self) -> bool:
+        """Whether virtual pods are on it."""
+        ...
+
+
+Kept = TypeVar("Kept", bound=KeptCandidate)
+
+
 @final
-class CandidateMemory:
+class CandidateMemory(Generic[Kept]):
     """The profiles and candidates of the last pass; one for each series of passes."""
 
     __slots__ = ("_candidates", "_profiles", "_same", "_types")
 
     def __init__(self) -> None:
         self._profiles: IdentityMemo[StateNode, NodeProfile | None] = IdentityMemo()
-        self._candidates: dict[StateNode, Candidate] = {}
+        self._candidates: dict[StateNode, Kept] = {}
         self._types: dict[str, tuple[Catalogue, Mapping[str, InstanceType]]] = {}
         self._same: tuple[object, ...] = ()
 
@@ -107,14 +123,14 @@ class CandidateMemory:
 
         return self._profiles.values(snapshot.state_nodes, read, equal=budgets.selectors)
 
-    def candidates(self, snapshot: Snapshot) -> Mapping[StateNode, Candidate]:
+    def candidates(self, snapshot: Snapshot) -> Mapping[StateNode, Kept]:
         """Return the candidates of the last pass, if pools and catalogues are still the same.
 
         Those with virtual pods are not among them.
         """
         return self._candidates if are_same(_pools(snapshot), self._same) else {}
 
-    def keep(self, snapshot: Snapshot, candidates: Sequence[Candidate]) -> None:
+    def keep(self, snapshot: Snapshot, candidates: Sequence[Kept]) -> None:
         """Keep the candidates of a pass."""
         self._candidates = {
             candidate.state_node: candidate

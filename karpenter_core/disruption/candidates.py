@@ -171,7 +171,7 @@ def evaluate_nodes(
     paused: bool = False,
     graceful: NodeEvaluation | None = None,
     failed: FailedJudgements | None = None,
-    memory: CandidateMemory | None = None,
+    memory: CandidateMemory[Candidate] | None = None,
 ) -> NodeEvaluation:
     """Evaluate every node; `queued` are the provider IDs that earlier commands disrupt.
 
@@ -180,7 +180,7 @@ def evaluate_nodes(
     be evaluated are blocked and added to `failed`. With the `memory` of earlier passes, nodes that
     are as they were are not read again; the result is the same.
     """
-    failed, memory = failed or FailedJudgements(), memory or CandidateMemory()
+    failed, memory = failed or FailedJudgements(), memory or CandidateMemory[Candidate]()
     if graceful is not None and not any(
         blocked.obstacle in _POD_OBSTACLES for blocked in graceful.blocked
     ):
@@ -303,7 +303,7 @@ class _NodeEvaluator:
     queued: frozenset[str]
     budgets: PodBudgets
     profiles: NodeProfileReader
-    memory: CandidateMemory
+    memory: CandidateMemory[Candidate]
     expected: frozenset[StateNode]
     paused: bool
     booked: Mapping[StateNode, str]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from karpenter_core.disruption.candidate_memory import CandidateMemory
+from karpenter_core.disruption.candidates import Candidate
 from karpenter_core.state.node_memory import NodeMemory
 
 __all__ = ["DisruptionMemory"]
@@ -18,4 +19,4 @@ class DisruptionMemory:
 
     def __init__(self) -> None:
         self.nodes: Final = NodeMemory()
-        self.candidates: Final = CandidateMemory()
+        self.candidates: Final = CandidateMemory[Candidate]()

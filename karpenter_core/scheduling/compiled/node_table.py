@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING, Final, final
 import numpy as np
 
 from karpenter_core.api.labels import ALIASES, HOSTNAME, WELL_KNOWN
-from karpenter_core.scheduling.compiled.signatures import NodeSignature
+from karpenter_core.scheduling.compiled.node_signature import NodeSignature
 from karpenter_core.scheduling.compiled.volumes import VolumeAttachments, is_attach_resource
 from karpenter_core.scheduling.identity_memo import IdentityMemo
 from karpenter_core.scheduling.requirements import Requirements
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from karpenter_core.api.records import PodShape
     from karpenter_core.scheduling.arrays import Amounts, Numbers
     from karpenter_core.scheduling.compiled.pod_classes import PodClass
-    from karpenter_core.scheduling.compiled.signatures import SignatureTable
     from karpenter_core.scheduling.problem import ExistingNode, SchedulingProblem
 
 __all__ = ["ExistingNodeReader", "NodeTable"]
@@ -150,7 +149,10 @@ class NodeTable:
                 yield from shapes
 
     def column_steps(
-        self, reader: ExistingNodeReader, nodes: Sequence[ExistingNode], table: SignatureTable
+        self,
+        reader: ExistingNodeReader,
+        nodes: Sequence[ExistingNode],
+        number_of_node: Callable[[NodeSignature], int],
     ) -> Generator[int, None, tuple[Amounts, Numbers]]:
         """Return what is left on each node (resources x nodes), and the numbers of signatures."""
         made: dict[int, tuple[NodeSignature, list[int]]] = {}
@@ -176,7 +178,7 @@ class NodeTable:
         for signature, _ in read:
             number = numbers.get(id(signature))
             if number is None:
-                number = numbers[id(signature)] = table.number_of_node(signature)
+                number = numbers[id(signature)] = number_of_node(signature)
             node_numbers.append(number)
         return self._columns.copy(), np.array(node_numbers, dtype=np.int64)
 

@@ -153,7 +153,9 @@ def compile_steps(
     reader = cache.nodes.reader(
         ExistingNodeReader(problem, classes, (axis.key for axis in axes), resources)
     )
-    node_free, node_signatures = yield from cache.nodes.column_steps(reader, nodes, signatures)
+    node_free, node_signatures = yield from cache.nodes.column_steps(
+        reader, nodes, signatures.number_of_node
+    )
     first_counts = yield from count_steps(problem, groups, axes, nodes, signatures, node_signatures)
     yield 5
     return CompiledProblem(

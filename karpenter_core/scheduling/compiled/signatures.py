@@ -12,13 +12,14 @@ or counts; then it is *pinned* to one, so that all counts are exact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, final
 
 from msgspec import Struct
 
 from karpenter_core.api.labels import CAPACITY_TYPE, RESERVED, SPOT
 from karpenter_core.scheduling.compiled.claim_signature import ClaimSignature
+from karpenter_core.scheduling.compiled.node_signature import NodeSignature
 from karpenter_core.scheduling.ports import first_port_conflict
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.taints import first_untolerated
@@ -39,7 +40,6 @@ __all__ = [
     "NO_MATCH",
     "UNDECIDED_DOMAIN",
     "DomainPin",
-    "NodeSignature",
     "SignatureTable",
 ]
 
@@ -63,32 +63,6 @@ class DomainPin(Struct, frozen=True, gc=False):
     axis: int
     domains: tuple[int, ...]
     soft: bool = False
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSignature:
-    """Existing nodes that are alike in everything that pods refer to."""
-
-    requirements: Requirements
-    taints: tuple[Taint, ...]
-    host_ports: tuple[HostPort, ...]
-    undecided: frozenset[str] | None = None
-    """For a claim whose instance type is open: labels that may still appear."""
-
-    def admits(self, node_constraints: NodeConstraints) -> bool:
-        """Whether pods with these constraints may run here."""
-        if first_untolerated(self.taints, node_constraints.tolerations) is not None:
-            return False
-        if first_port_conflict(node_constraints.host_ports, self.host_ports) is not None:
-            return False
-        return any(self.has_labels(alternative) for alternative in node_constraints.alternatives)
-
-    def has_labels(self, requirements: Requirements) -> bool:
-        """Whether the labels meet requirements, whatever is not decided yet."""
-        if self.undecided is None:
-            return self.requirements.compatible(requirements)
-        return self.requirements.guarantees(requirements, undecided=self.undecided)
 
 
 @final
