@@ -30,7 +30,7 @@ __all__ = ["CandidateMemory", "NodeProfile", "NodeProfileReader"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NodeProfile:
-    """What a node and its pods say of its disruption, whatever the time, pools and budgets.
+    """The part of an evaluation that depends on a node and its pods alone.
 
     `noted` are the pods with an annotation that may protect them, by name; `budgeted` those that a
     PodDisruptionBudget selects. `is_plain`: there is neither, and nothing about the node itself is

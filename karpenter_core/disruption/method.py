@@ -115,7 +115,7 @@ class DisruptionPass:
     """The fingerprint of the snapshot, where it is computed already."""
     cache: CatalogueCache | None = None
     memory: DisruptionMemory = field(default_factory=DisruptionMemory)
-    """What earlier passes found; the pass adds to it."""
+    """Results of earlier passes; the pass adds its own."""
     failed: FailedJudgements = field(default_factory=FailedJudgements)
     """Objects that were set aside in this pass."""
 
