@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import erfc, sqrt
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["Trend", "trend_of"]
+
+NORMAL_975: Final = 1.96
+"""What a normally distributed value exceeds in 1 of 40 cases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,8 @@ class Trend:
     """Rise from the first value to the last, by the slope."""
     p_value: float
     """Probability of so steady a rise without any growth."""
+    slope_bounds: tuple[float, float]
+    """Bounds that hold the slope with 95 % confidence (Sen)."""
 
     def exceeds(self, *, rise: float, share: float = 0.0, p_value: float = 0.001) -> bool:
         """Return whether the values grow: steadily, by more than `rise` and by a share of the first."""
@@ -42,7 +47,8 @@ class Trend:
 def trend_of(values: Sequence[float]) -> Trend:
     """Return the trend of values; a single one has none."""
     pairs = list(combinations(enumerate(values), 2))
-    slope = median([(later - sooner) / (b - a) for (a, sooner), (b, later) in pairs] or [0.0])
+    slopes = sorted((later - sooner) / (b - a) for (a, sooner), (b, later) in pairs) or [0.0]
+    slope = median(slopes)
     score = sum((later > sooner) - (later < sooner) for (_, sooner), (_, later) in pairs)
     return Trend(
         first=values[0],
@@ -50,16 +56,28 @@ def trend_of(values: Sequence[float]) -> Trend:
         slope=slope,
         rise=slope * (len(values) - 1),
         p_value=_p_value(score, values),
+        slope_bounds=_bounds(slopes, values),
     )
 
 
 def _p_value(score: int, values: Sequence[float]) -> float:
-    count = len(values)
-    ties = Counter(values).values()
-    variance = _pair_weight(count) - sum(map(_pair_weight, ties))
+    variance = _score_variance(values)
     if score <= 0 or variance <= 0:
         return 1.0
-    return erfc((score - 1) / sqrt(variance / 18) / sqrt(2)) / 2
+    return erfc((score - 1) / sqrt(variance) / sqrt(2)) / 2
+
+
+def _bounds(slopes: Sequence[float], values: Sequence[float]) -> tuple[float, float]:
+    """Return the slopes as far from the middle one as the score is from 0 by chance."""
+    by_chance = NORMAL_975 * sqrt(_score_variance(values))
+    low = max(0, round((len(slopes) - by_chance) / 2))
+    high = min(len(slopes) - 1, round((len(slopes) + by_chance) / 2))
+    return slopes[low], slopes[high]
+
+
+def _score_variance(values: Sequence[float]) -> float:
+    ties = Counter(values).values()
+    return (_pair_weight(len(values)) - sum(map(_pair_weight, ties))) / 18
 
 
 def _pair_weight(count: int) -> int:

@@ -75,3 +75,13 @@ def test_local_variables_of_tasks_are_counted(monkeypatch):
         return held
 
     assert asyncio.run(story())[f"{loop.__qualname__}() seen"] == 9
+
+
+def test_the_bounds_of_a_slope_hold_it_nineteen_times_in_twenty():
+    """Sen's bounds, with noise around a slope of 0.5; a line without noise has no width."""
+    rng = random.Random(2)
+    series = [[0.5 * number + rng.gauss(100, 5) for number in range(25)] for _ in range(1000)]
+    bounds = [trend_of(values).slope_bounds for values in series]
+    assert 0.93 < sum(low <= 0.5 <= high for low, high in bounds) / len(bounds) < 0.97
+    assert trend_of([1.0, 3.0, 5.0, 7.0]).slope_bounds == (2.0, 2.0)
+    assert trend_of([4.0]).slope_bounds == (0.0, 0.0)
