@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Trend", "trend_of"]
 
 NORMAL_975: Final = 1.96
-"""What a normally distributed value exceeds in 1 of 40 cases."""
+"""Bound that a normally distributed value exceeds in 1 of 40 cases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
