@@ -224,7 +224,7 @@ def test_clearing_removes_and_sorts_by_type():
     ]
 
 
-def test_clearing_what_is_absent_changes_nothing():
+def test_clearing_an_absent_condition_changes_nothing():
     conditions = fresh()
 
     assert RULES.clear(conditions, "Drifted") is conditions
@@ -252,7 +252,7 @@ def test_absent_is_neither_true_nor_false_but_unknown():
     assert is_unknown((), "Ready")
 
 
-def test_our_kinds_depend_on_what_the_api_says():
+def test_ready_conditions_of_our_kinds_have_the_dependents_of_the_api():
     assert (
         ConditionRules(root="Ready", dependents=("Launched", "Registered", "Initialized"))
         == NODE_CLAIM_CONDITIONS

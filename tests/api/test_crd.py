@@ -50,7 +50,7 @@ def at(schema: dict, path: str) -> dict:
 
 
 @every_model
-def test_committed_file_is_what_the_models_render(model):
+def test_committed_crds_equal_the_rendered_models(model):
     committed = ROOT / "crds" / crd_file_name(model)
 
     assert committed.read_text() == render_yaml(model), "run `make crds`"
@@ -157,7 +157,7 @@ def test_descriptions_come_from_the_docstrings():
     assert "nodes" in at(spec, "disruption.budgets.items.nodes")["description"].lower()
 
 
-def test_a_field_is_drawn_as_what_its_model_names():
+def test_a_field_is_rendered_as_the_type_of_its_annotation():
     class Plain(Model):
         key: str
 

@@ -74,7 +74,7 @@ def test_texts_that_go_refuses_are_refused(text):
 
 
 @pytest.mark.parametrize("text", ["99999999h", f"{'9' * 5000}s", "9223372036854775808ns"])
-def test_beyond_what_go_holds_is_the_longest(text):
+def test_a_duration_beyond_the_range_of_go_is_the_longest(text):
     """The patterns of the API admit any number of digits; no such object may break anything."""
     assert parse_nanoseconds(text) == LONGEST
     assert parse_nanoseconds(f"-{text}") == -LONGEST

@@ -78,7 +78,7 @@ def test_texts_that_kubernetes_refuses_are_refused(text):
 
 
 @pytest.mark.parametrize("text", ["9Ei", "1e30", "1e999999999999999999", f"{'9' * 5000}", "100E"])
-def test_beyond_what_kubernetes_holds_is_the_largest(text):
+def test_a_quantity_beyond_the_range_of_kubernetes_is_the_largest(text):
     assert parse_quantity(text) == LARGEST
     assert parse_quantity(f"-{text}") == -LARGEST
 

@@ -102,7 +102,7 @@ def judged(*decisions, claims=(), changes=(), floor="0%"):
 @pytest.mark.parametrize(
     ("paid", "floor", "count"), [(0.9, "0%", 0), (1.0, "0%", 1), (1.1, "0%", 1), (0.9, "20%", 1)]
 )
-def test_a_move_is_judged_by_what_was_really_paid(paid, floor, count):
+def test_a_replacement_is_valued_at_the_price_of_its_real_offering(paid, floor, count):
     """An equal price is no saving."""
     claims = [("new", "id-1", NOON, paid)]
 

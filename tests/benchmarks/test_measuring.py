@@ -53,7 +53,7 @@ def test_row_describes_the_plan():
     assert row.input_rss_mib <= row.peak_rss_mib
 
 
-def test_first_cheapest_types_cost_what_the_plan_says():
+def test_the_first_type_of_a_claim_has_the_price_of_the_plan():
     asked = load("generic-40/real")
     plan = solve(asked.problem, asked.options)
 

@@ -62,6 +62,6 @@ def test_the_crds_stay_when_the_release_goes_unless_values_say_otherwise():
     assert not any(each["metadata"].get("annotations") for each in gone)
 
 
-def test_the_chart_of_the_crds_refuses_what_it_does_not_know():
+def test_the_chart_of_the_crds_refuses_unknown_values():
     with pytest.raises(HelmError, match=re.escape("at '/provider': value must be one of")):
         render({"provider": "gcp"}, chart=CRD_CHART)

@@ -74,7 +74,7 @@ def test_settings_have_the_names_of_the_reference_chart(flag, name):
 
 
 @pytest.mark.parametrize("cloud", ["alibabacloud", "aws", "azure"])
-def test_the_provider_itself_requires_what_the_chart_requires(cloud, tmp_path):
+def test_the_provider_and_the_chart_require_the_same_settings(cloud, tmp_path):
     """And nothing else: all settings that it misses are in one message."""
     done = subprocess.run(
         [sys.executable, "-m", "karpenter_core.cli.main", "doctor", "--offline"],
@@ -113,7 +113,7 @@ def test_a_value_that_the_schema_lacks_is_named():
         describe(schema, values, [])
 
 
-def test_every_object_of_the_schema_refuses_unknown_keys_or_says_what_they_are():
+def test_every_object_of_the_schema_refuses_or_describes_unknown_keys():
     """Objects of Kubernetes' own types are left to the API server."""
     schema = json.loads((CHARTS / "karpenter" / "values.schema.json").read_text())
     open_ones = set()

@@ -152,7 +152,7 @@ def complaint(values) -> str:
         ({"tolerations": [{"key": "a", "operater": "Exists"}]}, "'operater' not allowed"),
     ],
 )
-def test_the_schema_names_what_is_wrong(values, said):
+def test_the_schema_names_the_invalid_field(values, said):
     assert said in complaint(values)
 
 

@@ -397,7 +397,7 @@ def test_nodes_count_against_the_limits_of_the_pool_they_are_labelled_with(plan)
     assert result["unschedulable"]["shop/a"]["pools"]["general"]["constraint"] == "limit"
 
 
-def test_a_cordoned_node_takes_only_what_tolerates_that(plan):
+def test_a_cordoned_node_takes_only_pods_that_tolerate_the_cordon(plan):
     """The cluster would have tainted it."""
     tolerant = [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]
     result, _ = plan(

@@ -39,7 +39,7 @@ def pod(name: str, *, phase: str, namespace: str = NAME) -> PodView:
     )
 
 
-def test_census_counts_its_own_pods_and_nodes_and_what_they_cost():
+def test_census_counts_its_own_pods_and_nodes_and_their_cost():
     """Others' are left out; a node is paid from its first sight to its last, by the second."""
 
     async def scenario():

@@ -92,7 +92,7 @@ def steps_of(cloud):
         ),
     ],
 )
-def test_steps_for_what_a_cloud_lacks_are_skipped_with_the_reason(lacking, skipped):
+def test_steps_that_a_cloud_does_not_support_are_skipped_with_the_reason(lacking, skipped):
     steps = steps_of(Cloud(lacking=lacking))
 
     assert {step.title: step.skipped for step in steps if step.skipped} == skipped
@@ -151,7 +151,7 @@ async def test_calls_for_one_instance_each_are_reported_one_by_one():
     ]
 
 
-async def test_a_cloud_whose_calls_meet_nothing_sold_out_reports_what_was_bought():
+async def test_a_launch_without_shortage_reports_the_launched_offering():
     lines = await reported(Cloud(), launches={"b": SECOND})
 
     assert lines == ["no launch call met a sold-out offering: bought 1 x large north on-demand"]

@@ -409,7 +409,7 @@ def test_every_state_has_words():
     assert set(NODE_STATES) == {"budget", "disrupted", "going", "later", "stays", "unmanaged"}
 
 
-def test_a_pod_that_asks_to_be_replaced_first_is_named_with_what_keeps_it_from_that(explain):
+def test_a_pod_with_the_surge_annotation_is_named_with_its_obstacle(explain):
     """As far as the pod and its node tell; its Deployment is looked at when the node is drained."""
     owner = OWNER | {"name": "web-5d4f"}
 
@@ -437,7 +437,7 @@ def test_a_pod_that_asks_to_be_replaced_first_is_named_with_what_keeps_it_from_t
     assert "surgeMoves" not in explain("a", CONSOLIDATING, claim_with_node("a"))
 
 
-def test_a_node_is_not_replaced_by_one_too_small_for_what_its_pods_will_ask_for(explain):
+def test_a_replacement_fits_the_predicted_requests_of_the_pods(explain):
     """A VerticalPodAutoscaler sets the requests of pods that are created again."""
     scaler = {
         "apiVersion": "autoscaling.k8s.io/v1",

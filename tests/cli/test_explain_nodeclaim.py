@@ -53,7 +53,7 @@ def at_stage(failing, message, reason="Waiting"):
         ("Initialized", "starting", "has a Node that is not ready for pods yet"),
     ],
 )
-def test_a_claim_on_its_way_names_its_stage_and_what_the_condition_says(
+def test_a_starting_claim_shows_its_stage_and_the_message_of_the_condition(
     explain, failing, state, words
 ):
     found = explain(CONSOLIDATING, at_stage(failing, "no capacity in zone z1"))
@@ -63,7 +63,7 @@ def test_a_claim_on_its_way_names_its_stage_and_what_the_condition_says(
     assert found["removal"] is None
 
 
-def test_a_ready_claim_names_what_blocks_its_removal_and_its_price(explain):
+def test_a_ready_claim_shows_its_price_and_the_obstacles_to_its_removal(explain):
     guarded = web("db", "a", labels={"app": "db"})
     found = explain(CONSOLIDATING, claim_with_node("a"), guarded, strict_budget(guarded))
 

@@ -32,7 +32,7 @@ def explain(explain_kind):
     return partial(explain_kind, "nodepool", types=INSTANCE_TYPES, name="general")
 
 
-def test_a_pool_that_nobody_limits_is_open_or_launches(explain):
+def test_a_pool_without_limits_is_open_or_launches(explain):
     idle = explain(pool())
     assert (idle["state"], idle["limits"], idle["quotas"]) == ("open", {}, {})
     assert idle["cheapest"]["instanceType"] == "small"

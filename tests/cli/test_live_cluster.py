@@ -324,7 +324,7 @@ def test_explain_names_the_node_of_a_pod_and_its_wait(ask, two_waiting):
     assert {method for method, _ in two_waiting.door.requests} == {"GET"}
 
 
-def test_explain_says_what_disruption_makes_of_a_node(ask, world, tmp_path):
+def test_explain_node_shows_the_decision_of_disruption(ask, world, tmp_path):
     """Of a node that is there, and of one that a file lays over the cluster; only GET is sent."""
     world.apply(NODE_CLASS, CONSOLIDATING, node("mine"))
     world.make_ready("general")

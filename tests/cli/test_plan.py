@@ -191,7 +191,7 @@ def test_pools_of_foreign_clouds_are_planned_with_the_given_catalogue(plan, tmp_
     assert labels["example.com/otherclass"] == ["x"]
 
 
-def test_modes_change_what_they_name(plan, tmp_path):
+def test_packing_and_preference_options_change_the_plan(plan, tmp_path):
     """First-fit packs into one large node; ignored preferences are not tried."""
     wish = {
         "nodeAffinity": {
@@ -259,7 +259,7 @@ def test_the_table_shows_nodes_reasons_and_brackets(run, tmp_path):
 
 
 @pytest.mark.parametrize("width", [60, 80, 160])
-def test_tables_keep_to_the_width_and_to_what_can_be_read(run, tmp_path, monkeypatch, width):
+def test_tables_fit_the_width_and_stay_readable(run, tmp_path, monkeypatch, width):
     """Nodes alike are one row, reasons alike are said once; long names are cut off."""
     long = "a-very-long-name-of-a-service-as-deployments-make-them-7d9c5b6f4-x2k9p"
     monkeypatch.setenv("COLUMNS", str(width))

@@ -170,7 +170,7 @@ def test_a_failing_server_is_not_taken_for_one_without_the_kind():
         findings(status=500)
 
 
-def test_requests_that_nobody_serves_are_a_warning():
+def test_requests_of_an_unserved_class_are_a_warning():
     waiting = partial(findings, are_served=False)
     assert waiting(a_request("done", Provisioned="True")) == []
     ((severity, message),) = waiting(a_request("new"), a_request("done", Failed="True"))

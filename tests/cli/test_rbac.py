@@ -37,7 +37,7 @@ def run(*arguments: str) -> int:
     return ended.value.code or 0
 
 
-def test_rendered_roles_grant_exactly_what_the_chart_grants(capsys):
+def test_rendered_roles_equal_those_of_the_chart(capsys):
     assert run("--provider", "aws") == 0
 
     rendered = list(yaml.safe_load_all(capsys.readouterr().out))

@@ -105,7 +105,7 @@ def test_each_step_keeps_to_the_budgets(rebalance):
     assert found["after"]["nodes"] == 0
 
 
-def test_a_blocked_node_stays_and_is_named_with_what_blocks_it(rebalance):
+def test_a_blocked_node_stays_and_is_named_with_its_obstacle(rebalance):
     guarded = web("guarded", "node-1", labels={"app": "guarded"})
     budget = {
         "apiVersion": "policy/v1",
@@ -243,7 +243,7 @@ async def read(harness, folder):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_rebalance_carried_out_saves_what_the_preview_said(tmp_path, seed):
+def test_an_executed_rebalance_saves_as_much_as_its_preview(tmp_path, seed):
     """Within two percent, by the controllers as they are, on the embedded server."""
     on_demand = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
     small = {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["2", "4", "8"]}

@@ -137,7 +137,7 @@ def sessions(page):
 
 
 @pytest.mark.parametrize(("command", "printed"), [*sessions(PAGE), *sessions(README)])
-def test_commands_print_what_the_pages_show(program, monkeypatch, command, printed):
+def test_commands_print_the_output_of_the_documentation(program, monkeypatch, command, printed):
     """In a terminal of 80 columns; JSON by value and order, timings aside."""
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "80")

@@ -59,7 +59,7 @@ def test_nodes_of_all_pools_keep_within_a_quota(tmp_path):
     run_controller(tmp_path, scenario)
 
 
-def test_a_quota_that_cannot_be_read_refuses_only_what_it_may_count(tmp_path):
+def test_an_unreadable_quota_refuses_only_pools_that_it_may_count(tmp_path):
     """The API server without the schema of newer selectors lets it through."""
     broken = capacity_quota(
         selector={

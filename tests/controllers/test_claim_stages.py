@@ -184,7 +184,7 @@ class TestLaunch:
 
 
 class TestRegistration:
-    def test_a_node_gets_what_its_claim_says(self, tmp_path):
+    def test_a_node_gets_the_labels_and_taints_of_its_claim(self, tmp_path):
         """Cases 33, 34, 36, 37, 38, 49, 52: and keeps what was taken off again."""
         template = {
             "taints": [{"key": "example.com/team", "value": "a", "effect": "NoSchedule"}],

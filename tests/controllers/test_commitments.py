@@ -73,7 +73,7 @@ def test_nodes_of_the_commitment_are_launched_as_far_as_it_goes(tmp_path, amount
     run_controller(tmp_path, scenario)
 
 
-def test_metrics_show_what_is_used_and_what_it_costs(tmp_path):
+def test_metrics_show_usage_and_cost(tmp_path):
     """The node's own price is the list price."""
 
     async def scenario(scene):

@@ -137,7 +137,7 @@ def test_an_unresponsive_node_gets_one_event(tmp_path):
     run_controller(tmp_path, scenario)
 
 
-def test_there_is_one_series_for_what_a_condition_is_now(tmp_path):
+def test_a_condition_has_one_series_with_its_current_status(tmp_path):
     """With its age; another status, or another label of the object, takes the old one away."""
 
     async def scenario(scene):

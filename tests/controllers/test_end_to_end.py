@@ -211,7 +211,7 @@ def test_a_missing_node_class_shows_a_condition_and_an_event(tmp_path):
     run_controller(tmp_path, scenario)
 
 
-def test_a_pools_status_counts_what_it_has(tmp_path):
+def test_the_status_of_a_pool_counts_its_nodes_and_resources(tmp_path):
     """Nodes and resources, zeros when the last node is gone."""
 
     async def scenario(scene):

@@ -363,7 +363,7 @@ class TestRememberedClaims:
 
 
 class TestListingThatIsBehind:
-    async def test_grace_of_an_instance_without_a_claim_counts_by_what_the_listing_shows(self):
+    async def test_the_grace_period_of_an_orphaned_instance_counts_from_its_listing(self):
         """Two reads of one old listing are one observation."""
         scene = Scene()
         first_shown = scene.clock.now() - timedelta(seconds=30)

@@ -18,7 +18,7 @@ def test_nothing_is_broken_at_any_time_of_a_random_history(tmp_path, seed):
     assert breaches_of(seed, tmp_path) == []
 
 
-def test_an_error_of_a_task_that_nobody_awaits_is_a_breach(tmp_path, monkeypatch):
+def test_an_error_in_an_unawaited_task_is_a_breach(tmp_path, monkeypatch):
     async def unfold(_history):
         async def fail():
             raise ValueError("nobody awaits this")

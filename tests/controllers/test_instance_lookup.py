@@ -69,7 +69,7 @@ def test_the_instance_of_a_claim_has_its_token():
     assert found(Providers(API), WEB) == [""]
 
 
-def test_an_incomplete_listing_is_good_for_what_it_shows_alone():
+def test_an_incomplete_listing_proves_only_the_listed_instances():
     (shown,) = found(Providers(WEB, problem="a page was lost"), WEB)
     (missing,) = found(Providers(API, problem="a page was lost"), WEB)
 

@@ -57,7 +57,7 @@ async def running(scene, count):
     await scene.settle(lambda: len(scene.pods("Running")) == count)
 
 
-def test_an_adjusted_price_decides_what_is_launched(tmp_path):
+def test_an_adjusted_price_changes_the_launched_type(tmp_path):
     async def scenario(scene):
         favourite = overlay("favourite", one_of(TYPE, "disk1.2xlarge"), price="0.001", weight=10)
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=NEVER), favourite])

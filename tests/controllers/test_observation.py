@@ -47,7 +47,7 @@ def observed(running, name):
     return running.metric(f'karpenter_observed_{name}{{currency="USD"}}')
 
 
-def test_an_observer_beside_a_running_controller_tells_what_a_fresh_plan_saves(tmp_path):
+def test_an_observer_beside_a_controller_reports_the_savings_of_a_fresh_plan(tmp_path):
     """Most of the pods are gone and their nodes stay: a fresh plan costs less, and says so."""
 
     async def scenario(scene):

@@ -247,7 +247,7 @@ class HastyClock(SystemClock):
 
 
 @pytest.mark.parametrize(("clock", "is_partial"), [(SystemClock(), False), (HastyClock(), True)])
-async def test_a_plan_that_takes_too_long_ends_with_what_there_is(clock, is_partial):
+async def test_a_plan_at_its_time_limit_is_returned_as_it_is(clock, is_partial):
     planner = ThreadPlanner(clock)
     try:
         plan = await planner.plan(problem(), SolveOptions())

@@ -21,7 +21,7 @@ def zones_of(scene):
     return sorted(node["metadata"]["labels"][ZONE] for node in scene.nodes())
 
 
-def test_a_pass_says_in_numbers_what_it_decided(tmp_path):
+def test_a_pass_logs_the_numbers_of_its_decisions(tmp_path):
     """Cases 270, 299 and 300; gauges are reset once no pod waits."""
     missing = {"name": "data", "persistentVolumeClaim": {"claimName": "nowhere"}}
 

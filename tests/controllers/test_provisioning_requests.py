@@ -366,7 +366,7 @@ def test_a_request_for_far_too_many_pods_fails_and_costs_nothing(tmp_path):
     run_gangs(tmp_path, story)
 
 
-def test_a_gang_uses_room_on_nodes_and_launches_only_what_is_missing(tmp_path):
+def test_a_gang_uses_free_capacity_and_launches_only_missing_nodes(tmp_path):
     async def story(scene):
         scene.prepare(deployment("web", 1))
         scene.harness.start()

@@ -120,7 +120,7 @@ def test_without_the_gate_nothing_is_repaired(tmp_path):
     run_controller(tmp_path, scenario)
 
 
-def test_users_say_what_is_broken_and_for_how_long_it_is_borne(tmp_path):
+def test_users_set_repair_conditions_and_their_tolerated_time(tmp_path):
     """A detector of their own, a shorter patience, and a condition they can live with."""
     rules = "--repair-conditions=GPUFault=True:3m,Ready=Unknown:2m,Ready=False:never"
 

@@ -19,7 +19,7 @@ DAYS = 14
 
 @pytest.mark.cluster_runs
 @pytest.mark.timeout(1800)
-def test_two_weeks_of_churn_and_faults_leak_nothing_but_what_is_planted():
+def test_two_weeks_of_churn_and_faults_leak_only_the_planted_objects():
     """In a process of its own: what other tests leave in this one is no leak, and hashes are fixed."""
     played = subprocess.run(
         [sys.executable, "-m", "tests.controllers.soak", f"--days={DAYS}", "--plant", "--json"],

@@ -68,7 +68,7 @@ class Moves:
     [(web(ready=False), None), (web(), MOVE_TIMEOUT / 2)],
     ids=["not ready", "deadline"],
 )
-def test_a_move_that_has_begun_is_not_ended_by_what_refuses_a_restart(item, deadline_in):
+def test_a_started_restart_continues_despite_a_later_obstacle(item, deadline_in):
     """The other pod is on its way: the wait ends with it, or with the time of the move."""
     moves = Moves()
     assert moves.holds(web())

@@ -64,7 +64,7 @@ def test_a_pool_that_a_controller_has_judged_stays_as_it_is(status):
     assert asked == []
 
 
-def test_a_pool_that_nobody_has_judged_is_resolved_and_judged():
+def test_a_pool_without_conditions_is_resolved_and_validated():
     pool = pool_with()
     snapshot, asked = completed(pool)
     ready = find_condition(snapshot.node_pools[pool.name].status.conditions, READY)

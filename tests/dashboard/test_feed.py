@@ -66,7 +66,7 @@ def messages(subscriber):
     return found
 
 
-async def test_nothing_is_computed_while_nobody_looks():
+async def test_no_view_is_computed_without_a_connected_page():
     clock = ManualClock()
     world = World(ScriptedContent(), clock=clock)
     async with Running(world):
@@ -261,7 +261,7 @@ async def test_no_failure_ends_the_dashboard_or_reaches_the_controller(part, pro
             assert state["costs"]
 
 
-def test_an_update_has_what_changed_and_names_what_is_gone():
+def test_an_update_has_changed_rows_and_the_keys_of_removed_ones():
     versions = StateVersions("v")
     first = {"nodes": [node_row("one"), node_row("two")], "notes": [], "role": "leader"}
     assert versions.take(first) is not None

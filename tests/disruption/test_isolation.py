@@ -192,7 +192,7 @@ def test_a_deferred_method_runs_again_in_the_next_pass(fails):
     assert not any(report.is_idle for report in outcome.reports)
 
 
-def test_the_journal_and_the_explanation_name_what_was_set_aside(fails):
+def test_the_journal_and_the_explanation_name_objects_set_aside(fails):
     """With the error."""
     builder = odd_cluster()
     outcome = found(builder, SingleNodeConsolidation())

@@ -158,7 +158,7 @@ class TestPrice:
         builder = cluster(box("web", current), runs("a", "web"), market=(calm, current))
         assert bought(single(builder)) == [["calm"]]
 
-    def test_prices_of_what_the_pool_forbids_do_not_count(self):
+    def test_prices_of_forbidden_offerings_do_not_count(self):
         """Case 212: on demand it would cost more, and spot is not allowed."""
         current = kind("current", 4, 0.5)
         other = kind("other", 4, 0.6, spot=0.2)

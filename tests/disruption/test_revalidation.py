@@ -197,7 +197,7 @@ class TestLargeCommands:
             6,
         )
 
-    def test_the_policy_of_the_pool_judges_what_is_left(self):
+    def test_the_policy_of_the_pool_applies_to_the_remaining_nodes(self):
         """Six nodes reach the threshold; without the least disruptive one they do not."""
         market = (FOUR, SIXTEEN, kind("gem", 4, 8.0))
         builder = cluster(

@@ -82,7 +82,7 @@ async def doctor(kubeconfig):
     return process.returncode, [line["message"] for line in results]
 
 
-async def test_a_controller_works_with_what_the_doctor_calls_enough(
+async def test_a_controller_works_with_the_permissions_that_doctor_requires(
     real_local_cluster: RealLocalCluster, tmp_path
 ):
     """And what is missing of it is named."""

@@ -53,7 +53,7 @@ def test_the_last_stage_runs_nothing_and_takes_all_from_the_layer():
     assert words("COPY")[0].split() == ["--from=build", "/layer/", "/"]
 
 
-def test_an_image_says_what_it_is_made_from():
+def test_an_image_has_labels_with_its_sources():
     (labels,) = words("LABEL")
     names = set(re.findall(r"org\.opencontainers\.image\.([a-z.]+)=", labels))
 

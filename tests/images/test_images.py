@@ -66,7 +66,7 @@ def test_an_image_has_no_tests_no_simulator_and_no_tools(built):
     assert {path.relative_to(built.layer).parts[0] for path in paths(built)} == {"usr", "var"}
 
 
-def test_nobody_but_root_may_write_anything_but_the_cache(built):
+def test_an_image_is_writable_only_in_the_cache_folder(built):
     for path in paths(built):
         status = path.lstat()
         if path == built.layer / CACHE:

@@ -40,7 +40,7 @@ pytest==9.0 \\
 """
 
 
-def test_a_package_brings_what_it_needs_with_hashes_and_markers():
+def test_a_package_adds_its_dependencies_with_hashes_and_markers():
     chosen = locked_requirements(LOCK, ["boto"])
 
     assert [line.split()[0] for line in chosen.splitlines() if line[0] not in " #"] == [

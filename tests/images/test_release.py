@@ -92,7 +92,7 @@ def arguments(tool, folder):
     (folder / tool).chmod(0o755)
 
 
-def test_a_release_names_its_bases_by_digest_and_signs_what_was_pushed(tmp_path):
+def test_a_release_pins_base_images_by_digest_and_signs_pushed_images(tmp_path):
     calls = tmp_path / "calls"
     for tool in ("docker", "cosign"):
         arguments(tool, tmp_path)

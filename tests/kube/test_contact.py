@@ -118,7 +118,7 @@ def test_a_change_that_the_watch_has_passed_over_is_listed_at_once():
     assert follower.changes == ["+a@1", "+a@25", "+a@25", "+lost@20"]
 
 
-def test_a_stream_that_shows_at_last_what_it_hid_makes_its_kind_fresh():
+def test_a_stream_that_delivers_the_missing_event_makes_its_kind_fresh():
     """The next stream begins where the last one stopped."""
 
     async def script(follower):

@@ -146,7 +146,7 @@ def test_a_deduplicated_event_costs_no_token():
     assert len(publish(script).events) == 10
 
 
-def test_an_event_says_who_what_and_why():
+def test_an_event_names_its_source_and_object_and_cuts_long_messages():
     """As the reference's do; cluster-scoped objects' Events live in `default`."""
 
     async def script(desk):

@@ -532,7 +532,7 @@ def test_a_kind_that_is_optional_and_not_served_is_not_stale():
     run_virtual(scenario())
 
 
-def test_all_informers_pass_on_what_they_are_given():
+def test_all_informers_pass_their_objects_to_the_state():
     """Odd objects to their listener, counts to metrics; and they ask as they are told to."""
     registry, invalid, times = CollectorRegistry(), [], []
     odd = {**node("odd", 2), "spec": {"taints": "none"}}

@@ -66,7 +66,7 @@ def test_a_page_is_held_when_each_object_is_in_its_version(objects, invalid, is_
         ([good("x", 3)], "9", 8, False),
     ],
 )
-def test_a_server_was_restored_when_it_forgot_what_was_seen(objects, version, reached, restored):
+def test_a_server_that_lost_seen_objects_was_restored(objects, version, reached, restored):
     listed = is_restored(
         held(*objects), version=version, reached=reached, held=HELD, invalid=INVALID
     )

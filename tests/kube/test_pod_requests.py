@@ -155,7 +155,7 @@ def test_overhead_widens_limits_but_makes_none():
     assert view.shape.limits == {"cpu": 2000, "pods": 1}
 
 
-def test_pod_level_resources_replace_only_what_they_may():
+def test_pod_level_resources_replace_only_cpu_memory_and_hugepages():
     """CPU, memory and huge pages; an extended resource stays with the containers."""
     resources = {"requests": {"hugepages-2Mi": "4Mi", "example.com/gpu": "7"}}
     view = pod(container("1"), resources=resources)

@@ -91,7 +91,7 @@ def test_a_time_limit_goes_by_the_clock():
     assert run_virtual(scenario()) == 9
 
 
-def test_a_block_is_given_up_with_what_its_check_raises():
+def test_a_block_is_cancelled_with_the_error_of_its_check():
     """At once, and the block is cancelled."""
 
     async def scenario():

@@ -190,7 +190,7 @@ def test_daemon_pods_share_a_shape_across_nodes():
     assert first.shape.required_node_terms == ()
 
 
-def test_a_daemon_pod_keeps_what_its_daemon_set_asks_of_nodes():
+def test_a_daemon_pod_keeps_the_node_requirements_of_its_daemon_set():
     """The controller adds its field selector to every term of the DaemonSet's own."""
     arm = {"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]}
     fields = [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]
@@ -490,7 +490,7 @@ def test_a_bad_object_in_a_watch_is_handed_on():
         nodes.decode_event(b'{"type":"ADDED","obj')
 
 
-def test_manifests_get_what_a_server_would_add():
+def test_manifests_get_the_defaults_of_the_api_server():
     """A UID, a namespace, and the scheduler's verdict on a pod that waits."""
     manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {}}
     waiting = view_from_manifest(manifest)
@@ -569,7 +569,7 @@ def selecting(kind, spec, api_version="apps/v1"):
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
-def test_workloads_are_read_as_what_they_select(kind):
+def test_workloads_are_read_by_their_selectors(kind):
     expression = {"key": "rev", "operator": "In", "values": ["1"]}
     selector = {"matchLabels": {"app": "web"}, "matchExpressions": [expression]}
     result = selecting(kind, {"selector": selector, "template": {"spec": {"containers": []}}})

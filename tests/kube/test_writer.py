@@ -98,7 +98,7 @@ def test_write_that_was_never_carried_out_is_sent_again(verb, failure):
 
 
 @pytest.mark.parametrize("failure", [LOST, refusal(500), refusal(503)])
-def test_only_what_may_be_done_twice_is_sent_again_in_doubt(failure):
+def test_only_idempotent_requests_are_repeated_after_an_unknown_outcome(failure):
     """A patch is idempotent, a creation is not."""
     desk = write(patch, failure, answer(node("a", 7)))
     assert len(desk.folded) == 1

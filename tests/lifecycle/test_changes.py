@@ -143,9 +143,7 @@ def test_status_patch_turns_one_status_into_the_other(old, new):
         ({"finalizers": ("example.com/audit",)}, True),
     ],
 )
-def test_a_patch_of_a_claim_is_locked_where_it_might_undo_what_another_client_did(
-    change, is_locked
-):
+def test_a_patch_that_could_undo_a_foreign_change_has_a_resource_version(change, is_locked):
     """A list is replaced whole, and the first deadline wins; labels have a key each."""
     claim = node_claim("web", resource_version=7)
     bare = claim.metadata.model_copy(update={"labels": {}, "annotations": {}, "finalizers": ()})

@@ -348,7 +348,7 @@ class TestRecords:
         assert "1 tests without a record: tests/test_new.py" in done.stdout
         assert "1 tests of 1 files had no record and judged nothing" in done.stdout
 
-    def test_a_limit_of_time_keeps_what_was_recorded_before(self, tiny):
+    def test_a_time_limit_keeps_earlier_records(self, tiny):
         judge = tiny / "tests/mutants/judge.py"
         text = judge.read_text("utf-8")
         for limit, shorter in (("300.0", "2.0"), ("CPU_SECONDS: Final = 5.0", "CPU_SECONDS = 0.0")):

@@ -17,7 +17,7 @@ FOREIGN = {"process_start_time_seconds", "process_resident_memory_bytes"}
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_an_alert_says_what_to_do(name):
+def test_an_alert_has_a_severity_summary_description_and_runbook(name):
     """In whole sentences, and its severity is one that routes know."""
     rule = RULES[name]
     annotations = rule["annotations"]

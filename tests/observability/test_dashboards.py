@@ -22,7 +22,7 @@ SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 UNITS = {"short", "s", "bytes", "percent", "percentunit", "reqps", "ops"}
 
 
-def test_the_files_are_what_the_generator_writes():
+def test_committed_files_equal_the_generated_ones():
     """A stale one: `python -m charts.dashboards`."""
     assert rendered() == {path: path.read_text() for path in DASHBOARDS}
 

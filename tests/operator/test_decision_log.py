@@ -68,7 +68,7 @@ def test_a_disruption_names_its_nodes_pods_and_prices():
         ({"kind": "provision"}, "computed a plan", "info"),
     ],
 )
-def test_the_message_tells_what_became_of_the_decision(changes, message, level):
+def test_the_message_has_the_outcome_of_the_decision(changes, message, level):
     line = line_of(replace(DISRUPTION, **changes))
     assert (line["event"], line["log_level"]) == (message, level)
     assert set(changes.values()) <= set(map(str, line.values()))

@@ -18,7 +18,7 @@ def registry_with(series: int) -> CollectorRegistry:
     return registry
 
 
-def test_the_text_is_what_the_client_library_writes():
+def test_the_text_equals_that_of_the_client_library():
     """In one piece or in many, series by series."""
     registry = registry_with(50)
 

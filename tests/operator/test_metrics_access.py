@@ -82,7 +82,7 @@ async def test_a_permitted_user_is_admitted_to_the_path_of_its_role_only():
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic good", "good"])
-async def test_a_request_without_a_bearer_token_asks_nobody(header):
+async def test_a_request_without_a_bearer_token_is_refused_without_a_token_review(header):
     api = reviews()
 
     status = await AccessReviewer.of(api, clock=LoopClock()).status(

@@ -500,7 +500,7 @@ def test_the_same_value_in_a_flag_of_the_reference_stops_the_start():
         load_settings(["--kube-client-qps=0"], {})
 
 
-def test_cpu_requests_below_one_warn_of_what_is_used():
+def test_cpu_requests_of_zero_or_less_warn_and_use_the_default():
     for arguments, environment in ((["--cpu-requests=0"], {}), ([], {"CPU_REQUESTS": "-50"})):
         settings = load_settings(arguments, environment)
         (warning,) = settings.warnings

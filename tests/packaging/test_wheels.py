@@ -163,7 +163,7 @@ def test_a_provider_needs_no_simulated_cloud(wheels: Path, provider: str):
     assert [name for name in names if "simulated" in name] == []
 
 
-def test_wheel_holds_what_a_new_provider_begins_with(wheels: Path):
+def test_the_wheel_holds_the_scaffold_of_a_new_provider(wheels: Path):
     """Every file of the scaffold that is committed, whatever its name."""
     (wheel,) = wheels.glob("karpenter_core-*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())

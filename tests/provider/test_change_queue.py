@@ -151,7 +151,7 @@ def test_nearly_all_of_the_rate_is_used_although_those_who_wait_come_late(seed):
     assert all(later - made[n] >= 4 for n, later in enumerate(made[8:])), "at most 4 too early"
 
 
-def test_turns_of_a_time_in_which_nobody_waited_are_not_made_up():
+def test_an_idle_time_does_not_accumulate_turns():
     stage = Stage()
     stage.queue.sync("a", "red")
     stage.clock.seconds = 100

@@ -212,7 +212,7 @@ def test_any_other_error_ends_the_launch():
     assert len(cloud.calls) == 1
 
 
-def test_a_claim_gets_only_what_it_allows():
+def test_a_claim_gets_only_an_offering_that_its_requirements_allow():
     cloud = Cloud()
     zone = RequirementSpec(key=ZONE, operator="In", values=("b",))
     launch_cheapest(request(requirements=(zone,)), cloud.create)

@@ -425,7 +425,7 @@ def test_another_claim_does_not_repeat_a_call_without_an_answer(world):
     assert world.cloud.sent == ["a:0", "b:0", "a:0"]
 
 
-def test_a_refusal_releases_what_was_reserved_and_leaves_the_token(world):
+def test_a_refusal_releases_the_reservation_and_keeps_the_token(world):
     world.cloud.behaviour = ["refused"]
     assert isinstance(world.launch_one(), AuthError)
     assert world.cloud.released == ["a:0"]
@@ -767,7 +767,7 @@ def test_request_that_was_lost_is_sent_again_once_the_listing_would_show_it(toke
     assert tokenless.cloud.released == ["a:0"]
 
 
-def test_new_process_waits_for_what_the_last_one_may_have_launched(tokenless):
+def test_a_new_process_waits_for_possible_launches_of_the_last_one(tokenless):
     """Only claims that are older than the process wait."""
     tokenless.cloud.delay_seconds = SHOWN_SECONDS - 1
     tokenless.launch_one()

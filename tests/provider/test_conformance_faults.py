@@ -611,7 +611,7 @@ def run_kit(folder, *arguments):
 
 
 @pytest.mark.parametrize("processes", ["-n0", "-n1"])
-def test_the_report_says_which_rule_is_broken_and_what_came_instead(processes, tmp_path):
+def test_the_report_names_the_broken_rule_and_the_actual_result(processes, tmp_path):
     """Also where the rules are run by other processes."""
     (tmp_path / "drifting.py").write_text(DRIFTING)
     options = ["--karpenter-subject=drifting:subject", processes]

@@ -36,7 +36,7 @@ def test_hook_has_the_arguments_of_its_hookspec(name):
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_hook_answers_what_its_hookspec_says(name):
+def test_each_hook_returns_the_type_of_its_hookspec(name):
     """Nothing, a text, one value of the annotated type, or many."""
     promised = SPECS[name].__annotations__["return"]
     answer, optional = BY_NAME[name].answer, False

@@ -102,7 +102,7 @@ def test_hooks_say_that_the_provider_is_not_started(plugin):
     plugin.karpenter_stop()
 
 
-def test_a_second_start_closes_what_the_first_one_started(plugin):
+def test_a_second_start_closes_the_parts_of_the_first_one(plugin):
     first = plugin.running
 
     plugin.karpenter_start(context="again")

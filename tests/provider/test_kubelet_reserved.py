@@ -27,14 +27,14 @@ AZURE_MEMORY = [(4, 0.25), (8, 0.2), (16, 0.1), (128, 0.06), (inf, 0.02)]
 @pytest.mark.parametrize(
     ("cores", "milli"), [(2, 70), (4, 80), (32, 150), (64, 230), (96, 310), (128, 390)]
 )
-def test_brackets_give_what_amazon_s_images_reserve(cores, milli):
+def test_reserved_amounts_equal_those_of_amazons_images(cores, milli):
     assert reserved_by_brackets(cores * 1000, AWS_CPU, whole_slices=True) == milli
 
 
 @pytest.mark.parametrize(
     ("cores", "gib", "milli", "mib"), [(4, 7, 140, 1638), (2, 8, 100, 1843), (3, 64, 120, 5611)]
 )
-def test_brackets_give_what_azure_s_nodes_reserve(cores, gib, milli, mib):
+def test_reserved_amounts_equal_those_of_azures_nodes(cores, gib, milli, mib):
     assert int(1000 * reserved_by_brackets(cores, AZURE_CPU) + 1e-9) == milli
     assert int(1024 * reserved_by_brackets(gib, AZURE_MEMORY)) == mib
 

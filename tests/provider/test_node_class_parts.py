@@ -39,7 +39,7 @@ def test_findings_of_another_spec_are_ignored():
     assert (condition.status, condition.reason, is_news) == (UNKNOWN, UNREACHABLE_REASON, True)
 
 
-def test_ready_needs_all_and_names_what_is_not_met():
+def test_ready_needs_all_conditions_and_names_the_unmet_ones():
     """A false part comes before an unknown one."""
     fine = condition_met("A").condition
     wrong = condition_unmet("B", "NotFound", "nothing there").condition

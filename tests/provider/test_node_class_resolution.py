@@ -266,7 +266,7 @@ def test_parts_share_one_read_and_its_error():
         ),
     ],
 )
-def test_a_part_may_need_what_another_reads(error, expected):
+def test_two_parts_share_one_read_and_its_failure(error, expected):
     """One read serves both; a failure is reported with the field of each."""
     reads = []
 

@@ -74,7 +74,7 @@ def test_a_function_takes_those_arguments_that_it_names():
     assert karpenter_detect_drift(node_claims=["a", "b"], node_class="web") == ["web", "web"]
 
 
-def test_a_mistyped_hook_for_one_item_is_refused_with_what_was_meant():
+def test_a_mistyped_hook_for_one_item_is_refused_with_the_likely_name():
     with pytest.raises(TypeError, match='did you mean "karpenter_launch_instances"'):
 
         @one_by_one
@@ -82,7 +82,7 @@ def test_a_mistyped_hook_for_one_item_is_refused_with_what_was_meant():
             return request
 
 
-def test_a_mistyped_argument_for_one_item_is_refused_with_what_was_meant():
+def test_a_mistyped_argument_for_one_item_is_refused_with_the_likely_name():
     with pytest.raises(TypeError, match='has no argument "requests"; did you mean "request"'):
 
         @one_by_one

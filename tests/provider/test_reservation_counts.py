@@ -75,7 +75,7 @@ def test_a_count_is_forgotten_after_a_day_and_others_have_none():
     st.integers(0, 5),
 )
 @with_examples(100)
-def test_counts_follow_what_happened_and_never_go_below_zero(events, start):
+def test_counts_follow_events_and_are_never_negative(events, start):
     """For any sequence of events."""
     book = ReservationCounts(HandClock())
     book.record({"cr-0": start})

@@ -158,7 +158,7 @@ def test_a_longer_time_alone_is_no_change():
 
 @with_examples(200)
 @given(st.lists(shortages, max_size=5))
-def test_marks_cover_what_their_shortages_cover_and_no_other_offering(found):
+def test_marks_cover_exactly_the_offerings_of_their_shortages(found):
     """Also when marks of one quota with several sizes are merged."""
     marks = UnavailableOfferings()
     marks.mark_shortages(*found, now=NOW)

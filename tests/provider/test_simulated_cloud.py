@@ -244,7 +244,7 @@ def test_a_reset_restores_the_controls(cloud, call, create):
     assert cloud.time() == NOON
 
 
-def test_the_demo_of_a_cloud_needs_a_node_class_and_what_it_lacks(cloud, create):
+def test_the_demo_of_a_cloud_declares_its_node_class_and_unsupported_steps(cloud, create):
     vm, demo = create(), SampleDemo(cloud)
     offering = OfferingKey(instance_type="large", zone="north", capacity_type="on-demand")
 
@@ -261,7 +261,7 @@ def test_the_demo_of_a_cloud_needs_a_node_class_and_what_it_lacks(cloud, create)
     assert demo.requirements == ()
 
 
-def test_launches_are_logged_with_what_was_sold_out(cloud, create, call):
+def test_launches_are_logged_with_sold_out_offerings(cloud, create, call):
     create()
     with cloud.capacity.sell_out():
         call("POST", body=LARGE)
@@ -272,7 +272,7 @@ def test_launches_are_logged_with_what_was_sold_out(cloud, create, call):
     assert (refused.sold_out, refused.bought) == ([pool], {})
 
 
-def test_deleting_what_does_not_exist_is_refused(call):
+def test_deleting_a_missing_resource_is_refused(call):
     status, body, _ = call("DELETE", "/vms/vm-none")
 
     assert (status, body) == (404, {"code": "not-found", "message": "there is no VM vm-none"})

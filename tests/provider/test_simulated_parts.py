@@ -321,7 +321,7 @@ def test_ids_differ_and_are_the_same_in_every_run():
     assert IdGenerator("other").new("i") not in made
 
 
-def test_the_log_of_launches_has_what_was_sold_out_and_what_was_bought():
+def test_the_launch_log_has_sold_out_and_launched_offerings():
     calls, other = LaunchCalls(), InstancePool(capacity_type="spot", instance_type="s", zone="n")
     calls.add("create", sold_out=[POOL], bought={other: 2, POOL: 0})
 
@@ -372,7 +372,7 @@ def test_a_bucket_reports_its_remaining_calls_only_where_calls_are_limited():
     ("threshold", "left"),
     [("100Mi", GIBIBYTE - 100 * 2**20), ("25%", 3 * GIBIBYTE // 4), ("100%", GIBIBYTE)],
 )
-def test_a_kubelet_leaves_what_is_neither_reserved_nor_below_a_threshold(threshold, left):
+def test_allocatable_is_capacity_less_reserved_amounts_and_eviction_thresholds(threshold, left):
     capacity = {"cpu": 2000, "memory": GIBIBYTE}
 
     found = allocatable_amounts(

@@ -218,7 +218,7 @@ LAUNCHES = st.lists(
     seed=st.randoms(use_true_random=False),
 )
 @with_examples(100)
-def test_exactly_what_was_launched_is_missing_at_the_end(free, launches, seed):
+def test_each_launched_instance_is_gone_at_the_end(free, launches, seed):
     """However launches overlap, and in whatever order they are answered."""
     subnets = [Subnet(f"subnet-{i}", "z") for i in range(len(free))]
     book = SubnetAddresses(HandClock(), FIVE_MINUTES)

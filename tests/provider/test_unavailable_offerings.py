@@ -142,7 +142,7 @@ def test_views_are_the_same_until_something_changes():
     assert marks.view(now=NOW).revision < marks.view(now=after(3)).revision
 
 
-def test_a_flush_forgets_all_and_outdates_what_was_built_of_it():
+def test_a_flush_empties_the_cache_and_outdates_its_results():
     marks = UnavailableOfferings()
     marks.mark(LARGE, now=NOW)
     before = marks.view(now=NOW)

@@ -74,7 +74,7 @@ def test_needed_nodes_grow_for_flexible_pods():
     assert violations(asked, plan) == []
 
 
-def test_nodes_grow_that_have_nothing_left_of_what_is_not_asked_for():
+def test_nodes_grow_when_unrequested_resources_are_exhausted():
     """The one slot of each is taken; the pods that come need none."""
     asked = problem(
         [*lonely(10, requests=SLOT), *loosely_spread(10)],
@@ -96,7 +96,7 @@ def test_nodes_stay_small_where_another_one_is_cheaper():
     assert violations(asked, plan) == []
 
 
-def test_nodes_grow_within_what_limits_let_them_become():
+def test_nodes_grow_within_the_limits_of_the_pool():
     """Ten nodes of two cores leave the pool six: three of them can grow."""
     asked = problem(
         [*lonely(10), *loosely_spread(10)],

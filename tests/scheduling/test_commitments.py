@@ -181,7 +181,7 @@ def test_commitments_to_nodes_memory_and_spend(resource, amount, terms, hourly):
     assert isclose(plan.cost.hourly, hourly)
 
 
-def test_nodes_that_go_save_only_what_is_not_paid_anyway():
+def test_removed_nodes_save_only_costs_outside_of_commitments():
     """Two nodes of four cores, eight of which are committed: nothing; of twelve one's price."""
     nodes = [SoldNode(DEAR, DEAR.offerings[0])] * 2
 

@@ -46,7 +46,7 @@ def test_there_are_as_many_nodes_as_pods_that_avoid_each_other_need():
     assert sum(one.nodes for one in patterns) == 8
 
 
-def test_nodes_hold_what_is_on_them_and_no_pod_is_there_twice():
+def test_nodes_hold_their_pods_and_each_pod_once():
     sizes, count = [(1, 4), (3, 2), (5, 9), (2, 2)], [37, 21, 18, 55]
     problem, patterns = bought(
         [(1, 1, 0, 1), (0, 0, 1, 1), (2, 0, 1, 0)],

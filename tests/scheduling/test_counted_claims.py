@@ -60,7 +60,7 @@ def zones_of(plan, prefix):
     )
 
 
-def test_owners_are_placed_beside_claims_that_may_become_what_does_not_count(options):
+def test_owners_are_placed_beside_claims_that_may_become_uncounted_nodes(options):
     asked = problem([*bystanders(), *owners()], catalogue=CATALOGUE)
 
     plan = solve(asked, options)

@@ -315,7 +315,7 @@ def test_an_offering_in_other_zones_only_names_them():
     assert reason.detail.endswith("small is only sold as zone-a spot, zone-b on-demand")
 
 
-def test_min_values_say_what_can_be_had():
+def test_unmet_min_values_name_the_available_number():
     """And to what they would have to be lowered."""
     pool = node_pool(requirements=[requirement_spec(INSTANCE_TYPE, "Exists", min_values=2)])
     types = catalogue(instance_type("large", cpu="16"), instance_type("small", cpu="2"))
@@ -423,7 +423,7 @@ def test_requirements_of_a_pool_that_cannot_be_read_are_quoted():
     assert "many" in reason.detail
 
 
-def test_remedies_of_volumes_and_ports_name_what_to_change():
+def test_remedies_of_volumes_and_ports_name_the_field_to_change():
     asking = make_pod("web-0", node_selector={ZONE: "zone-b"})
     places = (Requirements.from_labels({ZONE: "zone-a"}),)
     volumes = {asking.uid: PodVolumes(alternatives=places)}
@@ -450,7 +450,7 @@ def test_remedies_of_affinity_depend_on_where_the_pods_are():
     )
 
 
-def test_remedies_of_spread_name_what_to_relax():
+def test_remedies_of_spread_name_the_constraint_to_relax():
     relax = "raise maxSkew, or use whenUnsatisfiable: ScheduleAnyway"
     full = [existing_node("node-0", cpu="0", bound=running("web-1", "web-2"))]
     other = existing_node("node-1", cpu="0", labels={ZONE: "zone-x"})

@@ -103,7 +103,7 @@ def test_pods_that_avoid_each_other_force_nodes():
     assert guidance.node_duals == pytest.approx([0.03])
 
 
-def test_a_share_buys_only_what_it_can_use():
+def test_a_zone_share_launches_only_usable_nodes():
     """Pods for two nodes are bound to the expensive zone."""
     shapes = ((4000, 8 * GIB, 0.1), (4000, 8 * GIB, 0.3))
     guidance = guided(

@@ -175,7 +175,7 @@ def test_isolation_changes_nothing_without_a_fault(monkeypatch):
 # -- records -----------------------------------------------------------------------------------
 
 
-def test_an_error_on_purpose_says_what_it_says_and_any_other_where_it_came_from():
+def test_an_expected_error_is_shown_as_its_message_and_any_other_with_its_place():
     """No more than a line."""
     assert describe_failure(BadInputError("spec.x: no")) == "spec.x: no"
     assert describe_failure(KeyError("zone")) == "KeyError: 'zone'"

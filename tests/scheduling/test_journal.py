@@ -61,7 +61,7 @@ def test_pods_without_a_place_are_on_record_with_the_constraint(asked):
     assert obstacle.names == ("default/huge",)
 
 
-def test_the_digest_depends_on_what_is_asked_and_on_no_order(asked):
+def test_the_digest_depends_on_the_request_and_not_on_order(asked):
     """Pods, pools and catalogues count."""
     backwards = replace(asked, pods=asked.pods[::-1])
     fewer = replace(asked, pods=asked.pods[:2])

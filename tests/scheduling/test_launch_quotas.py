@@ -145,7 +145,7 @@ def test_a_quota_of_nodes_counts_each_claim(packing):
     assert (len(plan.claims), len(plan.unschedulable)) == (2, 0)
 
 
-def test_a_quota_counts_what_exists():
+def test_a_quota_counts_existing_instances():
     """Four of five cores are taken."""
     plan = plan_of(web(1), quota(cpu="5", used={"cpu": "4"}))
 
@@ -216,7 +216,7 @@ def test_every_quota_that_may_count_a_node_must_allow_it():
     assert len(plan.claims) == 1
 
 
-def test_a_quota_that_cannot_be_read_refuses_what_it_may_count_with_its_reason():
+def test_an_unreadable_quota_refuses_its_pools_with_the_reason():
     """The other NodePool serves the pods that it can."""
     pools = [node_pool("data", weight=10), node_pool("web")]
     why = 'CapacityQuota "team": spec.selector: operator "Like" is not known'

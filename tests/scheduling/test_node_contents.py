@@ -14,7 +14,7 @@ def contents():
     return NodeContents(np.array([SMALL, LARGE]), np.array([[1, 3]]))
 
 
-def test_a_node_has_room_for_other_pods_beside_what_it_is_meant_for():
+def test_a_node_with_planned_contents_has_capacity_for_other_pods():
     meant = contents()
     meant.plan([0, 1], np.array([1, 1]))
     free = np.array([[4, 5, 1]])

@@ -47,7 +47,7 @@ def sold(name, *prices):
 TWO = sold("two", ("a", SPOT, 0.3), ("b", SPOT, 0.2), ("a", ON_DEMAND, 1.0), ("b", ON_DEMAND, 0.9))
 
 
-def test_prices_follow_what_the_claim_allows():
+def test_the_price_of_a_claim_is_that_of_its_allowed_offerings():
     """Cheapest, worst and single offerings."""
     assert cheapest_price(TWO, ANY) == 0.2
     assert cheapest_price(TWO, only(ZONE, "a")) == 0.3

@@ -128,7 +128,7 @@ def test_a_mixed_load_ends_near_the_bound():
     assert planned(asked).cost <= 1.03 * bound(asked)
 
 
-def test_a_large_market_is_thinned_without_losing_what_matters():
+def test_thinning_of_many_shapes_keeps_plans_near_the_bound():
     """Four hundred shapes of linear price, of which one in three is considered."""
     sizes = [(700, 2 * GIB, 211), (1500, GIB, 97), (250, 4 * GIB, 120)]
     shapes = [(1000 * n - 100, 2 * n * GIB, 0.3 * n) for n in range(1, 401)]

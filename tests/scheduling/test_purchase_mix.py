@@ -132,7 +132,7 @@ def test_a_spread_over_hosts_too_asks_the_zones_for_equal_parts():
     assert by_zone == [3000] * 3
 
 
-def test_a_bound_counts_existing_nodes_and_what_is_there():
+def test_a_bound_subtracts_existing_nodes_and_their_free_capacity():
     nodes = [existing_node(f"there-{number}") for number in range(3)]
     made = compiled(problem(web(7, pod_anti_affinity=(BESIDE_NONE,)), catalogue=TYPES, nodes=nodes))
     shapes = list_pool_shapes(made, range(len(made.pools)), robust=False)

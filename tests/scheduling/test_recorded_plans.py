@@ -43,7 +43,7 @@ def verdict_text(verdict):
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
-def test_verdicts_of_what_ifs_are_the_recorded_ones(batch):
+def test_verdicts_of_what_ifs_equal_the_recorded_ones(batch):
     texts = {}
     for seed in range(batch, CLUSTERS, BATCHES):
         random, cluster = Random(seed), seeded_cluster(seed)

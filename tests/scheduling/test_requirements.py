@@ -296,7 +296,7 @@ def test_an_unreadable_requirement_is_refused_by_name(operator, values, said):
         req(operator, *values)
 
 
-def test_a_claim_guarantees_only_what_all_its_types_meet():
+def test_a_claim_guarantees_only_labels_that_all_its_types_have():
     """A launching node may still become any type of its claim."""
     claim = Requirements((req("In", "a", "b", key=ZONE),))
     undecided = WELL_KNOWN

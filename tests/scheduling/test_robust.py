@@ -174,7 +174,7 @@ def naive(market: OfferingMatrix, need: tuple[int, ...], domain: int) -> tuple[i
 
 @given(markets())
 @with_examples(100)
-def test_shapes_are_what_a_search_through_all_rows_finds(market: OfferingMatrix):
+def test_shapes_equal_those_of_an_exhaustive_search(market: OfferingMatrix):
     shapes = find_instance_shapes(market)
 
     for number in range(len(shapes.row)):

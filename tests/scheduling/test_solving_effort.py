@@ -102,7 +102,7 @@ def test_the_first_plan_of_a_process_loads_nothing_more():
     assert ended.stdout.strip() == "[]"
 
 
-def test_a_pass_that_is_halted_keeps_what_it_has_placed():
+def test_a_halted_pass_keeps_its_placements():
     """Pods it did not reach are neither placed nor called unschedulable."""
     sizes = [pod(f"p{n:02}", cpu=f"{100 + n}m") for n in range(40)]
     halt = HaltRequest()

@@ -33,7 +33,7 @@ def said(texts, part):
 # -- the order -------------------------------------------------------------------------------------
 
 
-def test_the_sequence_must_be_what_was_placed():
+def test_the_sequence_must_hold_exactly_the_placed_pods():
     """No pod missing, none twice; pending pods are not in it."""
     one, two = pod("one"), pod("two")
     assert judged(claim(one, two)) == []

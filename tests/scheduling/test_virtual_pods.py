@@ -68,7 +68,7 @@ def test_real_pods_get_the_room_that_virtual_pods_would_like_too(options):
 
 
 @pytest.mark.parametrize("options", PACKINGS, ids=lambda options: options.packing)
-def test_real_pods_get_what_a_limit_leaves(options):
+def test_real_pods_precede_buffers_near_a_limit(options):
     """Virtual pods stay without a node, and no real one does."""
     pool = node_pool("default", limits={"cpu": "4"})
     real = [pod(f"web-{n}", cpu="1500m") for n in range(2)]

@@ -428,7 +428,7 @@ def test_every_verdict_passes_the_verifier(random):
 
 @given(randoms)
 @often
-def test_answers_do_not_depend_on_what_was_asked_before(random):
+def test_answers_do_not_depend_on_earlier_questions(random):
     """Nor on pushes that were taken back, nor on nodes that were barred for a while."""
     facts = drawn_cluster(random)
     asked_much = asked(facts)
@@ -451,7 +451,7 @@ def test_answers_do_not_depend_on_what_was_asked_before(random):
 
 @given(randoms)
 @often
-def test_limits_refuse_only_what_does_not_keep_them(random):
+def test_limits_refuse_only_plans_that_exceed_them(random):
     """Accepted claims keep the limits; pods that fit without claims are never refused."""
     facts = drawn_cluster(random)
     whatif = asked(facts)

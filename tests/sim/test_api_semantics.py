@@ -36,7 +36,7 @@ def config_map(name: str, **labels: str):
 # Objects and their metadata
 
 
-async def test_create_fills_in_what_the_server_owns(api: Api):
+async def test_create_fills_in_server_side_metadata(api: Api):
     """UID, version, time and generation come from the server; a status sent along is dropped."""
     name = unique("fresh")
 
@@ -451,7 +451,7 @@ async def test_dependents_follow_their_owner(api: Api):
     await api.until(f"{CONFIG_MAPS}/{owned['metadata']['name']}", lambda found: found is None)
 
 
-async def test_delete_collection_takes_what_is_selected(api: Api):
+async def test_delete_collection_deletes_selected_objects(api: Api):
     """Only what the selector matches."""
     mark = unique("batch")
     for index in range(3):

@@ -42,7 +42,7 @@ def container(cpu: str, **more):
     ],
     ids=["sum", "init peak", "sidecar beside init", "overhead", "pod level"],
 )
-def test_requests_count_what_runs_at_the_same_time(spec, cpu):
+def test_requests_count_containers_that_run_at_the_same_time(spec, cpu):
     """KEP-753 and KEP-2837; every pod also takes one of the node's places."""
     assert requests_of({"spec": spec}) == {"cpu": cpu, "pods": 1}
 

@@ -93,7 +93,7 @@ def test_balance_is_part_of_the_scheduling_problem():
     assert [each.remaining for each in problem.commitments] == [2000, 0]
 
 
-def test_use_has_the_price_of_what_is_covered_and_its_list_price():
+def test_commitment_use_has_the_covered_price_and_the_list_price():
     """One and a half of two nodes; each costs 0.4, and 0.2 where it is covered."""
     state = cluster(pool(), box("a"), box("b"))
 

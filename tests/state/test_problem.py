@@ -233,7 +233,7 @@ class TestPools:
         builder = synced_state(*pools, catalogues={**types, "bare": catalogue()})
         assert names(usable_pools(builder.snapshot())) == ["good"]
 
-    def test_usage_counts_what_is_not_leaving(self):
+    def test_usage_excludes_leaving_nodes(self):
         """Cases 155 and 310."""
         builder = synced_state(
             POOL, *node_and_claim("a"), *node_and_claim("b"), *node_and_claim("c"), node("static")
@@ -268,7 +268,7 @@ class TestPools:
         usage = pool_usage(synced_state(POOL, claim).snapshot())["default"]
         assert (usage["cpu"], usage["memory"], usage["nodes"]) == (4000, 32 * 2**30, 1)
 
-    def test_the_status_shows_what_is_launched_and_zeros(self):
+    def test_the_status_shows_launched_resources_and_zeros(self):
         """Case 142."""
         builder = synced_state(
             POOL, node_claim("new", requirements=[listing("c-2x")]), *node_and_claim("a")
@@ -468,7 +468,7 @@ class TestExistingCapacity:
         builder.apply_event(ObjectRemoved(lonely))
         assert ask(builder).problem.nodes[0].pods == ()
 
-    def test_a_claim_without_instance_offers_what_all_its_types_do(self):
+    def test_a_claim_without_instance_offers_the_minimum_of_its_types(self):
         """Element-wise minimum over the listed types, less the daemons of each."""
         claim = node_claim("new", requirements=[listing("c-4x", "r-2x")])
         (existing,) = ask(synced_state(POOL, claim, daemon_set(cpu="500m"))).problem.nodes
@@ -753,7 +753,7 @@ class TestNoSecondClaim:
         assert created
         assert self.claims_of(waiting, *daemons, *created) == []
 
-    def test_more_pods_than_before_order_only_what_is_missing(self):
+    def test_more_pods_launch_only_missing_nodes(self):
         first = pods(10, "web", cpu="1")
         created = self.claims_of(first)
         more = pods(20, "web", cpu="1")

@@ -19,7 +19,7 @@ SCENARIOS = Path(__file__).parents[1] / "scenarios"
 
 
 @pytest.mark.parametrize("path", sorted(SCENARIOS.glob("*.yaml")), ids=lambda path: path.stem)
-def test_shipped_scenario_reads_and_says_what_must_come(path: Path):
+def test_each_shipped_scenario_is_valid_and_has_expectations(path: Path):
     """Each file is valid, and at least one of its steps expects something."""
     scenario = load_scenario(path)
 

@@ -172,7 +172,7 @@ def test_images_by_id_have_no_alias():
     assert read(images({"id": "m-1"}, {"id": "m-2"})).alias is None
 
 
-def test_only_what_is_set_reaches_the_kubelet():
+def test_only_set_fields_reach_the_kubelet():
     fields = {
         "maxPods": 0,
         "cpuCFSQuota": False,

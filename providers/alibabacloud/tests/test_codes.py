@@ -57,7 +57,7 @@ from karpenter_provider_alibabacloud.codes import (
         ("SomethingNew", ErrorClass.UNKNOWN),
     ],
 )
-def test_a_code_alone_says_what_to_do(code, expected):
+def test_an_error_code_alone_decides_the_class(code, expected):
     """As in the results of a provisioning group, which have no status."""
     assert classify(code) is expected
 

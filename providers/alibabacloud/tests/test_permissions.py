@@ -102,7 +102,7 @@ def test_the_policy_permits_exactly_the_called_actions():
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
-def test_each_policy_is_as_short_as_ram_takes_and_has_what_ram_knows(name):
+def test_each_policy_fits_the_size_limit_of_ram_and_has_known_keys(name):
     text = substituted(POLICIES[name].read_text())
 
     assert len(re.sub(r"\s", "", text)) <= LONGEST

@@ -67,7 +67,7 @@ def test_special_instance_types_are_not_estimated_as_cheap():
     assert with_disks.amount == whole_server.amount == pytest.approx(1.5 * plain)
 
 
-def test_the_family_says_what_a_core_costs():
+def test_an_unpriced_type_is_estimated_from_its_family():
     """Case 45."""
     made = prices({LARGE: 0.5, "ecs.r7.large": 4.0})
 

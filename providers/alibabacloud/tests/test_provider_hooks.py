@@ -88,7 +88,7 @@ async def test_every_hook_calls_configured_endpoints_only(
     assert reached == {cloud.endpoint}
 
 
-async def test_memory_of_the_first_node_is_what_is_planned_with_after_it(
+async def test_plans_use_the_memory_of_the_first_registered_node(
     few_types_cloud: SimulatedAlibabaCloud, make_world: Callable[..., ProviderWorld]
 ):
     """Case 47: from its Node to the next list; also in the next life of the process."""

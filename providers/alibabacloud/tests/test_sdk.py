@@ -310,7 +310,7 @@ def test_clients_are_made_as_the_settings_say(cloud):
         assert clients.limits.connections == 3
 
 
-def test_without_a_region_it_says_what_to_set():
+def test_without_a_region_the_error_names_the_setting():
     """Case 98: nothing listens there, and that is known at once."""
     started = time.perf_counter()
 

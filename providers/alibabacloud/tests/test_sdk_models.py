@@ -52,7 +52,7 @@ def test_a_class_is_loaded_when_it_is_asked_for(package):
         _ = models.Vpc
 
 
-def test_the_module_is_what_an_import_gives(package):
+def test_loaded_models_are_registered_as_imported_modules(package):
     name = package(GENERATED)
     models = load_models(name)
     assert load_models(name) is models

@@ -138,5 +138,5 @@ def test_our_tags_win_over_the_users_and_are_sorted():
         ("kubernetes.io/role", False),
     ],
 )
-def test_users_may_not_set_what_tells_instances_as_ours(key, restricted):
+def test_users_may_not_set_the_ownership_tags(key, restricted):
     assert restricted_tags(["team", key]) == (key,) * restricted

@@ -72,7 +72,7 @@ def test_an_eks_that_does_not_answer_is_asked_once_a_minute(aws, clock, source):
         assert aws.calls.count("DescribeCluster") > 0
 
 
-def test_after_an_outage_what_eks_says_now_counts(aws, clock, source):
+def test_after_an_outage_the_newest_answer_of_eks_counts(aws, clock, source):
     known = source(replace(SETTINGS, eks_control_plane=True))
     assert known.version() == "1.34"
     aws.clusters.add(Cluster(name=aws.world.cluster, version="1.35"))

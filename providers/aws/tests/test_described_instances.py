@@ -29,7 +29,7 @@ BLOCK = {**OPEN, "InstanceLifecycle": "capacity-block"}
         (BLOCK, RESERVED),
     ],
 )
-def test_the_capacity_type_is_what_the_instance_was_bought_as(described, capacity_type):
+def test_the_capacity_type_is_that_of_the_instance(described, capacity_type):
     """An on-demand instance may happen to run in a reservation that is open to all."""
     instance = read_instance(described)
 

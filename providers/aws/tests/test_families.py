@@ -192,7 +192,7 @@ def test_taints_are_not_synced_unless_the_image_is_custom(is_custom):
     assert ("karpenter.sh/do-not-sync-taints" in found) is not is_custom
 
 
-def test_the_capacity_type_is_what_was_chosen_at_launch():
+def test_the_capacity_type_is_that_of_the_launch():
     found = bootstrap_labels(
         {"karpenter.sh/capacity-type": "spot"}, capacity_type="on-demand", is_custom=False
     )

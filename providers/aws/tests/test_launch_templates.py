@@ -424,7 +424,7 @@ def test_templates_of_an_earlier_process_are_deleted(world):
     assert next_process.sweep() == (ONE, TWO)
 
 
-def test_every_page_of_what_an_earlier_process_left_is_read(world, monkeypatch):
+def test_every_page_of_instances_of_an_earlier_process_is_read(world, monkeypatch):
     monkeypatch.setattr("karpenter_provider_aws.launch.templates._PAGE_SIZE", 5)
     world.templates.ensure([template(f"number-{index}") for index in range(12)])
     next_process = world.process()

@@ -94,7 +94,7 @@ def of(sid):
     return found
 
 
-def test_policies_permit_what_is_called_and_nothing_else():
+def test_policies_permit_exactly_the_called_actions():
     needed = {action for call in called() for action in CALLED_OTHERWISE.get(call, (call,))}
 
     permitted = {action for statement in statements() for action in statement["Action"]}

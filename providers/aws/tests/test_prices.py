@@ -170,7 +170,7 @@ def test_prices_in_china_are_in_yuan():
     assert prices.on_demand("c5.large") == Price(0.739, "CNY")
 
 
-def test_spot_costs_what_on_demand_does_until_the_market_was_read():
+def test_spot_has_the_on_demand_price_until_spot_prices_are_read():
     """Case 74."""
     prices = RegionPrices("us-east-1")
     before = prices.spot("c5.large", "us-east-1a")

@@ -78,7 +78,7 @@ def test_credentials_are_asked_for_in_the_configured_region(monkeypatch):
     assert made == ["eu-west-1", "eu-west-3"]
 
 
-def test_without_a_region_it_says_what_to_set(monkeypatch, tmp_path):
+def test_without_a_region_the_error_names_the_setting(monkeypatch, tmp_path):
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

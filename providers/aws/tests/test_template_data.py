@@ -402,7 +402,7 @@ def test_sizes_of_volumes_are_rounded_up_to_whole_gib(size, gib):
     assert found["Ebs"] == {"VolumeSize": gib}
 
 
-def test_a_volume_has_what_the_user_asked_for_and_nothing_else():
+def test_a_volume_has_only_the_requested_fields():
     mapping = {
         "deviceName": "/dev/xvda",
         "ebs": {

@@ -165,7 +165,7 @@ def test_al2_leaves_out_unknown_values():
     assert "--node-labels" not in arguments[-1]
 
 
-def test_al2_quotes_what_would_end_an_argument():
+def test_al2_quotes_values_with_shell_characters():
     assert al2_arguments(cluster_name="it's")[1] == "it's"
 
 
@@ -374,7 +374,7 @@ hosts = [["10.0.0.0", ["test.example.com", "test1.example.com"]]]
 """
 
 
-def test_bottlerocket_keeps_what_the_user_set_and_nothing_of_ours_is_about():
+def test_bottlerocket_keeps_user_settings_outside_of_the_generated_ones():
     settings = bottlerocket(user_data=USERS_SETTINGS)
 
     assert settings["ntp"] == {"time-servers": ["169.254.169.123"]}
@@ -387,7 +387,7 @@ def test_bottlerocket_keeps_what_the_user_set_and_nothing_of_ours_is_about():
     assert settings["kubernetes"]["eviction-hard"] == {"memory.available": "12%"}
 
 
-def test_bottlerocket_overwrites_what_is_ours():
+def test_bottlerocket_overwrites_generated_settings():
     kubernetes = bottlerocket(user_data=USERS_SETTINGS)["kubernetes"]
 
     assert kubernetes["api-server"] == "https://test-cluster"
@@ -410,7 +410,7 @@ def test_bottlerocket_drops_settings_that_would_keep_it_from_booting():
         ("[settings.kubernetes]\nnode-labels = 1", "node-labels is 1, and must be a table"),
     ],
 )
-def test_bottlerocket_refuses_what_is_no_settings_document(text, message):
+def test_bottlerocket_refuses_user_data_that_is_not_toml(text, message):
     with pytest.raises(BadInputError, match=rf"spec\.userData.*{message}"):
         user_data(AmiFamily.BOTTLEROCKET, bootstrap(user_data=text))
 

@@ -37,7 +37,7 @@ def local_dns(mode: str, zones=ZONES):
     ],
     ids=str,
 )
-def test_a_change_of_what_nodes_are_drifts_them(change):
+def test_a_change_of_a_node_setting_changes_the_hash(change):
     # case 107
     assert hash_of(**change) != hash_of()
 

@@ -57,7 +57,7 @@ def read(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
     return registry.get_sample_value(f"karpenter_{name}", labels)
 
 
-def test_quotas_of_vcpus_are_exported_with_what_launches_reserve(
+def test_vcpu_quotas_are_exported_with_the_reservations_of_launches(
     region: Region, registry: CollectorRegistry
 ) -> None:
     region.usages = [

@@ -104,7 +104,7 @@ def test_every_call_has_its_permissions():
     assert "virtualMachines:put" in called(), "calls are found"
 
 
-def test_roles_permit_what_is_called_and_nothing_else():
+def test_roles_permit_exactly_the_called_actions():
     needed: set[str] = set()
     for call in called() - ELSEWHERE.keys():
         kind, _, verb = call.partition(":")
@@ -113,7 +113,7 @@ def test_roles_permit_what_is_called_and_nothing_else():
     assert granted() == needed | IMPLIED.keys()
 
 
-def test_roles_permit_what_the_doctor_asks_for():
+def test_roles_permit_the_actions_that_doctor_checks():
     permissions = [role(name) for name in ROLES]
     asked = [{"actions": each["Actions"], "notActions": each["NotActions"]} for each in permissions]
     all_settings = settings(manage_existing_aks_machines=True, arm_resource_group="group")

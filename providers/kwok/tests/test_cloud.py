@@ -49,7 +49,7 @@ def ref(request):
 # -- store
 
 
-def test_a_reader_of_the_store_keeps_nobody_from_writing(tmp_path, monkeypatch):
+def test_a_reader_of_the_store_does_not_block_writers(tmp_path, monkeypatch):
     """`karpenter kwok` and the tests look while the controller launches."""
     monkeypatch.setattr(instance_store, "_BUSY_SECONDS", 0.0)
     path = str(tmp_path / "kwok.sqlite3")
@@ -88,7 +88,7 @@ def test_the_cheapest_offering_that_the_claim_allows_is_launched(tmp_path):
     run_kwok(scenario, tmp_path)
 
 
-def test_the_node_is_what_a_kubelet_would_register(tmp_path):
+def test_the_node_equals_one_that_a_kubelet_registers(tmp_path):
     async def scenario(world):
         request = await world.request(
             "web-1",

@@ -30,7 +30,7 @@ def test_a_published_manifest_becomes_exactly_this(source):
 
 
 @pytest.mark.parametrize("source", INPUTS, ids=lambda path: path.name.split(".")[0])
-def test_an_api_server_admits_what_a_published_manifest_becomes(source):
+def test_an_api_server_admits_converted_published_manifests(source):
     result = convert(str(source))
 
     assert "0 errors of admission" in " ".join(result.stderr.split())

@@ -113,7 +113,7 @@ async def test_another_error_of_the_api_server_is_raised():
         await read_decisions(Apis(ApiError("down", status=500)))
 
 
-async def test_an_expired_page_keeps_what_was_read():
+async def test_an_expired_page_token_keeps_the_pages_before():
     decisions, notes = await read_decisions(Apis([event("a")], GoneError("expired", status=410)))
 
     assert ([each.objects for each in decisions], notes) == ([("Node/a",)], ())

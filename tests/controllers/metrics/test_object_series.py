@@ -218,7 +218,7 @@ def of_objects(metrics):
 
 @given(st.data())
 @with_examples(30)
-def test_scrapes_after_changes_show_what_a_first_scrape_would(data):
+def test_a_scrape_after_changes_equals_a_first_scrape(data):
     """Kept texts are thrown away with the state that they were written from."""
     nodes = {name: node_and_claim(name) for name in "ab"}
     builder = synced_state(node_pool(), *(each for pair in nodes.values() for each in pair))

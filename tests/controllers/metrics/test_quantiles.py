@@ -46,7 +46,7 @@ def scraped(registry) -> dict[tuple[str, str], float]:
     }
 
 
-def test_quantiles_are_those_of_what_was_observed(registry, clock):
+def test_quantiles_are_those_of_the_observed_values(registry, clock):
     """Beside the count and the sum."""
     waits = summary(registry, clock)
     for seconds in range(200, 0, -1):

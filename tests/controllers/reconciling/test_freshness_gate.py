@@ -59,7 +59,7 @@ def test_a_stale_kind_holds_back_those_that_read_it(kind, waiting):
     assert {each for each in FreshnessConsumer if freshness.stale_for(each)} == waiting
 
 
-def test_every_consumer_says_what_it_needs():
+def test_every_consumer_declares_its_required_kinds():
     """A table without a row would let its consumer pass whatever is stale."""
     assert set(REQUIRED_KINDS) == set(FreshnessConsumer)
     assert all(needs.all_kinds or needs.kinds for needs in REQUIRED_KINDS.values())
@@ -139,7 +139,7 @@ def test_the_event_names_kind_time_and_cause():
     )
 
 
-def test_the_page_says_what_each_consumer_needs():
+def test_the_page_lists_the_required_kinds_of_each_consumer():
     """The table of docs/design/freshness.md, row by row."""
     page = Path(__file__).parents[3] / "docs" / "design" / "freshness.md"
     rows = [line.split("|")[1:-1] for line in page.read_text().splitlines() if "| `" in line]

@@ -219,7 +219,7 @@ def test_no_more_than_the_given_number_of_keys_are_worked_on_at_once():
     run_virtual(scenario())
 
 
-def test_a_cancelled_reconciler_cancels_what_it_works_on():
+def test_a_cancelled_reconciler_cancels_its_open_keys():
     """Nothing goes on behind the back of a process that no longer leads."""
 
     async def scenario():

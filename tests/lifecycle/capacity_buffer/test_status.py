@@ -86,7 +86,7 @@ def test_unresolved_and_empty_buffers_have_no_room():
     )  # fmt: skip
 
 
-def test_the_status_shows_what_was_resolved_last():
+def test_the_status_shows_the_last_resolved_values():
     made = with_resolution(buffer(), resolved(), now=NOW)
     failed = with_resolution(made, FAILURE, now=LATER)
 

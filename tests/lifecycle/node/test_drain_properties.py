@@ -114,7 +114,7 @@ def test_a_pod_evicted_at_its_deadline_has_its_full_grace_period(item, deadline)
 
 @given(pods(), DEADLINES, MINUTES)
 @with_examples(300)
-def test_only_a_deadline_overrides_what_protects_a_pod(item, deadline, now):
+def test_only_a_termination_deadline_overrides_the_protection_of_a_pod(item, deadline, now):
     advice = eviction_advice(item, uid=item.uid, deadline=deadline, now=now)
     if advice.action is EvictionAction.DELETE:
         assert needs_force(item, deadline, now)

@@ -289,7 +289,7 @@ def test_launch_that_fails_late_masks_the_shortage_as_a_launch_would():
     assert step.exhausted_for == claim.spec.node_class_ref.name
 
 
-def test_launch_that_fails_late_by_a_quota_masks_what_shares_the_quota():
+def test_a_late_quota_failure_masks_all_offerings_of_the_quota():
     """Its own offering alone would be followed by another of the same quota."""
     group = QuotaGroup(label="family", value="m", capacity_type="spot")
 

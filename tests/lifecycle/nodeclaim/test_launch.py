@@ -122,7 +122,7 @@ def test_a_launch_completes_the_claim():
     assert is_true(status.conditions, LAUNCHED)
 
 
-def test_a_launch_is_two_patches_of_what_changed():
+def test_a_launch_patches_a_claim_twice_with_changed_fields_only():
     claim = node_claim("web", resource_version=7)
     step = launched_step(claim, launched_claim(claim, Launched()), LATER)
     metadata, status = metadata_patch(claim, step.claim), status_patch(claim, step.claim)
@@ -277,7 +277,7 @@ def test_a_launch_that_is_not_permitted_shows_the_reason_of_its_refusal(given, s
     assert (current.reason, current.message) == (shown, "not authorized for the image")
 
 
-def test_any_other_error_is_cut_to_what_fits():
+def test_any_other_error_is_cut_to_the_length_limit():
     step = launch_failed(node_claim(), CloudProviderError("x" * 400), now=LATER)
     assert (condition(step).reason, condition(step).message) == ("LaunchFailed", "x" * 300 + "...")
 

@@ -89,7 +89,7 @@ class TestBuilding:
         assert by_key[INSTANCE_TYPE].values == tuple(sorted(planned.instance_types))
         assert not {"karpenter.sh/registered", "karpenter.sh/initialized", "kubernetes.io/hostname"} & set(by_key)  # fmt: skip
 
-    def test_the_planned_types_take_the_place_of_what_the_pool_allows(self):
+    def test_the_planned_types_replace_the_requirement_of_the_pool(self):
         """With the pool's `minValues`; without a plan of types what the pool allows stays."""
         pool = node_pool("web")
         planned, _ = self.build(pool)
@@ -107,7 +107,7 @@ class TestBuilding:
         assert types("b", "a") == ("In", ("a", "b"), 2)
         assert types() == ("Exists", (), 2)
 
-    def test_new_claim_requests_what_its_pods_do(self):
+    def test_a_new_claim_requests_the_sum_of_its_pods(self):
         """Case 166."""
         _, claim = self.build(node_pool("web"))
         assert {name: str(q) for name, q in claim.spec.resources.requests.items()} == {

@@ -117,7 +117,7 @@ def test_an_unchanged_status_is_not_written():
     assert node_pool_status_patch(pool, pool) is None
 
 
-def test_usage_is_patched_without_a_lock_and_drops_what_is_gone():
+def test_usage_is_patched_without_a_lock_and_drops_unused_resources():
     snapshot = synced_state(*node_and_claim("web-1")).snapshot()
     old = versioned(with_usage(node_pool(), snapshot, PoolStatusSums()))
     resources = {name: old.status.resources[name] for name in ("cpu", "nodes")}
@@ -143,7 +143,7 @@ def test_usage_is_patched_without_a_lock_and_drops_what_is_gone():
     }
 
 
-def test_conditions_are_patched_under_the_lock_and_are_what_the_schema_wants():
+def test_conditions_are_patched_with_a_resource_version_and_match_the_schema():
     old = versioned(node_pool())
     new = with_readiness(old, None, now=NOW)
 

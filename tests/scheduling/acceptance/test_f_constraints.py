@@ -149,7 +149,7 @@ def test_case_107_zones_may_be_excluded(cluster):
     ],
     ids=["108-met", "108-not-met", "109-met", "109-not-met"],
 )
-def test_case_108_109_preferences_narrow_what_is_required(cluster, required, preferred, zones):
+def test_case_108_109_preferences_narrow_the_requirements(cluster, required, preferred, zones):
     pod = cluster.pod(
         where=[(ZONE, *required)], preferred=[preferred_node_term(1, (ZONE, *preferred))]
     )

@@ -116,7 +116,7 @@ def test_case_138_pods_can_be_limited_like_any_resource(cluster):
     assert cluster.is_unscheduled(pod)
 
 
-def test_case_139_limits_count_what_was_bought_before(cluster):
+def test_case_139_limits_count_existing_nodes(cluster):
     cluster.use(limited(cpu="2"))
     first, second = cluster.pods(2, cpu="1750m")
     cluster.provision(first)

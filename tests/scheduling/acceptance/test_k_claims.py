@@ -46,7 +46,7 @@ def test_case_162_the_pools_own_requirements(cluster):
         (OS, "ios", {"arm-instance-type"}),
     ],
 )
-def test_case_163_only_types_that_match_what_pods_require(cluster, key, value, expected):
+def test_case_163_only_types_that_match_the_requirements_of_pods(cluster, key, value, expected):
     cluster.provision(cluster.pod(where=[(key, "In", value)]))
     (claim,) = cluster.created
     assert required(claim, key) == {value}

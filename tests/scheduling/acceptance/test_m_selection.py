@@ -64,7 +64,7 @@ def listed_types(claim):
         ({}, {**SPOT, **Z2, **AMD64, **LINUX}),
     ],
 )
-def test_case_180_the_cheapest_of_what_the_constraints_leave(cluster, of_pool, of_pod):
+def test_case_180_the_cheapest_offering_that_the_constraints_allow(cluster, of_pool, of_pod):
     types = {item.name: item for item in assorted_types()}
     cluster.use(pool_requiring(of_pool), types=types.values())
     pod = cluster.pod(where=[(key, "In", value) for key, value in of_pod.items()])
@@ -175,7 +175,7 @@ KEEPS_TWO = {
 
 
 @pytest.mark.parametrize("name", KEEPS_TWO)
-def test_case_183_184_187_190_min_values_limit_what_goes_on_a_node(cluster, name):
+def test_case_183_184_187_190_min_values_limit_the_pods_of_a_node(cluster, name):
     """Both pods together fit the large type only, which alone is too little choice."""
     types, requirements = KEEPS_TWO[name]
     cluster.use(pool_with(*requirements), types=types())

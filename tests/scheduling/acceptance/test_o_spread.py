@@ -391,7 +391,7 @@ def test_case_245_capacity_type_zone_and_hostname(cluster):
         assert difference(cluster.skew(HOSTNAME)) <= 3
 
 
-def test_case_246_a_node_selector_limits_what_is_counted(cluster):
+def test_case_246_a_node_selector_limits_the_counted_domains(cluster):
     pods = [
         pod
         for zone, number in (("z1", 5), ("z2", 10))
@@ -403,7 +403,7 @@ def test_case_246_a_node_selector_limits_what_is_counted(cluster):
     assert cluster.skew_by_value(ZONE) == {"z1": 5, "z2": 10}
 
 
-def test_case_246_a_node_requirement_limits_what_is_counted(cluster):
+def test_case_246_a_node_requirement_limits_the_counted_domains(cluster):
     submit(cluster, 10, spread(ZONE), where=[(ZONE, "In", "z1", "z2")])
     assert cluster.skew(ZONE) == [5, 5]
 
@@ -414,7 +414,7 @@ def test_case_246_a_pod_for_any_one_zone(cluster, zone):
     assert cluster.skew_by_value(ZONE) == {zone: 1}
 
 
-def test_case_247_required_affinity_limits_what_is_counted(cluster):
+def test_case_247_required_affinity_limits_the_counted_domains(cluster):
     submit(cluster, 6, spread(ZONE), where=[(ZONE, "In", "z1", "z2")])
     assert cluster.skew(ZONE) == [3, 3]
     cluster.use(zonal("z1", "z2", "z3"))
@@ -424,7 +424,7 @@ def test_case_247_required_affinity_limits_what_is_counted(cluster):
     assert cluster.skew(ZONE) == [4, 4, 4]
 
 
-def test_case_248_preferred_affinity_does_not_limit_what_is_counted(cluster):
+def test_case_248_preferred_affinity_does_not_limit_the_counted_domains(cluster):
     wish = preferred_node_term(1, (ZONE, "In", "z1", "z2"))
     submit(cluster, 6, spread(ZONE), preferred=[wish])
     assert cluster.skew(ZONE) == [2, 2, 2]
@@ -451,7 +451,7 @@ def test_case_249_required_affinity_to_capacity_types(cluster):
     assert cluster.skew(CAPACITY_TYPE) == [4, 5]
 
 
-def test_case_250_the_zone_of_a_volume_does_not_limit_what_is_counted(cluster):
+def test_case_250_the_zone_of_a_volume_does_not_limit_the_counted_domains(cluster):
     cluster.use(capacity("on-demand"))
     cluster.apply(
         PersistentVolumeView(uid="pv", name="pv", node_terms=(node_term((ZONE, "In", "z1")),)),

@@ -204,7 +204,7 @@ def roomy(cluster, **limits):
     return node
 
 
-def test_case_279_volumes_beyond_what_a_node_attaches(cluster):
+def test_case_279_volumes_beyond_the_attach_limit_of_a_node(cluster):
     roomy(cluster, fake__csi__provider=10)
     cluster.apply(storage_class(FAST, zones("z1")))
     pods = []

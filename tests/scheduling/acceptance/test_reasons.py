@@ -69,7 +69,7 @@ def test_resources_that_no_one_type_has(cluster):
     assert f"{VENDOR_A}: 1 asked" in reason.detail or f"{VENDOR_B}: 1 asked" in reason.detail
 
 
-def test_the_closest_type_and_what_would_have_to_change(cluster):
+def test_the_closest_type_is_named_with_its_unmet_requirements(cluster):
     reason = why(cluster, cluster.pod(cpu="1000", node_selector={ZONE: "z1"}))
     assert (reason.constraint, reason.closest) == (PoolConstraint.RESOURCE, "arm-instance-type")
     assert "ask for at most cpu 15900m" in reason.remedy
@@ -170,7 +170,7 @@ def test_an_undefined_label_is_not_defined_by_an_excluded_value(cluster):
     assert cluster.is_unscheduled(wanting)
 
 
-def test_a_launching_node_is_used_for_what_all_its_types_meet(cluster):
+def test_a_launching_node_takes_only_pods_that_fit_all_its_types(cluster):
     """A claim without an instance may still land in either zone."""
     types = ("default-instance-type", "small-instance-type")
     cluster.apply(

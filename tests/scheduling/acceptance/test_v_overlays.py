@@ -232,7 +232,7 @@ def test_a_third_overlay_cannot_repeat_the_resource_of_the_first():
     assert verdicts([sized("c", fuse="1"), sized("b", huge="1Gi"), third])["a"] == CONFLICT
 
 
-def test_case_328_only_what_is_selected_is_changed():
+def test_case_328_an_overlay_changes_only_selected_offerings():
     assert prices([priced("a", price="13234.223")]) == {
         ("default-instance-type", "z1", SPOT): 13234.223
     }

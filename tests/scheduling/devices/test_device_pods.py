@@ -302,7 +302,7 @@ def test_a_node_that_is_not_initialised_has_the_devices_of_its_type():
     assert len(plan.claims) == 1
 
 
-def test_a_starting_claim_of_several_types_offers_what_all_of_them_have():
+def test_a_starting_claim_of_several_types_offers_their_minimum():
     nodes = [gpu_node("starting", initialized=False)]
     claims = claim("a"), claim("b")
     pods = [device_pod("p", "a"), device_pod("q", "b")]

@@ -40,7 +40,7 @@ def kubelet(**fields: object) -> dict[str, object]:
         ("ecs.g7.4xlarge", 213, 15890, 61276, 58478),
     ],
 )
-def test_nodes_on_terway_hold_what_acks_policy_leaves(
+def test_nodes_on_terway_have_the_allocatable_of_acks_policy(
     name: str, pods: int, cpu_milli: int, capacity_mib: int, allocatable_mib: int
 ):
     """Cases 28 and 29."""

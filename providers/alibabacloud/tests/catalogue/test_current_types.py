@@ -56,7 +56,7 @@ def one(key: str, operator: str, *values: str) -> dict[str, Any]:
         (node_pool(one("topology.kubernetes.io/zone", "In", "cn-hangzhou-z")), ()),
     ],
 )
-def test_a_node_pool_may_launch_what_its_requirements_allow(
+def test_a_node_pool_may_launch_types_that_its_requirements_allow(
     pool: NodePool, expected: tuple[str, ...]
 ):
     assert launchable(World(*NAMES).list().values(), pool) == expected

@@ -55,7 +55,9 @@ class DiskCloud:
         ({}, {"StatusCategory": "WithoutStock"}, False),
     ],
 )
-def test_only_what_can_be_had_counts(zone: dict[str, str], disk: dict[str, str], is_there: bool):
+def test_only_available_system_disks_count(
+    zone: dict[str, str], disk: dict[str, str], is_there: bool
+):
     body = zones((A, WITH, {ESSD: WITH}), kind="SystemDisk")
     described_zone = body["AvailableZones"]["AvailableZone"][0]
     described_zone |= zone

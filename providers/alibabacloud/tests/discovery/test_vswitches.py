@@ -151,7 +151,7 @@ def test_a_launch_gets_the_vswitch_of_each_zone_with_enough_addresses(cloud, rea
     assert hold().subnets == {}
 
 
-def test_a_launch_is_not_held_up_by_what_others_keep(cloud, readers):
+def test_a_launch_does_not_wait_for_addresses_that_other_launches_reserve(cloud, readers):
     """Each keeps addresses in all zones until it is known in which it was launched."""
     node_class = node_class_of(cloud)
     listed = readers.vswitches.find(node_class.spec.v_switch_selector_terms).items

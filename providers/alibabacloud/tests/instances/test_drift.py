@@ -188,7 +188,9 @@ def test_a_missing_instance_is_not_found_and_a_pending_one_has_no_drift(
 @pytest.mark.parametrize(
     ("fact", "empty"), [("image_id", ""), ("vswitch_id", ""), ("security_groups", frozenset())]
 )
-def test_a_description_without_what_is_compared_is_no_drift(world, claim, node_class, fact, empty):
+def test_a_description_without_the_compared_field_is_no_drift(
+    world, claim, node_class, fact, empty
+):
     (instance,) = world.instances.find(
         [claim.status.provider_id.rpartition(".")[2]]
     ).present.values()

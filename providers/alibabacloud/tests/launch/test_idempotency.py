@@ -63,7 +63,7 @@ def test_a_claim_that_was_launched_keeps_its_instance(process, node_class):
     assert len(process.sent()) == 1
 
 
-def test_another_process_finds_what_the_first_launched(process, restarted, node_class):
+def test_another_process_finds_the_instances_of_the_first(process, restarted, node_class):
     """All of a group, each claim its own; nothing is launched."""
     before = process.launch(*claims(5), node_class=node_class)
 
@@ -73,7 +73,7 @@ def test_another_process_finds_what_the_first_launched(process, restarted, node_
     assert len(process.sent()) == 1
 
 
-def test_another_process_finds_what_a_lost_reply_launched(process, restarted, node_class):
+def test_another_process_finds_the_instance_of_a_lost_reply(process, restarted, node_class):
     """The first never knew."""
     process.cloud.lose_replies(GROUP, times=3)
     process.launch(*claims(3), node_class=node_class)
@@ -99,7 +99,7 @@ def test_the_cluster_is_read_once_for_claims_that_are_new(process, node_class):
     assert cloud.calls.count(READ) == read + 1
 
 
-def test_a_process_that_leads_again_finds_what_another_launched_meanwhile(
+def test_a_reelected_leader_finds_instances_that_another_leader_launched(
     process, restarted, node_class
 ):
     """The claim is no new one then."""

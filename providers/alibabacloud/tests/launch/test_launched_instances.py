@@ -90,7 +90,7 @@ def test_absent_facts_are_left_out():
         assert {"cpu", "memory", "pods"} <= set(amounts)
 
 
-def test_labels_say_what_it_is_and_where():
+def test_labels_hold_type_zone_capacity_type_and_pool():
     found = launched()
     assert found.provider_id == "cn-hangzhou.i-1"
     assert (found.instance_type, found.zone, found.capacity_type) == ("large", "zone-a", ON_DEMAND)

@@ -215,7 +215,7 @@ def test_a_claim_goes_on_to_another_type_when_one_has_no_quota(
     assert {shortage.group for shortage in marks.shortages} == {LARGE}
 
 
-def test_the_vcpu_quota_of_a_zone_closes_what_is_as_large_there(process, node_class):
+def test_a_zonal_vcpu_quota_masks_types_of_at_least_that_size_in_the_zone(process, node_class):
     """Smaller types may still fit, and other zones are open."""
     wish = (ON_DEMAND, in_zone(ZONE_B))
     process.cloud.capacity.limit_vcpus(3, zone=ZONE_B)

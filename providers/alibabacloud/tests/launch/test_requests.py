@@ -243,7 +243,7 @@ def test_an_instance_has_the_users_tags_and_ours(process):
     ]
 
 
-def test_the_instance_joins_with_what_the_claim_says(process, node_class):
+def test_an_instance_joins_with_the_labels_and_taints_of_its_claim(process, node_class):
     """The kubelet registers the labels and taints of the claim."""
     outcome = process.launch_one(claim_of("a", SPOT), node_class)
 

@@ -154,7 +154,7 @@ def test_aliases_that_a_version_does_not_have_are_refused(alias, version, refuse
         ("1", ""),
     ],
 )
-def test_the_minor_version_is_read_out_of_what_servers_say(text, minor):
+def test_the_minor_version_is_parsed_from_versions_of_servers(text, minor):
     """Nothing of what is no version."""
     assert minor_version(text) == minor
 

@@ -73,7 +73,7 @@ def test_a_stored_value_is_kept_until_it_expires():
     assert (cache.get("a"), cache.items()) == (None, {})
 
 
-def test_a_cache_does_not_grow_by_what_is_too_old():
+def test_a_cache_drops_entries_that_are_too_old():
     """Keys that are not used again are removed as well."""
     clock = HandClock()
     cache = TtlCache(clock, timedelta(seconds=1))

@@ -148,7 +148,7 @@ def test_unusable_reservations_alone_are_left_out(reservations, stub, odd):
     assert [each.id for each in found.items] == ["cr-2"]
 
 
-def test_the_status_has_what_the_api_defines():
+def test_the_status_has_the_fields_of_the_api():
     """Absent means: of the ordinary kind, not interruptible, without end."""
     plain = read_reservation(item("cr-1")).status(NOON)
     block = read_reservation(

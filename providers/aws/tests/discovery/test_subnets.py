@@ -85,7 +85,7 @@ def test_ids_share_a_query_and_a_wildcard_queries_the_tag_key():
     ]
 
 
-def test_terms_find_what_has_all_their_tags_or_any(subnets, network):
+def test_subnets_match_all_tags_of_any_term(subnets, network):
     """Case 109: and what one set of terms found is not the answer to another."""
     both = network(a="1", b="2")
     only_a = network(a="1")

@@ -296,7 +296,7 @@ def test_messages_with_a_node_do_not_wait_for_those_that_cannot_be_looked_up(wor
     assert [one.provider_id for one in after] == [unknown]
 
 
-def test_acknowledging_what_never_was_is_fine(world: World):
+def test_acknowledging_an_unknown_message_has_no_effect(world: World):
     world.interruption_sources.acknowledge(
         ["never-was", "status/i-1/SystemStatus/1", "block/i-1/cr-1", ""]
     )

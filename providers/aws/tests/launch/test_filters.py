@@ -221,7 +221,7 @@ def test_newly_sold_out_offerings_are_left_out():
     ] == ["b"]
 
 
-def test_a_launch_that_no_filter_lets_through_names_what_it_asked_for():
+def test_a_launch_without_a_permitted_type_names_its_offerings():
     needs = Requirements((Requirement.of(INSTANCE_FAMILY, "Exists", min_values=2),))
 
     with pytest.raises(InsufficientCapacityError) as raised:

@@ -82,7 +82,7 @@ def test_a_successful_fleet_is_the_only_one(aws, reserved):
     assert aws.calls.count("CreateLaunchTemplate") == MAX_CONFIGS
 
 
-def test_a_shortage_names_what_all_fleets_were_asked_for(aws, reserved):
+def test_a_shortage_names_the_offerings_of_all_fleet_requests(aws, reserved):
     process, node_class = reserved
     aws.fail_pools(code=EXHAUSTED)
 

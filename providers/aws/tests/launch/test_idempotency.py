@@ -143,7 +143,9 @@ def test_claims_with_the_same_code_are_distinguished(aws, process, node_class, m
     assert set(owners(process).values()) == {"uid-of-one", "uid-of-two"}
 
 
-def test_a_lost_reply_of_what_ec2_does_not_show_yet_is_asked_for_again(aws, process, node_class):
+def test_a_lost_launch_reply_is_repeated_while_ec2_does_not_list_the_instance(
+    aws, process, node_class
+):
     """Claims come back one by one, and the fleet was for all of them."""
     aws.behaviour.invisible_seconds = 60
     claims = wave(3)

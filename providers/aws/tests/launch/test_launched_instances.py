@@ -151,7 +151,7 @@ def test_fabric_adapters_are_there_if_asked_for_or_configured():
         assert (EFA in found.capacity, EFA in found.allocatable) == (has, has)
 
 
-def test_labels_say_what_it_is_and_where():
+def test_labels_hold_type_zone_capacity_type_and_pool():
     found = launched()
     assert found.provider_id == "aws:///zone-a/i-1"
     assert (found.instance_type, found.zone, found.capacity_type) == ("large", "zone-a", ON_DEMAND)

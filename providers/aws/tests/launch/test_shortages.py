@@ -155,7 +155,7 @@ quota_targets = st.builds(
 
 @with_examples(100)
 @given(st.lists(quota_targets, min_size=1, max_size=3))
-def test_the_core_masks_for_a_quota_what_the_provider_marks(targets):
+def test_the_core_masks_the_offerings_that_a_provider_marks_for_a_quota(targets):
     offered = offered_types(
         "m5.large", "m5.xlarge", "c5.large", "c5.xlarge", "p4d.24xlarge", "p5.48xlarge",
         "p5en.48xlarge", "g5.xlarge", "gr6.4xlarge",

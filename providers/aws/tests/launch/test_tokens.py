@@ -94,7 +94,7 @@ def token(wish):
     return request(wish)["ClientToken"]
 
 
-def test_every_single_change_of_what_is_asked_gives_another_token():
+def test_every_change_of_a_request_changes_its_token():
     reserved = FleetParameters(capacity_type="reserved", template="template-of-a-reservation")
     tokens = {"": token(FleetParameters()), "reserved": token(reserved)}
     for name in NAMES:

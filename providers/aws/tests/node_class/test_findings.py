@@ -33,7 +33,7 @@ def condition(condition_type, status, message="", generation=1):
 
 @given(st.lists(STATUS, max_size=6))
 @with_examples(100)
-def test_ready_is_what_the_worst_condition_is(found):
+def test_ready_has_the_worst_status_and_names_its_conditions(found):
     """False before Unknown before True; those at fault are named, and no others."""
     conditions = [condition(f"Part{i}", status, f"m{i}") for i, status in enumerate(found)]
 

@@ -290,7 +290,7 @@ def test_restricted_tags_are_refused(parts, aws):
         ({"maxPods": "vcpus *"}, ("NodeClassCEL",), "KubeletExpressionInvalid"),
     ],
 )
-def test_kubelet_settings_come_before_what_discovery_finds(make_parts, kubelet, gates, reason):
+def test_kubelet_settings_override_discovered_values(make_parts, kubelet, gates, reason):
     """They are the user's to mend, whether or not subnets are there."""
     parts = make_parts(gates=frozenset(gates))
     found = parts.resolve(

@@ -55,7 +55,7 @@ def test_a_sold_out_pool_is_an_error_and_the_next_is_used(aws, launch):
     assert fleet.errors == [("m5.large", A, "InsufficientInstanceCapacity")]
 
 
-def test_a_fleet_takes_what_is_left_and_goes_on_to_the_next_pool(aws, launch):
+def test_a_fleet_uses_the_remaining_stock_and_then_the_next_pool(aws, launch):
     from karpenter_core.provider.kit.simulated.pools import InstancePool
 
     aws.capacity.stock(InstancePool(capacity_type="on-demand", instance_type="m5.large"), 2)

@@ -195,7 +195,7 @@ def test_health_rebalance_and_reservation_events_have_their_own_shapes(aws, laun
     assert health["detail"]["affectedEntities"] == [{"entityValue": instance_id}]
 
 
-def test_the_dump_holds_what_is_ours_and_nothing_of_other_clusters(aws, launch, clients):
+def test_the_dump_holds_resources_of_this_cluster_only(aws, launch, clients):
     profile = "nodes"
     clients.iam.create_instance_profile(
         InstanceProfileName=profile,

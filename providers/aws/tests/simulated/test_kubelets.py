@@ -37,7 +37,7 @@ WANTED = BootstrapInput(
 
 
 @pytest.mark.parametrize("family", sorted(IMAGES))
-def test_every_family_s_image_reads_back_what_the_provider_wrote(family):
+def test_the_user_data_of_every_family_is_read_back_unchanged(family):
     settings = read_user_data(user_data(family, WANTED), image=IMAGES[family])
 
     assert (settings.cluster, settings.endpoint) == ("test", "https://example.eks.amazonaws.com")
@@ -132,7 +132,7 @@ def test_a_running_instance_registers_the_node_of_its_user_data(aws, launch):
     assert aws.nodes() == {f"aws:///us-east-1a/{instance_id}": node}
 
 
-def test_a_node_has_the_size_of_its_type_less_what_the_kernel_and_the_kubelet_keep(aws, launch):
+def test_a_node_has_the_size_of_its_type_less_kernel_and_kubelet_reservations(aws, launch):
     node = aws.node(_launched_id(launch))
     capacity, allocatable = _amounts(node, "capacity"), _amounts(node, "allocatable")
 

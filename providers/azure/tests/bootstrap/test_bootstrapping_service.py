@@ -131,7 +131,7 @@ def test_a_refusal_has_the_words_of_the_service():
 
 
 @pytest.mark.parametrize(("status", "error"), [(429, ThrottledError), (403, AuthError)])
-def test_throttling_and_denied_access_stay_what_they_are(status, error):
+def test_throttling_and_denied_access_keep_their_error_classes(status, error):
     with service_of(answer({}, status)) as (service, _), pytest.raises(error):
         service.boot_data(boot(), IMAGE)
 
@@ -240,7 +240,7 @@ def test_settings_of_the_operating_system_have_the_names_of_the_service():
 
 
 @pytest.mark.parametrize(("state", "mode"), [("Enabled", "Required"), ("Disabled", "Disabled")])
-def test_preferred_is_sent_as_what_was_decided(state, mode):
+def test_preferred_local_dns_is_sent_as_the_resolved_mode(state, mode):
     zones = list(ZONES)
     of = node_class(
         localDNS={"mode": "Preferred", "vnetDNSOverrides": zones, "kubeDNSOverrides": zones},

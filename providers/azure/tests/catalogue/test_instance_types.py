@@ -140,7 +140,7 @@ def test_nodes_of_other_images_and_sizes_teach_nothing(world: World, name: str, 
     )
 
 
-def test_types_that_nobody_lists_are_forgotten(world: World) -> None:
+def test_types_that_were_not_listed_for_a_time_are_forgotten(world: World) -> None:
     before = world.list()
     world.clock.advance(seconds=timedelta(minutes=16).total_seconds())
     world.list({"maxPods": 50})

@@ -32,7 +32,7 @@ def launched(made, name="web-1", *, registered=False):
 
 
 @pytest.mark.parametrize("forgotten", [False, True])
-def test_a_failed_operation_is_announced_with_what_it_exhausted(forgotten):
+def test_a_failed_operation_names_the_exhausted_offerings(forgotten):
     """Its error is that of the operation, or after a restart that of the instance view."""
     made = LaunchWorld()
     outcome = launched(made)

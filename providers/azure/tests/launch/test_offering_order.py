@@ -111,7 +111,7 @@ def test_a_size_without_a_price_comes_last():
     assert order(dear)[0][0] == dear.name
 
 
-def test_a_claim_gets_only_what_it_allows():
+def test_a_claim_gets_only_an_offering_that_its_requirements_allow():
     zone = RequirementSpec(key=ZONE, operator="In", values=("0",))
     capacity_type = RequirementSpec(key=CAPACITY_TYPE, operator="In", values=(ON_DEMAND,))
     assert [each[1:] for each in order(d2(), requirements=(zone, capacity_type))] == [

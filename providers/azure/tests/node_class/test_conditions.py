@@ -314,7 +314,7 @@ def test_readiness_blocks_launches(process):  # case 72
         (ArmError("failed later", code="AllocationFailed"), False),
     ],
 )
-def test_a_refusal_is_what_the_next_call_would_meet_too(error, expected):
+def test_a_refusal_is_an_error_that_a_repetition_would_meet(error, expected):
     assert is_refusal(error) is expected
 
 

@@ -100,7 +100,7 @@ def test_access_to_machines_is_checked_if_they_are_managed(cloud, examine):
     assert not errors(examine())
 
 
-def test_azure_may_not_tell_what_is_permitted(cloud, examine):
+def test_unreadable_permissions_are_a_warning_with_the_needed_actions(cloud, examine):
     with cloud.fail("permissions:list", code="AuthorizationFailed", status=403, times=None):
         findings = examine()
 

@@ -156,7 +156,9 @@ def test_an_empty_bucket_of_the_subscription_is_throttling_at_last(served, clien
         client.get(served.world.subnet_id, api_version=VERSION, action="subnets:get")
 
 
-def test_a_missing_role_an_unknown_resource_and_a_cut_connection_are_told_apart(served, client):
+def test_a_missing_role_an_unknown_resource_and_a_cut_connection_give_different_errors(
+    served, client
+):
     path, faults = served.world.subnet_id, served.manager.application.endpoint.faults
     action = "Microsoft.Network/virtualNetworks/subnets/read"
 

@@ -50,7 +50,7 @@ def test_an_unknown_resource_is_named_with_type_and_group(served):
     )
 
 
-def test_an_unknown_group_an_unknown_subscription_and_an_unknown_type_are_told_apart(served):
+def test_an_unknown_group_subscription_or_type_gives_its_own_error(served):
     world = served.world
     group = served.send("GET", f"{world.group_path('nowhere')}/providers/{NSG}")
     subscription = served.send(

@@ -80,7 +80,7 @@ def test_pages_together_are_the_list(count, size):
     assert pages == max(1, -(-count // size))
 
 
-def test_a_skip_token_of_somebody_else_is_refused():
+def test_a_skip_token_of_another_query_is_refused():
     call = call_of("/subscriptions/s/providers/Microsoft.Test/things", "$skiptoken=nonsense")
 
     with pytest.raises(ArmFault, match="InvalidParameter"):

@@ -50,7 +50,7 @@ def test_a_deletion_without_force_takes_longer(azure, cloud):
     assert azure.poll(answer)["status"] == "Succeeded"
 
 
-def test_deleting_what_is_not_there_succeeds(azure):  # case 117
+def test_deleting_a_missing_resource_succeeds(azure):  # case 117
     assert delete(azure).status == 204
 
 
@@ -123,7 +123,7 @@ def test_addresses_are_given_back(azure, cloud):
     assert subnet.free == free
 
 
-def test_the_invariants_tell_what_is_wrong(azure, cloud):
+def test_each_violated_invariant_is_named(azure, cloud):
     azure.put_interface("aks-orphan")
     azure.create()
     azure.put()

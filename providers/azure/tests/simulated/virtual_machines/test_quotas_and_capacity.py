@@ -66,7 +66,7 @@ def test_a_virtual_machine_uses_quota_until_its_deletion_is_complete(azure, clou
     assert azure.put("aks-b").status == 201
 
 
-def test_the_usages_of_the_region_tell_what_is_used(azure, cloud):
+def test_used_vcpus_are_those_of_the_region_usages(azure, cloud):
     cloud.usages.set_limit(FAMILY, 10)
     azure.create("aks-a")
     azure.create("aks-b", spot=True)
@@ -136,7 +136,7 @@ def test_refusals_of_pools_come_as_conflicts(azure, cloud):
         assert azure.put("aks-b").status == 201
 
 
-def test_launches_are_recorded_with_what_they_tried(azure, cloud):
+def test_launches_are_recorded_with_their_attempted_offerings(azure, cloud):
     cloud.capacity.sell_out(zone="westus2-1")
     azure.put("aks-a", zone="1")
     azure.put("aks-b", zone="2")
