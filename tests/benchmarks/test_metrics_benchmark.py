@@ -9,7 +9,7 @@ from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.records import NodeView, PodView
 
 
-def test_the_cluster_has_as_many_nodes_claims_and_pods_as_asked_for():
+def test_the_cluster_has_the_requested_numbers_of_nodes_claims_and_pods():
     """Pods are spread evenly, and Nodes have the conditions that kubelets set."""
     made = list(cluster(nodes=4, pods=10))
 

@@ -54,7 +54,7 @@ def test_a_tight_cluster_has_next_to_nothing_left():
         assert node.available["memory"] <= node.capacity["memory"] * 0.02 + 64 * 2**20
 
 
-def test_every_node_of_a_cluster_is_asked_for(monkeypatch):
+def test_every_node_of_a_cluster_is_simulated(monkeypatch):
     """And every question has an outcome."""
     monkeypatch.setattr("benchmarks.whatif.SETS", 1)
     monkeypatch.setattr("benchmarks.whatif.PREFIXES", range(2, 4))

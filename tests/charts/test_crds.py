@@ -51,7 +51,7 @@ def test_the_crds_are_those_of_the_project():
     assert rendered == {each["metadata"]["name"]: each["spec"] for each in files}
 
 
-def test_the_crds_stay_when_the_release_goes_unless_values_say_otherwise():
+def test_the_crds_stay_after_helm_uninstall_by_default():
     kept = render({"additionalAnnotations": {"a": "b"}}, chart=CRD_CHART)
     gone = render({"keep": False}, chart=CRD_CHART)
 

@@ -14,7 +14,7 @@ from tests.support.helm import (
 )
 
 
-def test_nothing_of_prometheus_or_grafana_is_made_unless_asked_for(values_of):
+def test_objects_for_prometheus_and_grafana_are_optional(values_of):
     kinds = {each["kind"] for each in render(values_of("aws"))}
 
     assert kinds & {"ServiceMonitor", "PrometheusRule", "ConfigMap"} == set()

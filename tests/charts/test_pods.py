@@ -94,7 +94,7 @@ def test_a_selector_of_the_user_is_kept(values_of):
 
 
 @EVERY
-def test_probes_and_metrics_are_asked_where_they_are_served(values_of, name):
+def test_probes_and_the_metrics_service_use_the_ports_of_the_process(values_of, name):
     values = values_of(name)
     values["controller"] |= {"metrics": {"port": 9090}, "healthProbe": {"port": 9091}}
     objects = render(values)
@@ -197,13 +197,13 @@ def test_several_providers_have_the_image_with_all_of_them(values_of):
 
 
 @EVERY
-def test_only_azure_pods_ask_for_workload_identity(values_of, name):
+def test_only_pods_for_azure_have_the_label_of_workload_identity(values_of, name):
     labels = pod_of(render(values_of(name)))["metadata"]["labels"]
 
     assert ("azure.workload.identity/use" in labels) == ("azure" in PARTS[name])
 
 
-def test_rrsa_within_the_vpc_asks_the_sts_there(values_of):
+def test_rrsa_within_the_vpc_uses_its_sts_endpoint(values_of):
     variables = {
         each["name"]: each.get("value")
         for each in container_of(render(values_of("alibabacloud")))["env"]

@@ -156,7 +156,7 @@ def test_facts_of_the_network_that_may_not_be_read_are_warnings():
     ]
 
 
-async def test_events_are_asked_about_in_both_clusters():
+async def test_permissions_for_events_are_checked_in_both_clusters():
     """They go to the cluster of their object."""
     clock = SystemClock()
     of_pods = Server(forbidden=[("create", "events")])
@@ -168,7 +168,7 @@ async def test_events_are_asked_about_in_both_clusters():
     assert [each.message for each in findings] == ["not permitted: create events"]
 
 
-def test_the_lease_is_asked_about_in_its_namespace():
+def test_permissions_for_the_lease_are_checked_in_its_namespace():
     """And not at all where there is no election."""
     with_election = needed_permissions((), (), lease_namespace="system", lease_name="one")
     server = Server()
@@ -319,7 +319,7 @@ class Named(FakeProvider):
         return [Finding(severity=Severity.OK, message=f"instances of {self.cluster}")]
 
 
-async def test_a_provider_s_check_knows_the_name_of_the_cluster():
+async def test_the_check_of_a_provider_gets_the_name_of_the_cluster():
     plugins = load_plugins(extra={"web": Named()}, entry_points=())
     settings = load_settings([], {"CLUSTER_NAME": "blue"})
     opening = open_providers(plugins, settings=settings, instance_types_file=None)

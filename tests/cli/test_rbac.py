@@ -53,7 +53,7 @@ def test_rendered_roles_equal_those_of_the_chart(capsys):
     assert rights(rendered) == rights(of_chart)
 
 
-def test_reviews_of_tokens_are_permitted_only_where_they_are_asked_for(capsys):
+def test_reviews_of_tokens_are_permitted_only_by_option(capsys):
     assert run() == 0
     plain = rights(yaml.safe_load_all(capsys.readouterr().out))
     assert run("--metrics-token-auth") == 0
@@ -68,7 +68,7 @@ def test_reviews_of_tokens_are_permitted_only_where_they_are_asked_for(capsys):
     }
 
 
-def test_restarts_of_rollouts_are_permitted_only_where_they_are_asked_for(capsys):
+def test_restarts_of_rollouts_are_permitted_only_by_option(capsys):
     assert run() == 0
     plain = rights(yaml.safe_load_all(capsys.readouterr().out))
     assert run("--surge-moves") == 0

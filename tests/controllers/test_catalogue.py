@@ -239,7 +239,7 @@ async def test_a_failed_refresh_does_not_count_as_a_refresh():
     assert upkeep.metric("karpenter_catalogue_refresh_timestamp_seconds") == refreshed
 
 
-async def test_the_refresh_time_goes_with_its_pool():
+async def test_the_refresh_time_is_dropped_with_its_pool():
     """Or an alert about it would never end."""
     upkeep = Upkeep("general", "web")
     await upkeep.reconcile()
@@ -249,7 +249,7 @@ async def test_the_refresh_time_goes_with_its_pool():
     assert upkeep.metric("karpenter_catalogue_refresh_timestamp_seconds") is None
 
 
-async def test_the_refresh_time_goes_with_the_node_class():
+async def test_the_refresh_time_is_dropped_with_its_node_class():
     upkeep = Upkeep("general")
     await upkeep.reconcile()
     upkeep.state.fold(ObjectRemoved(upkeep.node_class))

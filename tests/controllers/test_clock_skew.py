@@ -211,7 +211,7 @@ def test_a_node_lives_for_its_time_whatever_the_clock_shows(tmp_path, hours):
     assert 3600 <= lifetimes[0] < 3660
 
 
-def test_of_two_clusters_the_one_that_keeps_the_claims_tells_the_time(tmp_path):
+def test_the_cluster_of_the_claims_sets_the_clock(tmp_path):
     async def scenario(scene):
         elsewhere, clock = (ControllerClock(scene.cluster.clock) for _ in range(2))
         elsewhere.lead, clock.lead = timedelta(hours=1), timedelta(minutes=5)

@@ -89,7 +89,7 @@ def test_a_nomination_lasts_as_long_as_it_was_made_for(cluster_state, clock, hou
     assert not web.is_nominated(clock.now())
 
 
-def test_the_sweep_goes_on_after_the_clock_went_back(cluster_state, clock):
+def test_the_sweep_continues_after_the_clock_is_set_back(cluster_state, clock):
     """Entries made while the clock is ahead expire in time."""
     clock.is_set(hours=6)
     cluster_state.tick()

@@ -43,7 +43,7 @@ def running(scene):
 
 
 @pytest.mark.parametrize(("amount", "expected"), [(0, 0), (1, 1), (5, 3)])
-def test_nodes_of_the_commitment_are_launched_as_far_as_it_goes(tmp_path, amount, expected):
+def test_committed_nodes_are_launched_up_to_the_commitment(tmp_path, amount, expected):
     """Also after a restart, when only the nodes tell what is used; one pod fills a node."""
 
     async def scenario(scene):

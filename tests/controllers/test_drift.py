@@ -165,7 +165,7 @@ def test_only_claims_that_new_requirements_exclude_drift(tmp_path):
     run_controller(tmp_path, scenario)
 
 
-def test_the_provider_is_asked_about_all_claims_at_once(tmp_path):
+def test_the_provider_checks_all_claims_in_one_call(tmp_path):
     """Every five minutes; no longer drifted is removed (cases 126 and 131)."""
 
     async def scenario(scene, cloud):

@@ -134,7 +134,7 @@ class Checks:
         return [round(at, 1) for at, _ in self.asked]
 
 
-def test_all_claims_of_a_node_class_are_asked_about_at_once_and_every_five_minutes():
+def test_all_claims_of_a_node_class_are_checked_in_one_call_every_five_minutes():
     checks = Checks("web", "api").play(2 * PERIOD_SECONDS + 60)
 
     assert [names for _, names in checks.asked] == [["api", "web"]] * 3

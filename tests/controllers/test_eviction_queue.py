@@ -526,7 +526,7 @@ class TestPodsThatAskToBeReplacedFirst:
 
         self.play(scenario, error)
 
-    def test_an_api_server_that_does_not_answer_is_asked_for_ten_minutes(self):
+    def test_an_unresponsive_api_server_is_retried_for_ten_minutes(self):
         async def scenario(scene, reads):
             item = self.asking(scene)
             scene.add(item)

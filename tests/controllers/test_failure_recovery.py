@@ -66,7 +66,7 @@ def test_a_claim_that_never_launches_is_given_up(tmp_path):
     run_controller(tmp_path, scenario, arguments=[option])
 
 
-def test_an_instance_that_cannot_be_read_is_asked_for_again(tmp_path, monkeypatch):
+def test_an_unreadable_instance_is_read_again(tmp_path, monkeypatch):
     """A provider answers with nonsense once: the launch counts as failed, not as open for ever."""
     launch, replies = KwokCloud.launch, []
 

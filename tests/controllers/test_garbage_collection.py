@@ -232,7 +232,7 @@ class TestPodsOfAnInstanceWithoutAClaim:
 
 class TestClocks:
     @pytest.mark.parametrize("hours", [6, -6])
-    async def test_an_orphan_goes_after_its_grace_though_the_wall_clock_jumps(self, hours):
+    async def test_an_orphan_is_deleted_after_its_grace_period_despite_a_clock_jump(self, hours):
         scene = Scene()
         await scene.run_pass()
         scene.clock.is_set(hours=hours)
@@ -244,7 +244,7 @@ class TestClocks:
         assert scene.metrics.registry.get_sample_value(counted, {"provider": "kwok"}) == 1
 
     @pytest.mark.parametrize("hours", [6, -6])
-    async def test_surplus_goes_after_its_grace_though_the_wall_clock_jumps(self, hours):
+    async def test_surplus_is_deleted_after_its_grace_period_despite_a_clock_jump(self, hours):
         claim = node_claim("web", stage="Launched")
         many = [
             Instance(provider_id=f"kwok://{n:02}", launched_for=(claim.uid,)) for n in range(20)

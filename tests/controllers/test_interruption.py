@@ -82,7 +82,7 @@ def offering_of(node):
     return tuple(labels[key] for key in keys)
 
 
-def test_a_reclaimed_node_is_replaced_before_it_goes(tmp_path):
+def test_a_reclaimed_node_is_replaced_before_it_ends(tmp_path):
     """Drained, replaced elsewhere and acknowledged within the two minutes that the cloud gives."""
     faults = Cloud(tmp_path)
 

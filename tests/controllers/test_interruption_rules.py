@@ -358,12 +358,12 @@ class TestNodes:
         ],
         ids=["nothing", "no node", "no claim", "two claims", "of nobody"],
     )
-    def test_nodes_that_are_not_ours_are_not_asked_about(self, objects):
+    def test_foreign_nodes_are_not_read(self, objects):
         world = Interruptions(*objects, messages=[reclaim()])
         world.read_node()
         assert (world.read, world.deleted) == ([], [])
 
-    def test_a_node_that_is_gone_is_not_asked_about(self):
+    def test_a_removed_node_is_not_read(self):
         world = Interruptions(WEB, NODE, messages=[reclaim()])
         world.cluster_state.fold(ObjectRemoved(NODE))
         world.read_node()

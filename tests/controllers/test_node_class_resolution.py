@@ -104,7 +104,7 @@ def controller(retry_after, clock):
     ],
     ids=["nothing", "a minute", "too long", "at once", "in the past"],
 )
-async def test_a_provider_may_ask_to_be_asked_again_sooner(asked, kept):
+async def test_a_provider_may_shorten_the_time_to_the_next_resolution(asked, kept):
     """Within a second and the usual period; what stands until then is not asked for."""
     clock = HandClock()
     subject, _, providers = controller(asked, clock)

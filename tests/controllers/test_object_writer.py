@@ -46,7 +46,7 @@ both = pytest.mark.parametrize("make", [node, node_claim], ids=["Node", "NodeCla
 
 
 @both
-def test_the_answer_to_a_deletion_tells_that_this_call_did_it(make):
+def test_the_answer_to_a_deletion_shows_that_this_call_deleted(make):
     server = DeletionServer()
     made = make("one", uid="u-1")
 

@@ -54,7 +54,7 @@ class Pool:
         return asyncio.run(self.controller.reconcile("default"))
 
 
-def test_a_surplus_claim_is_deleted_and_the_pool_looked_at_again():
+def test_a_surplus_claim_is_deleted_and_the_pool_is_reconciled_again():
     pool = Pool()
     result = pool.reconcile()
     assert len(pool.deleted) == 1

@@ -137,7 +137,7 @@ class KillAtEveryWrite:
             raise ApiError(message, status=0)
 
 
-def test_the_only_pod_is_replaced_before_it_goes(tmp_path):
+def test_the_only_pod_is_replaced_before_its_eviction(tmp_path):
     """Although a budget allows no eviction at all."""
     record = WriteRecord()
 

@@ -154,7 +154,7 @@ class TestClaims:
 
         run_controller(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
 
-    def test_its_node_goes_before_the_instance_and_no_other_that_shows_its_id(self, tmp_path):
+    def test_only_the_own_node_of_a_claim_is_deleted_before_its_instance(self, tmp_path):
         """Cases 65, 66: two other Nodes show its id, and a pod on its own may not leave."""
 
         async def scenario(scene):

@@ -105,7 +105,7 @@ async def test_names_and_messages_are_text_and_never_markup(browser):
     assert problems == []
 
 
-async def test_the_savings_of_a_rebalance_are_shown_when_asked_for(browser):
+async def test_the_savings_of_a_rebalance_are_shown_by_option(browser):
     async with opened(browser, node_row("one")) as page:
         page.world.content.text = "blocker"
         await page.do(page.find("#rebalance-ask").click)
@@ -139,7 +139,7 @@ async def test_changes_are_shown_while_the_page_is_open(browser):
     assert problems == []
 
 
-async def test_the_page_goes_on_after_the_connection_was_lost(browser):
+async def test_the_page_continues_after_a_lost_connection(browser):
     async with opened(browser, node_row("one")) as page:
         page.world.feed.subscribers.drop_all()
         await page.do(browser.wait, lambda: "not connected" in browser.text("#connection"))
@@ -295,7 +295,7 @@ async def test_a_window_of_360_pixels_shows_everything_without_scrolling_sideway
     assert (width, wide, label) == (360, [], '"State"')
 
 
-async def test_a_token_is_asked_for_where_one_is_needed(browser):
+async def test_a_token_is_requested_where_one_is_needed(browser):
     paths = ("state", "events", "pods", "explain")
     permitted = [(SCRAPER["username"], "get", f"/dashboard/v1/{path}") for path in paths]
     reviewer = AccessReviewer.of(Reviews({"good": SCRAPER}, permitted), clock=LoopClock())

@@ -304,7 +304,7 @@ class TestPause:
         )
         return [item.message for item in result.blocked]
 
-    def test_nothing_is_paused_unless_asked_for(self):
+    def test_nothing_is_paused_by_default(self):
         assert self.paused() == []
         assert self.paused(annotation="false") == []
 

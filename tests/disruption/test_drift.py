@@ -179,7 +179,7 @@ class TestWho:
         assert (gone(outcome), report(outcome).eligible) == ([], 0)
         assert gone(found(cluster(shown, drifted("web", SIXTEEN), runs("a", "web", cpu="3"))))
 
-    def test_nodes_that_are_leaving_are_not_asked(self):
+    def test_leaving_nodes_are_not_candidates_for_drift(self):
         builder = cluster(drifted("web"), runs("a", "web"))
         builder.apply_event(DeletionMarked(names=("web",), cause="x"))
         assert gone(drift(builder)) == []

@@ -377,7 +377,7 @@ def test_a_node_that_cannot_be_joined_counts_in_the_budgets_of_its_pool(monkeypa
     assert gone(found(builder, EmptinessMethod())) == ["a"]
 
 
-def test_a_node_whose_pods_cannot_be_judged_is_not_asked_about(monkeypatch):
+def test_a_node_with_a_pod_that_fails_judgement_is_not_simulated(monkeypatch):
     """Its pods stay where they are in every other question."""
     genuine = disruption_problem.PodBudgets.is_reschedulable_now
 

@@ -22,7 +22,7 @@ def test_methods_are_tried_in_this_order_with_these_labels():
     ]
 
 
-def test_only_drift_goes_on_at_once_whatever_pods_say_and_though_nothing_changed():
+def test_only_drift_is_eventual_and_runs_without_validation_or_changes():
     """Drift was found by others, and a back-off of its own says when it is tried again."""
     for method in METHODS:
         is_drift = method.name == "drift"

@@ -329,7 +329,7 @@ class TestBudgets:
         "method", [EmptinessMethod(), MultiNodeConsolidation(), SingleNodeConsolidation()]
     )
     @pytest.mark.parametrize("pools", [1, 10])
-    def test_none_is_none_and_is_asked_again(self, method, pools):
+    def test_a_pass_without_a_command_is_idle_for_its_own_budgets_only(self, method, pools):
         """Case 232: a pass is idle for its own budgets, no others."""
         objects = []
         for p in range(pools):

@@ -206,7 +206,7 @@ class TestPrice:
 
 
 class TestSpot:
-    def test_spot_is_not_replaced_by_spot_unless_asked_for(self):
+    def test_spot_is_not_replaced_by_spot_by_default(self):
         """Case 202."""
         types = spot_kinds(20)
         outcome = single(on_spot(types, types[-1]))

@@ -119,7 +119,7 @@ class TestBudgets:
             for item in (box(f"m{n}", CHEAP_SPOT), runs(f"web-{n}", f"m{n}", cpu="3"))
         ]
 
-    def test_the_oldest_goes_first_and_one_at_a_time(self):
+    def test_the_oldest_node_is_disrupted_first_and_one_at_a_time(self):
         outcome = back(cluster(returning(), self.spot_nodes(3), market=[CHEAP_SPOT]))
         assert gone(outcome) == ["m0"]
 

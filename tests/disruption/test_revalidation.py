@@ -291,7 +291,7 @@ class TestWhatIsSaid:
         for ask, make in ((single, replaced), (multi, deleted)):
             assert not report(ask(make())).is_idle
 
-    def test_the_next_method_goes_on_after_a_refusal(self):
+    def test_the_next_method_runs_after_a_refusal(self):
         """Case 224: what several nodes cannot do, one can."""
         builder = deleted()
         outcome = multi(builder)
@@ -310,7 +310,7 @@ class TestRest:
         outcome = found(self.quiet(), MultiNodeConsolidation(), SingleNodeConsolidation())
         assert report(outcome).is_idle
 
-    def test_and_is_not_asked_while_it_does(self):
+    def test_an_idle_method_is_skipped(self):
         before = single(replaced())
         assert (gone(before), report(before).remaining_budgets) == (["web"], (("default", 1),))
         outcome = single(

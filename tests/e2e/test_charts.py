@@ -293,7 +293,7 @@ async def test_a_release_is_upgraded_uninstalled_and_installed_again_without_a_l
     assert await denied_requests(real_local_cluster.control_plane, ACCOUNT) == []
 
 
-async def test_the_standby_goes_on_and_pools_that_are_deleted_first_take_their_nodes_along(
+async def test_the_standby_continues_and_deleted_pools_delete_their_nodes(
     installed: Installed, real_local_cluster: RealLocalCluster
 ):
     """As documented for a release that is to leave nothing behind."""

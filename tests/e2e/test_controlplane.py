@@ -39,7 +39,9 @@ def pods_running(mirror: ClusterMirror, count: int) -> Callable[[], Awaitable[bo
     return check
 
 
-async def test_serves_the_version_asked_for(real_local_cluster: RealLocalCluster, kubernetes: str):
+async def test_the_control_plane_has_the_requested_version(
+    real_local_cluster: RealLocalCluster, kubernetes: str
+):
     """Clients must not see v0.0.0."""
     async with ClusterClient(real_local_cluster.kubeconfig) as client:
         version = await client.request("GET", "/version")

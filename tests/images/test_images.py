@@ -143,7 +143,7 @@ def test_a_second_build_is_the_same_in_every_byte(built, build, request):
 
 
 @pytest.mark.asyncio
-async def test_the_program_serves_pods_and_ends_when_asked(built, tmp_path):
+async def test_the_program_serves_pods_and_ends_at_a_signal(built, tmp_path):
     for provider in providers_of(built.name):
         folder = tmp_path / provider
         folder.mkdir()

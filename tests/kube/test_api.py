@@ -95,7 +95,7 @@ def test_retry_after_comes_from_header_or_body():
 
 
 @pytest.mark.parametrize("seconds", [301, 365 * 24 * 3600, 10**30])
-def test_no_answer_asks_for_more_than_five_minutes(seconds):
+def test_a_retry_time_is_at_most_five_minutes(seconds):
     for asking in (
         refusal(429, **{"retry-after": str(seconds)}),
         answer({"details": {"retryAfterSeconds": min(seconds, 2**60)}}, 429),

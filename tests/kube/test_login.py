@@ -43,7 +43,7 @@ async def test_the_next_failure_after_a_success_is_logged_again():
     assert await said(False, True, False, True) == [["warning"], ["info"], ["warning"], ["info"]]
 
 
-async def test_a_refusal_asks_for_new_credentials_every_few_seconds_only():
+async def test_a_refusal_renews_credentials_at_most_every_few_seconds():
     """Each request is refused while they are wrong."""
     clock = MovableClock()
     login = Login(configuration=Configuration(), clock=clock, loader=Loader(True, True))

@@ -76,7 +76,7 @@ def test_waits_double_up_to_the_cap_and_start_over():
     assert JitteredBackoff(lambda: 0.5, base=0.8, cap=30).next_delay() == 0.4
 
 
-def test_a_time_limit_goes_by_the_clock():
+def test_a_time_limit_is_measured_by_the_given_clock():
     """And leaves no timer behind when the block ends in time."""
 
     async def scenario():

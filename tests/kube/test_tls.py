@@ -68,7 +68,7 @@ async def test_a_client_certificate_renewed_in_place_is_used_within_a_minute(tmp
             assert await asked(transport) == "second"
 
 
-def test_files_are_looked_at_every_half_minute(tmp_path):
+def test_files_are_checked_every_half_minute(tmp_path):
     """A look at each connection would cost more than the connection."""
     authority = CertificateAuthority(tmp_path / "pki")
     configuration = Configuration()

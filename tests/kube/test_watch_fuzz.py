@@ -216,7 +216,7 @@ async def _said(script):
 @pytest.mark.parametrize("kind", list(MAKERS), ids=lambda kind: kind.plural)
 @with_examples(60)
 @given(data=st.data())
-def test_an_informer_outlives_every_answer_and_holds_the_truth_in_the_end(kind, data):
+def test_an_informer_survives_every_answer_and_converges_to_the_server_state(kind, data):
     make = MAKERS[kind]
     names = data.draw(st.sets(NAMES, max_size=4), label="true objects")
     truth = [make(name, 100 + index) for index, name in enumerate(sorted(names))]

@@ -73,7 +73,7 @@ def test_the_answer_to_a_write_is_folded_at_once():
     assert desk.writer.counts == {("create", "Node", ""): 1}
 
 
-def test_a_patch_goes_to_its_subresource_under_its_lock():
+def test_a_patch_is_sent_to_its_subresource_with_its_resource_version():
     """And is counted as such."""
 
     async def script(writer):

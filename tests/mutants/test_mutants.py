@@ -297,7 +297,7 @@ class TestJudge:
         [((), 1), (("--with-cluster-runs",), 2)],
         ids=["usual", "with cluster runs"],
     )
-    def test_cluster_runs_are_recorded_only_if_they_are_asked_for(self, tiny, options, files):
+    def test_cluster_runs_are_recorded_only_by_option(self, tiny, options, files):
         runs = tiny / CLUSTER_RUNS[0]
         runs.parent.mkdir()
         runs.write_text("import pytest\n\n\n@pytest.mark.cluster_runs\ndef test_run():\n    pass\n")
@@ -332,7 +332,7 @@ class TestRecords:
         assert "no mutant was judged" in done.stdout
         assert done.returncode == 1
 
-    def test_judging_without_them_is_asked_for_and_counts_them(self, tiny):
+    def test_judging_without_records_needs_an_option_and_counts_them(self, tiny):
         tool(tiny, "--record")
         (tiny / "tests/test_new.py").write_text("def test_new():\n    pass\n")
         done = tool(tiny, "--seed", "1", "--count", "3", "--incomplete")

@@ -174,7 +174,7 @@ def test_an_ipv6_cluster_is_recognised_once_it_answers(status):
     run_virtual(scenario())
 
 
-def test_cluster_facts_outlive_an_outage_and_follow_an_upgrade():
+def test_cluster_facts_survive_an_outage_and_follow_an_upgrade():
     async def scenario():
         reader = reader_of(ANSWERS)
         transport, facts = reader._transport, reader.facts

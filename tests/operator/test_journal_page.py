@@ -44,7 +44,7 @@ async def test_the_newest_come_first_and_a_hundred_by_default(journal):
     assert ids(journal, limit="0") == []
 
 
-async def test_one_kind_may_be_asked_for(journal):
+async def test_one_kind_may_be_selected(journal):
     """The limit counts what is shown."""
     assert ids(journal, limit="2", kind="provision") == ["id-198", "id-196"]
 

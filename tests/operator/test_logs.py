@@ -80,7 +80,7 @@ def test_a_path_that_cannot_be_opened_names_the_option(tmp_path):
         configure_logs(Settings(log_output_paths=(str(tmp_path / "no" / "log"),)))
 
 
-def test_a_line_that_cannot_be_written_goes_to_the_error_paths(configured, tmp_path):
+def test_a_line_that_cannot_be_written_is_reported_as_an_error(configured, tmp_path):
     """A full disk ends neither the work that is logged nor the other outputs."""
     file, errors = tmp_path / "log", tmp_path / "errors"
     configured(

@@ -136,7 +136,7 @@ def test_a_review_that_hangs_is_given_up_and_few_may_wait():
     run_virtual(scenario())
 
 
-def test_permissions_are_remembered_for_a_time_and_then_asked_for_again():
+def test_permissions_are_cached_for_a_time_and_then_checked_again():
     async def scenario():
         api = reviews()
         reviewer = AccessReviewer.of(api, clock=LoopClock())

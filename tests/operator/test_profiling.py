@@ -86,7 +86,7 @@ def test_a_second_profile_is_refused_while_one_is_taken():
     profiles.profile({"seconds": "1"})
 
 
-async def test_the_pages_are_served_only_if_asked_for(registry):  # noqa: F811 - the fixture
+async def test_profiling_pages_are_served_only_by_option(registry):  # noqa: F811 - the fixture
     """The index names the others."""
     plain = HttpServers(
         registry=registry, checks=(), address="127.0.0.1", metrics_port=0, probe_port=0

@@ -182,7 +182,7 @@ def test_if_no_call_is_permitted_every_instance_gets_that_error_for_few_calls():
     assert len(stage.calls.sent) == 6
 
 
-def test_an_instance_that_the_cloud_does_not_know_counts_as_started():
+def test_an_instance_that_the_cloud_does_not_list_counts_as_started():
     stage = Stage()
     stage.calls.unknown, stage.calls.names_instances = {"i-000"}, True
 

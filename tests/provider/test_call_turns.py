@@ -82,7 +82,7 @@ def test_a_refusal_that_names_no_time_makes_turns_at_once(limits):
     assert waits(limits, 3, "reads") == [0.0, 0.0, 0.0]
 
 
-def test_waits_are_left_to_each_call_unless_the_cloud_asks_for_turns(clock):
+def test_calls_wait_independently_if_the_cloud_names_no_time(clock):
     limits = OperationLimits(monotonic=clock.monotonic)
     refuse_without_a_time(limits)
     assert waits(limits, 3) == [0.0, 0.0, 0.0]

@@ -234,7 +234,7 @@ def test_a_refused_instance_holds_up_no_other_and_is_tried_again_after_a_minute(
     assert stage.queue.sync("c", "red") == "red"
 
 
-def test_a_state_desired_during_a_change_outlives_the_change():
+def test_a_state_requested_during_a_change_is_applied_after_it():
     stage = Stage()
 
     def ask_again():

@@ -381,7 +381,7 @@ def test_nothing_is_sent_when_the_listing_cannot_be_read(world):
     assert not world.cloud.sent
 
 
-def test_a_cloud_that_lists_everything_is_not_asked_for_new_claims():
+def test_a_cloud_with_a_complete_list_needs_no_look_up_of_new_claims():
     """But for the first minutes: the process before this one may have launched for them."""
     world = World(finds_claims=False)
     world.launch_one("a")
@@ -738,7 +738,7 @@ def tokenless(request):
     return world
 
 
-def test_call_without_an_answer_is_looked_up_in_a_cloud_without_tokens(tokenless):
+def test_an_unanswered_call_is_looked_up_in_a_cloud_without_tokens(tokenless):
     """A repetition would launch a second instance."""
     tokenless.cloud.delay_seconds = SHOWN_SECONDS - 1
     tokenless.cloud.behaviour = ["reply-lost"]

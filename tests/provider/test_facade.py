@@ -474,7 +474,7 @@ class AllHooks(FakeProvider):
         return "batch job" if candidate == "busy" else None
 
 
-def test_optional_hooks_are_asked(virtual):
+def test_optional_hooks_are_called(virtual):
     web = AllHooks()
 
     async def scenario(world):

@@ -17,7 +17,7 @@ def test_unsupported_labels_of_any_provider_count_for_the_process():
     assert merged.unsupported_topology_keys == {"example.com/rack"}
 
 
-def test_values_that_one_provider_knows_do_not_exclude_those_of_another():
+def test_label_values_of_one_provider_do_not_exclude_those_of_another():
     merged = merge_label_classes(
         {
             "one": LabelClasses(known_values={"x/tenancy": frozenset({"a"})}),

@@ -60,7 +60,7 @@ def test_after_its_expiry_a_larger_amount_is_learned(tmp_path: Path):
     assert learned.amounts(IMAGES, now=later) == {"m5.large": 7_700_000 * KIB}
 
 
-def test_amounts_outlive_the_process(tmp_path: Path):
+def test_learned_memory_survives_a_restart(tmp_path: Path):
     LearnedMemory(disk(tmp_path), now=NOW).observe("m5.large", IMAGES, 7_600_000 * KIB, now=NOW)
     again = LearnedMemory(disk(tmp_path), now=NOW + timedelta(hours=1))
 

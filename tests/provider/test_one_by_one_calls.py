@@ -112,7 +112,7 @@ async def test_items_run_side_by_side_in_threads(tmp_path):
         assert ended == [TerminationStatus.GONE] * 12
 
 
-async def test_drift_of_many_claims_is_asked_for_side_by_side_in_their_order(tmp_path):
+async def test_drift_of_many_claims_is_checked_concurrently_in_their_order(tmp_path):
     started = threading.Barrier(6)
     plugin = OneByOne(lambda _: None)
 

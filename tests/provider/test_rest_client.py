@@ -149,7 +149,7 @@ def test_only_calls_that_may_be_repeated_are(method, attempts):
     assert len(requests) == attempts
 
 
-def test_the_caller_knows_better_whether_a_post_may_be_repeated():
+def test_the_caller_decides_whether_a_post_is_repeated():
     with (
         client_of(lambda _: (500, {})) as (client, requests),
         pytest.raises(CloudProviderError),

@@ -129,7 +129,7 @@ def test_the_provider_is_short():
     assert sum(len(module.read_text().splitlines()) for module in modules) <= 250
 
 
-def test_a_simulated_route_that_fails_tells_the_client(example):
+def test_a_failing_simulated_route_answers_with_an_error(example):
     from karpenter_simulated_sample.cloud import SimulatedSampleCloud
 
     from karpenter_core.errors import CloudProviderError

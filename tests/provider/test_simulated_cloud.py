@@ -135,7 +135,7 @@ def test_a_pool_fault_refuses_as_often_as_was_said(cloud, call):
     assert codes == ["overconstrained", None]
 
 
-def test_a_throttled_operation_class_tells_when_to_call_again(cloud, call):
+def test_a_throttled_operation_class_returns_the_time_of_the_next_call(cloud, call):
     cloud.throttling.set({"write": SimulatedCallRate(bucket=1, refill=0.25)})
     call("POST", body=LARGE)
 

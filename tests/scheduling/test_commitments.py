@@ -91,7 +91,7 @@ def bought(plan):
     return sorted(claim.cheapest.instance_type for claim in plan.claims)
 
 
-def test_nodes_of_the_committed_family_are_bought_as_far_as_the_amount_goes():
+def test_nodes_of_the_committed_family_are_launched_up_to_the_amount():
     """Two nodes at 0.04 instead of 0.20, the third one at the list price of the cheap family."""
     plan = plan_of(3, balance("8", price=0.01))
 

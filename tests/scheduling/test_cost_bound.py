@@ -285,7 +285,7 @@ def test_hundreds_of_pods_without_requests_have_a_bound():
 @pytest.mark.parametrize(
     ("count", "rounds"), [(1, []), (199, []), (200, [2]), (699, [6]), (700, [7]), (3000, [7])]
 )
-def test_whole_pods_are_looked_at_for_as_many_rounds_as_pods_are_worth(count, rounds, monkeypatch):
+def test_the_bound_of_whole_pods_takes_more_rounds_for_more_pods(count, rounds, monkeypatch):
     asked = []
 
     def noting(*arguments, rounds):

@@ -78,7 +78,7 @@ def test_min_values_hold_however_near_the_limits_are(limit, options):
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(7, False), (8, True)])
-def test_a_limit_that_just_holds_the_types_asked_for_is_enough(limit, fits, options):
+def test_a_limit_equal_to_the_requested_types_is_enough(limit, fits, options):
     """Three sizes are to be chosen from, of which the largest has eight cores."""
     several = requirement_spec(INSTANCE_TYPE, "Exists", min_values=3)
     pool = node_pool(requirements=[several], limits={"cpu": str(limit)})
@@ -157,7 +157,7 @@ def test_min_values_hold_in_the_zones_of_many_counted_pods(options):
     assert all(len(types) >= 3 for types in lists)
 
 
-def test_a_list_cut_to_its_longest_without_the_values_asked_for_is_not_bought(options):
+def test_a_truncated_type_list_that_violates_min_values_is_not_launched(options):
     """Two types are listed at most, and the cheapest two are of one family."""
     family = "example.com/family"
     types = catalogue(

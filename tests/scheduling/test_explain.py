@@ -196,7 +196,7 @@ def test_the_reason_offering_names_the_domain_that_affinity_leaves():
     assert reason.detail.endswith("to pods app=db leaves topology.kubernetes.io/zone zone-a")
 
 
-def test_types_within_the_limits_are_looked_at_for_later_reasons():
+def test_types_within_the_limits_are_checked_for_further_reasons():
     """The small type is within the limit and sold out; that the large one is beyond is a remark."""
     types = catalogue(
         instance_type("small", cpu="4", offerings=(offering("zone-a", available=False),)),

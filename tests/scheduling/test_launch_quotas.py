@@ -86,7 +86,7 @@ def test_a_claim_near_a_price_limit_lists_no_type_that_could_exceed_it():
     assert [claim.instance_types for claim in plan.claims] == [("small",)]
 
 
-def test_a_pod_that_asks_for_spot_is_counted_at_the_price_of_spot():
+def test_a_pod_that_requires_spot_is_counted_at_the_spot_price():
     """0.04 an hour for a small node."""
     pool = node_pool(limits={PRICE_PER_HOUR: "0.05"})
     plan = plan_of(web(1, node_selector={CAPACITY_TYPE: "spot"}), pools=[pool])

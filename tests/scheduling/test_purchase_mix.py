@@ -93,7 +93,7 @@ def test_pods_that_avoid_each_other_need_as_many_nodes(changes, at_most, surely)
     assert found == [at_most, surely]
 
 
-def test_the_first_line_asks_all_shapes_for_everything():
+def test_the_first_constraint_covers_all_pods_with_all_shapes():
     made, shapes, lp = stated(problem(web(5), catalogue=TYPES))
     lines = dict(zip(made.resources, lp.demand[0].tolist(), strict=True))
     assert (lines["cpu"], lines["memory"], lines[PODS]) == (5000, 500 * 2**20, 5)
@@ -101,7 +101,7 @@ def test_the_first_line_asks_all_shapes_for_everything():
     assert len(lp.price) == sum(len(each.shapes.row) for each in shapes)
 
 
-def test_pods_of_one_architecture_ask_its_shapes_for_their_share():
+def test_pods_of_one_architecture_use_shapes_of_that_architecture():
     asked = (
         *web(5),
         *pods(2, "arm", shape=pod_shape(cpu="3", node_selector={ARCH: "arm64"})),
@@ -117,14 +117,14 @@ def test_pods_of_one_architecture_ask_its_shapes_for_their_share():
     assert lp.demand[arm, made.resources.index("cpu")] == 6000
 
 
-def test_a_spread_over_zones_asks_each_zone_for_an_equal_part():
+def test_a_spread_over_zones_demands_an_equal_part_of_each_zone():
     made, _shapes, lp = stated(problem(web(9, topology_spread=(spread(ZONE),)), catalogue=TYPES))
     by_zone = lp.demand[1:, made.resources.index("cpu")].tolist()
     assert by_zone == [3000] * 3
     assert (lp.usable[1:].sum(axis=0) == 1).all()
 
 
-def test_a_spread_over_hosts_too_asks_the_zones_for_equal_parts():
+def test_a_spread_over_hosts_and_zones_demands_equal_parts_of_the_zones():
     """The constraints of hosts are in another part of the LP."""
     both = (spread(HOSTNAME), spread(ZONE))
     made, _shapes, lp = stated(problem(web(9, topology_spread=both), catalogue=TYPES))

@@ -29,7 +29,7 @@ def planned(asked, options):
     return plan
 
 
-def test_the_first_of_its_kind_goes_to_an_existing_node(options):
+def test_the_first_pod_of_a_kind_is_placed_on_an_existing_node(options):
     """The pod that chooses the domain for later ones prefers existing nodes."""
     first = pod("first", "db", pod_affinity=term(ZONE, DB), pod_anti_affinity=term(ARCH, DB))
     node = existing_node("old", labels={ZONE: "zone-b"})

@@ -124,7 +124,7 @@ def test_as_many_pods_left_are_those_that_first_fit_leaves():
 
 
 @pytest.mark.parametrize("count", [1, 3, 60])
-def test_pods_that_ask_for_nothing_get_a_plan(count):
+def test_pods_without_requests_get_a_plan(count):
     """There is one resource then: the number of pods."""
     asked = problem([pod(f"idle-{number}", cpu="", memory="") for number in range(count)])
     assert not solve(asked).unschedulable

@@ -66,7 +66,7 @@ def test_existing_nodes_count_for_the_share():
     assert capacity_types(plan_of(web(4), "50%", others=4)) == (4, 0)
 
 
-def test_a_pod_that_asks_for_a_capacity_type_gets_it():
+def test_a_pod_gets_the_capacity_type_that_it_requires():
     """Nodes for others make up for it."""
     asking = [pod("asking", cpu="1500m", node_selector={CAPACITY_TYPE: "on-demand"})]
 

@@ -14,7 +14,7 @@ places = st.tuples(st.integers(0, 9), st.sampled_from((0, 1, 2, 5, NO_CAP)))
 
 @given(st.lists(places, min_size=1, max_size=5), st.integers(0, 40))
 @with_examples(100)
-def test_each_pod_goes_to_the_lowest_level_that_takes_one(drawn, amount):
+def test_each_pod_is_placed_in_the_lowest_domain_that_takes_one(drawn, amount):
     """Few or many, and to the earlier of equals."""
     levels, tops = [level for level, _ in drawn], [top for _, top in drawn]
     shares = [0] * len(drawn)

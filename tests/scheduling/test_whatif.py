@@ -566,7 +566,7 @@ def test_a_pod_that_belongs_beside_others_of_its_kind_opens_no_node_where_theirs
     assert whatif.evaluate(("full", "going")).outcome is WhatIfOutcome.CLAIMS
 
 
-def test_a_zone_is_one_for_a_spread_as_soon_as_a_counted_pod_goes_to_a_claim_there():
+def test_a_spread_counts_a_zone_once_a_claim_there_has_a_counted_pod():
     """No node and no pool is in zone-z: the large pod, which nothing spreads, makes the zone known."""
     even = {"topology_spread": spread(ZONE, 1, WEB)}
     there = [web(f"there-{n}", "full", **even) for n in range(3)]

@@ -697,7 +697,7 @@ async def test_pod_spec_is_immutable(api: Api):
     assert ("FieldValueForbidden", "spec") in answer.causes
 
 
-async def test_unbound_pod_goes_at_once(api: Api):
+async def test_an_unbound_pod_is_removed_at_once(api: Api):
     """No kubelet has to let go of it."""
     name = unique("unbound")
     made = await api.create(PODS, pod(name))

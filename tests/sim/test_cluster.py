@@ -193,7 +193,7 @@ def test_higher_priority_is_scheduled_first():
     assert run_virtual(scenario()) == {"low": None, "high": "one"}
 
 
-def test_a_nominated_pod_goes_to_its_node():
+def test_a_nominated_pod_is_bound_to_its_node():
     """Although another one has more room; who finds no room anywhere loses the nomination."""
     waiting = {"first": "2", "second": "2", "huge": "20"}
 

@@ -149,7 +149,7 @@ def test_a_failed_call_leaves_no_result(ledger: Ledger):
     assert (len(ledger.view().open_launches), len(ledger.view().launches)) == (0, 0)
 
 
-def test_an_open_call_outlives_its_claim(ledger: Ledger):
+def test_an_open_call_is_kept_after_its_claim_is_removed(ledger: Ledger):
     """Its late result must still be recognised, or the instance would have no claim."""
     claim = node_claim("web")
     ledger.apply_event(LaunchCallStarted(claim.uid, EPOCH))

@@ -164,7 +164,7 @@ class TestBudgets:
             msgspec.structs.replace(running(owner_kind="StatefulSet"), deletion_timestamp=EPOCH),
         ],
     )
-    def test_a_pod_that_is_not_evicted_is_not_asked_of_budgets(self, item):
+    def test_a_pod_that_is_not_evicted_needs_no_permission_of_budgets(self, item):
         """It goes with its node, or is going already."""
         assert moves(item, disruption_budget(max_unavailable="0"))
 

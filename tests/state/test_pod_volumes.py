@@ -203,7 +203,7 @@ class TestValidation:
 class TestAlternatives:
     """Section 8.2: where a pod's volumes are, or may be made."""
 
-    def test_an_unbound_claim_goes_where_its_class_allows(self):
+    def test_an_unbound_volume_claim_follows_the_topology_of_its_storage_class(self):
         """Cases 272 and 277."""
         unbound = claim(storage_class="fast")
         assert alternatives(unbound, storage_class("fast", zone("z3"))) == (zones("z3"),)

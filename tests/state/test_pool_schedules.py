@@ -125,7 +125,7 @@ def test_pool_with_unreadable_schedules_keeps_its_spec_and_launches_nothing(at):
     assert state.next_schedule_edge is None
 
 
-def test_pool_launches_nothing_before_the_state_knows_the_time():
+def test_a_pool_launches_nothing_before_the_state_has_a_time():
     """Its windows may all be closed or open."""
     state = StateBuilder({})
     state.apply_event(ObjectObserved(web(hours(shutdown=True))))

@@ -91,11 +91,11 @@ def fail(*_, **__):
 
 
 class TestPods:
-    def test_pending_pods_are_asked_about(self):
+    def test_pending_pods_are_in_the_problem(self):
         question = ask(synced_state(POOL, pod("a"), pod("b", node_name="x")))
         assert names(question.problem.pods) == ["a"]
 
-    def test_pods_of_leaving_nodes_are_asked_about(self):
+    def test_pods_of_leaving_nodes_are_in_the_problem(self):
         """Cases 288-290: active ones; not daemons, not terminating ones, not blocked ones."""
         terminating = pod("gone", node_name="web")
         stateful = pod("db-0", node_name="web", owner_kind="StatefulSet")
@@ -122,7 +122,7 @@ class TestPods:
             (disruption_budget("a", min_available="1"), disruption_budget("b", min_available="1")),
         ],
     )
-    def test_pods_that_no_budget_lets_go_are_not_asked_about(self, budgets):
+    def test_pods_without_a_permitted_eviction_are_not_in_the_problem(self, budgets):
         """Cases 113 and 290."""
         builder = synced_state(POOL, *node_and_claim("web"), pod("a", node_name="web"), *budgets)
         builder.apply_event(DeletionMarked(names=("web",), cause="x"))
@@ -613,7 +613,7 @@ class TestKeptPlaces:
         assert names(ask(builder).problem.pods) == ["web-0"]
         assert names(ask(self.placed(target="nowhere")).problem.pods) == ["web-0"]
 
-    def test_pods_that_no_longer_fit_are_asked_about_again(self):
+    def test_pods_that_no_longer_fit_are_in_the_problem_again(self):
         """The scheduler filled the node with others; the rest is still theirs."""
         builder = self.placed(*node_and_claim("web"), target="web", count=3)
         assert ask(builder).problem.pods == ()

@@ -233,7 +233,7 @@ def test_a_pod_on_a_leaving_node_is_planned_for_as_it_will_be():
     assert [each.shape.requests["cpu"] for each in problem.pods] == [3500]
 
 
-def test_a_recommendation_that_changes_makes_consolidation_look_again():
+def test_a_changed_vpa_recommendation_changes_the_consolidation_fingerprint():
     first = consolidation_fingerprint(cluster(pod(node="web"), autoscaler()).snapshot())
     again = msgspec.structs.replace(autoscaler(), resource_version=99)
     assert consolidation_fingerprint(cluster(pod(node="web"), again).snapshot()) == first

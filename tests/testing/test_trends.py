@@ -33,7 +33,7 @@ def test_values_that_do_not_rise_are_no_growth(values):
     assert trend_of(values).p_value == 1.0
 
 
-def test_noise_seldom_looks_like_growth():
+def test_noise_is_seldom_reported_as_growth():
     """The test of Mann and Kendall keeps its word: one in a hundred at p < 0.01."""
     rng = random.Random(1)
     series = [[rng.gauss(100, 5) for _ in range(15)] for _ in range(2000)]

@@ -23,7 +23,7 @@ def role(tmp_path):
     }
 
 
-def test_a_key_goes_before_a_role_and_a_role_before_the_rest(role):
+def test_access_keys_precede_roles_and_roles_precede_other_credentials(role):
     """As in the library's own chain."""
     assert find_credential({**role, **KEY}).provider == "access_key"
     assert find_credential({**role, **KEY, **TOKEN}).provider == "sts"

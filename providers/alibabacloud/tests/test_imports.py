@@ -114,7 +114,7 @@ assert {{m for m in __import__("sys").modules if m.startswith(lazy.__name__ + ".
 
 
 @pytest.mark.parametrize("package", SDKS.values())
-def test_the_models_of_an_sdk_are_all_there_when_they_are_asked_for(package):
+def test_all_models_of_an_sdk_can_be_loaded(package):
     loaded_by(COMPARE.format(package=package))
 
 

@@ -73,7 +73,7 @@ def test_a_token_is_fetched_where_one_is_needed(service):
     assert service.asked.count("/latest/api/token") == 1
 
 
-def test_proxies_are_not_asked(service, monkeypatch):
+def test_proxies_are_not_used(service, monkeypatch):
     """They would answer with their own metadata."""
     for name in ("HTTP_PROXY", "http_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")

@@ -138,7 +138,7 @@ def test_the_role_of_nodes_is_passed_on_to_ecs_alone():
 # -- the guide -----------------------------------------------------------------------------------
 
 
-def test_the_guide_knows_every_name_in_the_policies():
+def test_the_guide_explains_every_variable_of_the_policies():
     text = GUIDE.read_text()
     names = {
         name for path in POLICIES.values() for name in re.findall(r"\$\{(\w+)\}", path.read_text())

@@ -110,7 +110,7 @@ class Launching:
         return [self.outcome for _ in requests]
 
 
-def test_stock_is_asked_for_again_when_launches_find_another_one(cloud, context, plugin, woken):
+def test_stock_is_read_again_after_three_failed_launches(cloud, context, plugin, woken):
     """Section 3.1: after three failures in a row, however lately it was read; once a minute at most."""
     plugin.karpenter_start(context)
     running = plugin.running
@@ -134,7 +134,7 @@ def test_stock_is_asked_for_again_when_launches_find_another_one(cloud, context,
     assert woken.count("stock") == 2
 
 
-def test_types_are_asked_for_again_too_but_rarely(cloud, context, plugin, woken):
+def test_types_are_requested_again_but_rarely(cloud, context, plugin, woken):
     """Section 3.1: what the region sells may be another; that is a dozen calls."""
     plugin.karpenter_start(context)
     running = plugin.running

@@ -157,7 +157,7 @@ def test_types_that_may_be_launched_are_read_exactly_and_others_by_averages(tmp_
     )
 
 
-def test_the_price_query_asks_for_one_instance_hour(tmp_path: Path):
+def test_the_price_query_is_for_one_instance_hour(tmp_path: Path):
     shop = PriceCloud(tmp_path, LARGE)
     shop.reader.consider([LARGE])
     shop.reader.refresh()
@@ -185,7 +185,7 @@ def test_the_price_query_asks_for_one_instance_hour(tmp_path: Path):
     ]
 
 
-def test_prices_are_asked_again_when_they_have_grown_old(tmp_path: Path):
+def test_old_prices_are_read_again(tmp_path: Path):
     shop = PriceCloud(tmp_path)
     shop.reader.consider([LARGE])
     shop.reader.refresh()

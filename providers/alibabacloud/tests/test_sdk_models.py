@@ -42,7 +42,7 @@ def loaded():
     }
 
 
-def test_a_class_is_loaded_when_it_is_asked_for(package):
+def test_a_model_class_is_loaded_at_its_first_use(package):
     models = load_models(package(GENERATED))
     assert loaded() == set()
     assert models.Disk.size == 40
@@ -81,5 +81,5 @@ def test_a_package_that_is_not_there_is_an_import_error():
         ("", {}),
     ],
 )
-def test_only_a_list_of_imports_tells_where_classes_are(source, places):
+def test_places_of_classes_are_read_from_modules_of_imports_only(source, places):
     assert places_of(source) == places

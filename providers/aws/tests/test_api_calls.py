@@ -69,7 +69,7 @@ def test_a_mistake_of_ours_is_no_failed_call():
     assert attempt_failure(KeyError("Subnets")) is None
 
 
-def test_the_time_that_a_service_asks_to_wait_is_read():
+def test_retry_after_of_a_service_is_read():
     failure = attempt_failure(answered("ThrottlingException", 429, {"retry-after": "7"}))
 
     assert failure is not None

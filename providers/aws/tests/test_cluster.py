@@ -56,7 +56,7 @@ def test_launches_go_on_while_eks_is_down(aws, clients, clock, source):
             assert isinstance(process.launch_one(claim, node_class), LaunchedInstance)
 
 
-def test_an_eks_that_does_not_answer_is_asked_once_a_minute(aws, clock, source):
+def test_an_unresponsive_eks_is_retried_once_a_minute(aws, clock, source):
     known = source()
     before = known.details()
     clock.forward(minutes=6)
@@ -104,7 +104,7 @@ def test_the_ip_family_comes_from_the_core(source, facts, expected):
 
 
 @pytest.mark.parametrize(("cidr", "expected"), [("fd00:10::/108", True), ("", False)])
-def test_an_ip_family_that_the_core_does_not_know_is_asked_of_eks(aws, source, cidr, expected):
+def test_an_ip_family_unknown_to_the_core_is_read_from_eks(aws, source, cidr, expected):
     aws.clusters.add(Cluster(name="test", service_ipv6_cidr=cidr))
 
     assert source(ip_family="").details().is_ipv6 is expected
@@ -132,7 +132,7 @@ def test_instances_of_an_ipv6_cluster_have_ipv6_addresses_without_a_dns_service(
 
 
 @pytest.mark.parametrize("version", ["1.25", "v1.37.1-eks-1234", "2.0", "nonsense"])
-def test_a_version_that_the_provider_does_not_know_is_warned_of_once(source, version):
+def test_an_unsupported_kubernetes_version_is_warned_of_once(source, version):
     known = source(version=version)
 
     with capture_logs() as logs:
@@ -144,7 +144,7 @@ def test_a_version_that_the_provider_does_not_know_is_warned_of_once(source, ver
 
 
 @pytest.mark.parametrize("version", ["1.26", "v1.34.2-eks-1234", "1.36+"])
-def test_a_version_that_the_provider_knows_is_not_warned_of(source, version):
+def test_a_supported_kubernetes_version_has_no_warning(source, version):
     with capture_logs() as logs:
         assert source(version=version).version() == version
 

@@ -118,7 +118,7 @@ def test_a_queue_that_is_missing_is_an_error_and_none_at_all_a_warning(world):
     assert wrong(findings) == []
 
 
-def test_a_cluster_that_eks_does_not_know_is_an_error_unless_all_is_given(world):
+def test_a_cluster_that_eks_does_not_list_is_an_error_unless_all_settings_are_given(world):
     world.aws.clusters.clear()
     (found,) = wrong(doctor(world).check())
 

@@ -308,7 +308,7 @@ def test_a_launch_that_fails_otherwise_is_not_tried_again(world):
     assert len(tries) == 1
 
 
-def test_templates_that_ec2_does_not_know_are_forgotten_and_not_deleted(world):
+def test_templates_unknown_to_ec2_are_dropped_from_the_cache(world):
     world.templates.ensure([template()])
     world.calls.clear()
 

@@ -243,7 +243,7 @@ def test_the_guides_node_class_is_admitted():
     assert EC2NodeClass.model_validate(document).name == "default"
 
 
-def test_the_guide_knows_every_name_in_the_policies():
+def test_the_guide_explains_every_variable_of_the_policies():
     names = {name for path in POLICIES for name in re.findall(r"\$\{(\w+)\}", path.read_text())}
 
     assert names == set(NAMES)

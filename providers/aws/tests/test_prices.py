@@ -183,7 +183,7 @@ def test_spot_has_the_on_demand_price_until_spot_prices_are_read():
 
 
 @pytest.mark.parametrize(("region", "isolated"), [("us-gov-west-1", False), ("us-east-1", True)])
-def test_a_price_list_that_cannot_be_reached_is_never_asked(region: str, isolated: bool):
+def test_an_unreachable_price_list_is_not_requested(region: str, isolated: bool):
     """Case 75."""
     prices = RegionPrices(region, isolated=isolated)
     clients = cloud([], [], region=region)
@@ -203,7 +203,7 @@ def test_a_price_list_that_cannot_be_reached_is_never_asked(region: str, isolate
         ("cn-north-1", "cn-northwest-1"),
     ],
 )
-def test_prices_are_asked_of_the_region_that_serves_them(region: str, endpoint: str):
+def test_prices_are_read_from_the_region_that_serves_them(region: str, endpoint: str):
     """Case 76."""
     assert pricing_region(region) == endpoint
 

@@ -61,7 +61,7 @@ def test_the_region_is_read_from_the_variable_that_other_sdks_read(monkeypatch):
     assert CloudClients(region="eu-west-1").region == "eu-west-1"
 
 
-def test_credentials_are_asked_for_in_the_configured_region(monkeypatch):
+def test_credentials_are_requested_in_the_configured_region(monkeypatch):
     """A role of a service account is assumed at STS of the session's region."""
     monkeypatch.setenv("AWS_REGION", "eu-west-3")
     made = []

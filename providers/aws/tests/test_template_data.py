@@ -450,7 +450,7 @@ def test_spot_requests_are_tagged_too():
         "us-isof-east-1",
     ],
 )
-def test_some_regions_know_no_metadata_on_ipv6(region):
+def test_some_regions_have_no_metadata_on_ipv6(region):
     options = data(cluster=replace(CLUSTER, region=region))["MetadataOptions"]
 
     assert "HttpProtocolIpv6" not in options

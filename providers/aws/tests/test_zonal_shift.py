@@ -82,7 +82,7 @@ def test_a_shift_that_is_not_applied_is_none(aws, clients, arn, zone_id):
     assert not part.zones().has(ZONE)
 
 
-def test_a_cancelled_shift_ends_while_another_goes_on(aws, clients, arn, zone_id):
+def test_a_cancelled_zonal_shift_ends_while_another_continues(aws, clients, arn, zone_id):
     other = next(
         subnet["AvailabilityZoneId"]
         for subnet in clients.ec2.describe_subnets()["Subnets"]

@@ -229,7 +229,7 @@ def test_other_texts_are_shown_in_one_line(text):
     assert token_failure(text) == "connection refused"
 
 
-def test_finding_a_credential_asks_nothing(workload):
+def test_finding_a_credential_sends_no_request(workload):
     find_credential(settings_for(workload.url).cloud)
     assert not workload.received
 

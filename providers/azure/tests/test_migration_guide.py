@@ -51,7 +51,7 @@ def test_equal_names_are_listed_as_equal():
     assert f"`{lease.default}`" in said["other"]
 
 
-def test_the_guide_tells_which_modes_can_be_taken_over():
+def test_the_guide_lists_the_modes_that_support_a_take_over():
     always, _, with_the_option = MIGRATION.partition("### AKS machines")
 
     assert all(f"`{mode}`" in always for mode in VM_MODES)

@@ -103,7 +103,7 @@ def items(*found: dict[str, Any]) -> dict[str, Any]:
     return {"Items": list(found)}
 
 
-def test_the_list_of_the_region_is_asked_for(server: PriceServer) -> None:
+def test_the_list_of_the_region_is_requested(server: PriceServer) -> None:
     server.pages = [items(item())]
 
     price_list(server).items("WestUS2")
@@ -205,7 +205,7 @@ def test_an_answer_that_is_no_object_is_no_answer(server: PriceServer, page: obj
         price_list(server).items("westus2")
 
 
-def test_a_cloud_without_a_list_is_not_asked(prices: RegionPrices, tmp_path: Path) -> None:
+def test_a_cloud_without_a_price_list_gets_no_request(prices: RegionPrices, tmp_path: Path) -> None:
     reader = PriceReader(  # case 53
         "usgovvirginia",
         prices,

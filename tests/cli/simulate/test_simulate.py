@@ -532,7 +532,7 @@ class TestStories:
         assert found["disruptions"] == {}
         assert found["pendingSeconds"]["count"] == 6
 
-    def test_fifty_replicas_run_within_a_minute_of_being_asked_for(self, program, monkeypatch):
+    def test_fifty_replicas_run_within_a_minute(self, program, monkeypatch):
         """With nodes that need 40 s to start; the nodes go again with the pods."""
         found = self.simulate(program, monkeypatch, "fifty-replicas.yaml", "--duration", "2h")
 

@@ -64,7 +64,7 @@ def throttled(seconds=1.0):
     return ThrottledError("slow down", retry_after=timedelta(seconds=seconds))
 
 
-def test_a_throttled_key_waits_as_long_as_asked_every_time():
+def test_a_throttled_key_waits_the_requested_time_every_time():
     """Half a draw of jitter is half as long again; the sixth wait is no longer than the first."""
     assert rises(lambda _: throttled(2)) == [0.0, 3.0, 6.0, 9.0, 12.0, 15.0]
 
@@ -174,7 +174,7 @@ def steps(errors, jitter):
     return seen[: len(errors) + 1]
 
 
-def test_a_throttled_loop_waits_as_long_as_asked_every_time():
+def test_a_throttled_loop_waits_the_requested_time_every_time():
     assert steps([throttled(1)] * 3, lambda: 0.5) == [0.0, 1.5, 3.0, 4.5]
 
 

@@ -128,7 +128,7 @@ def test_other_interruptions_make_no_offering_unavailable(kind):
     assert step_of(said(kind), act_on_rebalance=True).exhausted == ()
 
 
-def test_a_recommendation_is_noted_and_acted_on_only_if_asked_for():
+def test_a_rebalance_recommendation_deletes_the_claim_only_by_setting():
     """It is a Normal Event: nothing has happened yet."""
     noted = step_of(said(REBALANCE, deadline=None))
     acted = step_of(said(REBALANCE, deadline=None), act_on_rebalance=True)

@@ -147,7 +147,7 @@ def test_volumes_of_pods_that_stay_are_not_waited_for():
     )
 
 
-def test_an_instance_that_the_cloud_takes_away_is_still_asked_to_end():
+def test_a_reclaimed_instance_is_still_terminated():
     """It may be only stopping."""
     claim, view = dying()
     step = step_of(claim, view, instance=InstanceState.ENDING)

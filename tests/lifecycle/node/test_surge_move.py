@@ -70,7 +70,7 @@ def advice(body, *, item=None, restarted=False, elapsed=timedelta()):
 @pytest.mark.parametrize(
     ("value", "asked"), [("true", True), ("false", False), ("", False), ("True", False)]
 )
-def test_only_the_value_true_asks_for_a_rollout(value, asked):
+def test_only_the_value_true_requests_a_rollout(value, asked):
     assert asks_for_surge(deployed(annotations={SURGE_MOVE: value})) is asked
 
 

@@ -129,7 +129,7 @@ class TestBegin:
         _, leaving = going(taints=("karpenter.sh/disrupted:NoSchedule",))
         assert undisrupted_patch(leaving) is None
 
-    def test_foreign_balancer_label_outlives_a_rollback(self):
+    def test_a_rollback_keeps_a_foreign_balancer_label(self):
         kept = node("web", labels={EXCLUDE_BALANCERS: "true"})
         marked = disrupted_patch(kept).applied_to(kept)
         assert undisrupted_patch(marked).applied_to(marked).labels == kept.labels

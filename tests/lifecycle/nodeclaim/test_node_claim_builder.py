@@ -254,7 +254,7 @@ class TestNodePatch:
         assert (at_once.taints, at_once.finalizers) == (in_turn.taints, in_turn.finalizers)
         assert first.merged(None) is first
 
-    def test_a_label_goes_unless_a_later_patch_puts_it_on(self):
+    def test_a_label_is_removed_unless_a_later_patch_sets_it(self):
         web = node("web", labels={"a": "1", "b": "1"})
         off = NodePatch(remove_labels=("a",))
         assert off.applied_to(web).labels == {k: v for k, v in web.labels.items() if k != "a"}

@@ -130,7 +130,7 @@ def test_finish_removes_the_finalizer_and_is_measured():
     assert patch.body == {"metadata": {"finalizers": ["foreign/x"]}}
 
 
-def test_an_instance_that_was_gone_when_first_asked_is_measured_too():
+def test_the_termination_time_of_an_already_removed_instance_is_measured():
     """Case 61: a sample for each instance, none for a claim that never had one."""
     metric = "nodeclaims_instance_termination_duration"
     samples = {

@@ -187,7 +187,7 @@ def test_unknown_capacity_types_other_than_in_are_ignored():
         (["borrowed"], 1, 0),
     ],
 )
-def test_providers_know_all_values_of_some_labels(values, errors, warnings):
+def test_providers_declare_all_values_of_some_labels(values, errors, warnings):
     """An error only when no known value is left, as for capacity types."""
     key = "cloud.example/tenancy"
     rules = LabelRules(

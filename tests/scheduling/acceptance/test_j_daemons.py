@@ -289,7 +289,7 @@ def test_case_160_their_pods_are_counted_when_they_are_there(cluster):
     assert cluster.node_of(second).name == node.name
 
 
-def test_case_367_a_daemons_template_asks_for_its_limits(cluster):
+def test_case_367_limits_of_a_daemon_template_count_as_requests(cluster):
     """Named like its DaemonSet; a limit without a request is one."""
     limits = {"cpu": "10", "memory": "1Gi"}
     cluster.apply(daemon_set("agent", containers=[{"requests": {"cpu": "1"}, "limits": limits}]))

@@ -67,7 +67,7 @@ def test_stock_status_decides_availability(zone: str, resource: str, is_in_stock
     assert listing.listed == {NAME: (A,)}
 
 
-def test_both_ways_to_buy_are_asked_about(tmp_path: Path):
+def test_stock_is_read_for_on_demand_and_spot(tmp_path: Path):
     market = Market()
     stock, revision = market.book(tmp_path).current()
 
@@ -204,7 +204,7 @@ def test_stock_is_refreshed_every_five_minutes_or_at_once(tmp_path: Path):
     assert len(market.clients.calls) == 3 * 2
 
 
-def test_another_protected_time_is_asked_about_from_the_next_refresh_on(tmp_path: Path):
+def test_a_new_protection_period_is_queried_from_the_next_refresh_on(tmp_path: Path):
     market = Market()
     book = market.book(tmp_path)
     assert book.watch_spot(0)

@@ -48,7 +48,7 @@ def test_a_cluster_without_a_network_cannot_be_read():
             read_cluster({"meta_data": meta})
 
 
-def test_the_cluster_is_asked_for_once_in_a_quarter_of_an_hour(cloud, clients):
+def test_the_cluster_is_read_once_in_a_quarter_of_an_hour(cloud, clients):
     readers = Readers(cloud, clients)
 
     details = readers.cluster.details()

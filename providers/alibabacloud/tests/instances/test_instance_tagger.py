@@ -145,7 +145,7 @@ def test_instances_that_were_not_listed_are_read_together(tagged):
     assert tagged.count() == 8
 
 
-def test_changes_are_made_once_a_second_in_the_order_in_which_they_were_asked_for(tagged):
+def test_changes_are_made_once_a_second_in_the_requested_order(tagged):
     pairs = tagged.launch("web-one", "web-two", "web-three")
     tagged.tagger.sync(*pairs[0])
     waits = []

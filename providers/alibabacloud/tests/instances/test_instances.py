@@ -265,7 +265,7 @@ def test_a_stopped_instance_is_on_its_way_and_can_be_deleted(world):
     assert world.instances.terminate([found]) == [TerminationStatus.GONE]
 
 
-def test_termination_is_asked_for_once_and_ends_in_gone(world):
+def test_termination_is_requested_once_and_ends_with_the_instance(world):
     """Case 84, PC-050 to PC-052."""
     world.cloud.behaviour.terminating_seconds = 30
     (found,) = world.launch("ending")

@@ -198,7 +198,7 @@ def test_the_fullest_private_pool_of_a_zone_is_used_before_public_capacity():
     assert [target.reservation_id for target in targets(kept)] == ["crp-2"]
 
 
-def test_types_are_asked_for_their_disks_until_there_are_enough():
+def test_disks_of_types_are_queried_until_there_are_enough():
     """In the order of their prices, and zone by zone."""
     types = [
         named(f"ecs.g{n:02}.large", on_demand("a", n), on_demand("b", n)) for n in range(1, 61)
@@ -225,7 +225,7 @@ def test_no_type_with_a_disk_of_the_categories_is_a_lack_of_capacity():
 
 
 @pytest.mark.parametrize("capacity_type", ["spot", "on-demand"])
-def test_no_vswitch_of_another_zone_is_ever_asked_for(capacity_type):
+def test_no_vswitch_of_another_zone_is_requested(capacity_type):
     """Case 48: a thousand catalogues, a claim that allows zone b alone."""
     wanted = wish((ZONE, "b"), (CAPACITY_TYPE, capacity_type))
     for seed in range(1000):

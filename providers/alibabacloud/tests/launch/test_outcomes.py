@@ -198,7 +198,7 @@ def test_the_quota_of_a_type_ends_launches_of_that_type_for_ten_minutes(process,
 
 
 @pytest.mark.parametrize("api", [GROUP, RUN])
-def test_a_claim_goes_on_to_another_type_when_one_has_no_quota(
+def test_a_claim_launches_another_type_when_one_has_no_quota(
     cloud, clients, tmp_path, node_class, api
 ):
     """Instances launched by the same answer count as launched."""
@@ -239,7 +239,7 @@ def test_a_zonal_vcpu_quota_masks_types_of_at_least_that_size_in_the_zone(proces
     assert len(process.sent()) == calls + 2
 
 
-def test_a_vcpu_quota_that_names_a_type_of_another_zone_closes_all_that_was_asked_for_in_its_zone():
+def test_a_vcpu_quota_error_of_another_zone_masks_the_requested_types_of_its_zone():
     def target(name, zone, cpu):
         kind = SimpleNamespace(name=name, capacity={"cpu": cpu}, offerings=())
         return SimpleNamespace(instance_type=kind, zone=zone)

@@ -170,7 +170,7 @@ def test_disks_are_encrypted_by_either_way_to_launch(process, metadata):
     assert (data.encrypted, data.kms_key_id, data.deleted_with_instance) == (True, "key-2", False)
 
 
-def test_balanced_goes_on_to_the_next_zone(process):
+def test_balanced_continues_with_the_next_zone(process):
     """The zone with fewest nodes has no stock."""
     zones = sorted(process.cloud.world.vswitches)
     node_class = class_of(process.cloud, vSwitchSelectionPolicy="balanced")
@@ -296,7 +296,7 @@ def running(cloud, clients, tmp_path):
     return Process(cloud, clients, tmp_path, launch_api=RUN)
 
 
-def test_run_instances_goes_on_to_the_next_choice(running, node_class):
+def test_run_instances_continues_with_the_next_choice(running, node_class):
     """A choice without stock is marked, and the claim gets the next one."""
     running.cloud.capacity.sell_out(zone=ZONE_B)
 
@@ -325,7 +325,7 @@ def test_run_instances_takes_a_disk_that_the_type_boots_from(running):
     assert running.launched(outcome).system_disk.category == there[1]
 
 
-def test_run_instances_asks_for_no_type_in_a_zone_without_a_disk_for_it(running, node_class):
+def test_run_instances_requests_no_type_in_a_zone_without_its_disk(running, node_class):
     """The NodeClass takes every kind of disk; RunInstances needs one that is there."""
     running.cloud.catalogue.offer_disks((), instance_type=LARGE, zone=ZONE_B)
 
@@ -346,7 +346,7 @@ def test_a_hundred_claims_are_few_calls_of_run_instances(running, node_class):
     assert len(running.sent(RUN)) == 2
 
 
-def test_a_type_without_a_disk_of_the_categories_is_not_asked_for(process):
+def test_a_type_without_a_disk_of_the_categories_is_not_requested(process):
     """ECS would refuse it."""
     node_class = class_of(process.cloud, systemDisk={"categories": ["cloud_ssd"]})
 
@@ -359,7 +359,7 @@ def test_a_type_without_a_disk_of_the_categories_is_not_asked_for(process):
     assert not process.sent()
 
 
-def test_balanced_goes_where_fewest_nodes_are(process):
+def test_balanced_prefers_the_zone_with_the_fewest_nodes(process):
     """Case 51: nodes and what is to become one both count."""
     zones = sorted(process.cloud.world.vswitches)
     node_class = class_of(process.cloud, vSwitchSelectionPolicy="balanced")

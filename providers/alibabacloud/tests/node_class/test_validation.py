@@ -225,7 +225,7 @@ def test_an_account_that_cannot_pay_is_said_of_the_node_class(launches):
     ("code", "again"),
     [("Account.Arrearage", RETRY_USUAL), ("Forbidden.RAM", RETRY_SOON), ("Throttling", RETRY_SOON)],
 )
-def test_an_account_that_cannot_pay_is_not_asked_again_soon(code, again):
+def test_a_refusal_for_arrears_is_retried_later_than_one_for_permissions(code, again):
     """Somebody has to pay first; a right is granted within minutes."""
     error = LaunchFailedError("refused")
     error.__cause__ = ApiError(code, "no", "R", 403, action=f"ecs:{GROUP}")

@@ -117,7 +117,7 @@ def test_a_stopped_instance_starts_again(cloud, launch, clients):
     assert (stopped, launch.described()[0]["Status"]) == ("Stopped", "Running")
 
 
-def test_pages_hold_ten_unless_more_are_asked_for_and_a_hundred_at_most(cloud, launch, clients):
+def test_pages_hold_ten_by_default_and_a_hundred_at_most(cloud, launch, clients):
     for _ in range(2):
         launch.run(Amount=60)
 
@@ -275,7 +275,7 @@ def test_a_deployment_set_takes_so_many_in_a_zone(cloud, launch, clients, code):
     ]
 
 
-def test_a_reclaimed_instance_is_locked_and_goes_when_its_notice_is_over(cloud, launch):
+def test_a_reclaimed_instance_is_locked_and_ends_after_its_notice(cloud, launch):
     (instance_id,) = launch.run(SpotStrategy="SpotAsPriceGo")
     cloud.reclaim(f"cn-hangzhou.{instance_id}")
 
@@ -340,7 +340,7 @@ def test_the_largest_user_data_fits_into_a_request(cloud, launch):
     assert cloud.instance(instance_id).user_data == data
 
 
-def test_pages_can_be_smaller_than_asked_for_or_empty(cloud, launch, clients):
+def test_pages_can_be_smaller_than_requested_or_empty(cloud, launch, clients):
     launch.run(Amount=3)
     asked = {**REGION, "MaxResults": 100}
 

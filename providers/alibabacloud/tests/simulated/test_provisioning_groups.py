@@ -60,7 +60,7 @@ def test_a_group_short_of_its_minimum_reports_no_stock_for_the_capacity_it_could
     assert [code for _, _, code in group.errors] == ["OperationDenied.NoStock"] * 2
 
 
-def test_priorities_go_before_prices_when_they_are_asked_for(cloud, launch):
+def test_priorities_precede_prices_if_requested(cloud, launch):
     vswitch = cloud.world.vswitches["cn-hangzhou-b"]
     configs = [
         {"InstanceType": "ecs.c7.large", "VSwitchId": vswitch, "Priority": 1},
@@ -93,7 +93,7 @@ def test_capacity_optimized_groups_take_where_there_is_most(cloud, launch):
     assert group.places == {("ecs.g7.large", "g"): 1}
 
 
-def test_an_image_of_a_config_goes_before_that_of_the_group(cloud, launch):
+def test_the_image_of_a_configuration_overrides_that_of_the_group(cloud, launch):
     vswitch = cloud.world.vswitches["cn-hangzhou-b"]
     arm = {"InstanceType": "ecs.g8y.large", "VSwitchId": vswitch}
 

@@ -181,7 +181,7 @@ def test_neuron_devices_and_their_cores_are_counted(name: str, devices: int, cor
     ("interfaces", "expected"),
     [(None, 4), ([PRIMARY, efa_only(1, 0)], 1), ([PRIMARY], None)],
 )
-def test_efas_are_those_that_fit_or_those_that_are_asked_for(interfaces: Any, expected: Any):
+def test_efas_are_the_requested_ones_or_all_that_fit(interfaces: Any, expected: Any):
     """Case 58."""
     spec = {} if interfaces is None else {"networkInterfaces": interfaces}
 
@@ -209,7 +209,7 @@ def test_gpus_are_counted_whole(name: str, expected: Any):
     assert capacity(name).get(labels.NVIDIA_GPU) == expected
 
 
-def test_the_shipped_table_knows_most_types():
+def test_the_shipped_table_has_most_types():
     limits = network_limits()
 
     assert len(limits) > 1400

@@ -60,7 +60,7 @@ def test_one_quantity_of_the_user_leaves_the_other_defaults():
     assert found.overhead.kube_reserved == {"cpu": 150, "memory": 893 * MIB, STORAGE: GIB}
 
 
-def test_nothing_is_kept_for_the_system_unless_asked_for():
+def test_nothing_is_reserved_for_the_system_by_default():
     """Case 53."""
     wanted = {"cpu": "2", "memory": "20Gi", "ephemeral-storage": "10Gi"}
     of = node_class({"kubelet": {"systemReserved": wanted}})

@@ -253,9 +253,7 @@ def test_parameters_are_cached_for_a_day_and_missing_ones_for_minutes(images, cl
     assert [ami.id for ami in images.find(wanted).items] == ["ami-new"]
 
 
-def test_a_parameter_whose_image_was_deprecated_is_asked_for_again(
-    images, clients, clock, ssm, ec2
-):
+def test_a_parameter_with_a_deprecated_image_is_read_again(images, clients, clock, ssm, ec2):
     """Sooner than in a day; those of fixed versions stay."""
     path = "/aws/service/ami-windows-latest/Windows_Server-2022-English-Core-EKS_Optimized-1.34"
     parameter(ssm, f"{path}/image_id", "ami-bad")

@@ -41,7 +41,7 @@ def test_a_term_is_met_by_a_name_that_its_wildcards_match(wanted, names, missing
 
 @given(st.dictionaries(st.text(min_size=1), st.text(min_size=1)))
 @with_examples(100)
-def test_tags_are_asked_for_in_one_order(tags):
+def test_tags_are_requested_in_a_fixed_order(tags):
     """So that equal terms have equal queries; each key once."""
     shuffled = dict(reversed(tags.items()))
 

@@ -80,7 +80,7 @@ def test_each_term_is_a_query_and_an_id_is_its_own():
     ]
 
 
-def test_all_pages_count_unless_one_id_is_asked_for(reservations, stub):
+def test_all_pages_are_read_unless_one_id_is_requested(reservations, stub):
     """A query by id takes no page size; the result is sorted by id, each once."""
     paged = {
         "Filters": [*ACTIVE_ONLY, {"Name": "tag:a", "Values": ["1"]}],

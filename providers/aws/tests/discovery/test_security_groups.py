@@ -90,7 +90,7 @@ def test_a_group_that_was_deleted_is_named(groups, make_group, clients, clock):
     )
 
 
-def test_nothing_is_asked_twice_within_a_minute(groups, make_group, clients, clock):
+def test_security_groups_are_read_once_a_minute(groups, make_group, clients, clock):
     """One call for each kind of term."""
     terms = [SecurityGroupTerm(id=make_group("a")), SecurityGroupTerm(name="a")]
     with call_log(clients.ec2) as log:

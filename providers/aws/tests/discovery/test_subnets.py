@@ -125,7 +125,7 @@ def test_terms_that_find_nothing_are_named(subnets, network):
     )
 
 
-def test_nothing_is_asked_twice_within_a_minute(subnets, network, clients, clock):
+def test_security_groups_are_read_once_a_minute(subnets, network, clients, clock):
     """For every NodeClass."""
     network(a="1")
     with call_log(clients.ec2) as log:

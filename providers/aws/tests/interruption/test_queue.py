@@ -302,7 +302,7 @@ def test_acknowledging_an_unknown_message_has_no_effect(world: World):
     )
 
 
-def test_without_a_queue_nothing_is_asked(world: World):
+def test_without_a_queue_no_message_is_read(world: World):
     world.queue_name = ""
     world.interruption_sources = world.restarted()
 

@@ -121,7 +121,7 @@ def test_exotic_types_are_used_as_a_last_choice():
     assert len(chosen([plain, metal, accelerated], needs)) == 3
 
 
-def test_the_sixty_cheapest_are_asked_for():
+def test_the_sixty_cheapest_types_are_requested():
     """Case 86."""
     types = [named(f"m{n}.large", price=float(n)) for n in range(1, 201)]
 
@@ -180,7 +180,7 @@ def test_of_equal_prices_the_default_kind_of_reservation_counts():
     ]
 
 
-def test_one_capacity_block_is_asked_for():
+def test_one_capacity_block_is_requested():
     """Case 98."""
     types = [
         named("p5.48xlarge", reserved("a", "cr-1", kind="capacity-block", price=2.0)),

@@ -117,7 +117,7 @@ def test_termination_is_started_once_and_ends_in_gone(aws, process, node_class):
     assert listed(process) == {}
 
 
-def test_one_id_that_ec2_does_not_know_does_not_keep_the_others(aws, process, node_class):
+def test_an_unknown_instance_id_does_not_block_the_other_ids(aws, process, node_class):
     found = launch(process, node_class, "one", "two", "three")
     unknown = parse_provider_id(found[1])[1]
     aws.fail(

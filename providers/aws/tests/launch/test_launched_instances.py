@@ -134,7 +134,7 @@ def test_absent_facts_are_left_out():
         assert {"cpu", "memory", "pods"} <= set(amounts)
 
 
-def test_fabric_adapters_are_there_if_asked_for_or_configured():
+def test_fabric_adapters_exist_if_requested_or_configured():
     asking = node_claim("web")
     requests = {**asking.spec.resources.requests, EFA: "1"}
     resources = asking.spec.resources.model_copy(update={"requests": requests})

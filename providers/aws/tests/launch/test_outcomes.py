@@ -371,7 +371,7 @@ def test_unreserved_instances_have_no_reservation_labels(aws, clients, process):
     assert outcome.capacity_type == "on-demand"
 
 
-def test_dedicated_hardware_is_asked_of_the_template(aws, process, node_class):
+def test_dedicated_tenancy_is_set_in_the_launch_template(aws, process, node_class):
     """Case 87."""
     claim = claim_of("dedicated", ON_DEMAND, M5, (INSTANCE_TENANCY, "dedicated"))
 
@@ -429,7 +429,7 @@ def test_a_full_spread_group_is_full_for_all_types_in_its_zone(aws, clients, pro
     }
 
 
-def test_the_lowest_partition_is_asked_of_the_template(aws, clients, process):
+def test_the_lowest_partition_is_set_in_the_launch_template(aws, clients, process):
     """Case 104."""
     aws.placement_groups.add("racks", strategy="partition", partitions=4)
     grouped = node_class_of(aws, clients, placementGroupSelector={"name": "racks"})

@@ -57,7 +57,7 @@ def test_types_listed_before_a_price_refresh_are_chosen_by_the_prices_of_ec2(
     assert strategy(aws) == expected
 
 
-def test_prices_that_the_cloud_never_asked_still_decide_after_a_refresh(aws, process, node_class):
+def test_adjusted_prices_still_decide_after_a_refresh(aws, process, node_class):
     request = process.request(claim_of("discounted", ON_DEMAND, M5, ZONE_A), node_class)
     (it,) = request.instance_types
     own = replace(it, offerings=tuple(replace(o, price=Price(0.001)) for o in it.offerings))

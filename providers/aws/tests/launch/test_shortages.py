@@ -181,7 +181,7 @@ def test_the_core_masks_the_offerings_that_a_provider_marks_for_a_quota(targets)
     }
 
 
-def test_a_shortage_of_the_whole_call_is_about_all_that_was_asked_for():
+def test_a_shortage_of_a_whole_call_masks_all_requested_offerings():
     error = claim_error(TargetFailure(code="MaxFleetCountExceeded", message="fleets"))
 
     assert places(error) == ALL
@@ -237,7 +237,7 @@ def test_fleet_errors_are_matched_by_subnet_or_by_zone(place):
     assert answer.failures[0].target is found("m5.xlarge", "b")
 
 
-def test_an_instance_that_was_not_asked_for_is_an_error_and_no_success():
+def test_an_unrequested_instance_is_an_error():
     overrides = {"InstanceType": "x1.32xlarge", "SubnetId": "subnet-a"}
     of = {"LaunchTemplateAndOverrides": {"Overrides": overrides}}
 

@@ -81,9 +81,7 @@ def test_a_claim_that_a_fleet_served_not_is_launched_for_after_five_minutes(aws,
     assert len(aws.living()) == 3
 
 
-def test_a_process_that_knows_the_answer_of_a_fleet_launches_the_rest_at_once(
-    aws, start, node_class
-):
+def test_a_process_with_the_answer_of_a_fleet_launches_the_rest_at_once(aws, start, node_class):
     claims = wave(3, ("node.kubernetes.io/instance-type", "m5.large"))
     aws.capacity.limit_vcpus(4)
     process = start()

@@ -138,7 +138,7 @@ def test_a_token_covers_each_member_of_the_request():
     assert len(whole["ClientToken"]) <= 64, "the longest token that EC2 accepts"
 
 
-def test_attempts_of_claims_that_are_not_asked_for_change_no_token():
+def test_attempts_of_other_claims_change_no_token():
     assert token(FleetParameters(attempts=(("uid-9", 3),))) == token(FleetParameters())
 
 

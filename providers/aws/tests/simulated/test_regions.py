@@ -200,7 +200,7 @@ def test_own_images_are_selected_by_tag_and_as_self(aws, clients):
     assert [each["ImageId"] for each in by_tag] == [own.id]
 
 
-def test_deprecated_images_are_shown_when_asked_for(aws, clients, launch):
+def test_deprecated_images_are_listed_by_request(aws, clients, launch):
     image = launch.image()
     aws.images.deprecate(image, at=datetime(2026, 7, 1, tzinfo=UTC))
 

@@ -164,7 +164,7 @@ def test_a_spread_group_takes_seven_instances_in_a_zone(launch, clients):
     )
 
 
-def test_partitions_are_filled_evenly_or_as_asked(aws, launch):
+def test_partitions_are_filled_evenly_or_as_requested(aws, launch):
     group = aws.placement_groups.add("parts", strategy="partition", partitions=3)
     launch.template("any", Placement={"GroupId": group.id})
     launch.template("third", Placement={"GroupId": group.id, "PartitionNumber": 3})

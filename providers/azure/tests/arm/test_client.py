@@ -69,7 +69,7 @@ def test_a_listing_has_the_items_of_all_pages(client, server):
     assert server.received[1].query == {"$skiptoken": "2"}
 
 
-def test_a_listing_that_goes_in_a_circle_is_refused(client, server):
+def test_a_listing_with_a_repeated_page_token_is_refused(client, server):
     server.reply(200, {"value": [], "nextLink": f"{server.url}/page"})
     with pytest.raises(CloudProviderError, match="came twice"):
         client.list_all(VMS, api_version=API_VERSION, action="virtualMachines:list")

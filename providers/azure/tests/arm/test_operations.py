@@ -27,7 +27,7 @@ def poll(client, server):
     return state_of_poll(client.follow(f"{server.url}/operations/1", action="operations:get"))
 
 
-def test_azure_async_operation_goes_before_location():
+def test_azure_async_operation_precedes_location():
     both = answer(azure_asyncoperation="https://a/", location="https://b/")
     assert operation_url(both) == "https://a/"
     assert operation_url(answer(location="https://b/")) == "https://b/"

@@ -136,7 +136,7 @@ def test_throttling_and_denied_access_keep_their_error_classes(status, error):
         service.boot_data(boot(), IMAGE)
 
 
-def test_a_fault_is_asked_again():
+def test_a_server_error_is_retried():
     replies = iter((answer({}, 503), answer(GOOD)))
     with service_of(lambda: next(replies)) as (service, requests):
         service.boot_data(boot(), IMAGE)

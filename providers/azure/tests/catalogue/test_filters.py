@@ -89,7 +89,7 @@ def test_arm64_stays_without_artifact_streaming(spec: dict[str, Any]) -> None:
         ({"security": {"encryptionAtHost": True}}, False),  # case 29
     ],
 )
-def test_encryption_at_host_excludes_only_when_it_is_asked_for(
+def test_encryption_at_host_excludes_types_only_if_requested(
     spec: dict[str, Any], is_listed: bool
 ) -> None:
     assert bool(World(sku_item(D4)).names(spec)) is is_listed

@@ -77,7 +77,7 @@ def test_an_interface_that_a_virtual_machine_names_stays_whatever_its_name(world
     assert not deleted(world)
 
 
-def test_an_interface_becomes_a_leftover_when_its_claim_goes(world, run):
+def test_an_interface_becomes_a_leftover_when_its_claim_is_removed(world, run):
     world.add_interface("aks-launching", TAGS)
     world.claims["launching"] = object()
     run(3)

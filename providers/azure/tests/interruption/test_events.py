@@ -150,7 +150,7 @@ def test_an_event_of_next_week_is_drift_until_it_is_due(stage):
     assert not stage.sources.is_event_ahead(announced)
 
 
-def test_an_eviction_goes_before_a_later_event(stage):
+def test_a_preemption_precedes_a_later_event(stage):
     eviction = condition(text_of("Preempt", NOW + timedelta(seconds=30)))
     later = condition(text_of("Redeploy", NOW + timedelta(days=1)), kind="VMEventScheduled")
     for conditions in ((eviction, later), (later, eviction)):

@@ -100,7 +100,7 @@ def test_the_script_comes_before_the_billing_and_is_protected():
     assert len(made.boot.targets) == 1
 
 
-def test_a_script_that_the_process_does_not_remember_is_asked_for_again():
+def test_a_script_without_a_cache_entry_is_requested_again():
     made = launched(LaunchWorld(script="join"))
     made.arm.succeed()
     made.start()

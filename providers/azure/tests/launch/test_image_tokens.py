@@ -61,7 +61,7 @@ def test_an_answer_without_a_token_is_an_error(answer):
         own.headers()
 
 
-def test_a_service_that_does_not_answer_is_asked_once_by_all_waiting_launches():
+def test_waiting_launches_share_one_request_to_an_unresponsive_service():
     reads = []
     everybody = Barrier(8)
 

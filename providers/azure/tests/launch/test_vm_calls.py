@@ -66,5 +66,5 @@ def test_the_failure_of_an_instance_view_is_read(body, code, message):
     "body",
     [{}, {"properties": None}, view(), view({"code": "ProvisioningState/succeeded"}), view({})],
 )
-def test_an_instance_view_without_a_failure_tells_none(body):
+def test_an_instance_view_without_a_failure_has_no_error(body):
     assert failure_in_view(body) is None

@@ -78,7 +78,7 @@ def test_a_machine_outside_zones_is_in_zone_0():
     ("action", "must_be_replaced"),
     [(None, False), ("", False), ("Synced", False), ("Recreate", True), ("Reimage", True)],
 )
-def test_every_drift_action_but_synced_asks_for_a_replacement(action, must_be_replaced):
+def test_every_drift_action_except_synced_causes_a_replacement(action, must_be_replaced):
     """# case 112"""
     status = {} if action is None else {"driftAction": action}
     assert read(status=status).must_be_replaced is must_be_replaced

@@ -105,7 +105,7 @@ def test_machines_of_others_are_left_alone(cloud, nodes):
     assert nodes.list().instances == ()
 
 
-def test_without_the_option_machines_are_not_asked_for(start, cloud, monkeypatch):
+def test_without_the_option_aks_machines_are_not_listed(start, cloud, monkeypatch):
     monkeypatch.setenv("MANAGE_EXISTING_AKS_MACHINES", "false")
     machines(cloud)
     assert start().parts.nodes.list().instances == ()

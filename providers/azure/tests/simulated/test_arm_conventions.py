@@ -231,7 +231,7 @@ def test_image_tokens_permit_shared_images_until_they_expire(served):
     assert served.raw("GET", "/sig-token").status == 400
 
 
-def test_discovery_names_the_url_that_it_was_asked_by(served):
+def test_discovery_returns_the_url_of_the_request(served):
     tenant = served.world.tenant_id
     instance = served.raw("GET", "/common/discovery/instance?api-version=1.1").body
     target = instance["tenant_discovery_endpoint"].removeprefix(served.url)

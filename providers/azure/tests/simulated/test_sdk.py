@@ -204,7 +204,7 @@ def test_a_poller_raises_the_error_of_an_operation_that_failed_with_http_200(ser
     assert (caught.value.error.code, caught.value.status_code) == ("ZonalAllocationFailed", 200)
 
 
-def test_an_operation_that_is_stuck_goes_on_until_its_end_is_set(served, client, disks):
+def test_a_stuck_operation_continues_until_its_end_is_set(served, client, disks):
     with served.manager.operations.fail("disks:put", stuck=True):
         poller = begin(client, served)
     poller.wait(0.2)

@@ -32,7 +32,7 @@ def delete(azure, pool):
     return run
 
 
-def test_a_machine_tells_its_virtual_machine_and_its_properties(cloud, list_machines):
+def test_an_aks_machine_shows_its_virtual_machine_and_properties(cloud, list_machines):
     """Only spot machines tell a priority (case 125)."""
     ids = [cloud.create_aks_machine(f"web-{n}", spot=bool(n), zone=str(n or "")) for n in (0, 1)]
     cloud.aks_machines.get("web-1").drift_action = "Recreate"

@@ -33,7 +33,7 @@ def test_a_creation_is_in_progress_until_its_time_has_passed(azure, cloud):
     assert azure.machines.get(azure.group, "aks-a").provisioning_state == "Succeeded"
 
 
-def test_a_spot_virtual_machine_tells_its_priority(azure):
+def test_a_spot_virtual_machine_shows_its_priority(azure):
     machine = azure.create(spot=True)
     assert (machine.priority, machine.eviction_policy) == ("Spot", "Delete")
     assert machine.billing_profile.max_price == -1

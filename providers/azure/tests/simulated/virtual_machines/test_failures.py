@@ -8,7 +8,7 @@ from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_core.provider.kit.simulated.pools import InstancePool
 
 
-def test_a_virtual_machine_that_failed_stays_and_tells_the_code(azure, cloud):
+def test_a_failed_virtual_machine_stays_and_shows_the_error_code(azure, cloud):
     cloud.fail_late(code="ZonalAllocationFailed", message="no capacity", after_seconds=10)
     answer = azure.put()
     assert answer.status == 201
@@ -34,7 +34,7 @@ def test_a_failed_virtual_machine_uses_quota_until_it_is_deleted(azure, cloud):
     assert not cloud.quotas.used
 
 
-def test_an_inline_interface_goes_with_a_virtual_machine_that_failed(azure, cloud):
+def test_an_inline_interface_is_deleted_with_a_failed_virtual_machine(azure, cloud):
     cloud.fail_late(code="AllocationFailed")
     azure.put()
     assert [each.name for each in cloud.interfaces.all] == ["aks-a"]

@@ -29,7 +29,7 @@ def test_a_family_quota_refuses_with_the_numbers_of_the_family(azure, cloud):  #
     assert azure.put(size="Standard_D4s_v5").status == 201
 
 
-def test_a_family_without_any_quota_tells_the_limit_of_0(azure, cloud):  # case 95
+def test_a_family_without_quota_shows_the_limit_0(azure, cloud):  # case 95
     cloud.usages.set_limit(FAMILY, 0)
     assert "Current Limit: 0" in azure.put().message
 

@@ -68,7 +68,7 @@ def test_a_new_virtual_machine_may_not_be_seen_at_once(azure, cloud):
     assert len(list(azure.machines.list(azure.group))) == 1
 
 
-def test_a_running_virtual_machine_tells_so_in_its_instance_view(azure):
+def test_the_instance_view_of_a_running_virtual_machine_says_running(azure):
     azure.create()
     view = azure.machines.get(azure.group, "aks-a", expand="instanceView").instance_view
     assert [each.code for each in view.statuses] == [
@@ -78,7 +78,7 @@ def test_a_running_virtual_machine_tells_so_in_its_instance_view(azure):
     assert azure.machines.get(azure.group, "aks-a").instance_view is None
 
 
-def test_resource_graph_knows_of_a_virtual_machine_after_its_lag(azure, cloud):
+def test_resource_graph_lists_a_virtual_machine_after_its_lag(azure, cloud):
     azure.create(tags={"karpenter.sh_nodepool": "default"})
     query = (
         "Resources | where type == 'microsoft.compute/virtualmachines'"

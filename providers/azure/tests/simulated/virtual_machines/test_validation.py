@@ -63,7 +63,7 @@ def test_a_request_that_cannot_be_is_refused(azure, cloud, path, value, status, 
         "properties.networkProfile.networkInterfaceConfiguration",
     ],
 )
-def test_a_member_that_azure_does_not_know_is_refused(azure, path):
+def test_an_unknown_member_of_a_request_is_refused(azure, path):
     answer = azure.put(body=azure.changed(path, "x"))
     assert (answer.status, answer.code) == (400, "InvalidRequestContent")
     assert path in answer.message
