@@ -70,7 +70,7 @@ def test_a_hit_is_strictly_later():
     assert next_of("30 12 * * *", on_the_minute - timedelta(seconds=1)) == "2000-06-15 12:30"
 
 
-def test_hits_are_in_utc_whatever_the_clock_shows():
+def test_schedule_times_are_in_utc_in_every_time_zone():
     """Case 20."""
     elsewhere = datetime(2000, 6, 15, 0, 30, tzinfo=timezone(timedelta(hours=1)))
     assert next_of("@daily", elsewhere) == "2000-06-15 00:00"

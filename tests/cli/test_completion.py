@@ -66,7 +66,7 @@ def owned(manifest, name):
 # -- files -----------------------------------------------------------------------------------------
 
 
-def test_keys_are_read_whatever_their_case(plan):
+def test_keys_are_case_insensitive(plan):
     """And absent lists may be null, as Go writes them."""
     result, _ = plan(NodePools=[POOL], PODS=[bare(pod("a"))], boundpods=None, Services=[])
 
@@ -242,7 +242,7 @@ def test_pods_in_the_network_of_their_node_hold_the_ports_they_name(plan):
     assert [claim["pods"] for claim in result["nodeClaims"]] == [["shop/a"], ["shop/b"]]
 
 
-def test_uids_that_are_empty_are_made_up(plan):
+def test_empty_uids_are_generated(plan):
     """All pods of a hand-made file may carry the same empty UID."""
     result, _ = plan(
         nodePools=[POOL], pods=[pod("a", metadata={"uid": ""}), pod("b", metadata={"uid": ""})]
@@ -578,7 +578,7 @@ def test_a_pool_of_an_unknown_provider_needs_a_catalogue(program, tmp_path, prov
 # -- volumes and namespaces ------------------------------------------------------------------------
 
 
-def test_claims_of_ephemeral_volumes_and_default_classes_are_made_up(plan):
+def test_claims_of_ephemeral_volumes_and_default_classes_are_derived(plan):
     """As the cluster makes the one and names the other."""
     default = {
         **bare(STORAGE_CLASS),

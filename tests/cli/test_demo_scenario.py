@@ -98,7 +98,7 @@ def test_steps_that_a_cloud_does_not_support_are_skipped_with_the_reason(lacking
     assert {step.title: step.skipped for step in steps if step.skipped} == skipped
 
 
-def test_pods_are_added_all_the_same_where_nothing_sells_out():
+def test_the_demo_adds_pods_also_without_a_shortage():
     titles = [step.title for step in steps_of(Cloud(lacking=(DemoFeature.STOCK,)))]
 
     assert titles[1:3] == ["sell out these offerings, scale nginx to 75", "scale nginx to 75"]

@@ -251,7 +251,7 @@ def test_the_second_best_candidate_names_the_first(explain):
     assert single(explanation)["move"]["savingsPerHour"] > 0
 
 
-def test_a_drifted_node_is_replaced_whatever_that_costs(explain):
+def test_a_drifted_node_is_replaced_at_any_price(explain):
     """Its pool may forbid it."""
     drifted = claim_with_node("a", conditions=(condition("Drifted", reason="NodePoolDrifted"),))
     explanation = explain("a", CONSOLIDATING, drifted, web("one", "a", cpu="3"))
@@ -374,7 +374,7 @@ def test_a_node_can_be_looked_up_by_its_claim_too(explain):
     )
 
 
-def test_the_answer_is_the_same_whatever_the_order_of_the_objects(explain):
+def test_the_answer_does_not_depend_on_the_order_of_objects(explain):
     """To the byte."""
     objects = [
         CONSOLIDATING,

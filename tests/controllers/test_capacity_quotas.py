@@ -130,7 +130,7 @@ def test_the_price_of_a_pool_keeps_within_its_limit(tmp_path):
     run_controller(tmp_path, scenario)
 
 
-def test_pods_below_the_cutoff_fill_nodes_and_buy_none(tmp_path):
+def test_pods_below_the_cutoff_fill_nodes_and_launch_none(tmp_path):
     """They wait with the reason until there is room, and a node with them alone is removed."""
     pool = node_pool(
         disruption={

@@ -365,7 +365,7 @@ class TestLiveness:
             ),
         ],
     )
-    def test_claims_that_do_not_launch_or_register_are_given_up_in_time(
+    def test_claims_that_do_not_launch_or_register_are_deleted_in_time(
         self, tmp_path, fault, arguments, reason, kept_seconds, gone_seconds
     ):
         """Cases 56-58: after the time limit, and not before."""
@@ -388,7 +388,7 @@ class TestLiveness:
 
         run_controller(tmp_path, scenario, arguments=[faults(tmp_path, fault)])
 
-    def test_a_node_that_may_not_be_written_to_is_given_up_too(self, tmp_path):
+    def test_a_claim_whose_node_cannot_be_patched_is_deleted(self, tmp_path):
         """A webhook refuses every change of it; the next one is not refused."""
         refused = set()
 
@@ -415,7 +415,7 @@ class TestLiveness:
 
         run_controller(tmp_path, scenario)
 
-    def test_a_node_that_registered_is_never_given_up(self, tmp_path):
+    def test_a_registered_claim_is_never_deleted_by_liveness(self, tmp_path):
         """Case 56: however long it takes to become whole."""
 
         async def scenario(scene):

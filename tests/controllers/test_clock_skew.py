@@ -21,7 +21,7 @@ HOURS = others_as_cluster_runs([5, -5])
 
 
 @pytest.mark.parametrize("hours", HOURS)
-def test_nodes_register_and_end_whatever_the_clock_shows(tmp_path, hours):
+def test_nodes_register_and_end_despite_clock_changes(tmp_path, hours):
     """The API server dates the creation of a claim, the controller counts the time limits."""
 
     async def scenario(scene):
@@ -49,7 +49,7 @@ def test_nodes_register_and_end_whatever_the_clock_shows(tmp_path, hours):
 
 
 @pytest.mark.parametrize("hours", HOURS)
-def test_node_that_never_registers_is_given_up_whatever_the_clock_shows(tmp_path, hours):
+def test_an_unregistered_claim_is_deleted_in_time_despite_clock_changes(tmp_path, hours):
     """After a launch by a clock that was ahead, the limit runs from that time."""
 
     async def scenario(scene):
@@ -76,7 +76,7 @@ def test_node_that_never_registers_is_given_up_whatever_the_clock_shows(tmp_path
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_an_evicted_pod_has_its_grace_period_whatever_the_clock_shows(tmp_path, is_killed):
+def test_an_evicted_pod_has_its_grace_period_despite_clock_changes(tmp_path, is_killed):
     """The API server dates its end; by a clock that is ahead its deletion would have hung."""
     ended = []
 
@@ -151,9 +151,7 @@ def is_leaving(scene, pod):
     ("before", "after"),
     others_as_cluster_runs([(0, 5), (-5, 0), (-5, 5), (5, 0), (0, -5)], first=2),
 )
-def test_an_empty_node_stays_for_the_time_of_its_pool_whatever_the_clock_shows(
-    tmp_path, before, after
-):
+def test_an_empty_node_stays_for_consolidate_after_despite_clock_changes(tmp_path, before, after):
     """The clock is set, from one lead in minutes to another, after the last pod has left."""
     stayed = []
 
@@ -183,7 +181,7 @@ def test_an_empty_node_stays_for_the_time_of_its_pool_whatever_the_clock_shows(
 
 
 @pytest.mark.parametrize("hours", HOURS)
-def test_a_node_lives_for_its_time_whatever_the_clock_shows(tmp_path, hours):
+def test_a_node_expires_at_its_age_despite_clock_changes(tmp_path, hours):
     """The API server dates its creation."""
     lifetimes = []
 

@@ -56,7 +56,7 @@ def is_sold(cluster_state):
 
 
 @pytest.mark.parametrize("hours", [6, -6])
-def test_a_wall_clock_that_jumps_lifts_no_stock_out_and_keeps_none(cluster_state, clock, hours):
+def test_a_clock_jump_does_not_change_the_end_of_a_stock_out(cluster_state, clock, hours):
     """There and back."""
     assert is_sold(cluster_state)
     cluster_state.fold(OfferingsUnavailable(offerings=(OUT,), provider="kwok", at=clock.now()))
@@ -106,7 +106,7 @@ def test_the_sweep_continues_after_the_clock_is_set_back(cluster_state, clock):
     assert not cluster_state._builder._tombstones
 
 
-def test_a_clock_that_drifts_is_followed_too(cluster_state, clock):
+def test_a_drifting_server_clock_is_followed(cluster_state, clock):
     """Second by second; what is less than one is not noticed."""
     cluster_state.fold(NodesNominated(names=("web",), until=clock.now() + timedelta(seconds=20)))
     before = dict(cluster_state.snapshot().ledger.nominations)
@@ -130,7 +130,7 @@ def test_the_monotonic_clock_ignores_wall_clock_jumps(clock, hours):
 
 
 @pytest.mark.parametrize("hours", [6, -6])
-def test_a_nomination_expires_in_time_whatever_the_nodes_clock(cluster_state, clock, hours):
+def test_a_nomination_expires_in_time_despite_the_clock_of_the_node(cluster_state, clock, hours):
     """The node says it was initialised hours from now, or hours ago."""
     its_node, claim = node_and_claim("late")
     claim = with_claim_conditions(claim, INITIALIZED, now=clock.now() + timedelta(hours=hours))

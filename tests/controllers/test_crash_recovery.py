@@ -217,7 +217,7 @@ def test_killed_at_a_write_of_a_termination(tmp_path, write, stage):
     run_controller(tmp_path, scenario)
 
 
-def test_a_leader_that_dies_between_claim_and_launch_leaves_one_claim(tmp_path):
+def test_a_leader_killed_between_creation_and_launch_leaves_one_claim(tmp_path):
     """The standby adopts the claim for the pods that still wait: no second one."""
 
     async def scenario(scene):

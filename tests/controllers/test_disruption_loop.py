@@ -219,7 +219,7 @@ class TestDuringTheWait:
 
         staged(tmp_path, scenario)
 
-    def test_a_process_that_dies_leaves_nothing_behind(self, tmp_path):
+    def test_a_killed_process_leaves_nothing_behind(self, tmp_path):
         """Nothing is marked before validation."""
 
         async def scenario(stage):

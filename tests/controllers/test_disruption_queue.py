@@ -178,7 +178,7 @@ class TestReplacement:
 
         staged(tmp_path, scenario)
 
-    def test_a_command_whose_node_cannot_be_marked_is_given_up_without_an_order(self, tmp_path):
+    def test_a_command_is_dropped_without_launches_if_a_node_cannot_be_tainted(self, tmp_path):
         """It is tried again by the next pass."""
 
         async def scenario(stage):

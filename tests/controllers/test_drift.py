@@ -199,7 +199,7 @@ def test_a_change_of_the_nodeclass_checks_drift_at_once(tmp_path):
     run_controller(tmp_path, scenario)
 
 
-def test_a_nodeclass_that_changes_makes_its_claims_drift(tmp_path):
+def test_a_changed_nodeclass_makes_its_claims_drift(tmp_path):
     """By the provider's hash; a new version of the hash function does not."""
     cloud = Cloud()
     cloud.version = "v1"

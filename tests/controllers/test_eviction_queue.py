@@ -310,7 +310,7 @@ def test_pod_is_evicted_once_while_the_watch_is_behind():
     play(scenario)
 
 
-def test_a_pod_without_time_is_deleted_whatever_its_budget_says():
+def test_a_pod_past_the_deadline_is_deleted_despite_its_budget():
     """Case 103: a grace of 120 s, and a minute left."""
 
     async def scenario(scene):

@@ -48,7 +48,7 @@ def test_failing_launch_backs_off(tmp_path):
     run_controller(tmp_path, scenario, arguments=[option])
 
 
-def test_a_claim_that_never_launches_is_given_up(tmp_path):
+def test_a_claim_that_never_launches_is_deleted(tmp_path):
     """Five minutes after it was created, although every launch fails with an error."""
     option = cloud_faults(tmp_path, {"fault": "throttle", "operation": "launch"})
 

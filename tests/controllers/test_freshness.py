@@ -83,7 +83,7 @@ def uids(objects):
 
 
 @pytest.mark.parametrize("trouble", others_as_cluster_runs(TROUBLES, first=2))
-def test_nodes_whose_pods_are_not_shown_are_not_ended_as_empty(tmp_path, trouble):
+def test_a_node_with_unlisted_pods_is_not_removed_as_empty(tmp_path, trouble):
     """They were empty when pods were last heard of; pods have been bound to them since."""
     fault = TROUBLES[trouble]
 

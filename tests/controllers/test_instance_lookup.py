@@ -78,7 +78,7 @@ def test_an_incomplete_listing_proves_only_the_listed_instances():
     assert str(missing) == "NodeClaim web may have an instance: a page was lost"
 
 
-def test_look_ups_share_the_next_listing_but_not_one_that_has_begun():
+def test_look_ups_share_the_next_listing_but_not_a_started_one():
     """It may have passed the place where the instance is shown."""
     providers = Providers(WEB)
     assert found(providers, WEB, WEB, API, WEB) == ["kwok://web", "kwok://web", "", "kwok://web"]

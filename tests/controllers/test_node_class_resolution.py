@@ -199,7 +199,7 @@ async def test_a_deleted_node_class_waits_for_its_claims_and_says_so(count, told
     assert notice.message == f"Waiting on NodeClaim termination for {told}"
 
 
-async def test_a_deleted_node_class_without_claims_is_cleaned_up_and_let_go():
+async def test_a_deleted_node_class_without_claims_is_cleaned_up_and_removed():
     """Of the finalizers only ours goes."""
     subject, providers, writes, notices = leaving([])
 

@@ -150,7 +150,7 @@ def test_conflicts_and_errors_are_conditions_and_end_with_their_cause(tmp_path):
     run_controller(tmp_path, scenario)
 
 
-def test_a_new_price_makes_a_node_worth_replacing_and_not_touching_it_does_not(tmp_path):
+def test_a_new_price_triggers_a_replacement_and_a_rewritten_one_does_not(tmp_path):
     async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(disruption=UNDERUTILIZED), deployment("web", 1)])
         scene.start(*ARGUMENTS)

@@ -54,7 +54,7 @@ def names(objects):
     return {each["metadata"]["name"] for each in objects}
 
 
-def test_a_dead_node_is_replaced_after_ten_minutes_whatever_protects_it(tmp_path):
+def test_a_dead_node_is_replaced_after_ten_minutes_despite_protection(tmp_path):
     """Cases 114, 117 and 120: budgets and annotations do not keep an unhealthy node."""
 
     async def scenario(scene):

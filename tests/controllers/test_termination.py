@@ -347,7 +347,7 @@ class TestNodes:
 
         run_controller(tmp_path, scenario)
 
-    def test_a_pod_that_never_ends_is_given_up_after_a_minute(self, tmp_path):
+    def test_a_pod_that_never_ends_is_ignored_after_a_minute(self, tmp_path):
         """Case 86: a foreign finalizer keeps it."""
 
         async def scenario(scene):

@@ -161,7 +161,7 @@ class TestStateNodes:
 
 class TestPods:
     @pytest.mark.parametrize("owner", ["ReplicaSet", "DaemonSet", "Node"])
-    def test_protected_pods_block_whatever_they_are(self, owner):
+    def test_protected_pods_of_every_owner_block_disruption(self, owner):
         """Case 160: app, daemon and mirror."""
         assert message(*node_and_claim("web"), running(annotation="true", owner_kind=owner)) == (
             'Pod has "karpenter.sh/do-not-disrupt" annotation (Pod=default/a)'
@@ -350,6 +350,6 @@ class TestPodsToCome:
         builder.apply_event(DeletionUnmarked(names=("old",)))
         assert self.candidates(builder) == ["new", "old"]
 
-    def test_it_is_not_expected_for_pods_that_may_not_leave_at_all(self):
+    def test_a_node_is_not_expected_for_pods_that_may_not_be_evicted(self):
         held = disruption_budget("held", max_unavailable="0")
         assert self.candidates(self.state(held)) == ["new"]

@@ -135,7 +135,7 @@ class TestPlaces:
         """Case 217."""
         assert gone(single(cluster(two(owner_kind="")))) == ["a"]
 
-    def test_a_pod_that_waits_for_good_does_not_block(self):
+    def test_a_pod_that_fits_nowhere_does_not_block(self):
         """Case 214."""
         assert gone(single(cluster(*two(), pod("giant", cpu="500")))) == ["a"]
 
@@ -179,7 +179,7 @@ class TestPlaces:
         outcome = single(builder)
         assert (gone(outcome), list(only(outcome).moves)) == (["web"], ["up"])
 
-    def test_a_node_on_its_way_out_is_no_place(self):
+    def test_a_leaving_node_takes_no_pod_of_a_candidate(self):
         builder = cluster(two())
         builder.apply_event(DeletionMarked(names=("b",), cause="x"))
         assert gone(single(builder)) == []

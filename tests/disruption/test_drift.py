@@ -200,7 +200,7 @@ class TestOrder:
         assert message.startswith("not all pods would schedule, default/giant => ")
         assert {kind_ for kind_, *_ in said(outcome, "DisruptionBlocked")} == {"Node", "NodeClaim"}
 
-    def test_a_place_that_is_not_up_yet_is_none(self):
+    def test_a_node_that_is_not_initialised_takes_no_pod_of_a_candidate(self):
         builder = cluster(drifted("web"), runs("a", "web", cpu="3"), box("new", stage="Registered"))
         outcome = drift(builder)
         assert gone(outcome) == []

@@ -317,7 +317,7 @@ def test_only_nodes_that_pods_block_are_evaluated_for_a_second_class_of_methods(
     assert {each.state_node.name for each in second.blocked} >= {"odd", "young"}
 
 
-def test_a_command_that_cannot_be_judged_again_is_given_up(monkeypatch):
+def test_a_command_that_cannot_be_validated_is_dropped(monkeypatch):
     """And its nodes get an event."""
     builder = cluster(box("a"))
     outcome = found(builder, EmptinessMethod())

@@ -100,7 +100,7 @@ def uids(world: ScenarioWorld, kind: ResourceKind) -> set[str]:
     ids=lambda each: each.name.lower() if isinstance(each, Trouble) else None,
     indirect=["local_cluster"],
 )
-async def test_no_node_ends_whose_pods_are_not_shown(
+async def test_a_node_with_unlisted_pods_is_not_terminated(
     local_cluster: LocalCluster, trouble: Trouble, tmp_path: Path
 ):
     """Pods are bound to nodes that were empty when pods were last heard of."""

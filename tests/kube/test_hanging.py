@@ -29,7 +29,7 @@ from tests.kube.serving import (
 __all__ = ["no_surroundings"]
 
 
-async def test_a_watch_whose_headers_never_come_is_given_up(tmp_path):
+async def test_a_watch_without_headers_is_closed(tmp_path):
     """Late ones are waited for: some proxies send them with the first bookmark, after a minute."""
     clock = HeldClock()
     asked = []

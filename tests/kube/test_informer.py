@@ -305,7 +305,7 @@ def test_a_garbled_line_lists_again():
     assert follower.changes == ["+a@1", "-a@1"]
 
 
-def test_a_stuck_stream_is_given_up():
+def test_a_stuck_stream_is_closed():
     """It outlived the time that the server was asked to close it after, and the grace."""
 
     async def script(follower):

@@ -126,7 +126,7 @@ def test_many_answers_tell_more_than_the_resolution_of_a_date():
     assert -0.2 < server.error_seconds <= 0
 
 
-def test_a_clock_that_may_be_right_is_left_alone():
+def test_a_clock_within_the_bounds_is_used_unchanged():
     server = Server(seconds=0.3)
     server.answer()
     assert (server.clock.now(), server.clock.offset_seconds) == (server.own.now(), 0.0)

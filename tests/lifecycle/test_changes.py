@@ -86,7 +86,7 @@ def test_two_patches_merged_are_one_after_the_other(view, first, later):
     assert visible_fields(together) == visible_fields(later.applied_to(first.applied_to(view)))
 
 
-def test_a_taint_that_is_both_for_good_and_for_the_start_is_put_on_once():
+def test_a_taint_that_is_also_a_startup_taint_is_set_once():
     claim = node_claim(
         "web", stage="Launched", taints=("a:NoSchedule",), startup_taints=("a:NoSchedule",)
     )

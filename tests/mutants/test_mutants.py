@@ -97,7 +97,7 @@ class TestDraw:
     def test_statement_that_no_behaviour_depends_on_is_ignored(self, statement):
         assert changes(f"def f():\n    {statement}\n") == set()
 
-    def test_a_choice_that_does_more_than_say_something_is_changed(self):
+    def test_a_branch_that_does_more_than_log_is_changed(self):
         source = "def f():\n    if kept < due:\n        log.error('kept')\n        give_up()\n"
         assert ("branch skipped", "if False:") in changes(source)
 

@@ -118,7 +118,7 @@ async def test_a_review_without_an_answer_permits_nothing_and_is_not_remembered(
     assert "good" not in str(lines)
 
 
-def test_a_review_that_hangs_is_given_up_and_few_may_wait():
+def test_a_hanging_token_review_is_cancelled_and_few_may_wait():
     async def scenario():
         api = reviews()
         api.delay = 3600.0

@@ -226,7 +226,7 @@ def test_a_node_class_that_is_not_ready_launches_nothing():
     assert cloud.calls == []
 
 
-def test_an_instance_of_an_earlier_call_counts_whatever_its_offering():
+def test_an_instance_of_an_earlier_call_counts_with_any_offering():
     there = replace(Cloud().create(key("large", "a")), image_id="old")
     outcome = launch_cheapest(request(), lambda _: there)
     assert (outcome.instance_type, outcome.zone, outcome.image_id) == ("large", "a", "old")

@@ -220,7 +220,7 @@ def test_pages_with_ever_new_tokens_end():
     assert count == 10_000
 
 
-def test_codes_that_a_cloud_makes_up_are_few_series():
+def test_unknown_error_codes_of_a_cloud_share_few_series():
     registry = CollectorRegistry()
     metrics = CallMetrics(registry, "made_up", cloud="a cloud")
     for number in range(5_000):

@@ -223,7 +223,7 @@ def test_a_zone_of_volumes_and_another_of_the_pod_are_not_met_by_having_none(opt
     assert left(planned(asked, options)) == ["web"]
 
 
-def test_terms_that_a_pod_gives_up_still_say_which_nodes_its_spread_counts(options):
+def test_relaxed_terms_still_limit_the_nodes_that_a_spread_counts(options):
     """Five find room by the first term; the sixth may not ignore them when it goes by the second."""
     types = catalogue(
         instance_type("small", cpu="1", arch="amd64", price=0.1),

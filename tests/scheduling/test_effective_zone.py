@@ -133,7 +133,7 @@ class TestTopology:
             "none": 1
         }
 
-    def test_preferences_count_until_they_are_given_up(self):
+    def test_preferences_hold_until_they_are_relaxed(self):
         wish = WeightedAffinityTerm(weight=1, term=term())
         asked = problem(
             [pod("a", shape=shape(preferred_pod_affinity=(wish,)))], nodes=nodes(0, 1, 0)

@@ -176,7 +176,7 @@ def test_a_truncated_type_list_that_violates_min_values_is_not_launched(options)
     assert [planned.instance_types for planned in whole.claims] == [("m-1", "m-2", "r-1")]
 
 
-def test_the_pods_of_claims_that_are_not_bought_count_against_a_plan():
+def test_pods_of_claims_that_are_not_launched_count_against_a_plan():
     """Or the plan that buys nothing would be the best one."""
     family = "example.com/family"
     types = catalogue(

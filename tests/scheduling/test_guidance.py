@@ -137,7 +137,7 @@ def test_demand_that_nothing_holds_has_no_guidance(problem: GuidanceProblem):
     assert solve_guidance(problem) is None
 
 
-def test_no_demand_buys_nothing():
+def test_no_demand_launches_no_node():
     guidance = guided(market((4000, GIB, 0.1), demand=(0, 0)))
 
     assert guidance.counts.tolist() == [0.0]

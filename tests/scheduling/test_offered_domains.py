@@ -84,7 +84,7 @@ def test_a_zone_that_the_pool_allows_counts(options):
     assert set(zones_of(plan)) == {*ZONES, REGIONAL}
 
 
-def test_a_zone_without_capacity_counts_all_the_same(options):
+def test_a_zone_without_capacity_counts_as_a_domain(options):
     """Pods that must be spread wait for it, as upstream."""
     plan = planned(
         options,

@@ -115,7 +115,7 @@ def test_offerings_may_override_capacity():
 
 
 @pytest.mark.parametrize("available", [True, False])
-def test_a_resource_of_some_offerings_only_is_bought_there(available):
+def test_a_resource_of_some_offerings_is_launched_with_them(available):
     """Cases 52, 53: by the solver and by the list of a launch."""
     types = [overriding(available=available), sold("cheap", ("a", SPOT, 0.1))]
     asking = pod(requests={"example.com/ext": "1"})
@@ -179,7 +179,7 @@ def test_value_packing_uses_cheap_capacity():
     assert value.cost.hourly == pytest.approx(0.8)
 
 
-def test_a_fee_per_node_buys_fewer_nodes():
+def test_a_fee_per_node_launches_fewer_nodes():
     """A cent an hour more for each node favours larger ones."""
     types = [
         instance_type(name, cpu=cpu, memory="64Gi", price=price, capacity_types=(ON_DEMAND,))

@@ -105,7 +105,7 @@ def test_patterns_use_no_capacity_twice():
 
 
 @pytest.mark.parametrize("cores", [10, 40])
-def test_patterns_are_bought_within_the_limits_of_the_pool(cores):
+def test_patterns_are_launched_within_the_limits_of_the_pool(cores):
     asked = problem(
         free_pods(100), pools=[node_pool("default", limits={"cpu": str(cores)})], catalogue=UNEVEN
     )
@@ -148,7 +148,7 @@ def test_a_pod_that_fits_no_node_does_not_change_the_plan_of_others():
         (1.0000000001, 1.0, True),
     ],
 )
-def test_of_plans_that_place_the_same_the_dearer_one_is_worse(own, other, no_worse):
+def test_of_plans_with_equal_placements_the_cheaper_one_is_better(own, other, no_worse):
     """To the billionth: sums of the same prices in another order may differ by less."""
     first, second = (FinishedPlan(engine=None, cost_per_hour=cost) for cost in (own, other))
     assert first.is_no_worse_than(second) is no_worse

@@ -85,7 +85,7 @@ EVERY_STEP = [
 
 
 @pytest.mark.parametrize("softens", [False, True])
-def test_each_step_gives_up_one_preference_in_the_order_of_upstream(softens):
+def test_each_relaxation_step_drops_one_preference_in_the_order_of_karpenter(softens):
     """Heaviest first; one that cannot be read is given up at once, soft taints last."""
     expected = EVERY_STEP if softens else EVERY_STEP[:-1]
     assert [described(step) for step in steps_of(SHAPE, softens=softens)] == expected
@@ -114,7 +114,7 @@ def test_a_pod_keeps_its_own_tolerations_and_tolerates_soft_taints_only_once():
     ]
 
 
-def test_a_term_or_a_wish_that_no_node_can_meet_is_left_out():
+def test_an_unsatisfiable_term_or_preference_is_left_out():
     """Two values that exclude each other are no step, and not "the label must not exist"."""
     shape = PodShape(
         namespace="a",

@@ -123,7 +123,7 @@ def test_existing_pods_count_unless_they_leave_or_end():
     assert on_old(leaving, pods=(new, leaving)) == []
 
 
-def test_pods_count_whatever_they_own_themselves():
+def test_pods_without_the_constraint_are_counted():
     """A pod without a constraint counts for one that has it, and one may not count itself."""
     plain, strict = pod("plain"), pod("strict", topology_spread=spread())
     assert said(judged(claim(plain, strict)), "strict: spread over")

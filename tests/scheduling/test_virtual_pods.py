@@ -53,7 +53,7 @@ def virtual_pods(count, *, name="headroom", priority=LOWEST_PRIORITY, **asked):
 
 
 @pytest.mark.parametrize("options", PACKINGS, ids=lambda options: options.packing)
-def test_real_pods_get_the_room_that_virtual_pods_would_like_too(options):
+def test_real_pods_precede_virtual_pods(options):
     """Though the virtual ones are larger, and so would be placed first."""
     node = existing_node("node-1", cpu="2", memory="8Gi")
     asked = replace(

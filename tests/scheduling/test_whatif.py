@@ -506,7 +506,7 @@ def test_pods_fill_the_first_nodes_whose_domains_may_take_them(seed):
     assert list(refused_in_vain(seed)) == []
 
 
-def test_a_spread_with_slack_fills_the_first_nodes_in_whatever_zone():
+def test_a_spread_with_slack_fills_the_first_nodes_in_any_zone():
     """As a pass does: zone-b has fewer, but the first node with room is in zone-a."""
     slack = {"topology_spread": spread(ZONE, 3, WEB)}
     whatif = ask(

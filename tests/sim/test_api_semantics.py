@@ -175,7 +175,7 @@ async def test_merge_patch_removes_with_null_and_replaces_lists(api: Api):
     assert patched["metadata"]["labels"] == {"keep": "1", "new": "1"}
 
 
-async def test_json_patch_applies_all_operations_or_none(api: Api):
+async def test_a_json_patch_applies_all_operations_or_none(api: Api):
     """A failed `test` is 422 and changes nothing."""
     name = unique("operations")
     await api.create(CONFIG_MAPS, config_map(name, color="red"))

@@ -404,7 +404,7 @@ class TestChanges:
             StateChange(ObjectKind.POD_EVENT, ("b",)),
         )
 
-    def test_a_node_wakes_its_claim_and_the_other_way_round(self):
+    def test_a_node_event_wakes_its_claim_and_a_claim_event_its_node(self):
         its_node, claim = node_and_claim("web")
         builder = synced_state(claim)
         assert StateChange(ObjectKind.NODE_CLAIM, ("web",)) in builder.apply_event(

@@ -65,7 +65,7 @@ def test_expendable_pods_of_a_node_that_is_removed_get_no_other_place():
     assert [each.name for each in made.problem.pods] == ["high"]
 
 
-def test_disruption_plans_as_if_expendable_pods_were_not_there():
+def test_disruption_ignores_expendable_pods():
     """They need no other place."""
     pods = [
         pod("low", priority=-1, node_name="old", phase="Running"),

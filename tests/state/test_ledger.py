@@ -439,7 +439,7 @@ def test_every_instant_moves_with_the_wall_clock(hours):
 
 
 @pytest.mark.parametrize("hours", [6, -6])
-def test_a_clock_that_is_set_neither_ends_marks_nor_keeps_them(hours):
+def test_a_clock_change_does_not_change_the_end_of_marks(hours):
     """A mark of three minutes lasts three minutes."""
     ledger, by = filled(EPOCH), timedelta(hours=hours)
     ledger.apply_event(ClockSet(by))

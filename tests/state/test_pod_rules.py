@@ -241,7 +241,7 @@ class TestOlderAnnotations:
 
 
 @pytest.mark.parametrize(("status", "ready"), [("True", True), ("False", False), ("Unknown", None)])
-def test_a_pod_of_unknown_readiness_is_neither_ready_nor_unready(status, ready):
+def test_readiness_of_a_pod_is_true_false_or_unknown(status, ready):
     assert read(node="web", conditions=[{"type": "Ready", "status": status}]).ready is ready
 
 

@@ -545,7 +545,7 @@ class TestClosedNodes:
         builder.apply_event(DeletionMarked(names=("web",), cause="x"))
         assert ask(builder).problem.nodes == ()
 
-    def test_a_node_that_does_not_say_yet_whose_it_is_counts_without_being_capacity(self):
+    def test_a_node_without_a_known_owner_counts_but_is_not_capacity(self):
         young = node("young", labels={NODE_POOL: "default", ZONE: "zone-b"})
         builder = synced_state(POOL, young, pod("a", node_name="young"))
         assert self.closed(builder) == {"young": ["a"]}

@@ -60,7 +60,7 @@ def test_an_error_that_python_cannot_raise_in_a_child_fails_the_run(forks):
         play(forks, run)
 
 
-def test_a_child_that_dies_ends_the_run(forks):
+def test_a_failing_child_process_ends_the_run(forks):
     async def run():
         if forks.fork("fault"):
             os._exit(7)

@@ -415,7 +415,7 @@ def given_up(seen):
     return give_up
 
 
-def test_a_claim_that_boots_may_not_be_given_up_at_once(given_up):
+def test_a_booting_claim_may_not_be_deleted_at_once(given_up):
     (breach,) = given_up("Launched")
     assert breach.endswith("claim first given up 60 s after creation")
 
@@ -425,13 +425,13 @@ def test_a_claim_may_be_given_up_in_time_or_for_another_reason(given_up):
     assert given_up() == given_up("Launched", "Registered") == []
 
 
-def test_a_claim_beyond_the_replicas_of_its_pool_may_be_given_up_at_once(given_up):
+def test_a_claim_beyond_the_replicas_of_its_pool_may_be_deleted_at_once(given_up):
     assert given_up("Launched", replicas=1, lowered_to=0) == []
     (breach,) = given_up("Launched", replicas=1)
     assert breach.endswith("claim first given up 60 s after creation")
 
 
-def test_a_claim_of_an_attempt_that_has_ended_may_be_given_up_at_once(given_up):
+def test_a_claim_of_an_ended_attempt_may_be_deleted_at_once(given_up):
     number, claims = "karpenter.sh/attempts", "karpenter.sh/attempt-claims"
     (breach,) = given_up("Launched", attempt={number: "1", claims: "3"})
     assert breach.endswith("claim first given up 60 s after creation")

@@ -40,7 +40,7 @@ def cloud_stage() -> Iterator[CloudStage]:
 
 @with_examples(4)
 @given(begin=st.booleans(), changes=CHANGES)
-def test_a_pod_gets_one_instance_whatever_the_answers_were_before(
+def test_a_pod_gets_one_instance_despite_failed_answers(
     cloud_stage: CloudStage, begin: bool, changes: list[Change | None]
 ) -> None:
     cloud_stage.cloud.reset()

@@ -89,7 +89,7 @@ def test_a_region_missing_from_metadata_is_an_error_with_the_setting(service, st
         region_id(service.url)
 
 
-def test_a_metadata_service_without_an_answer_is_given_up(monkeypatch):
+def test_an_unresponsive_metadata_service_is_an_error_within_five_seconds(monkeypatch):
     """Case 98: outside of the cloud packets to it are lost; five seconds are the most that may take."""
     assert 2 * metadata.TIMEOUT_SECONDS < 5
     monkeypatch.setattr(metadata, "TIMEOUT_SECONDS", 0.2)

@@ -377,7 +377,7 @@ def test_advice_is_by_type_and_zone():
 
 
 @pytest.mark.parametrize("newest_first", [True, False])
-def test_the_latest_prices_of_a_history_count_in_whatever_order_they_come(newest_first: bool):
+def test_the_latest_price_of_a_history_counts_in_any_order(newest_first: bool):
     rows = [
         {
             "ZoneId": A,

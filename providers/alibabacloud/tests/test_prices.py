@@ -243,7 +243,7 @@ def test_old_prices_are_not_restored(tmp_path: Path):
 
 
 @pytest.mark.parametrize("value", ["nonsense", [], {"currency": 5}, {"spot": {"x": 1}}])
-def test_a_damaged_file_is_as_if_it_were_not_there(tmp_path: Path, value: object):
+def test_a_damaged_cache_file_counts_as_missing(tmp_path: Path, value: object):
     disk = DiskCache(tmp_path, "alibabacloud-prices-cn-hangzhou", version=DISK_VERSION)
     disk.write(value, now=NOW)
     made = RegionPrices(REGION)

@@ -171,7 +171,7 @@ def claim_as_of_the_reference(served: dict[str, Any], name: str) -> dict[str, An
 
 
 @pytest.mark.parametrize("pool", ["general", "another"])
-def test_a_launch_that_was_under_way_is_not_bought_twice(cloud_stage, tmp_path, pool):
+def test_a_launch_in_progress_is_not_repeated(cloud_stage, tmp_path, pool):
     """ECS had answered; no NodeClaim was written, and no tag names one. Another NodePool's stays out."""
     cloud_stage.cloud.reset()
     cloud = cloud_stage.cloud

@@ -99,7 +99,7 @@ async def joining(cloud: SimulatedAws, stage: ProviderCluster) -> AsyncIterator[
 
 @with_examples(4)
 @given(begin=st.booleans(), changes=CHANGES)
-def test_a_pod_gets_one_instance_whatever_the_answers_were_before(
+def test_a_pod_gets_one_instance_despite_failed_answers(
     cloud: SimulatedAws, begin: bool, changes: list[Change | None]
 ) -> None:
     cloud.reset()

@@ -81,7 +81,7 @@ def test_denials_by_boundary_and_by_organisation_policy_are_distinguished():
         "ReservationCapacityExceeded",
     ],
 )
-def test_shortages_are_unfulfillable_and_nothing_else(code):
+def test_a_shortage_is_exactly_an_unfulfillable_error(code):
     assert codes.is_unfulfillable(code)
     assert not codes.is_throttled(code)
     assert not codes.is_unauthorized(code)

@@ -242,7 +242,7 @@ def test_all_pages_are_read():
     assert prices.spot("m5.large", "us-east-1b") == Price(0.04)
 
 
-def test_the_latest_spot_price_counts_whatever_the_order():
+def test_the_latest_spot_price_counts_in_any_order():
     items = [
         spot("m5.large", "us-east-1a", "0.03", hours_ago=2),
         spot("m5.large", "us-east-1a", "0.05", hours_ago=1),
@@ -314,7 +314,7 @@ def test_prices_of_one_list_are_kept_when_the_other_fails(tmp_path: Path):
 
 
 @pytest.mark.parametrize("value", [{"spot": 5}, [], {"spot": [NOW.isoformat(), {"m5.large": 1}]}])
-def test_damaged_prices_are_as_if_they_were_not_there(tmp_path: Path, value: Any):
+def test_damaged_cached_prices_count_as_missing(tmp_path: Path, value: Any):
     disk(tmp_path).write(value, now=NOW)
 
     prices = RegionPrices("us-east-1")

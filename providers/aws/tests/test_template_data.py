@@ -225,7 +225,7 @@ def test_every_family_gets_max_pods_of_the_catalogue(alias, max_pods_text):
     assert max_pods_text in user_text(data(spec=spec))
 
 
-def test_custom_images_share_a_template_whatever_the_numbers():
+def test_custom_images_share_a_template():
     spec = {"amiFamily": "Custom", "amiSelectorTerms": [{"id": "ami-amd64"}], "userData": "mine"}
 
     [template] = templates(SMALL, LARGE, spec=spec)

@@ -587,7 +587,7 @@ VALUES = st.recursive(
 
 @given(st.dictionaries(KEYS, VALUES, max_size=4))
 @with_examples(100)
-def test_bottlerocket_keeps_whatever_a_user_sets_elsewhere(document):
+def test_bottlerocket_keeps_other_user_settings(document):
     """TOML that Python reads is written back unchanged."""
     text = tomli_w.dumps({"settings": {"host-containers": document}, "others": document})
 

@@ -142,7 +142,7 @@ def test_everything_that_the_reference_reads_is_there(cloud_stage, tmp_path):
     cloud_stage.play(tmp_path, scenario)
 
 
-def test_a_launch_that_was_under_way_is_not_bought_twice(cloud_stage, tmp_path):
+def test_a_launch_in_progress_is_not_repeated(cloud_stage, tmp_path):
     """Its machine has the name of the NodeClaim, and the tag of the cluster."""
     cloud_stage.cloud.reset()
     cloud = cloud_stage.cloud

@@ -424,7 +424,7 @@ def test_nodes_of_others_are_ignored(tmp_path, fields):
     run_kwok(scenario, tmp_path)
 
 
-def test_a_node_that_outlives_its_instance_is_not_adopted_again(tmp_path):
+def test_a_node_without_its_instance_is_not_adopted_again(tmp_path):
     async def scenario(world):
         request = await world.request("web-1", node_class())
         await world.launch(request)

@@ -61,7 +61,7 @@ def test_interrupted_claim_is_deleted_with_its_reason(kind):
     assert (reason.status, reason.reason) == ("True", str(kind))
 
 
-def test_the_reason_counts_from_the_interruption_whatever_a_command_wrote_before():
+def test_the_disruption_reason_counts_from_the_interruption():
     """Its time bounds the wait for the deletion."""
     written = with_condition(spot_claim(), DISRUPTION_REASON, now=EPOCH, reason="Underutilized")
     later = EPOCH + timedelta(hours=1)

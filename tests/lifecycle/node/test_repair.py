@@ -249,7 +249,7 @@ def test_in_a_small_pool_the_next_waits_until_the_stand_in_is_initialised():
     assert step_of(*pair("node-3", broken=False), *rest, name="node-1").action is REPAIR
 
 
-def test_a_small_pool_whose_broken_nodes_were_never_initialised_is_repaired_all_the_same():
+def test_a_small_pool_with_uninitialized_broken_nodes_is_repaired():
     """They are not stand-ins that one could wait for."""
     objects = [*pair("node-0", stage="Registered"), *pair("node-1", stage="Registered")]
     objects += pair("well", broken=False)

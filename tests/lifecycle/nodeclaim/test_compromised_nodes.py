@@ -180,7 +180,7 @@ def test_the_node_of_another_claim_is_refused_unless_that_claim_ends(deleted, re
 
 
 @pytest.mark.parametrize("changed", ["secret", None])
-def test_the_claim_decides_about_the_nodepool_after_registration_too(changed):
+def test_the_claim_determines_the_nodepool_after_registration(changed):
     claim = node_claim("web", stage="Initialized")
     kubelet = node("ip-1", claim=claim)
     labels = {key: text for key, text in kubelet.labels.items() if key != NODE_POOL}

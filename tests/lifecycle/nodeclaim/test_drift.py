@@ -309,7 +309,7 @@ class TestCondition:
         assert with_drift(drifted, LocalDrift(), None, now=OLD) is drifted
         assert condition(with_drift(claim(), LocalDrift(), None, now=OLD)) is None
 
-    def test_drift_lasts_since_it_began_whatever_its_reason(self):
+    def test_a_new_reason_of_drift_keeps_its_transition_time(self):
         drifted = with_drift(claim(), LocalDrift(), "ImageDrifted", now=YOUNG)
         again = with_drift(drifted, LocalDrift(), "NetworkDrifted", now=OLD)
 

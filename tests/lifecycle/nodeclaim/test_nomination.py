@@ -145,7 +145,7 @@ class TestSpreadPods:
         bound=st.lists(st.sampled_from(sorted(NODES)), max_size=6),
     )
     @with_examples(100)
-    def test_no_place_is_nominated_twice(self, plan, keys, bound):
+    def test_no_capacity_is_nominated_twice(self, plan, keys, bound):
         """Places that were taken, by whomever of them, are not there any more."""
         meant = waiting(spread(*keys), plan)
         builder = cluster(meant)

@@ -137,7 +137,7 @@ def overridden_type(*, available):
     return replace(made, offerings=(*made.offerings, *dearer))
 
 
-def test_case_052_a_resource_of_some_offerings_is_bought_only_there(cluster):
+def test_case_052_a_resource_of_some_offerings_is_launched_only_with_them(cluster):
     cluster.is_judged = False
     cheaper = fake_type("normal", "4", "8Gi", price=0.01)
     cluster.use(default_pool(), types=[overridden_type(available=True), cheaper])

@@ -659,7 +659,7 @@ def test_pods_without_claims_keep_their_places_on_nodes_beside_pods_with_claims(
     assert not plan.unschedulable
 
 
-def test_the_same_plan_whatever_the_order_of_pods():
+def test_the_plan_does_not_depend_on_the_order_of_pods():
     claims = [claim(f"gpu-{n}") for n in range(5)]
     pods = [device_pod(f"p-{n}", f"gpu-{n}") for n in range(5)]
     plans = [planned(order, TYPES, *claims) for order in (pods, pods[::-1])]

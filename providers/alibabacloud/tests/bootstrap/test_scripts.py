@@ -108,7 +108,7 @@ def test_a_script_is_fetched_once_in_six_hours_for_each_kind(cloud, scripts, clo
     assert cloud.calls.count(ASKED) == 4
 
 
-def test_a_scripts_token_is_good_for_as_long_as_it_is_kept(cloud, scripts, clock):
+def test_the_token_in_a_script_is_valid_for_the_lifetime_of_the_script(cloud, scripts, clock):
     scripts.script(ScriptKey())
 
     (call,) = cloud.calls.of(ASKED)

@@ -121,7 +121,7 @@ def test_prices_are_those_of_the_cloud(
     assert parts.prices.spot(other, "cn-hangzhou-b").amount < parts.prices.on_demand(other).amount
 
 
-def test_a_type_that_takes_no_essd_is_priced_all_the_same(
+def test_a_type_without_essd_support_has_a_price(
     cloud: SimulatedAlibabaCloud, clients: CloudClients, tmp_path: Path
 ):
     parts = Parts(clients, tmp_path)

@@ -66,7 +66,7 @@ def test_an_unchanged_world_gives_the_same_answer():
     assert world.catalogue.instance_types(reordered, HERE) is first
 
 
-def test_a_refresh_changes_prices_in_the_next_list_and_nothing_else():
+def test_a_refresh_changes_only_prices_in_the_next_list():
     """Case 44."""
     world = World(LARGE, "ecs.c7.large")
     before = world.list()

@@ -80,7 +80,7 @@ def test_a_gpus_name_is_the_value_of_a_label(spec: str, name: str):
     assert type_labels("ecs.gn7i-c8g1.2xlarge", GPUSpec=spec)["gpu-name"] == name
 
 
-def test_a_type_without_a_generation_has_a_family_all_the_same():
+def test_a_type_without_a_generation_has_a_family():
     """Case 36."""
     found = type_labels("ecs.e-c1m2.large")
 

@@ -119,7 +119,7 @@ def test_a_zone_is_closed_when_none_of_its_vswitches_has_addresses():
     assert available(world.list(of)[NAME]) == {(B, "on-demand"), (B, "spot")}
 
 
-def test_a_quota_closes_one_way_to_buy_in_all_zones():
+def test_a_quota_masks_one_capacity_type_in_all_zones():
     world = World(NAME)
     world.unavailable_offerings.mark_capacity_type("on-demand", now=NOW)
 

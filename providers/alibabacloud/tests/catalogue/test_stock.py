@@ -224,7 +224,7 @@ def test_an_unread_protected_time_uses_the_default_stock(tmp_path: Path):
 
 
 @pytest.mark.parametrize("damage", ['{"version": "1"}', "nonsense", "[]"])
-def test_a_damaged_file_is_as_if_it_were_not_there(tmp_path: Path, damage: str):
+def test_a_damaged_cache_file_counts_as_missing(tmp_path: Path, damage: str):
     market = Market()
     market.book(tmp_path).current()
     (file,) = tmp_path.iterdir()

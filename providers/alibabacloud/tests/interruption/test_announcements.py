@@ -53,7 +53,7 @@ def test_a_spot_instance_that_is_taken_back_is_announced_until_it_is_acknowledge
     assert world.poll() == ()
 
 
-def test_its_type_is_not_bought_as_spot_in_that_zone_for_a_quarter_of_an_hour(world):
+def test_a_reclaimed_type_is_masked_as_spot_in_its_zone_for_a_quarter_of_an_hour(world):
     """Case 94."""
     (taken,) = world.launch("web-one", **SPOT)
     world.cloud.reclaim(taken)

@@ -169,7 +169,7 @@ def test_spot_more_expensive_than_the_cheapest_on_demand_is_left_out():
     ]
 
 
-def test_on_demand_is_bought_where_spot_cannot_be_had():
+def test_on_demand_is_launched_where_spot_is_unavailable():
     """With few types that is reported."""
     wanted = wish((CAPACITY_TYPE, "spot", "on-demand"))
     kept = chosen([named("ecs.g7.large", on_demand("a", 1.0))], wanted)
@@ -287,7 +287,7 @@ def test_balanced_levels_the_zones_with_many_claims():
     }
 
 
-def test_a_zone_without_a_choice_left_gives_way_to_the_next():
+def test_a_zone_without_a_remaining_type_is_followed_by_the_next():
     """As ranked."""
     kept = chosen([named("ecs.g7.large", on_demand("a", 1.0), on_demand("c", 1.0))])
 

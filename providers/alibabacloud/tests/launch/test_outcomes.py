@@ -130,7 +130,7 @@ def test_more_choices_than_a_call_takes_are_tried_in_further_calls(process, node
     assert len(targets) == len(set(targets))
 
 
-def test_a_full_vswitch_gives_way_to_another_one(process):
+def test_a_full_vswitch_is_replaced_by_another_one(process):
     """Case 64: it is left alone for five minutes."""
     world, networks = process.cloud.world, process.cloud.networks
     full = world.vswitches[ZONE_B]

@@ -31,7 +31,7 @@ from providers.alibabacloud.tests.launch.processes import (
 @pytest.mark.parametrize(
     ("wish", "spot", "on_demand"), [(SPOT, "1", "0"), (ON_DEMAND, "0", "1")], ids=["spot", "od"]
 )
-def test_one_capacity_type_is_bought(process, node_class, wish, spot, on_demand):
+def test_a_request_is_for_one_capacity_type(process, node_class, wish, spot, on_demand):
     """Case 56."""
     outcome = process.launch_one(claim_of("a", wish), node_class)
 
@@ -147,7 +147,7 @@ def test_the_size_of_the_system_disk_is_the_newer_fields(process):
 
 
 @pytest.mark.parametrize("metadata", [{}, {"httpTokens": "required"}], ids=["group", "run"])
-def test_disks_are_encrypted_by_either_way_to_launch(process, metadata):
+def test_disks_are_encrypted_by_both_launch_apis(process, metadata):
     """With the key that was named; a category that has no IOPS to choose is sent none."""
     node_class = class_of(
         process.cloud,

@@ -47,9 +47,7 @@ def test_a_slow_launch_brings_each_claim_its_instance(cloud, clients, tmp_path, 
 
 
 @pytest.mark.parametrize("api", [GROUP, RUN])
-def test_a_process_that_takes_over_a_slow_launch_buys_nothing_twice(
-    cloud, clients, tmp_path, node_class, api
-):
+def test_a_new_leader_does_not_repeat_a_slow_launch(cloud, clients, tmp_path, node_class, api):
     """It sees some of the instances; which claims those are for is known when all are there."""
     first, second = processes(cloud, clients, tmp_path, api)
     waiting = claims(first, 4)

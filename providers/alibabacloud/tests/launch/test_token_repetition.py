@@ -150,7 +150,7 @@ USED_UP = [
 
 @pytest.mark.parametrize("code", USED_UP)
 @pytest.mark.parametrize("api", [GROUP, RUN])
-def test_a_repetition_refused_by_the_quota_of_its_first_try_buys_once(
+def test_a_repetition_refused_by_the_quota_of_its_first_try_launches_once(
     cloud, clients, tmp_path, node_class, api, code
 ):
     """The first try's instances took the rest of the quota; they are found once ECS shows them."""

@@ -33,7 +33,7 @@ def test_the_node_class_moves_from_an_image_that_there_is_to_another(cloud, demo
     assert all(version in names for version in versions)
 
 
-def test_a_purchase_lists_the_sold_out_and_the_bought_types(cloud, demo, launch):
+def test_a_launch_record_lists_sold_out_and_launched_types(cloud, demo, launch):
     cloud.prices.set_spot("ecs.c7.large", "cn-hangzhou-b", 0.01)
     demo.sell_out(offering("ecs.c7.large", "b", "spot"))
 

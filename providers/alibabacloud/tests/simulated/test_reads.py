@@ -122,7 +122,7 @@ def test_a_tag_filter_without_a_value_matches_any_value(cloud, clients):
     assert found(Key="karpenter.sh/discovery", Value="another") == []
 
 
-def test_a_token_is_good_for_the_same_filters_only(cloud, clients):
+def test_a_page_token_is_valid_for_the_same_filters_only(cloud, clients):
     from karpenter_provider_alibabacloud.codes import ApiError
 
     for number in range(12):

@@ -175,7 +175,7 @@ def test_another_regions_file_is_not_read(tmp_path: Path):
 
 
 @pytest.mark.parametrize("damage", ['{"version": "1"}', "nonsense", "[]"])
-def test_a_damaged_file_is_as_if_it_were_not_there(tmp_path: Path, damage: str):
+def test_a_damaged_cache_file_counts_as_missing(tmp_path: Path, damage: str):
     store(cloud("m5.large"), tmp_path).current()
     (file,) = tmp_path.iterdir()
     file.write_text(damage)
@@ -185,7 +185,7 @@ def test_a_damaged_file_is_as_if_it_were_not_there(tmp_path: Path, damage: str):
     assert list(found.types) == ["m6g.large"]
 
 
-def test_a_value_of_another_shape_is_as_if_it_were_not_there(tmp_path: Path):
+def test_a_cached_value_of_another_shape_counts_as_missing(tmp_path: Path):
     clock = SetClock()
     catalogue = store(cloud("m6g.large"), tmp_path, clock)
     store(cloud("m5.large"), tmp_path, clock).current()

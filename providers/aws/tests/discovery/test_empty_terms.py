@@ -14,7 +14,7 @@ from karpenter_provider_aws.discovery.security_groups import security_group_quer
 from karpenter_provider_aws.discovery.subnets import subnet_queries
 
 
-def test_a_term_that_says_nothing_makes_no_query():
+def test_an_empty_selector_term_sends_no_query():
     """A query without a filter would find everything that the account has."""
     assert image_queries([AmiTerm()], {}) == ((), ())
     assert reservation_queries([CapacityReservationTerm()]) == ()

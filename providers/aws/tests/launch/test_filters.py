@@ -84,7 +84,7 @@ def ids(candidates):
     ]
 
 
-def test_spot_is_bought_where_it_can_be_had():
+def test_spot_is_launched_where_it_is_available():
     """Case 83."""
     mixed = named("m5.large", offering("a", "spot", 0.3), offering("a", "on-demand", 1.0))
     scarce = named(

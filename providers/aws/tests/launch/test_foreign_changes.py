@@ -78,7 +78,7 @@ def test_ownership_survives_removed_claim_tags(aws, process, make_process, node_
     assert listed == {o.provider_id: c.uid for c, o in zip(claims, outcomes, strict=True)}
 
 
-def test_an_instance_without_the_clusters_tag_is_listed_no_more_and_fetched_all_the_same(
+def test_an_instance_without_the_cluster_tag_is_fetched_but_not_listed(
     aws, process, make_process, node_class
 ):
     """An instance that is not listed is not collected; the claim still finds what it names."""
@@ -137,9 +137,7 @@ def test_a_shortage_of_one_type_or_zone_leaves_the_others_available(
     assert {capacity_type for *_, capacity_type in marked(process)} == {"on-demand"}
 
 
-def test_a_quota_of_spot_vcpus_is_a_shortage_of_spot_and_on_demand_is_bought_next(
-    aws, process, node_class
-):
+def test_an_exhausted_spot_vcpu_quota_masks_spot_and_launches_on_demand(aws, process, node_class):
     aws.capacity.limit_spot_vcpus(1)
 
     refused = process.launch_one(claim_of("spot", SPOT, M5), node_class)

@@ -100,7 +100,7 @@ def test_a_repeated_token_before_ec2_lists_its_instance(aws, process, node_class
 
 
 @pytest.mark.parametrize("same_process", [True, False])
-def test_a_lost_reply_launches_nothing_twice(
+def test_a_lost_reply_launches_no_second_instance(
     aws, process, make_process, node_class, same_process: bool
 ):
     claims = wave(3)
@@ -201,7 +201,7 @@ def test_a_token_whose_instance_is_gone_is_refused(aws, process, make_process, n
     assert aws.calls.count("CreateFleet") == 1
 
 
-def test_an_instance_that_is_on_its_way_out_serves_its_claim_no_more(aws, process, node_class):
+def test_a_terminating_instance_no_longer_serves_its_claim(aws, process, node_class):
     aws.behaviour.terminating_seconds = 3600
     claim = claim_of("leaving", ON_DEMAND)
     first = process.launch_one(claim, node_class)

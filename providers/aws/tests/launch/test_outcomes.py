@@ -49,7 +49,9 @@ def overrides(aws):
     return [o for config in fleet(aws)["LaunchTemplateConfigs"] for o in config["Overrides"]]
 
 
-def test_after_a_full_spot_stock_out_the_next_attempt_buys_on_demand(aws, process, node_class):
+def test_after_a_complete_spot_shortage_the_next_attempt_launches_on_demand(
+    aws, process, node_class
+):
     """Case 83."""
     aws.capacity.sell_out(capacity_type="spot")
     first = process.launch_one(claim_of("first", ANY_TYPE, M5), node_class)
@@ -276,7 +278,7 @@ def test_a_fleet_request_has_its_override_strategy_and_tags(
     ]
 
 
-def test_the_context_is_passed_unless_variety_was_given_up(aws, clients, process, node_class):
+def test_the_context_is_passed_unless_variety_is_ignored(aws, clients, process, node_class):
     """Case 94."""
     with_context = node_class_of(aws, clients, context="word")
     relaxed = {"karpenter.sh/nodeclaim-min-values-relaxed": "true"}
@@ -474,7 +476,7 @@ def reserved_class(aws, clients, process, reservation):
         ),
     ],
 )
-def test_each_kind_of_reservation_is_bought_in_its_own_way(
+def test_each_kind_of_reservation_has_its_launch_parameters(
     aws, clients, process, kind, interruptible, target, options
 ):
     """Case 95."""

@@ -246,7 +246,7 @@ def test_kinds_are_used_up_in_their_order(process, reserve, class_of):
     assert bought == [each.id for each in reversed(reservations)]
 
 
-def test_a_gpu_block_is_bought_for_a_claim_that_would_take_anything(
+def test_a_claim_for_any_capacity_type_launches_a_gpu_capacity_block(
     aws, make_process, reserve, class_of
 ):
     """A block is paid for, so it comes before what has no GPU and would cost something."""

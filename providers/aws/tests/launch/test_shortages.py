@@ -214,7 +214,7 @@ def test_throttling_outranks_a_shortage_and_a_mistake_outranks_both():
 
 
 @pytest.mark.parametrize("answer", [{}, {"FleetId": "fleet-1"}, {"Instances": [], "Errors": []}])
-def test_an_answer_without_anything_is_read_as_nothing_bought(answer):
+def test_an_empty_answer_is_read_as_no_launch(answer):
     expected = CallAnswer(reference=answer.get("FleetId", ""))
     assert read_answer(answer, TARGETS) == expected
 

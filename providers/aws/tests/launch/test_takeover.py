@@ -40,7 +40,7 @@ def written_down(process, claims, outcomes):
             process.write_down(claim, outcome.provider_id)
 
 
-def test_a_process_that_takes_over_a_slow_launch_buys_nothing_twice(aws, start, node_class):
+def test_a_new_leader_does_not_repeat_a_slow_launch(aws, start, node_class):
     """It sees some of the instances; which claims those are for is known when all are there."""
     first, second = start(), start()
     aws.behaviour.slow_share, aws.behaviour.slow_seconds = 0.5, 4 * MINUTE

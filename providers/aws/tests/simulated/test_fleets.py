@@ -85,7 +85,7 @@ def test_spot_and_on_demand_have_stocks_of_their_own(aws, launch):
     assert len(launch.fleet("m5.large").ids) == 1
 
 
-def test_the_same_token_with_the_same_parameters_buys_once(launch):
+def test_the_same_token_with_the_same_parameters_launches_once(launch):
     first = launch.fleet("m5.large", ClientToken="token")
     again = launch.fleet("m5.large", ClientToken="token")
 

@@ -69,7 +69,7 @@ def test_an_open_reservation_is_used_unasked_unless_the_template_forbids_it(aws,
     assert (untouched, _available(clients, reservation.id)) == (5, 4)
 
 
-def test_a_capacity_block_is_bought_on_its_own_market(aws, launch):
+def test_a_capacity_block_is_launched_with_its_own_market_type(aws, launch):
     block = aws.reservations.add(
         instance_type="p5.48xlarge",
         zone=A,
@@ -87,7 +87,7 @@ def test_a_capacity_block_is_bought_on_its_own_market(aws, launch):
     assert launch.described(*bought.ids)[0]["InstanceLifecycle"] == "capacity-block"
 
 
-def test_an_interruptible_reservation_is_bought_as_reserved_capacity(aws, launch):
+def test_an_interruptible_reservation_is_launched_as_reserved_capacity(aws, launch):
     reservation = aws.reservations.add(
         instance_type="m5.large", zone=A, total=1, interruptible=True
     )

@@ -282,7 +282,7 @@ def test_other_clusters_of_the_account_are_left_alone(play):
     play(story)
 
 
-def test_a_launch_that_was_under_way_is_not_bought_twice(play):
+def test_a_launch_in_progress_is_not_repeated(play):
     """The fleets had answered; no NodeClaim was written, and no tag names one."""
 
     async def story(state: ReferenceState) -> None:

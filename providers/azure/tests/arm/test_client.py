@@ -116,7 +116,7 @@ def test_pages_of_a_regional_endpoint_are_read():
     assert not sender.is_own("https://management.azure.com:port/")
 
 
-def test_the_status_404_is_not_found_whatever_the_code(client, server):
+def test_the_status_404_is_not_found_with_any_code(client, server):
     server.reply(404, {"error": {"code": "ParentResourceNotFound", "message": "no vnet"}})
     with pytest.raises(ArmNotFoundError) as caught:
         read(client)

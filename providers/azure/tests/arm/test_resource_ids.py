@@ -85,7 +85,7 @@ def test_provider_ids_of_other_things_are_refused(text):
 
 
 @given(st.lists(st.sampled_from(["a", "7", "a-b", "x.y", "z" * 20]), min_size=1, max_size=60))
-def test_the_name_of_a_virtual_machine_is_one_of_a_node_whatever_the_claim(parts):
+def test_the_name_of_a_virtual_machine_is_a_valid_node_name(parts):
     claim = "".join(parts)
     name = vm_name(claim)
     assert len(name) <= 63

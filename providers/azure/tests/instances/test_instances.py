@@ -181,7 +181,7 @@ def test_an_instance_without_a_size_is_listed_reported_and_terminated(world):
     ],
 )
 @pytest.mark.parametrize("tags", [{}, OWN | {"karpenter.azure.com_cluster": "other"}])
-def test_a_foreign_machine_neither_counts_nor_makes_the_listing_incomplete(world, change, tags):
+def test_a_foreign_aks_machine_is_ignored_by_the_listing(world, change, tags):
     mine = world.add_vm("web-1")
     world.add_vm("web-2", tags=tags)
     world.vm("web-2").update(change)

@@ -67,7 +67,7 @@ def test_an_interface_that_is_used_stays(world, run):
     assert not deleted(world)
 
 
-def test_an_interface_that_a_virtual_machine_names_stays_whatever_its_name(world, run):
+def test_an_interface_of_a_virtual_machine_stays(world, run):
     world.add_vm("web-1")
     interface = world.add_interface("aks-web-1-3f2a", TAGS)
     world.vm("web-1")["properties"]["networkProfile"] = {

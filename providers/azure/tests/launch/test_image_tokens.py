@@ -36,7 +36,7 @@ def test_a_token_is_renewed_five_minutes_before_it_expires():
     assert left == []
 
 
-def test_a_token_is_renewed_when_its_service_wishes():
+def test_a_token_is_renewed_at_the_time_that_its_service_sets():
     clock, _, own = tokens(
         {"Token": "first", "ExpiresOn": at(hours=1), "RefreshOn": at(minutes=10)},
         {"Token": "second", "ExpiresOn": at(hours=1)},

@@ -132,9 +132,7 @@ PRICES = st.fixed_dictionaries({each: st.sampled_from([1.0, 2.0, 3.0]) for each 
 
 
 @given(PRICES, PRICES, st.randoms(use_true_random=False))
-def test_the_first_offering_is_never_dearer_and_the_order_of_types_does_not_matter(
-    some, others, chance
-):
+def test_the_first_offering_is_the_cheapest_in_any_order_of_types(some, others, chance):
     small, large = family_sizes(2, 4)
     types = [instance_type(small, some), instance_type(large, others)]
     ordered = order(*types, draw=lambda: 0.0)

@@ -171,7 +171,7 @@ def test_a_restart_adopts_the_virtual_machine(cloud, launches):
     assert broken_invariants(cloud) == []
 
 
-def test_a_lost_reply_launches_nothing_twice(cloud, launches):
+def test_a_lost_reply_launches_no_second_instance(cloud, launches):
     made = launches()
     cloud.lose_replies(PUT, times=1)
     assert made.launch().provider_id
@@ -216,7 +216,7 @@ def test_a_long_throttling_holds_no_thread(cloud, launches):
     assert raised.value.retry_after.total_seconds() > 50
 
 
-def test_an_answer_that_breaks_off_launches_nothing_twice(cloud, launches):
+def test_a_truncated_answer_launches_no_second_instance(cloud, launches):
     made = launches()
     with cloud.cut_bodies(PUT) as fault:
         outcome = made.launch()

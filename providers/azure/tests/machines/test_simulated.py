@@ -199,7 +199,7 @@ def test_a_machine_with_another_virtual_machine_is_another_instance(cloud, nodes
     assert not cloud.calls.count(DELETE)
 
 
-def test_a_machine_that_cannot_be_read_makes_the_listing_incomplete(cloud, nodes):
+def test_an_unreadable_aks_machine_makes_the_listing_incomplete(cloud, nodes):
     good, _ = machines(cloud, 2)
     cloud.aks_machines.get("web-1").has_vm = False
 

@@ -57,7 +57,7 @@ def start(cloud, tmp_path):
         each.close()
 
 
-def test_a_machine_lives_and_ends_through_the_hooks(start, cloud):
+def test_an_aks_machine_is_launched_and_terminated_by_the_hooks(start, cloud):
     """Also in a process that did not know it before."""
     machine = cloud.create_aks_machine("web-1")
     cloud.time.advance(120)
@@ -77,9 +77,7 @@ def test_a_machine_lives_and_ends_through_the_hooks(start, cloud):
 @pytest.mark.parametrize(
     "changes", [{"manage-existing-aks-machines": False}, {"aks-machines-pool-name": "other"}]
 )
-def test_a_machine_that_is_not_managed_is_neither_terminated_nor_drifted_nor_changed(
-    start, cloud, changes
-):
+def test_an_unmanaged_aks_machine_is_never_terminated_drifted_or_changed(start, cloud, changes):
     """Only the setting and the pool tell that it is a machine; its virtual machine has the tag."""
     machine = cloud.create_aks_machine("web-1")
     cloud.time.advance(120)

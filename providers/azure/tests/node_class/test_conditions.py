@@ -145,7 +145,7 @@ def encrypted():
     return process
 
 
-def test_validation_succeeds_without_a_disk_encryption_set_whatever_else_fails(process):
+def test_validation_succeeds_without_a_disk_encryption_set_despite_other_failures(process):
     process.arm.put(SUBNET, not_found())
 
     found = process.resolve(node_class_of())

@@ -96,7 +96,7 @@ def test_labels_that_a_kubelet_may_set_are_set():  # case 89
 
 
 @given(st.text(max_size=200))
-def test_no_text_does_anything_but_boot_or_say_why_not(text):
+def test_every_custom_data_boots_or_is_a_boot_error(text):
     with suppress(BootError):
         read_kubelet_settings(text)
     with suppress(BootError):

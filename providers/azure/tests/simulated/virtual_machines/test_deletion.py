@@ -137,7 +137,7 @@ def test_each_violated_invariant_is_named(azure, cloud):
     assert "was put again 1 times" in third
 
 
-def test_an_eviction_deletes_with_everything(azure, cloud):
+def test_an_evicted_virtual_machine_is_deleted(azure, cloud):
     azure.create(spot=True)
     cloud.reclaim("aks-a")
     machine = cloud.instance("aks-a")

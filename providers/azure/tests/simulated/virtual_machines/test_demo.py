@@ -26,7 +26,7 @@ def test_the_node_class_moves_from_one_image_family_to_another(demo):
     assert older.spec.image_family != newer.spec.image_family
 
 
-def test_a_launch_lists_the_sold_out_and_the_bought_offerings(azure, demo):
+def test_a_launch_record_lists_sold_out_and_launched_offerings(azure, demo):
     demo.sell_out(offering("westus2-1"))
     azure.put("aks-a", size="Standard_D16s_v5", zone="1", spot=True)
     azure.put("aks-b", size="Standard_D16s_v5", zone="2", spot=True)
