@@ -79,19 +79,17 @@ class InlinePlanner:
         """Return the plan."""
         from karpenter_core.scheduling.isolation import solve_isolated_steps
 
-        steps = solve_isolated_steps(problem, options, cache=self._cache())
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return end.value
-            await asyncio.sleep(0)
+        return await self._run(solve_isolated_steps(problem, options, cache=self._cache()))
 
     async def run_steps(
         self, steps: Generator[int, None, T], *, limit_seconds: float, overtime: Callable[[], None]
     ) -> T:
         """Run the steps; simulated time does not pass meanwhile, so no limit is ever reached."""
         del limit_seconds, overtime
+        return await self._run(steps)
+
+    @staticmethod
+    async def _run(steps: Generator[int, None, T]) -> T:
         while True:
             try:
                 next(steps)

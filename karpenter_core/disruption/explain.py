@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.disruption.isolation import accept_or_set_aside, isolated_plan_steps
 from karpenter_core.disruption.plan import METHODS
-from karpenter_core.scheduling.whatif.solver_run import run_steps
+from karpenter_core.scheduling.steps import run_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

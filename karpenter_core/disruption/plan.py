@@ -17,7 +17,7 @@ from karpenter_core.disruption.return_to_preferred import ReturnToPreferred
 from karpenter_core.disruption.shutdown import ShutdownMethod
 from karpenter_core.disruption.single_node import SingleNodeConsolidation
 from karpenter_core.disruption.static_drift import StaticDriftMethod
-from karpenter_core.scheduling.whatif.solver_run import run_steps
+from karpenter_core.scheduling.steps import run_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

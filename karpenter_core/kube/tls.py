@@ -6,12 +6,12 @@ by agents for kubeconfigs. Connections that are open go on; new ones use the new
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
 from karpenter_core.errors import SettingsError
+from karpenter_core.kube.file_stamps import read_stamps
 
 if TYPE_CHECKING:
     import ssl
@@ -24,8 +24,6 @@ __all__ = ["TlsFiles"]
 
 _CHECK_SECONDS: Final = 30.0
 """Period between two checks of the files; a file of a projected volume may be a minute old itself."""
-
-_Stamp: TypeAlias = "tuple[str, int, int, int]"
 
 _log = structlog.stdlib.get_logger("kube.tls")
 
@@ -44,7 +42,7 @@ class TlsFiles:
         self._clock: Final = clock
         self._checked_at = clock.monotonic()
         self._paths = self._named()
-        self._stamps = self._read_stamps()
+        self._stamps = read_stamps(self._paths)
         self._is_failing = False
         try:
             self._context = self._load()
@@ -64,7 +62,8 @@ class TlsFiles:
     def _follow(self) -> None:
         """Use files that have changed, or go on with the old ones while they cannot be used."""
         self._paths = self._named()
-        stamps = self._read_stamps()  # before the files: what changes meanwhile is seen next time
+        # Before the files: what changes meanwhile is seen next time.
+        stamps = read_stamps(self._paths)
         if stamps == self._stamps:
             return
         try:
@@ -89,15 +88,3 @@ class TlsFiles:
         return tuple(
             str(path) for path in (named.ssl_ca_cert, named.cert_file, named.key_file) if path
         )
-
-    def _read_stamps(self) -> tuple[_Stamp, ...]:
-        return tuple(_stamp(path) for path in self._paths)
-
-
-def _stamp(path: str) -> _Stamp:
-    """Return a stamp that differs when a file was replaced; links are followed."""
-    try:
-        status = Path(path).stat()
-    except OSError:
-        return (path, 0, 0, 0)
-    return (path, status.st_ino, status.st_mtime_ns, status.st_size)

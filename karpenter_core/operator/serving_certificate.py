@@ -7,19 +7,17 @@ the files with those in use, so that there is no period in which a renewed certi
 from __future__ import annotations
 
 import ssl
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
 from karpenter_core.errors import SettingsError
+from karpenter_core.kube.file_stamps import read_stamps
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
 __all__ = ["ServingCertificate"]
-
-_Stamp: TypeAlias = "tuple[str, int, int, int]"
 
 
 @final
@@ -34,7 +32,7 @@ class ServingCertificate:
         """
         self._files: Final = (certificate_file, key_file)
         self._log: Final[FilteringBoundLogger] = structlog.get_logger("operator")
-        self._stamps = self._read_stamps()
+        self._stamps = read_stamps(self._files)
         try:
             self._in_use = self._load()
         except OSError as error:  # ssl.SSLError is one
@@ -50,7 +48,8 @@ class ServingCertificate:
         self, connection: ssl.SSLObject, _server_name: str | None, _context: ssl.SSLContext
     ) -> None:
         """Give a handshake the files of now, or the last ones that could be used."""
-        stamps = self._read_stamps()  # before the files: what changes meanwhile is seen next time
+        # Before the files: what changes meanwhile is seen next time.
+        stamps = read_stamps(self._files)
         if stamps != self._stamps:
             self._stamps = stamps
             try:
@@ -68,15 +67,3 @@ class ServingCertificate:
         # Without a password, OpenSSL would ask for that of an encrypted key on the terminal.
         context.load_cert_chain(*self._files, password="")
         return context
-
-    def _read_stamps(self) -> tuple[_Stamp, ...]:
-        return tuple(_stamp(path) for path in self._files)
-
-
-def _stamp(path: str) -> _Stamp:
-    """Return a stamp that differs when a file was replaced; links are followed."""
-    try:
-        status = Path(path).stat()
-    except OSError:
-        return (path, 0, 0, 0)
-    return (path, status.st_ino, status.st_mtime_ns, status.st_size)

@@ -18,6 +18,7 @@ from karpenter_core.api.notices import ObjectRef
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.problem import SchedulingPlan, UnschedulablePod
 from karpenter_core.scheduling.solve import solve_steps
+from karpenter_core.scheduling.steps import run_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
@@ -62,13 +63,7 @@ def solve_isolated(
     cache: CatalogueCache | None = None,
 ) -> SchedulingPlan:
     """Solve a problem; set aside the parts that make the solver fail."""
-    steps = solve_isolated_steps(problem, options, cache=cache)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            plan: SchedulingPlan = end.value
-            return plan
+    return run_steps(solve_isolated_steps(problem, options, cache=cache))
 
 
 def solve_isolated_steps(

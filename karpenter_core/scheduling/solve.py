@@ -22,6 +22,7 @@ from karpenter_core.scheduling.node_limit import limit_nodes_steps
 from karpenter_core.scheduling.placement.effective_zone import pending_pods_by_zone
 from karpenter_core.scheduling.portfolio.plan_portfolio import portfolio_steps
 from karpenter_core.scheduling.problem import SolveOptions
+from karpenter_core.scheduling.steps import run_steps
 from karpenter_core.scheduling.written_plan import write_plan_steps
 
 if TYPE_CHECKING:
@@ -40,13 +41,7 @@ def solve(
     cache: CatalogueCache | None = None,
 ) -> SchedulingPlan:
     """Return the place of every pod, or the reason why it has none."""
-    steps = solve_steps(problem, options, cache=cache)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            plan: SchedulingPlan = end.value
-            return plan
+    return run_steps(solve_steps(problem, options, cache=cache))
 
 
 def solve_steps(

@@ -20,7 +20,7 @@ from karpenter_core.disruption.method import DisruptionOptions, DisruptionPass
 from karpenter_core.disruption.multi_node import MultiNodeConsolidation
 from karpenter_core.disruption.plan import METHODS, plan
 from karpenter_core.disruption.single_node import SingleNodeConsolidation
-from karpenter_core.scheduling.whatif.solver_run import run_steps
+from karpenter_core.scheduling.steps import run_steps
 from karpenter_core.testing.builders import (
     EPOCH,
     catalogue,

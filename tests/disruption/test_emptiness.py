@@ -27,7 +27,7 @@ from karpenter_core.disruption.plan import plan
 from karpenter_core.disruption.validation import CommandRejection
 from karpenter_core.lifecycle.claim_status import with_condition
 from karpenter_core.scheduling.solve import solve
-from karpenter_core.scheduling.whatif.solver_run import run_steps
+from karpenter_core.scheduling.steps import run_steps
 from karpenter_core.state.builder import StateBuilder
 from karpenter_core.state.events import (
     DeletionMarked,

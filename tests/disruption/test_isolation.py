@@ -20,9 +20,9 @@ from karpenter_core.disruption.journal import command_decision
 from karpenter_core.disruption.multi_node import MultiNodeConsolidation
 from karpenter_core.disruption.single_node import SingleNodeConsolidation
 from karpenter_core.disruption.validation import CommandRejection
+from karpenter_core.scheduling.steps import run_steps
 from karpenter_core.scheduling.whatif import what_if as whatif
 from karpenter_core.scheduling.whatif.first_fit import FirstFitPlacement
-from karpenter_core.scheduling.whatif.solver_run import run_steps
 from karpenter_core.state import disruption_problem, state_nodes
 from karpenter_core.state.events import DeletionMarked, ObjectObserved, PodsDecided
 from karpenter_core.testing.builders import pod

@@ -11,7 +11,7 @@ from karpenter_core.api.decisions import MAX_LISTED, DecisionMethodResult
 from karpenter_core.disruption.emptiness import EmptinessMethod
 from karpenter_core.disruption.fingerprint import consolidation_fingerprint, digest_fingerprint
 from karpenter_core.disruption.journal import command_decision
-from karpenter_core.scheduling.whatif.solver_run import run_steps
+from karpenter_core.scheduling.steps import run_steps
 from tests.disruption.small_clusters import EIGHT, NOW, box, cluster, found, pass_over, pool, runs
 
 KEPT = {"karpenter.sh/do-not-disrupt": "true"}

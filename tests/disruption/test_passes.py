@@ -13,7 +13,7 @@ from karpenter_core.disruption.multi_node import MultiNodeConsolidation
 from karpenter_core.disruption.plan import plan
 from karpenter_core.disruption.return_to_preferred import ReturnToPreferred
 from karpenter_core.disruption.single_node import SingleNodeConsolidation
-from karpenter_core.scheduling.whatif.solver_run import run_steps
+from karpenter_core.scheduling.steps import run_steps
 from karpenter_core.testing.state_builders import with_claim_conditions
 from tests.disruption.small_clusters import (
     EPOCH,

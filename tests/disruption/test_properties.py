@@ -27,7 +27,7 @@ from karpenter_core.disruption.multi_node import MultiNodeConsolidation
 from karpenter_core.disruption.plan import plan
 from karpenter_core.disruption.single_node import SingleNodeConsolidation
 from karpenter_core.scheduling.problem import ReservationPolicy, SolveOptions
-from karpenter_core.scheduling.whatif.solver_run import run_steps
+from karpenter_core.scheduling.steps import run_steps
 from karpenter_core.scheduling.whatif.what_if import WhatIf
 from karpenter_core.state.disruption_problem import build_disruption_problem
 from karpenter_core.testing.builders import EPOCH

@@ -13,7 +13,7 @@ from karpenter_core.scheduling.compiled.problem import compile_steps
 from karpenter_core.scheduling.portfolio.plan_portfolio import first_fit_steps
 from karpenter_core.scheduling.problem import PackingPolicy, SolveOptions
 from karpenter_core.scheduling.solve import solve
-from karpenter_core.scheduling.whatif.solver_run import run_steps
+from karpenter_core.scheduling.steps import run_steps
 from karpenter_core.testing.builders import (
     catalogue,
     existing_node,

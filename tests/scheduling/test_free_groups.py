@@ -10,7 +10,7 @@ from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.compiled.problem import compile_steps
 from karpenter_core.scheduling.placement.free_group_placement import free_groups
 from karpenter_core.scheduling.problem import SolveOptions
-from karpenter_core.scheduling.whatif.solver_run import run_steps
+from karpenter_core.scheduling.steps import run_steps
 from karpenter_core.testing.builders import preferred_node_term, problem
 from tests.scheduling.handmade_plans import pod, spread, term
 

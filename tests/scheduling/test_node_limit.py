@@ -17,7 +17,7 @@ from karpenter_core.scheduling.problem import (
     UnschedulablePod,
 )
 from karpenter_core.scheduling.solve import solve
-from karpenter_core.scheduling.whatif.solver_run import run_steps
+from karpenter_core.scheduling.steps import run_steps
 from karpenter_core.testing.builders import (
     catalogue,
     instance_type,

@@ -15,6 +15,7 @@ import numpy as np
 
 from karpenter_core.scheduling.packing.heuristic_fills import HeuristicFills
 from karpenter_core.scheduling.packing.patterns import NodePattern
+from karpenter_core.scheduling.steps import run_steps
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -106,7 +107,7 @@ class _PairSearch:
         firsts = [content[:, None]]
         for worth in self._worths:
             steps = self._fills.ordered(worth, content)
-            firsts.append(_result(steps)[0])
+            firsts.append(run_steps(steps)[0])
         first = np.concatenate(firsts, axis=1)
         rest = content[:, None] - first
         first_price, first_shape = self._cheapest(first)
@@ -127,15 +128,3 @@ class _PairSearch:
         prices = np.where(fits, self._price, np.inf)
         shapes = prices.argmin(axis=1)
         return prices[np.arange(len(shapes)), shapes], shapes
-
-
-def _result(
-    steps: Generator[int, None, tuple[FloatCounts, Columns]],
-) -> tuple[FloatCounts, Columns]:
-    """Run a search that is too short to be interrupted."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: tuple[FloatCounts, Columns] = end.value
-            return found

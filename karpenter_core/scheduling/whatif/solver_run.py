@@ -21,6 +21,7 @@ from karpenter_core.scheduling.compiled.topology import TopologyKind
 from karpenter_core.scheduling.placement.engine import PlacementEngine
 from karpenter_core.scheduling.portfolio.finished_plan import emit_steps, finish_steps, place_steps
 from karpenter_core.scheduling.portfolio.plan_portfolio import FIRST_FIT, portfolio_steps
+from karpenter_core.scheduling.steps import run_steps
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -38,19 +39,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.whatif.first_fit import ClassPods
     from karpenter_core.scheduling.whatif.overlay import ClusterOverlay
 
-__all__ = ["SolverRun", "run_first_fit", "run_plans", "run_steps"]
-
-_Result = TypeVar("_Result")
-
-
-def run_steps(steps: Generator[int, None, _Result]) -> _Result:
-    """Run steps to their end."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: _Result = end.value
-            return result
+__all__ = ["SolverRun", "run_first_fit", "run_plans"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

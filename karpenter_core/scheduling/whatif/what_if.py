@@ -20,6 +20,7 @@ from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.compiled.problem import compile_steps
 from karpenter_core.scheduling.node_pods import with_pods
 from karpenter_core.scheduling.problem import SolveOptions
+from karpenter_core.scheduling.steps import run_steps
 from karpenter_core.scheduling.whatif.base_state import BaseState
 from karpenter_core.scheduling.whatif.device_moves import (
     device_verdict,
@@ -28,7 +29,6 @@ from karpenter_core.scheduling.whatif.device_moves import (
 )
 from karpenter_core.scheduling.whatif.overlay import ClusterOverlay
 from karpenter_core.scheduling.whatif.price_bounds import PriceBounds
-from karpenter_core.scheduling.whatif.solver_run import run_steps
 from karpenter_core.scheduling.whatif.what_if_cluster import WhatIfCluster
 from karpenter_core.scheduling.whatif.what_if_question import (
     WhatIfOutcome,
