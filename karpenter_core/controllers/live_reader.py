@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from karpenter_core.kube.wire.codecs import InvalidObject
+    from karpenter_core.kube.wire.kind_codec import InvalidObject
     from karpenter_core.state.events import StateObject
 
 __all__ = ["LiveReader"]

@@ -30,7 +30,7 @@ from karpenter_core.kube.listing import (
 )
 from karpenter_core.kube.pacing import JitteredBackoff, cancel_when_raised, time_limit
 from karpenter_core.kube.transport import LINE_TOO_LONG
-from karpenter_core.kube.wire.codecs import uid_of, version_of
+from karpenter_core.kube.wire.kind_codec import uid_of, version_of
 from karpenter_core.state.events import ObjectObserved, ObjectRemoved
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from karpenter_core.kube.api import KubeApi
     from karpenter_core.kube.metrics import KubeMetrics
     from karpenter_core.kube.resources import ResourceKind
-    from karpenter_core.kube.wire.codecs import Codec, InvalidObject, ListPage, WatchEvent
+    from karpenter_core.kube.wire.kind_codec import Codec, InvalidObject, ListPage, WatchEvent
     from karpenter_core.state.events import StateObject
 
 __all__ = ["Informer", "Sink"]

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from karpenter_core.kube.informer import Sink
     from karpenter_core.kube.metrics import KubeMetrics
     from karpenter_core.kube.resources import ResourceKind
-    from karpenter_core.kube.wire.codecs import Codecs, InvalidObject
+    from karpenter_core.kube.wire.codecs import Codecs
+    from karpenter_core.kube.wire.kind_codec import InvalidObject
     from karpenter_core.state.events import StateObject
 
 __all__ = ["Informers"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from karpenter_core.kube.wire.codecs import uid_of, version_of
+from karpenter_core.kube.wire.kind_codec import uid_of, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from karpenter_core.kube.wire.codecs import InvalidObject, ListPage, WatchEvent
+    from karpenter_core.kube.wire.kind_codec import InvalidObject, ListPage, WatchEvent
     from karpenter_core.state.events import StateObject
 
 __all__ = ["add_initial_event", "has_passed_over", "is_fully_held", "is_restored"]

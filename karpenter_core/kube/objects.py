@@ -11,7 +11,7 @@ from karpenter_core.kube.wire.codecs import Codecs
 
 if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
-    from karpenter_core.kube.wire.codecs import Codec
+    from karpenter_core.kube.wire.kind_codec import Codec
     from karpenter_core.state.events import StateObject
 
 __all__ = ["complete_manifest", "view_from_manifest"]

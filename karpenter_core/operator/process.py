@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.reconciling.reconciler import Controller
     from karpenter_core.kube.fence import WriteFence
     from karpenter_core.kube.transport import Transport
-    from karpenter_core.kube.wire.codecs import InvalidObject
+    from karpenter_core.kube.wire.kind_codec import InvalidObject
     from karpenter_core.operator.dashboard.process_dashboard import ProcessDashboard
     from karpenter_core.operator.dashboard_content import Role
     from karpenter_core.operator.metrics_access import AccessReviewer

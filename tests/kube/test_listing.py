@@ -7,7 +7,8 @@ import pytest
 
 from karpenter_core.kube import resources
 from karpenter_core.kube.listing import add_initial_event, is_fully_held, is_restored
-from karpenter_core.kube.wire.codecs import Codecs, InvalidObject, ListPage, WatchEvent
+from karpenter_core.kube.wire.codecs import Codecs
+from karpenter_core.kube.wire.kind_codec import InvalidObject, ListPage, WatchEvent
 from tests.kube.scripted import node
 
 CODEC = Codecs().for_kind(resources.NODES)

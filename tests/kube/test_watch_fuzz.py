@@ -18,7 +18,8 @@ from karpenter_core.kube import resources
 from karpenter_core.kube.api import KubeApi
 from karpenter_core.kube.informer import Informer
 from karpenter_core.kube.transport import LINE_TOO_LONG, NO_ANSWER, ApiResponse
-from karpenter_core.kube.wire.codecs import NODE_POOLS, Codecs, version_of
+from karpenter_core.kube.wire.codecs import NODE_POOLS, Codecs
+from karpenter_core.kube.wire.kind_codec import version_of
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_core.state.events import ObjectRemoved
 from tests.kube.scripted import HANG, answer, bookmark, event, node, node_pool, page, refusal

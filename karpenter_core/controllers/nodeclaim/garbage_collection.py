@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.object_writer import ObjectWriter
     from karpenter_core.controllers.reconciling.freshness import FreshnessGuard
     from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
-    from karpenter_core.kube.wire.codecs import InvalidObject
+    from karpenter_core.kube.wire.kind_codec import InvalidObject
     from karpenter_core.lifecycle.nodeclaim.garbage_collection import ClaimWithoutInstance
     from karpenter_core.provider.contract import InstanceListing
     from karpenter_core.provider.host.facade import Providers
