@@ -28,9 +28,13 @@ __all__ = [
     "allowed_disruptions",
     "blocking_notice",
     "budget_errors",
+    "inactive_from",
     "is_active",
+    "next_opening",
     "pool_budgets",
 ]
+
+_LONGEST_WAIT: Final = timedelta(days=1)
 
 UNLIMITED: Final = 2**31 - 1
 """Number of nodes that an inactive budget allows (upstream's value)."""
@@ -83,6 +87,40 @@ def is_active(budget: Budget, now: datetime) -> bool:
     schedule = CronSchedule.parse(budget.schedule)
     hit = schedule.next_after(now - budget.duration.timedelta)
     return hit is not None and hit <= now
+
+
+def inactive_from(budget: Budget, now: datetime) -> datetime | None:
+    """Return when a budget that restricts something now ends to do so; None if it never does.
+
+    Windows that overlap or meet count as one, up to a day.
+
+    Raises:
+        BadInputError: the schedule or duration cannot be read.
+    """
+    if budget.schedule is None or budget.duration is None:
+        return None
+    schedule, duration = CronSchedule.parse(budget.schedule), budget.duration.timedelta
+    end, latest = now, now + _LONGEST_WAIT
+    while end <= latest:
+        hit = schedule.next_after(end - duration)
+        if hit is None or hit > end:
+            return end
+        end = hit + duration
+    return None
+
+
+def next_opening(pool: NodePool, now: datetime) -> datetime | None:
+    """Return when the first of a pool's budgets that are active now ends; None without one.
+
+    Raises:
+        BadInputError: a budget cannot be read.
+    """
+    ends = (
+        inactive_from(budget, now)
+        for budget in pool.spec.disruption.budgets
+        if is_active(budget, now)
+    )
+    return min((end for end in ends if end is not None and end > now), default=None)
 
 
 def allowed_by(budget: Budget, total: int, now: datetime) -> int:

@@ -248,12 +248,14 @@ class Draft:
     def report_unknown_fields(self) -> None:
         """Record the fields that no conversion named."""
         for path in self._unconsumed(self.source, ()):
+            value = value_at(self.source, path)
+            is_empty = value is None or value in ({}, [])
             self.changes.append(
                 FieldChange(
-                    fate=FieldFate.UNKNOWN,
+                    fate=FieldFate.LEFT_OUT if is_empty else FieldFate.UNKNOWN,
                     source=path_text(path),
-                    value=value_at(self.source, path),
-                    reason="no field of this name is known",
+                    value=value,
+                    reason="it is empty" if is_empty else "no field of this name is known",
                 )
             )
 

@@ -111,6 +111,9 @@ def _convert(work: _Work, conversions: Sequence[Conversion]) -> None:
     own = work.drafts[0]
     accepting = [each for each in conversions if each.accepts(work.source)]
     work.is_converted = bool(accepting)
+    if accepting and not isinstance(work.source.get("metadata", {}), Mapping):
+        work.error = 'field "metadata": is not an object'
+        return
     try:
         for conversion in accepting:
             conversion.convert(own)
@@ -147,6 +150,8 @@ def _complete(hand_over: HandOver, draft: Draft, works: Sequence[_Work]) -> None
 
 def _node_class(hand_over: HandOver, name: object, works: Sequence[_Work]) -> Draft | None:
     for work in works:
+        if work.error:
+            continue  # it is not written
         if not work.is_converted and _names(work.source, hand_over, name):
             own = work.drafts[0]
             for key in work.source:

@@ -50,7 +50,7 @@ def _read(file: Path) -> Iterator[TextDocument]:
 
 
 def _items(document: TextDocument) -> Iterator[TextDocument]:
-    """Yield the items of a List, or the document itself; other documents must be objects."""
+    """Yield the items of a List, and of Lists in it, or the document itself, which must be an object."""
     node = document.node
     if isinstance(node, yaml.SequenceNode):
         yield from _split(document, node, ())
@@ -78,11 +78,13 @@ def _split(
         }
         if not isinstance(item, yaml.MappingNode):
             raise BadInputError(f"{document.where}, item {index}: is not an object")
-        yield TextDocument(
-            where=f"{document.where}, item {index}",
-            node=item,
-            text=_written(item),
-            comments=comments,
+        yield from _items(
+            TextDocument(
+                where=f"{document.where}, item {index}",
+                node=item,
+                text=_written(item),
+                comments=comments,
+            )
         )
 
 

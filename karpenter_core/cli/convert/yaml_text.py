@@ -200,8 +200,13 @@ def _document_lines(tokens: Sequence[Any], line_count: int) -> list[tuple[int, i
 
 
 def _text_of(lines: Sequence[str]) -> str:
-    """Return the text of a document without the separator at its beginning."""
-    kept = [line for line in lines if line.rstrip() not in {"---", "..."}]
+    """Return the text of a document without separators, and without directives above the first one."""
+    separator = next((number for number, line in enumerate(lines) if line.startswith("---")), 0)
+    kept = [
+        line
+        for number, line in enumerate(lines)
+        if line.rstrip() not in {"---", "..."} and not (number < separator and line.startswith("%"))
+    ]
     return "\n".join(kept).strip("\n") + "\n"
 
 
@@ -290,8 +295,12 @@ def _without_aliases(node: yaml.Node, where: str) -> yaml.Node:
         if left < 0:
             raise BadInputError(f"{where}: aliases make it larger than {_MOST_NODES} values")
         if isinstance(node, yaml.MappingNode):
+            _refuse_duplicates(node, where)
             if any(key.tag == _MERGE_TAG for key, _ in node.value):
                 _PlainConstructor().flatten_mapping(node)
+                node.value = list(
+                    {str(key.value): (key, value) for key, value in node.value}.values()
+                )
             pairs = [(copy(key), copy(value)) for key, value in node.value]
             return yaml.MappingNode(
                 node.tag, pairs, node.start_mark, node.end_mark, flow_style=node.flow_style
@@ -307,6 +316,20 @@ def _without_aliases(node: yaml.Node, where: str) -> yaml.Node:
         )
 
     return copy(node)
+
+
+def _refuse_duplicates(node: yaml.MappingNode, where: str) -> None:
+    """Refuse a key that stands twice, since readers differ in the one that counts."""
+    seen = set[str]()
+    for key, _ in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
+        if not isinstance(key, yaml.ScalarNode):
+            raise BadInputError(f"{where}: line {key.start_mark.line + 1}: a key is no string")
+        name = str(key.value)
+        if name in seen and key.tag != _MERGE_TAG:
+            raise BadInputError(
+                f'{where}: line {key.start_mark.line + 1}: key "{name}" is duplicated'
+            )
+        seen.add(name)
 
 
 def _has_indented_sequences(node: yaml.Node) -> bool:

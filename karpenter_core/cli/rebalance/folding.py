@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import PodView
     from karpenter_core.disruption.command import Command
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
-    from karpenter_core.scheduling.problem import PlannedNodeClaim
+    from karpenter_core.scheduling.problem import PlannedNodeClaim, SchedulingPlan
     from karpenter_core.scheduling.requirements import Requirements
     from karpenter_core.state.builder import StateBuilder
 
@@ -75,6 +75,20 @@ class StateFold:
             self._builder.apply_event(ObjectRemoved(candidate.node))
             self._builder.apply_event(ObjectRemoved(candidate.claim))
         self._restart_quiet_times(set(targets.values()), now)
+
+    def provision(self, plan: SchedulingPlan, now: datetime) -> bool:
+        """Launch the nodes of a plan and bind its pods; tell whether there were any."""
+        placed = [(pod, name) for name, pods in plan.existing.items() for pod in pods]
+        for planned in plan.claims:
+            name = self._launch(planned, now)
+            placed += [(pod, name) for pod in planned.pods]
+        targets = {pod.uid: name for pod, name in placed if not pod.is_virtual}
+        for pod, _ in placed:
+            if not pod.is_virtual:
+                self._move(pod, targets)
+        if targets:
+            self._restart_quiet_times(set(targets.values()), now)
+        return bool(targets or plan.claims)
 
     def _move(self, pod: PodView, targets: Mapping[str, str]) -> None:
         """Bind a pod to its new node; pods of DaemonSets and finished pods go with their node."""

@@ -1,7 +1,8 @@
 """Repeats disruption passes over a state in which each command is carried out at once.
 
 The passes are those of the controller (`disruption.plan`): the same methods, budgets, PodDisruptionBudgets
-and prices. Between passes time moves to the next end of a `consolidateAfter`. Nothing here reads a clock.
+and prices. Pending pods are placed before each pass, as the controller does. Between passes time moves to the
+next end of a `consolidateAfter` or of a window of budgets. Nothing here reads a clock.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.cli.disruption_passes import count_virtual, disruption_pass
 from karpenter_core.cli.rebalance.folding import StateFold
-from karpenter_core.disruption.budgets import DisruptionReason
+from karpenter_core.disruption.budgets import DisruptionReason, budget_errors, next_opening
 from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.disruption.method import DisruptionOptions
 from karpenter_core.disruption.plan import methods_of, plan
+from karpenter_core.scheduling.isolation import solve_isolated
 from karpenter_core.state.pool_schedules import shuts_down_pools
 from karpenter_core.state.provisioning_input import build_provisioning_input
 
@@ -47,6 +49,9 @@ class NodeCosts:
     unknown_prices: int
 
 
+_NOTHING: Final = NodeCosts(nodes=0, price_per_hour=0.0, unknown_prices=0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RebalanceStep:
     """One command, the time after the start at which it is planned, and the price after it."""
@@ -66,6 +71,8 @@ class Rebalance:
     steps: tuple[RebalanceStep, ...]
     before: NodeCosts
     after: NodeCosts
+    launched: NodeCosts
+    """The nodes that were launched for pending pods, at no command of disruption."""
     blocked: tuple[BlockedNode, ...]
     is_complete: bool
     exhausted_pools: tuple[str, ...] = ()
@@ -96,6 +103,7 @@ def disruptions_now(command_input: CommandInput) -> Rebalance:
         steps=tuple(steps),
         before=before,
         after=after,
+        launched=_NOTHING,
         blocked=_blocked(planner_pass),
         is_complete=True,
         exhausted_pools=_exhausted_pools(planner_pass),
@@ -114,10 +122,16 @@ def simulate_rebalance(command_input: CommandInput) -> Rebalance:
     fold.pass_time(now)
     planner_pass = _pass(command_input, _counted(command_input, now), now)
     before = _costs(planner_pass)
+    launched = _NOTHING
     price = before.price_per_hour
     steps: list[RebalanceStep] = []
     is_complete = False
     for _ in range(_MOST_PASSES):
+        if _provision(command_input, fold, now):
+            held = _costs(planner_pass)
+            planner_pass = _pass(command_input, _counted(command_input, now), now)
+            launched = _sum(launched, _difference(_costs(planner_pass), held))
+            price += _costs(planner_pass).price_per_hour - held.price_per_hour
         commands = plan(planner_pass, methods=methods).commands
         for command in commands:
             fold.apply(command, now)
@@ -125,7 +139,7 @@ def simulate_rebalance(command_input: CommandInput) -> Rebalance:
             steps.append(
                 RebalanceStep(command=command, after=now - cluster.now, price_per_hour=price)
             )
-        quiet = now + _ROUND if commands else fold.next_quiet(now)
+        quiet = now + _ROUND if commands else _next_chance(planner_pass, fold)
         if quiet is None:
             is_complete = True
             break
@@ -138,9 +152,55 @@ def simulate_rebalance(command_input: CommandInput) -> Rebalance:
         steps=tuple(steps),
         before=before,
         after=_costs(planner_pass),
+        launched=launched,
         blocked=_blocked(planner_pass),
         is_complete=is_complete,
         exhausted_pools=_exhausted_pools(planner_pass),
+    )
+
+
+def _next_chance(planner_pass: DisruptionPass, fold: StateFold) -> datetime | None:
+    """Return when a pass may find more: a node is quiet, or a window of budgets or of a pool ends."""
+    snapshot, now = planner_pass.snapshot, planner_pass.now
+    times = [fold.next_quiet(now)]
+    for name, pool in snapshot.node_pools.items():
+        if not budget_errors(pool, now) and any(each.pool == name for each in snapshot.state_nodes):
+            times.append(next_opening(pool, now))
+    times += [
+        each.evaluate_at
+        for each in snapshot.pool_schedules.values()
+        if each.evaluate_at is not None and each.evaluate_at > now
+    ]
+    return min((at for at in times if at is not None), default=None)
+
+
+def _provision(command_input: CommandInput, fold: StateFold, now: datetime) -> bool:
+    """Place the pending pods as the controller does before it disrupts; tell whether any was placed."""
+    cluster = command_input.cluster
+    snapshot = cluster.folded_state.snapshot()
+    if not snapshot.pending_pods and not snapshot.has_virtual_pods:
+        return False
+    provisioning = build_provisioning_input(
+        snapshot, now=now, problem_settings=cluster.problem_settings
+    )
+    if not provisioning.problem.pods:
+        return False
+    return fold.provision(solve_isolated(provisioning.problem, cluster.options), now)
+
+
+def _sum(first: NodeCosts, second: NodeCosts) -> NodeCosts:
+    return NodeCosts(
+        nodes=first.nodes + second.nodes,
+        price_per_hour=first.price_per_hour + second.price_per_hour,
+        unknown_prices=first.unknown_prices + second.unknown_prices,
+    )
+
+
+def _difference(later: NodeCosts, earlier: NodeCosts) -> NodeCosts:
+    return NodeCosts(
+        nodes=later.nodes - earlier.nodes,
+        price_per_hour=later.price_per_hour - earlier.price_per_hour,
+        unknown_prices=later.unknown_prices - earlier.unknown_prices,
     )
 
 

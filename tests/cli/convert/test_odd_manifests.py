@@ -1,0 +1,126 @@
+"""Manifests as they are in the field: anchors, lists in lists, directives, empty and wrong fields."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from tests.cli.convert.test_golden import convert
+
+POOL = """\
+apiVersion: karpenter.sh/v1beta1
+kind: NodePool
+metadata: {name: web}
+spec:
+  template:
+    spec:
+      nodeClassRef: {name: default}
+      requirements: []
+"""
+TEMPLATE = """\
+apiVersion: karpenter.k8s.aws/v1alpha1
+kind: AWSNodeTemplate
+metadata: {name: default}
+spec:
+  subnetSelector: {aws-ids: subnet-1}
+  securityGroupSelector: {aws-ids: sg-1}
+"""
+PROVISIONER = """\
+apiVersion: karpenter.sh/v1alpha5
+kind: Provisioner
+metadata: {name: web}
+spec:
+  providerRef: {name: default}
+  kubeletConfiguration: {maxPods: 20}
+"""
+
+
+def written(text):
+    return list(yaml.safe_load_all(convert("-", text=text).stdout))
+
+
+def test_lists_in_lists_are_split():
+    """`kubectl get nodepools -o yaml` gives a List, an API server a NodePoolList."""
+    inner = {"apiVersion": "karpenter.sh/v1beta1", "kind": "NodePoolList"}
+    inner["items"] = [yaml.safe_load(POOL)]
+    outer = {"apiVersion": "v1", "kind": "List", "items": [yaml.safe_load(TEMPLATE), inner]}
+
+    kinds = [each["kind"] for each in written(yaml.safe_dump(outer))]
+
+    assert kinds == ["EC2NodeClass", "NodePool"]
+
+
+def test_a_merged_mapping_takes_its_own_values():
+    """Anchors and merge keys are written out."""
+    text = POOL.replace(
+        "  template:\n", "  limits:\n    <<: {cpu: 10, memory: 1Gi}\n    cpu: 20\n  template:\n"
+    )
+    result = convert("-", text=text)
+
+    assert yaml.safe_load(result.stdout)["spec"]["limits"] == {"memory": "1Gi", "cpu": 20}
+    assert result.stdout.count("cpu:") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("spec:\n  weight: 1\n  weight: 2\n", 'line 3: key "weight" is duplicated'),
+        ("spec:\n  ? [a]\n  : 1\n", "line 2: a key is no string"),
+    ],
+)
+def test_a_key_that_readers_understand_differently_is_refused(text, message):
+    result = convert("-", text=text)
+
+    assert result.exit_code != 0
+    assert message in str(result.exception)
+
+
+def test_a_directive_is_no_part_of_a_document():
+    result = convert("-", text=f"%YAML 1.1\n---\n# first\na: 1\n---\n{POOL}")
+
+    assert result.stdout.startswith("# first\na: 1\n---\n")
+    assert next(yaml.safe_load_all(result.stdout)) == {"a": 1}
+
+
+def test_windows_line_ends_and_a_byte_order_mark_are_read():
+    text = "\ufeff" + POOL.replace("  template", "  # a comment\n  template").replace("\n", "\r\n")
+    result = convert("-", text=text)
+
+    assert yaml.safe_load(result.stdout)["apiVersion"] == "karpenter.sh/v1"
+    assert "  # a comment\n" in result.stdout
+
+
+def test_empty_fields_are_no_unknown_fields():
+    """An API server drops them too."""
+    result = convert("-", text=PROVISIONER + "  requirements: null\n  limits: {}\n---\n" + TEMPLATE)
+
+    assert result.exit_code == 0
+    assert "spec.requirements = null (it is empty)" in " ".join(result.stderr.split())
+
+
+def test_kubelet_settings_of_a_class_that_is_not_written_are_reported():
+    """They would be lost with it."""
+    refused = TEMPLATE + "  amiSelector: {aws-ids: ami-1, Name: x}\n"
+    result = convert("-", text=f"{PROVISIONER}---\n{refused}")
+
+    said = " ".join(result.stderr.split())
+    assert 'AWSNodeTemplate "default" (karpenter.k8s.aws/v1alpha1): not converted' in said
+    assert '- spec.kubeletConfiguration = {"maxPods": 20}' in said
+    assert result.exit_code == 1
+
+
+@pytest.mark.parametrize("field", ["metadata", "spec", "template", "nodeClassRef", "disruption"])
+@pytest.mark.parametrize("value", ["text", 3, [1], None, True])
+@pytest.mark.parametrize("source", [POOL, PROVISIONER, TEMPLATE])
+def test_a_field_of_another_type_ends_in_a_report(field, value, source):
+    """With an exit code of the command, and no traceback."""
+    manifest = yaml.safe_load(source)
+    holder = manifest if field in {"metadata", "spec"} else manifest["spec"]
+    if field == "nodeClassRef":
+        holder = holder.setdefault("template", {}).setdefault("spec", {})
+    holder[field] = value
+    result = convert("-", text=yaml.safe_dump(manifest))
+
+    assert result.exit_code in {0, 1}
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert result.stderr
