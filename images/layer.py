@@ -95,7 +95,8 @@ def remove_unneeded_files(packages: Path) -> None:
         ValueError: a rule finds nothing where its package is installed, so it is out of date.
     """
     for rule in tomllib.loads(_RULES.read_text())["rules"]:
-        if "package" not in rule or (packages / rule["package"]).exists():
+        is_installed = "package" not in rule or (packages / rule["package"]).exists()
+        if is_installed and not ("unless" in rule and (packages / rule["unless"]).exists()):
             _apply(rule, packages)
     for name in _INSTALLER_FILES:
         for path in packages.glob(f"*.dist-info/{name}"):

@@ -12,6 +12,7 @@ from images.byte_code import STANDARD_LIBRARY
 from images.layer import CACHE, PACKAGES, USER
 from images.locked import PROVIDERS
 from tests.support.image_runs import PODS, image_command, run_image
+from tests.support.sweep_job import INPUTS, documented_job
 
 pytestmark = [pytest.mark.images, pytest.mark.timeout(600)]
 
@@ -53,14 +54,18 @@ def test_an_image_has_the_files_of_its_providers_and_of_no_other(built):
     }
 
 
-def test_an_image_has_no_tests_no_simulator_and_no_tools(built):
+def test_an_image_has_no_tests_and_no_tools_and_a_simulator_with_kwok_alone(built):
     packages = built.layer / PACKAGES
     names = {path.name.partition("-")[0].lower() for path in packages.glob("*.dist-info")}
     folders = {path.name for path in paths(built) if path.is_dir()}
 
     assert names & NEVER_INSTALLED == set()
     assert not {name for name in names if "simulated" in name}
-    assert folders & {"test", "tests", "sim", "testing", "scaffold", "ensurepip"} <= {"testing"}
+    simulator = {"sim"} if "kwok" in providers_of(built.name) else set()
+    assert (
+        folders & {"test", "tests", "sim", "testing", "scaffold", "ensurepip"} - {"testing"}
+        == simulator
+    )
     assert not (packages / "karpenter_core" / "testing").exists()
     assert {path.name for path in (built.layer / "usr/local/bin").iterdir()} == {"karpenter"}
     assert {path.relative_to(built.layer).parts[0] for path in paths(built)} == {"usr", "var"}
@@ -176,6 +181,8 @@ def test_nothing_can_be_written_but_temporary_files_and_the_cache(built, tmp_pat
 
 
 def test_commands_that_need_the_embedded_cluster_say_so(built, tmp_path):
+    if "kwok" in providers_of(built.name):
+        pytest.skip("has the embedded cluster")
     command = image_command(built.base, built.layer, tmp_path / "root", mounts=(), variables=())
 
     done = subprocess.run([*command, "demo"], capture_output=True, text=True, check=False)
@@ -183,3 +190,40 @@ def test_commands_that_need_the_embedded_cluster_say_so(built, tmp_path):
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
     assert "not installed" in done.stderr
+
+
+def test_the_documented_job_runs_every_part_of_a_sweep_once(built, tmp_path):
+    """The container of each index, with the arguments that a kubelet makes; simulated time is shorter."""
+    if "kwok" not in providers_of(built.name):
+        pytest.skip("has no embedded cluster")
+    job = documented_job()
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    folder = tmp_path / "input"
+    folder.mkdir()
+    folder.chmod(0o755)
+    for file in INPUTS:
+        (folder / file.name).write_bytes(file.read_bytes())
+    (mount,) = (each for each in container["volumeMounts"] if each["name"] == "input")
+
+    runs = []
+    for index in range(job["spec"]["completions"]):
+        arguments = [
+            each.replace("$(JOB_COMPLETION_INDEX)", str(index)).replace(
+                mount["mountPath"], str(folder)
+            )
+            for each in container["args"]
+        ]
+        command = image_command(
+            built.base, built.layer, tmp_path / f"root-{index}", mounts=(folder,), variables=()
+        )
+        done = subprocess.run(
+            [*command, *arguments, "--duration=2m"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        document = json.loads(done.stdout)
+        assert document["failed"] == []
+        runs += document["runs"]
+
+    values = {tuple(sorted(run["values"].items())) for run in runs}
+    assert len(values) == len(runs) == 4 * 10
+    assert all(run["nodes"]["launched"] for run in runs)

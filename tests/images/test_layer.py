@@ -146,6 +146,18 @@ def test_a_rule_of_a_package_that_is_not_in_the_image_is_passed_over(tmp_path, r
     assert (packages / "p/__init__.py").exists()
 
 
+@pytest.mark.parametrize("other", ["q", "r"])
+def test_a_rule_for_images_without_a_package_spares_those_with_it(tmp_path, rules, other):
+    rules('[[rules]]\npackage = "p"\nunless = "q"\nremove = ["p/sim"]\n')
+    packages = tmp_path / "packages"
+    install(packages, "p", files=["p/__init__.py", "p/sim/__init__.py"])
+    install(packages, other, files=[f"{other}/__init__.py"])
+
+    remove_unneeded_files(packages)
+
+    assert (packages / "p/sim").exists() == (other == "q")
+
+
 def test_a_layer_is_the_same_whenever_and_however_its_files_were_written(tmp_path):
     digests = set()
     for number, order in enumerate((("b", "a"), ("a", "b"))):

@@ -103,8 +103,8 @@ def _check_embedded_cluster() -> None:
 
     if find_spec("karpenter_core.sim") is None:
         raise BadInputError(
-            "the embedded cluster is not installed, since container images have none; name a cluster "
-            "with --kubeconfig, or install karpenter-core with pip"
+            "the embedded cluster is not installed, since images of clouds have none; name a cluster "
+            "with --kubeconfig, use the image karpenter-core-kwok, or install karpenter-core with pip"
         )
 
 

@@ -207,8 +207,8 @@ def simulate(
 def _require_embedded_cluster() -> None:
     if find_spec("karpenter_core.sim") is None:
         raise SettingsError(
-            "the embedded cluster is not installed, since container images have none; install "
-            "karpenter-core with pip"
+            "the embedded cluster is not installed, since images of clouds have none; use the image "
+            "karpenter-core-kwok, or install karpenter-core[kwok] with pip"
         )
 
 
