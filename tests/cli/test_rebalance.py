@@ -191,3 +191,50 @@ def test_a_plan_shows_the_nodes_that_are_removed_and_the_price_before_and_after(
     text = program("plan", *options).out
     price = found["before"]["pricePerHour"]
     assert f"price per hour: {price:.4f} before, 1.0000 after this plan" in text
+
+
+def test_pending_pods_get_their_nodes_first(rebalance):
+    """A node that is launched for them is no saving, and one that has room for them stays."""
+    objects = CONSOLIDATING, *claim_with_node("node-1"), *claim_with_node("node-2")
+    waiting = [pod("small", cpu="500m"), pod("huge", cpu="14")]
+    busy = [web(f"web-{number}", f"node-{number}", cpu="4") for number in (1, 2)]
+
+    found = rebalance(*objects, *busy, *waiting)
+
+    launched = found["launchedForPendingPods"]
+    assert launched == {"nodes": 1, "pricePerHour": 1.0, "nodesWithoutPrice": 0}
+    total = found["before"]["pricePerHour"] + 1.0 - found["savingsPerHour"]
+    assert found["after"]["pricePerHour"] == pytest.approx(total)
+    assert found["after"]["nodes"] == 2
+    text = " ".join(rebalance(*objects, *busy, *waiting, options=()).split())
+    assert "; 1 node at 1.0000 for pending pods" in text
+
+
+def windowed(*budgets):
+    return pool(
+        disruption={
+            "consolidationPolicy": "WhenEmptyOrUnderutilized",
+            "consolidateAfter": "30s",
+            "budgets": list(budgets),
+        }
+    )
+
+
+def test_the_end_of_a_window_is_awaited(rebalance):
+    """No step before; windows that meet count as one."""
+    closed = {"nodes": "0", "schedule": "0 * * * *", "duration": "20m"}
+    next_one = {"nodes": "0", "schedule": "15 * * * *", "duration": "30m"}
+
+    (alone,) = rebalance(windowed(closed), *claim_with_node("node-1"))["steps"]
+    (both,) = rebalance(windowed(closed, next_one), *claim_with_node("node-1"))["steps"]
+
+    assert 0 < alone["afterSeconds"] <= 20 * 60
+    assert both["afterSeconds"] - alone["afterSeconds"] == 25 * 60
+
+
+def test_a_window_that_never_ends_is_not_awaited(rebalance):
+    always = {"nodes": "0", "schedule": "* * * * *", "duration": "10m"}
+    found = rebalance(windowed(always), *claim_with_node("node-1"))
+
+    assert (found["steps"], found["complete"]) == ([], True)
+    assert found["budgetsUsedUp"] == ["general"]

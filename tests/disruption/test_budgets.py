@@ -18,7 +18,9 @@ from karpenter_core.disruption.budgets import (
     allowed_disruptions,
     blocking_notice,
     budget_errors,
+    inactive_from,
     is_active,
+    next_opening,
     pool_budgets,
 )
 from karpenter_core.errors import BadInputError
@@ -237,3 +239,38 @@ class TestCounting:
         )
         assert blocking_notice(blocked, self.count(nodes="0")) is None
         assert blocking_notice(blocked, self.count(*self.ten(), nodes="1")) is None
+
+
+class TestWindowEnds:
+    """The time at which a budget that is active ends to restrict anything."""
+
+    @given(
+        st.sampled_from(("@hourly", "*/7 * * * *", "15,45 * * * *", "0 */5 * * *", "30 12 * * *")),
+        st.integers(1, 400),
+        st.integers(0, 3 * 1440),
+    )
+    def test_a_budget_is_active_until_its_end_and_not_then(self, schedule, minutes, later):
+        its_budget = budget("0", schedule=schedule, duration=f"{minutes}m")
+        now = NOW + timedelta(minutes=later)
+        end = inactive_from(its_budget, now)
+
+        if end is None:
+            assert is_active(its_budget, now + timedelta(days=1))
+            return
+        assert not is_active(its_budget, end)
+        assert (end > now) == is_active(its_budget, now)
+        minute = now
+        while minute < end:
+            assert is_active(its_budget, minute)
+            minute += timedelta(minutes=1)
+
+    def test_the_first_end_of_a_pool_counts(self):
+        """A budget without a schedule has none, and one that is inactive neither."""
+        long, short = (budget("0", schedule="0 12 * * *", duration=each) for each in ("3h", "90m"))
+        later = budget("0", schedule="0 18 * * *", duration="1h")
+
+        noon = NOW.replace(minute=0, second=0)
+        assert next_opening(pool(budget("1"), later), NOW) is None
+        assert next_opening(pool(budget("1"), long, short, later), NOW) == noon + timedelta(
+            minutes=90
+        )

@@ -62,7 +62,7 @@ def answer_line(document: JsonMapping) -> str:
     if not document["steps"]:
         return (
             f"nothing to rebalance: {counted(before['nodes'], 'node')} at {money_text(price)} per hour "
-            f"stay{_unknown(document)}"
+            f"stay{_launched(document)}{_unknown(document)}"
         )
     saved = document["savingsPerHour"]
     share = f" ({saved / price:.0%})" if price else ""
@@ -71,9 +71,18 @@ def answer_line(document: JsonMapping) -> str:
         f"{counted(before['nodes'], 'node')} at {money_text(price)} become {after['nodes']} at "
         f"{money_text(after['pricePerHour'])}; {counted(document['podsMoved'], 'pod')} move"
     )
+    text += _launched(document)
     if not document["complete"]:
         text += "; there may be more, later than in this preview"
     return text + _unknown(document)
+
+
+def _launched(document: JsonMapping) -> str:
+    launched = document["launchedForPendingPods"]
+    if not launched["nodes"]:
+        return ""
+    price = money_text(launched["pricePerHour"])
+    return f"; {counted(launched['nodes'], 'node')} at {price} for pending pods"
 
 
 def _unknown(document: JsonMapping) -> str:
