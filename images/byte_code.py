@@ -28,7 +28,7 @@ _SCRIPT: Final = """\
 #!/usr/bin/python3.13 -sP
 import sys
 
-from karpenter_core.cli.main import main
+from karpenter_core.cli.entry import main
 
 sys.exit(main())
 """

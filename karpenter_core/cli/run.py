@@ -6,14 +6,12 @@ parsed and documented there and not in this function's signature.
 
 from __future__ import annotations
 
-import asyncio
-import os
 from typing import TYPE_CHECKING, Final
 
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from karpenter_core.operator.option_values import ProcessOption
 
@@ -28,14 +26,9 @@ def run(context: typer.Context) -> None:
     if {"--help", "-h"} & set(arguments):
         _print_help()
         return
-    raise typer.Exit(_run(arguments))
+    from karpenter_core.cli.controller_process import run_controller
 
-
-def _run(arguments: Sequence[str]) -> int:
-    from karpenter_core.cli.dashboard.content import ClusterContent
-    from karpenter_core.operator.launcher import run_from_command_line
-
-    return asyncio.run(run_from_command_line(arguments, os.environ, dashboard=ClusterContent()))
+    raise typer.Exit(run_controller(arguments))
 
 
 def _print_help() -> None:

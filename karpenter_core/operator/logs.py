@@ -191,7 +191,12 @@ def _console_renderer() -> list[Processor]:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="%H:%M:%S.%f", utc=False),
         _without_ids,
-        structlog.dev.ConsoleRenderer(colors=True, pad_event_to=40),
+        structlog.dev.ConsoleRenderer(
+            colors=True,
+            pad_event_to=40,
+            # Those of rich, which is used where it is installed, show the values of local variables.
+            exception_formatter=structlog.dev.plain_traceback,
+        ),
     ]
 
 

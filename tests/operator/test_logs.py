@@ -100,3 +100,23 @@ def test_a_line_that_cannot_be_written_is_reported_as_an_error(configured, tmp_p
 def test_an_error_path_that_cannot_be_opened_names_its_option(tmp_path):
     with pytest.raises(SettingsError, match="log-error-output-paths"):
         configure_logs(Settings(log_error_output_paths=(str(tmp_path / "no" / "log"),)))
+
+
+def test_tracebacks_on_a_terminal_show_no_local_variables(configured, tmp_path):
+    """A value may be a password or the answer of a cloud."""
+    file = tmp_path / "log"
+    configured(log_output_paths=(str(file),), log_format="console")
+
+    def fail(token):
+        raise ValueError("refused", len(token))
+
+    secret = "planted-token"
+    try:
+        fail(secret)
+    except ValueError:
+        structlog.get_logger().exception("failed")
+
+    text = file.read_text()
+    assert "ValueError" in text
+    assert "in fail" in text
+    assert "planted-token" not in text

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["RUN", "ControllerProcess"]
 
 READY_SECONDS: Final = 60.0
-RUN: Final = (sys.executable, "-c", "from karpenter_core.cli.main import main; main()", "run")
+RUN: Final = (sys.executable, "-c", "from karpenter_core.cli.entry import main; main()", "run")
 
 
 @final

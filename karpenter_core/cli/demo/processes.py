@@ -30,7 +30,7 @@ _STOP_SECONDS: Final = 15.0
 _POLL_SECONDS: Final = 0.1
 _LOG_LINES: Final = 5
 _LOG_COLUMNS: Final = 400
-_RUN: Final = (sys.executable, "-c", "from karpenter_core.cli.main import main; main()", "run")
+_RUN: Final = (sys.executable, "-c", "from karpenter_core.cli.entry import main; main()", "run")
 
 
 class DemoFailedError(Exception):

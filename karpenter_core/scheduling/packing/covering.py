@@ -12,12 +12,14 @@ iterations: the same program gives the same answer, and none runs away.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
-from highspy import Highs, HighsModelStatus
 
 if TYPE_CHECKING:
+    from highspy import Highs
+
     from karpenter_core.scheduling.arrays import FloatCounts, Floats, Prices, UnitValues
 
 
@@ -54,16 +56,23 @@ class CoveringSolution:
     """Steps of the simplex method; each costs as much as there are columns."""
 
 
-class _SilentHighs(Highs):
-    """A program of HiGHS that prints nothing, also while it is made.
+@cache
+def _silent_highs() -> type[Highs]:
+    """Return the class of programs, made at first use: a controller without work goes without the library.
 
     HiGHS 1.16 prints its version as soon as callbacks are registered, which its constructor does. The
     two lines would stand before the documents that commands write to standard output.
     """
+    from highspy import Highs
 
-    def enableCallbacks(self) -> None:  # noqa: N802 - the name in HiGHS
-        """Turn the output off; no callback is used, so none is registered."""
-        self.silent()
+    class SilentHighs(Highs):
+        """A program of HiGHS that prints nothing, also while it is made."""
+
+        def enableCallbacks(self) -> None:  # noqa: N802 - the name in HiGHS
+            """Turn the output off; no callback is used, so none is registered."""
+            self.silent()
+
+    return SilentHighs
 
 
 @final
@@ -79,7 +88,7 @@ class CoveringProgram:
         mean = float(costs.mean()) if len(costs) else 0.0
         self._cost_scale: Final = mean if mean > 0 else 1.0
         self._demand: Final = demand / self._row_scale
-        self._highs: Final = _SilentHighs()
+        self._highs: Final = _silent_highs()()
         self._columns = 0
         for name, value in _OPTIONS:
             self._highs.setOptionValue(name, value)
@@ -121,6 +130,8 @@ class CoveringProgram:
 
     def solve(self) -> CoveringSolution | None:
         """Solve; None when there is no solution, or none was found within the limit."""
+        from highspy import HighsModelStatus
+
         highs = self._highs
         highs.run()
         if highs.getModelStatus() != HighsModelStatus.kOptimal:
