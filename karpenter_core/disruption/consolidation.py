@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, SPOT, ZONE
@@ -35,6 +35,7 @@ __all__ = [
     "UNCONSOLIDATABLE_WINDOW",
     "DisruptionMove",
     "MoveRefusal",
+    "PriceLimits",
     "accept_for_consolidation",
     "accepted_candidates",
     "candidate_notices",
@@ -42,6 +43,7 @@ __all__ = [
     "consolidation_disabled_message",
     "evaluate_move",
     "individually_within_budget",
+    "price_limits",
     "rejection_notices",
     "sort_by_savings",
     "split_by_budgets",
@@ -173,6 +175,26 @@ def individually_within_budget(
 # -- moves -----------------------------------------------------------------------------------------
 
 
+class PriceLimits(NamedTuple):
+    """Prices per hour of candidates, in the reporting currency."""
+
+    price: float
+    """The price that is saved without them."""
+    least: float
+    """The savings floor of their pools."""
+    below: float
+    """The price that replacements must stay below."""
+
+
+def price_limits(disruption_pass: DisruptionPass, candidates: Sequence[Candidate]) -> PriceLimits:
+    """Return what candidates cost, and what their replacements may cost."""
+    price = disruption_pass.prices.cost_per_hour(candidates)
+    least = minimum_savings(candidates, disruption_pass.prices, now=disruption_pass.now)
+    # Exactly the floor is enough; a saving of nothing never is.
+    below = min(price, price - least + _ROUNDING) if least else price
+    return PriceLimits(price, least, below)
+
+
 def evaluate_move(
     disruption_pass: DisruptionPass, candidates: Sequence[Candidate], *, max_claims: int = 1
 ) -> DisruptionMove | MoveRefusal:
@@ -182,10 +204,7 @@ def evaluate_move(
     whichever of their listed types is launched.
     """
     chosen = tuple(candidates)
-    price = disruption_pass.prices.cost_per_hour(chosen)
-    least = minimum_savings(chosen, disruption_pass.prices, now=disruption_pass.now)
-    # Exactly the floor is enough; a saving of nothing never is.
-    below = min(price, price - least + _ROUNDING) if least else price
+    price, least, below = price_limits(disruption_pass, chosen)
     verdict = disruption_pass.simulation.evaluate(chosen, max_claims=max_claims, below_price=below)
     if verdict.outcome is WhatIfOutcome.LEFT:
         text = unplaced_pods_message(verdict)

@@ -7,6 +7,7 @@ expensive offering that may be launched costs less (`worst_launch_price`).
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from math import inf, isnan
 from typing import TYPE_CHECKING, Final, Protocol, final
 
@@ -20,6 +21,7 @@ from karpenter_core.api.labels import (
     ZONE,
 )
 from karpenter_core.api.prices import Price
+from karpenter_core.scheduling.commitment_prices import PlanPricing
 from karpenter_core.scheduling.commitments import SoldNode, cost_without_commitments
 from karpenter_core.scheduling.offerings import (
     cheapest_offering,
@@ -27,7 +29,7 @@ from karpenter_core.scheduling.offerings import (
     count_min_values,
     worst_launch_price,
 )
-from karpenter_core.scheduling.problem import CheapestOffering
+from karpenter_core.scheduling.problem import CheapestOffering, SchedulingProblem
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.resources import element_max
 from karpenter_core.state.commitments import sold_node
@@ -114,6 +116,7 @@ class NodePrices:
         self._currency: Final = options.currency
         self._rates: Final = {options.currency: 1.0, **options.exchange_rates}
         self._well_known: Final = WELL_KNOWN | well_known
+        self._options: Final = options
         self._types: Final = dict[str, "Mapping[str, InstanceType]"]()
 
     def cost_per_hour(self, candidates: Iterable[PricedNode]) -> float:
@@ -250,6 +253,30 @@ class NodePrices:
         types = self._ordered(self.types_of(planned), requirements)
         needed = count_min_values(types, requirements).needed
         return self._replacement(planned, types[: max(max_types, needed)], requirements)
+
+    @property
+    def has_unused_commitments(self) -> bool:
+        """Whether a commitment has something left for another node."""
+        return any(balance.remaining > 0 for balance in self._commitments)
+
+    def limited_to_commitment(
+        self, planned: PlannedNodeClaim, *, below_price: float
+    ) -> PlannedNodeClaim | None:
+        """Return a replacement with the types of a commitment that cost less with what is left of it.
+
+        None if there are none, or too few for `minValues`.
+        """
+        return self._plan_pricing.within_commitment(planned, below_price=below_price)
+
+    @cached_property
+    def _plan_pricing(self) -> PlanPricing:
+        problem = SchedulingProblem(
+            pods=(),
+            catalogues=self._snapshot.catalogues,
+            well_known=self._well_known,
+            commitments=self._commitments,
+        )
+        return PlanPricing(problem, self._options)
 
     def _cheaper(
         self, types: Sequence[InstanceType], requirements: Requirements, below_price: float

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.disruption.balanced import balanced_scores, is_approved
+from karpenter_core.disruption.committed_moves import evaluate_single_move
 from karpenter_core.disruption.consolidation import (
     DisruptionMove,
     accepted_candidates,
@@ -75,9 +76,12 @@ def _full_command_steps(
     command: Command, disruption_pass: DisruptionPass, remaining: Sequence[Candidate]
 ) -> WorkSteps[DisruptionMove | None]:
     """Return the new move if it is equivalent to the command."""
-    move = evaluate_move(
-        disruption_pass, remaining, max_claims=_most_claims(command, len(remaining))
-    )
+    if len(remaining) == 1:
+        move = evaluate_single_move(disruption_pass, remaining[0])
+    else:
+        move = evaluate_move(
+            disruption_pass, remaining, max_claims=_most_claims(command, len(remaining))
+        )
     yield UNITS_PER_QUESTION
     return move if isinstance(move, DisruptionMove) and _is_equivalent(command, move) else None
 

@@ -13,11 +13,11 @@ from karpenter_core.disruption.balanced import BALANCED, balanced_scores, is_app
 from karpenter_core.disruption.balanced_notices import approved_candidate_notices
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionClass
+from karpenter_core.disruption.committed_moves import evaluate_single_move
 from karpenter_core.disruption.consolidation import (
     DisruptionMove,
     accept_for_consolidation,
     command_for_move,
-    evaluate_move,
     individually_within_budget,
     sort_by_savings,
     unconsolidatable_notices,
@@ -100,7 +100,7 @@ class SingleNodeConsolidation:
             if not is_approved(ceiling):
                 refused += (score for score in ceiling if score.policy == BALANCED)
                 continue
-            evaluated = evaluate_move(disruption_pass, (candidate,))
+            evaluated = evaluate_single_move(disruption_pass, candidate)
             yield UNITS_PER_QUESTION
             if not isinstance(evaluated, DisruptionMove):
                 if evaluated.message:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from math import inf
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, final
 
 from karpenter_core.api.commitments import COMMITTED_SOURCE
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, WELL_KNOWN
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PlanPricing", "PricedPlan"]
 
+_Result = TypeVar("_Result")
+
 _ROUNDING: Final = 1e-9
 """Relative; the solver's prices went through other operations."""
 
@@ -57,6 +60,11 @@ class _Choice:
     price: float
     """Its list price."""
     floor: float
+
+    @property
+    def currency(self) -> str:
+        """The currency of its price."""
+        return self.sold.offering.price.currency
 
     def rank(self, price: float) -> tuple[float, str, str, int]:
         """Return its place in the order of choices at a price."""
@@ -142,6 +150,29 @@ class _Choices:
             )
         return found
 
+    def within(
+        self,
+        balance: CommitmentBalance,
+        names: Container[str],
+        rates: Mapping[str, float],
+        below_price: float,
+    ) -> list[tuple[_Choice, Cover]]:
+        """Return what a commitment covers of some types, of those that always cost less than a price."""
+        remaining = {balance.commitment.name: balance.remaining}
+        offers: list[tuple[_Choice, Cover]] = []
+        dear: set[str] = set()
+        for choice in self._choices:
+            covers = tuple(each for each in choice.covers if each[0] is balance)
+            if not covers or choice.name not in names:
+                continue
+            cover = replace(choice, covers=covers).cover(remaining)
+            price = choice.price if cover is None else cover.price
+            if cover is None or price * rates.get(choice.currency, inf) >= below_price:
+                dear.add(choice.name)
+            else:
+                offers.append((choice, cover))
+        return [offer for offer in offers if offer[0].name not in dear]
+
     @cached_property
     def _largest_first(self) -> tuple[tuple[str, tuple[tuple[int, str], ...]], ...]:
         amounts: dict[str, list[tuple[int, str]]] = {}
@@ -223,6 +254,33 @@ class PlanPricing:
         cost = replace(priced.plan.cost, hourly=priced.hourly)
         return replace(priced.plan, claims=tuple(claims), cost=cost)
 
+    def within_commitment(
+        self, planned: PlannedNodeClaim, *, below_price: float
+    ) -> PlannedNodeClaim | None:
+        """Return a claim with the types of the commitment that makes it cheapest, with all that is left.
+
+        All of them cost less than a price per hour wherever they are launched. None if there are none,
+        or too few for `minValues`.
+        """
+        self._remaining = {name: each.remaining for name, each in self._balances.items()}
+        choices = _finish(self._choices_steps(planned.pool, Requirements(planned.requirements)))
+        names = set(planned.instance_types)
+        found: list[_PricedClaim] = []
+        for balance in self._balances.values():
+            offers = choices.within(balance, names, self._rates, below_price)
+            if not offers:
+                continue
+            best, cover = min(offers, key=lambda offer: offer[0].rank(offer[1].price))
+            kept = {choice.name for choice, _ in offers}
+            narrowed = replace(
+                planned,
+                instance_types=tuple(name for name in planned.instance_types if name in kept),
+            )
+            price = cover.price * self._rate(best)
+            found.append(_PricedClaim(narrowed, price, choices, best, cover))
+        written = (self._written(each) for each in sorted(found, key=_price_of))
+        return next((each for each in written if each is not None), None)
+
     def _claim_steps(self, planned: PlannedNodeClaim) -> Generator[int, None, _PricedClaim]:
         requirements = Requirements(planned.requirements)
         choices = yield from self._choices_steps(planned.pool, requirements)
@@ -245,7 +303,7 @@ class PlanPricing:
         return _PricedClaim(planned, listed.price * rate, choices, listed)
 
     def _rate(self, choice: _Choice) -> float:
-        return self._rates.get(choice.sold.offering.price.currency, 0.0)
+        return self._rates.get(choice.currency, 0.0)
 
     def _choices_steps(
         self, pool: str, requirements: Requirements
@@ -332,6 +390,19 @@ class PlanPricing:
             cheapest=_cheapest(best, cover, self._rate(best)),
             capacity_max=choices.capacity_max(names),
         )
+
+
+def _finish(steps: Generator[int, None, _Result]) -> _Result:
+    """Return the result of steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return done.value
+
+
+def _price_of(priced: _PricedClaim) -> float:
+    return priced.price_per_hour
 
 
 def _cheapest(choice: _Choice, cover: Cover | None, rate: float) -> CheapestOffering:

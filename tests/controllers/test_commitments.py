@@ -6,7 +6,14 @@ import json
 
 import pytest
 
-from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
+from karpenter_core.kube.wire.codecs import NODE_POOLS
+from tests.controllers.whole_controller import (
+    NODE_CLASS,
+    cloud,
+    deployment,
+    node_pool,
+    run_controller,
+)
 
 ALONE = "--disable-leader-election"
 DEAR = "mem2a.4xlarge"
@@ -69,6 +76,80 @@ def test_committed_nodes_are_launched_up_to_the_commitment(tmp_path, amount, exp
         assert types(scene).count(DEAR) == expected
         await scene.cluster.clock.sleep(600)
         assert types(scene).count(DEAR) == expected  # consolidation leaves them
+
+    run_controller(tmp_path, scenario)
+
+
+CONSOLIDATING = {
+    "consolidationPolicy": "WhenEmptyOrUnderutilized",
+    "consolidateAfter": "0s",
+    "budgets": [{"nodes": "100%"}],
+}
+HALF_FULL = 10
+"""Cores of a pod, one of which fits on an instance of sixteen cores."""
+
+
+@pytest.mark.parametrize(("amount", "moved"), [(0, 0), (1, 1), (2, 2), (9, 3)])
+def test_nodes_are_replaced_by_committed_ones_up_to_the_commitment(
+    tmp_path, amount, moved
+):
+    """Each once: afterwards nothing moves any more, also after a restart."""
+
+    async def scenario(scene):
+        scene.cluster.apply(
+            [
+                NODE_CLASS,
+                node_pool(disruption=CONSOLIDATING, template=SIXTEEN),
+                deployment("web", 3, cpu=str(HALF_FULL)),
+            ]
+        )
+        before = scene.start(ALONE)
+        await scene.settle(lambda: running(scene) and len(scene.pods()) == 3)
+        assert DEAR not in types(scene)
+        await before.stop()
+        first = scene.start(ALONE, commitments(amount))
+        await scene.cluster.clock.sleep(900)
+
+        assert types(scene).count(DEAR) == moved
+        assert len(types(scene)) == 3
+        assert running(scene)
+        launches = cloud(scene, tmp_path)["launches"]
+        assert len(launches) == 3 + moved
+        await first.stop()
+        scene.start(ALONE, commitments(amount))
+        await scene.cluster.clock.sleep(900)
+        assert cloud(scene, tmp_path)["launches"] == launches
+
+    run_controller(tmp_path, scenario)
+
+
+def test_commitments_move_no_node_beyond_the_budgets(tmp_path):
+    async def scenario(scene):
+        closed = {**CONSOLIDATING, "budgets": [{"nodes": "0"}]}
+        scene.cluster.apply(
+            [
+                NODE_CLASS,
+                node_pool(disruption=closed, template=SIXTEEN),
+                deployment("web", 2, cpu=str(HALF_FULL)),
+            ]
+        )
+        before = scene.start(ALONE)
+        await scene.settle(lambda: running(scene) and len(scene.pods()) == 2)
+        await before.stop()
+        scene.start(ALONE, commitments(2))
+        await scene.cluster.clock.sleep(600)
+        assert DEAR not in types(scene)
+
+        one = [{"nodes": "1"}]
+        patch = {"spec": {"disruption": {"budgets": one}}}
+        scene.cluster.patch(NODE_POOLS, "general", patch)
+        leaving = []
+        for _ in range(600):
+            await scene.cluster.clock.sleep(1)
+            tainted = [node for node in scene.nodes() if node["metadata"].get("deletionTimestamp")]
+            leaving.append(len(tainted))
+        assert types(scene).count(DEAR) == 2
+        assert max(leaving) == 1
 
     run_controller(tmp_path, scenario)
 
