@@ -21,8 +21,9 @@ from karpenter_core.api.labels import (
     ZONE,
 )
 from karpenter_core.api.prices import Price
+from karpenter_core.scheduling.commitment_bill import CommitmentBill
 from karpenter_core.scheduling.commitment_prices import PlanPricing
-from karpenter_core.scheduling.commitments import SoldNode, cost_without_commitments
+from karpenter_core.scheduling.commitments import SoldNode
 from karpenter_core.scheduling.offerings import (
     cheapest_offering,
     cheapest_price,
@@ -32,7 +33,6 @@ from karpenter_core.scheduling.offerings import (
 from karpenter_core.scheduling.problem import CheapestOffering, SchedulingProblem
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.resources import element_max
-from karpenter_core.state.commitments import sold_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["FREE", "NodePrices", "ReplacementRefusedError", "current_price"]
 
 FREE: Final = Price(0.0)
+_PRICE_DIGITS: Final = 9
 
 
 def current_price(instance_type: InstanceType | None, zone: str, capacity_type: str) -> Price:
@@ -130,23 +131,34 @@ class NodePrices:
             return total
         sold = tuple(found for each in counted if (found := self._sold(each)) is not None)
         listed = sum(self.convert(each.offering.price) for each in sold)
-        by_currency: dict[str, list[SoldNode]] = {}
-        for each in sold:
-            by_currency.setdefault(each.offering.price.currency, []).append(each)
-        saved = sum(
-            self.convert(Price(cost_without_commitments(self._commitments, nodes), currency))
-            for currency, nodes in by_currency.items()
-        )
-        return total - listed + saved
+        # Exact sums differ by nothing, and nodes would be replaced for what is left of rounding.
+        return round(max(total - listed + self._bill.saved_without(sold), 0.0), _PRICE_DIGITS)
 
     def paid_anyway(self, state_node: StateNode) -> float:
         """Return the part of a node's price that commitments would still pay for without it."""
-        sold = sold_node(self._snapshot, state_node) if self._commitments else None
-        if sold is None or isnan(sold.offering.price.amount):
+        sold = self._sold_node(state_node) if self._commitments else None
+        if sold is None:
             return 0.0
-        listed = sold.offering.price
-        saved = cost_without_commitments(self._commitments, (sold,))
-        return self.convert(Price(max(listed.amount - saved, 0.0), listed.currency))
+        return max(self.convert(sold.offering.price) - self._bill.saved_without((sold,)), 0.0)
+
+    @cached_property
+    def _bill(self) -> CommitmentBill:
+        """The bill of all nodes that stay: those that leave are about to use no commitment."""
+        staying = (
+            found
+            for state_node in self._snapshot.state_nodes
+            if not state_node.marked_for_deletion
+            and (found := self._sold_node(state_node)) is not None
+        )
+        return CommitmentBill(self._commitments, staying, self._rates)
+
+    def _sold_node(self, state_node: StateNode) -> SoldNode | None:
+        types = self._types_of_pool(state_node.pool)
+        instance_type = types.get(state_node.labels.get(INSTANCE_TYPE, ""))
+        offering = self.offering_of(state_node)
+        if instance_type is None or offering is None or isnan(offering.price.amount):
+            return None
+        return SoldNode(instance_type, offering)
 
     def _sold(self, candidate: PricedNode) -> SoldNode | None:
         found = _offering(candidate.instance_type, candidate.zone, candidate.capacity_type)

@@ -1,4 +1,4 @@
-"""Tells what of nodes commitments cover, what it costs, and what is saved without some nodes.
+"""Tells what of nodes commitments cover, and what it costs.
 
 The price of a node under a commitment depends on the nodes beside it: `commitment_plans` prices plans.
 """
@@ -31,9 +31,9 @@ __all__ = [
     "Cover",
     "SoldNode",
     "committed_units",
-    "cost_without_commitments",
     "discounted_catalogue_steps",
     "is_covered",
+    "saving_rank",
 ]
 
 
@@ -70,27 +70,11 @@ def committed_units(balance: CommitmentBalance, sold: SoldNode) -> int:
     return capacity.get(balance.commitment.resource, 0)
 
 
-def cost_without_commitments(
-    balances: Sequence[CommitmentBalance], nodes: Iterable[SoldNode]
-) -> float:
-    """Return the part of the list price of nodes that is saved if they go.
-
-    What a commitment covers is paid whether it is used or not. So only what all nodes together use
-    beyond the amount is saved, and of these nodes the part with the lowest prices.
-    """
-    left = list(nodes)
-    saved = sum(sold.offering.price.amount for sold in left)
-    for balance in balances:
-        covered = [sold for sold in left if is_covered(balance, sold)]
-        left = [sold for sold in left if not is_covered(balance, sold)]
-        units = [(committed_units(balance, sold), sold.offering.price.amount) for sold in covered]
-        beyond = max(balance.used - balance.commitment.amount, 0)
-        kept = max(sum(count for count, _ in units) - beyond, 0)
-        for count, price in sorted(units, key=lambda item: -item[1] / max(item[0], 1)):
-            part = min(count, kept)
-            kept -= part
-            saved -= price * part / max(count, 1)
-    return max(saved, 0.0)
+def saving_rank(balance: CommitmentBalance, sold: SoldNode) -> tuple[float, str, str]:
+    """Return the order in which a commitment covers nodes: the largest savings per unit first."""
+    price, units = sold.offering.price.amount, max(committed_units(balance, sold), 1)
+    saved = (price - balance.commitment.covered_price(units, price)) / units
+    return -saved, sold.instance_type.name, sold.offering.zone
 
 
 class Cover(NamedTuple):

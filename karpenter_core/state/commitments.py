@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, ZONE
-from karpenter_core.scheduling.commitments import SoldNode, committed_units, is_covered
+from karpenter_core.scheduling.commitments import (
+    SoldNode,
+    committed_units,
+    is_covered,
+    saving_rank,
+)
 from karpenter_core.scheduling.problem import CommitmentBalance
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.state.capacity_quotas import QuotaReading, quota_usage
@@ -80,7 +85,7 @@ def commitment_uses(
     for balance in balances:
         left, covered, listed = balance.commitment.amount, 0.0, 0.0
         rest: list[SoldNode] = []
-        for found in sorted(sold, key=lambda each: _saving_rank(balance, each)):
+        for found in sorted(sold, key=lambda each: saving_rank(balance, each)):
             units = committed_units(balance, found) if is_covered(balance, found) else 0
             if left <= 0 or units <= 0:
                 rest.append(found)
@@ -92,13 +97,6 @@ def commitment_uses(
         sold = rest
         uses.append(CommitmentUse(balance=balance, covered_price=covered, list_price=listed))
     return tuple(uses)
-
-
-def _saving_rank(balance: CommitmentBalance, found: SoldNode) -> tuple[float, str, str]:
-    """Return the order in which a commitment covers nodes: the largest savings per unit first."""
-    price, units = found.offering.price.amount, max(committed_units(balance, found), 1)
-    saved = (price - balance.commitment.covered_price(units, price)) / units
-    return -saved, found.instance_type.name, found.offering.zone
 
 
 def sold_node(snapshot: Snapshot, node: StateNode) -> SoldNode | None:

@@ -90,9 +90,7 @@ HALF_FULL = 10
 
 
 @pytest.mark.parametrize(("amount", "moved"), [(0, 0), (1, 1), (2, 2), (9, 3)])
-def test_nodes_are_replaced_by_committed_ones_up_to_the_commitment(
-    tmp_path, amount, moved
-):
+def test_nodes_are_replaced_by_committed_ones_up_to_the_commitment(tmp_path, amount, moved):
     """Each once: afterwards nothing moves any more, also after a restart."""
 
     async def scenario(scene):

@@ -116,10 +116,10 @@ def test_min_values_and_savings_floors_hold():
 
 
 def bill(sold, options):
-    """What is paid beyond the commitment, which takes the dearest cores first, as clouds do."""
+    """What is paid beyond the commitment, which takes what saves most first, as clouds do."""
     (row,) = options.problem_settings.commitments
     total, left = 0.0, row.amount
-    for of, capacity_type in sorted(sold, key=lambda each: -_price(*each) / of_units(row, each[0])):
+    for of, capacity_type in sorted(sold, key=lambda each: -_saved(row, *each)):
         part = 0.0
         if capacity_type == ON_DEMAND and of.name in row.requirements[0].values:
             units = of_units(row, of)
@@ -127,6 +127,11 @@ def bill(sold, options):
             left -= min(units, left)
         total += _price(of, capacity_type) * (1 - part)
     return total
+
+
+def _saved(row, of, capacity_type):
+    units, price = of_units(row, of), _price(of, capacity_type)
+    return (price - row.covered_price(units, price)) / units
 
 
 def of_units(row, of):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import isclose
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -22,10 +23,11 @@ from karpenter_core.api.labels import (
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.api.quantities import parse_amount
 from karpenter_core.scheduling import solve as solve_module
+from karpenter_core.scheduling.commitment_bill import CommitmentBill
 from karpenter_core.scheduling.commitments import (
     SoldNode,
     committed_units,
-    cost_without_commitments,
+    is_covered,
 )
 from karpenter_core.scheduling.problem import CommitmentBalance, PackingPolicy, SolveOptions
 from karpenter_core.scheduling.requirements import Requirement, Requirements
@@ -181,14 +183,66 @@ def test_commitments_to_nodes_memory_and_spend(resource, amount, terms, hourly):
     assert isclose(plan.cost.hourly, hourly)
 
 
-def test_removed_nodes_save_only_costs_outside_of_commitments():
-    """Two nodes of four cores, eight of which are committed: nothing; of twelve one's price."""
+@pytest.mark.parametrize(("others", "saved"), [(0, 0.0), (1, 0.24), (2, 0.48), (5, 0.48)])
+def test_removed_nodes_save_only_costs_outside_of_commitments(others, saved):
+    """Two nodes of four cores, eight of which are committed; others use the commitment instead."""
     nodes = [SoldNode(DEAR, DEAR.offerings[0])] * 2
+    everything = nodes + nodes[:1] * others
+    bill = CommitmentBill((balance("8", price=0.0),), everything, {"USD": 1.0})
 
-    assert cost_without_commitments((balance("8", used="8"),), nodes) == 0.0
-    assert isclose(cost_without_commitments((balance("8", used="12"),), nodes), 0.24)
-    assert isclose(cost_without_commitments((balance("8", used="16"),), nodes), 0.48)
-    assert isclose(cost_without_commitments((balance("8", used="12", family=("c",)),), nodes), 0.48)
+    assert isclose(bill.saved_without(nodes), saved, abs_tol=1e-12)
+
+
+def test_a_commitment_that_a_node_leaves_covers_a_cheaper_one():
+    """So not the price of the node is saved, but that of the other."""
+    small = kind("small", 4, 0.10)
+    sold = [SoldNode(each, each.offerings[0]) for each in (DEAR, small)]
+    bill = CommitmentBill((balance("4", price=0.01),), sold, {"USD": 1.0})
+
+    assert isclose(bill.saved_without(sold[:1]), 0.10)
+    assert isclose(bill.saved_without(sold[1:]), 0.10)
+    assert isclose(bill.saved_without(sold), 0.10)
+
+
+@with_examples(100)
+@given(seed=st.integers(0, 2**32))
+def test_bills_agree_with_one_that_counts_every_unit(seed):
+    random = Random(seed)
+    kinds = [
+        kind(
+            f"k{number}",
+            random.choice((1, 2, 4)),
+            round(random.uniform(0.05, 0.4), 2),
+            family=random.choice("abc"),
+        )
+        for number in range(5)
+    ]
+    sold = [
+        SoldNode(each, each.offerings[0]) for each in random.choices(kinds, k=random.randint(1, 8))
+    ]
+    row = balance(str(random.randint(0, 12)), price=0.0, family=("a", "b"))
+    gone = random.sample(range(len(sold)), random.randint(1, len(sold)))
+
+    def cost(nodes):
+        units = sorted(
+            (
+                (each.offering.price.amount / (each.instance_type.capacity[CPU] // 1000), each)
+                for each in nodes
+                if is_covered(row, each)
+                for _ in range(each.instance_type.capacity[CPU] // 1000)
+            ),
+            key=lambda unit: -unit[0],
+        )
+        covered = units[: row.commitment.amount // 1000]
+        return sum(each.offering.price.amount for each in nodes) - sum(
+            price for price, _ in covered
+        )
+
+    bill = CommitmentBill((row,), sold, {"USD": 1.0})
+    rest = [each for number, each in enumerate(sold) if number not in gone]
+    saved = bill.saved_without(sold[number] for number in gone)
+
+    assert isclose(saved, cost(sold) - cost(rest), abs_tol=1e-9)
 
 
 STANDARD = standard_catalogue()
