@@ -116,7 +116,7 @@ def test_min_values_and_savings_floors_hold():
 
 
 def bill(sold, options):
-    """What is paid beyond the commitment, which takes what saves most first, as clouds do."""
+    """Return the cost beyond the commitment, which covers what saves most first, as clouds do."""
     (row,) = options.problem_settings.commitments
     total, left = 0.0, row.amount
     for of, capacity_type in sorted(sold, key=lambda each: -_saved(row, *each)):
