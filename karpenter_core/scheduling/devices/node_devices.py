@@ -67,6 +67,9 @@ class DeviceOffer:
     allocations: Mapping[DeviceGroup, DeviceAllocation]
     node: DeviceNode
     claims: tuple[str, ...]
+    """Those that the allocations are for."""
+    settled: tuple[str, ...]
+    """The other claims of the pod, which have devices already."""
     is_restricted: bool = False
     """Whether some of the devices can be used on certain nodes only."""
 
@@ -152,6 +155,7 @@ class NodeDevices:
             allocations=allocations,
             node=node,
             claims=tuple(one.claim for one in claims),
+            settled=tuple(one.key for one in settled),
             is_restricted=any(one.terms for one in settled)
             or any(
                 one.placed.node_terms
@@ -222,8 +226,8 @@ class NodeDevices:
                 own.own.take(placed.id, placed.device, one.consumed, counts=first)
         return True
 
-    def take(self, column: int, offer: DeviceOffer, *, fixed: bool) -> None:
-        """Allocate an offer on a node; `fixed`: it is what it is, and has one group."""
+    def take(self, column: int, pod: PodView, offer: DeviceOffer, *, fixed: bool) -> None:
+        """Give a pod what a node offered it; `fixed`: the node is what it is, and has one group."""
         usage = self._nodes.get(column)
         if usage is None:
             usage = self._nodes[column] = _NodeUsage(
@@ -246,6 +250,12 @@ class NodeDevices:
         )
         for key in offer.claims:
             self._claims.allocated[key] = _allocated_claim(column, key, offer)
+        self.join(pod, offer)
+
+    def join(self, pod: PodView, offer: DeviceOffer) -> None:
+        """Count a pod among the consumers of its claims, which all have devices."""
+        for key in (*offer.claims, *offer.settled):
+            self._claims.add_consumer(key, pod)
 
     def _record(self, column: int, own: _GroupUsage, allocation: DeviceAllocation) -> None:
         base = (self._claims.layer, self._fixed, own.published)
@@ -314,7 +324,7 @@ def _allocated_claim(column: int, key: str, offer: DeviceOffer) -> AllocatedClai
     ]
     is_local = any(placed.is_local for placed in picked)
     terms = dict.fromkeys(placed.node_terms for placed in picked if placed.node_terms)
-    return AllocatedClaim(terms=tuple(terms), column=column if is_local else None)
+    return AllocatedClaim(key=key, terms=tuple(terms), column=column if is_local else None)
 
 
 def _rank(refusal: DeviceRefusal) -> tuple[bool, bool, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.scheduling.devices.requests import DeviceRefusal, read_claim
@@ -51,9 +51,11 @@ class AllocatedClaim:
     no published name yet.
     """
 
+    key: str
     terms: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
     column: int | None = None
     consumers: int = 0
+    """The pods that the claim is reserved for, and those that this pass has placed."""
 
 
 @final
@@ -78,6 +80,7 @@ class ClaimTable:
         for key, claim in sorted(inventory.claims.items()):
             if claim.is_allocated and not self._is_released(claim):
                 self.allocated[key] = AllocatedClaim(
+                    key=key,
                     terms=(claim.node_terms,) if claim.node_terms else (),
                     consumers=len(claim.reserved_for),
                 )
@@ -148,6 +151,12 @@ class ClaimTable:
                 return requests
             open_claims.append(requests)
         return tuple(open_claims), tuple(settled)
+
+    def add_consumer(self, key: str, pod: PodView) -> None:
+        """Count a pod that was placed among those of an allocated claim, once."""
+        if not _is_reserved(self._inventory.claims[key], pod):
+            allocated = self.allocated[key]
+            self.allocated[key] = replace(allocated, consumers=allocated.consumers + 1)
 
 
 def _is_bound_to(claim: ResourceClaimView, node_name: str) -> bool:

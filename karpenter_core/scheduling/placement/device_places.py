@@ -81,7 +81,9 @@ class DevicePlaces:
                     if not pod.node_name:
                         self._unusable.add(column)
                 elif offer.claims:
-                    self._devices.take(column, offer, fixed=node.initialized)
+                    self._devices.take(column, pod, offer, fixed=node.initialized)
+                else:
+                    self._devices.join(pod, offer)
 
     # -- open nodes ----------------------------------------------------------------------------
 
@@ -224,7 +226,8 @@ class DevicePlaces:
                 offer = self._existing_offer(column, pod)
                 if isinstance(offer, DeviceRefusal):
                     raise RuntimeError(f"no devices for {pod.key} where it was put")
-                self._devices.take(column, offer, fixed=self._compiled.nodes[column].initialized)
+                is_fixed = self._compiled.nodes[column].initialized
+                self._devices.take(column, pod, offer, fixed=is_fixed)
             else:
                 self._take_planned(task, column)
 
@@ -236,7 +239,7 @@ class DevicePlaces:
         offer = self._claim_offer(column, task.pod_class.members[0], claim, node, bits)
         narrowed = NO_MATCH
         if not isinstance(offer, DeviceRefusal):
-            self._devices.take(column, offer, fixed=False)
+            self._devices.take(column, task.pod_class.members[0], offer, fixed=False)
             narrowed = self._narrowed(number, claim, offer)
         if narrowed == NO_MATCH:
             raise RuntimeError(f"no devices for {task.pod_class.members[0].key} where it was put")

@@ -16,10 +16,12 @@ from karpenter_core.api.devices import (
     DeviceToleration,
 )
 from karpenter_core.api.labels import CAPACITY_TYPE, NODES, PRICE_PER_HOUR, SPOT_SHARE
+from karpenter_core.scheduling.devices import pod_claims
 from karpenter_core.scheduling.problem import LaunchQuota, PoolConstraint
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import (
+    EPOCH,
     catalogue,
     existing_node,
     instance_type,
@@ -410,6 +412,73 @@ def test_a_pod_follows_the_devices_that_its_claim_has():
     slices = [resource_slice(*gpus(1), node=name) for name in ("node-1", "node-2")]
     plan = planned([device_pod("p", "gpu")], TYPES, held, nodes=nodes, slices=slices)
     assert list(plan.existing) == ["node-2"]
+
+
+def test_a_node_refused_to_one_claim_is_not_refused_to_another_that_has_devices_there():
+    """The answer about a claim that has devices is about that claim alone."""
+    plan = planned(
+        [device_pod("p", "there"), device_pod("q", "here")],
+        TYPES,
+        allocated("there", "gpu-0", pool="node-2", node="node-2"),
+        allocated("here", "gpu-0", pool="node-1", node="node-1"),
+        nodes=[gpu_node("node-1"), gpu_node("node-2")],
+        slices=[resource_slice(*gpus(1), node=name) for name in ("node-1", "node-2")],
+    )
+    assert {name: [pod.name for pod in pods] for name, pods in plan.existing.items()} == {
+        "node-1": ["q"],
+        "node-2": ["p"],
+    }
+
+
+def with_consumers(count, *pods):
+    """Plan pods whose claim so many pods have already, `reserved` among them."""
+    consumers = [f"uid-{number}" for number in range(count - 1)] + ["uid-default-reserved"]
+    return planned(
+        pods,
+        TYPES,
+        allocated("gpu", "gpu-0", node="node-1", consumers=consumers),
+        nodes=[gpu_node()],
+        slices=[resource_slice(*gpus(1), node="node-1")],
+    )
+
+
+def test_a_claim_has_as_many_pods_as_kubernetes_reserves_it_for():
+    plan = with_consumers(255, device_pod("p", "gpu"), device_pod("q", "gpu"))
+    assert len(plan.existing["node-1"]) == 1
+    assert "has 256 consumers already" in reason(plan, "q")
+
+
+@pytest.mark.parametrize("placed_before", [0, 1])
+def test_pods_that_passes_place_count_among_those_of_a_new_claim(monkeypatch, placed_before):
+    monkeypatch.setattr(pod_claims, "MAX_CONSUMERS", 3)
+    earlier = [device_pod(f"earlier-{number}", "gpu") for number in range(placed_before)]
+    plan = planned(
+        [device_pod(f"p{number}", "gpu", cpu="100m") for number in range(4)],
+        TYPES,
+        claim("gpu"),
+        nodes=[gpu_node(bound=earlier)],
+        slices=[resource_slice(*gpus(1), node="node-1")],
+    )
+    assert len(plan.existing["node-1"]) == 3 - placed_before
+    assert len(plan.unschedulable) == 1 + placed_before
+
+
+def test_a_pod_that_a_claim_is_reserved_for_is_one_of_its_pods_already():
+    plan = with_consumers(256, device_pod("reserved", "gpu"))
+    assert [pod.name for pod in plan.existing["node-1"]] == ["reserved"]
+
+
+def test_a_claim_that_is_being_deleted_gets_no_pods():
+    ending = allocated("gpu", "gpu-0", node="node-1", deletion_timestamp=EPOCH)
+    plan = planned(
+        [device_pod("p", "gpu")],
+        TYPES,
+        ending,
+        nodes=[gpu_node()],
+        slices=[resource_slice(*gpus(1), node="node-1")],
+    )
+    assert not plan.existing
+    assert "is being deleted" in reason(plan, "p")
 
 
 # -- 359: capacity that is shared ------------------------------------------------------------------
