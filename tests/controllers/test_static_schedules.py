@@ -22,9 +22,9 @@ from tests.controllers.clocks import StoryClock
 class Pool:
     """The controller over a static pool with a surplus claim, and what it deletes."""
 
-    def __init__(self, schedules=""):
+    def __init__(self, schedules="", *, replicas=1):
         clock = StoryClock()
-        pool = ready_node_pool(builders.node_pool(replicas=1, node_class_ref=KWOK))
+        pool = ready_node_pool(builders.node_pool(replicas=replicas, node_class_ref=KWOK))
         if schedules:
             annotations = {"karpenter.sh/schedules": schedules}
             metadata = pool.metadata.model_copy(update={"annotations": annotations})
@@ -54,8 +54,28 @@ class Pool:
         return asyncio.run(self.controller.reconcile("default"))
 
 
-def test_a_surplus_claim_is_deleted_and_the_pool_is_reconciled_again():
-    pool = Pool()
+SHUT = '[{"name": "x", "schedule": "0 0 1 1 *", "duration": "8784h", "shutdown": true}]'
+"""Shut down at every time."""
+OPEN = '[{"name": "x", "schedule": "0 0 1 1 *", "duration": "8784h", "replicas": 1}]'
+
+
+def test_a_pool_without_surplus_is_reconciled_again():
+    pool = Pool(replicas=2)
+    result = pool.reconcile()
+    assert pool.deleted == []
+    assert result.requeue_after == SETTLED_SECONDS
+
+
+def test_nodes_of_a_pool_that_is_shut_down_are_left_to_its_budgets():
+    pool = Pool(SHUT)
+    result = pool.reconcile()
+    assert pool.deleted == []
+    assert result.requeue_after == SETTLED_SECONDS
+
+
+@pytest.mark.parametrize("schedules", ["", OPEN])
+def test_a_surplus_claim_is_deleted_and_the_pool_is_reconciled_again(schedules):
+    pool = Pool(schedules)
     result = pool.reconcile()
     assert len(pool.deleted) == 1
     assert result.requeue_after == SETTLED_SECONDS

@@ -41,6 +41,12 @@ from tests.disruption.small_clusters import (
 )
 
 
+def test_a_simulation_that_was_not_prepared_evaluates_nothing():
+    disruption_pass = pass_over(cluster(box("a")))
+    with pytest.raises(RuntimeError, match="not prepared"):
+        disruption_pass.simulation.evaluate(())
+
+
 def is_odd(pods):
     return any(pod.name == "odd" for pod in pods)
 

@@ -55,6 +55,10 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
         "if (text is None):",
     ): "there is no text without a claim: only the type checker asks for the claim again",
     (
+        "karpenter_core/controllers/nodeclaim/drift.py",
+        "self._classes.pop(key, None) -> pass",
+    ): "a NodeClass that returns has another UID, which its text tells: only memory is given back",
+    (
         "karpenter_core/lifecycle/nodeclaim/nomination.py",
         "return (any(pod.shape is not first.shape for pod in waiting))",
     ): "without a first pod there is none that could differ from it",

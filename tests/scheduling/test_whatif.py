@@ -184,6 +184,21 @@ def test_a_pod_of_a_zonal_spread_stays_in_the_zone_that_needs_it():
     assert moves(whatif.evaluate(("going",))) == {"spare": ["a"]}
 
 
+@pytest.mark.parametrize(("there", "fits"), [(1, True), (2, False)])
+def test_a_pod_that_its_spread_does_not_count_moves_beside_as_many_as_the_skew_allows(there, fits):
+    """It makes no skew larger."""
+    watcher = pod(
+        "watcher",
+        shape=replaced(pod_shape(cpu="1"), topology_spread=spread(HOSTNAME, 1, WEB)),
+        node_name="going",
+        phase="Running",
+    )
+    bound = [web(f"web-{n}", "crowded") for n in range(there)]
+    whatif = ask(node("going", watcher), node("crowded", *bound, free="2"), node("full"))
+
+    assert whatif.evaluate(("going",), max_claims=0).fits is fits
+
+
 def test_no_pod_moves_to_an_excluded_node():
     """Until it is not any more."""
     whatif = ask(node("going", web("one", "going")), node("a", free="4"), node("b", free="4"))

@@ -125,6 +125,33 @@ def test_a_pod_of_a_pod_set_without_booked_capacity_takes_no_place_of_another_on
     assert len(booking.pods["old"]) == 2
 
 
+def test_a_pod_with_other_requests_takes_a_place_while_all_are_booked():
+    """Its template may have been changed since, or a webhook has changed the pod."""
+    nodes, odd = node_and_claim("old"), consumer("odd", cpu="3", node_name="old")
+    whole = booked(3, 2, places={"old": {0: 3, 1: 2}})
+    (booking,) = bookings(snapshot_of(*nodes, whole, odd))
+    assert len(booking.pods["old"]) == 4
+    (booking,) = bookings(snapshot_of(*nodes, partly_booked(3, 2, places={"old": {0: 3}}), odd))
+    assert len(booking.pods["old"]) == 2
+
+
+def test_a_pod_of_a_full_pod_set_takes_a_place_of_another_one():
+    nodes = node_and_claim("old")
+    arrived = [consumer(f"w{n}", node_name="old") for n in range(4)]
+    (booking,) = bookings(snapshot_of(*nodes, booked(3, 2, places={"old": {0: 3, 1: 2}}), *arrived))
+    assert len(booking.pods["old"]) == 1
+
+
+def test_places_of_a_pod_set_without_its_template_are_booked_without_pods():
+    """A node with such a place is kept, and the place is not lost."""
+    snapshot = synced_state(
+        template(), *node_and_claim("old"), booked(3, 2, places={"old": {0: 1, 1: 2}})
+    ).snapshot()
+    (booking,) = bookings(snapshot)
+    assert [(name, len(pods)) for name, pods in booking.pods.items()] == [("old", 1)]
+    assert booking.lost == 2
+
+
 def test_unreadable_places_promise_nothing():
     (booking,) = bookings(snapshot_of(*node_and_claim("old"), booked(6, **{PLACES: "old: 6"})))
     assert booking.lost == 6
