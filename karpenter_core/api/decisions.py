@@ -162,6 +162,12 @@ class Decision:
         return bool(self.rejection) or not (self.candidates or is_served)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the decision is a scheduling plan without anything to say of a pod."""
+        said = self.launches or self.placements or self.obstacles or self.rejection or self.failure
+        return self.kind == PROVISION and not said
+
+    @property
     def idle_key(self) -> tuple[object, ...]:
         """Key that distinguishes decisions that change nothing, for the same inputs."""
         return (self.method, self.rejection, *(item.node_claim for item in self.candidates))

@@ -112,6 +112,7 @@ def plan_decision(
             placements=[
                 DecisionPlacement(node=name, pods=len(pods))
                 for name, pods in sorted(plan.existing.items())
+                if pods
             ],
             obstacles=_obstacles(plan, problem, refused or {}),
         ),
@@ -121,10 +122,12 @@ def plan_decision(
 def _summary(plan: SchedulingPlan) -> str:
     launched = sum(len(planned.pods) for planned in plan.claims)
     placed = sum(map(len, plan.existing.values()))
-    text = (
-        f"{len(plan.claims)} nodeclaim(s) for {launched} pod(s), {placed} pod(s) on existing"
-        f" nodes, {len(plan.unschedulable)} pending"
+    parts = (
+        f"{len(plan.claims)} nodeclaim(s) for {launched} pod(s)" if plan.claims else "",
+        f"{placed} pod(s) on existing nodes" if placed else "",
+        f"{len(plan.unschedulable)} pod(s) pending" if plan.unschedulable else "",
     )
+    text = ", ".join(filter(None, parts)) or "no pod to place"
     return f"{text}; stopped early, because it took too long" if plan.partial else text
 
 

@@ -71,3 +71,16 @@ def test_the_digest_depends_on_the_request_and_not_on_order(asked):
 
     assert inputs_digest(asked) == inputs_digest(backwards)
     assert len({inputs_digest(item) for item in (asked, fewer, other)}) == 3
+
+
+def test_the_summary_names_only_what_there_is(asked):
+    """A pass that launches nothing has no "0 nodeclaim(s)"."""
+    assert record(asked).summary == "1 nodeclaim(s) for 2 pod(s), 1 pod(s) pending"
+    only_huge = replace(asked, pods=[each for each in asked.pods if each.name == "huge"])
+    assert record(only_huge).summary == "1 pod(s) pending"
+
+
+def test_a_plan_with_nothing_to_say_is_empty(asked):
+    """Such a decision is no news for anybody."""
+    assert record(replace(asked, pods=[])).is_empty
+    assert not record(asked).is_empty

@@ -137,7 +137,7 @@ class ObservationController:
                 at=now,
             )
         )
-        if self._is_new("pending", decision.inputs):
+        if not decision.is_empty and self._is_new("pending", decision.inputs):
             await self._runtime.journal.record(decision)
 
     async def _estimate(

@@ -27,7 +27,10 @@ async def record_plan(
     planner: Planner,
     runtime: ControllerRuntime,
 ) -> None:
-    """Record a plan and the claims that were created for it; the record is made by the planner."""
+    """Record a plan and the claims that were created for it; the record is made by the planner.
+
+    A plan that says nothing of any pod is no decision.
+    """
     make_decision = partial(
         plan_decision,
         plan,
@@ -39,4 +42,6 @@ async def record_plan(
         names=created.names,
         refused=created.refused,
     )
-    await runtime.journal.record(await planner.compute(make_decision))
+    decision = await planner.compute(make_decision)
+    if not decision.is_empty:
+        await runtime.journal.record(decision)

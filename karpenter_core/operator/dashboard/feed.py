@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.decisions import Decision
     from karpenter_core.clock import Clock
-    from karpenter_core.controllers.reconciling.decision_journal import DecisionJournal
     from karpenter_core.operator.dashboard.cost_history import CostPoint
+    from karpenter_core.operator.dashboard.decision_news import DecisionSource
     from karpenter_core.operator.dashboard.pod_reasons import PodReasons
     from karpenter_core.operator.dashboard_content import ClusterMoment, DashboardContent, Json
 
@@ -61,7 +61,7 @@ class DashboardSources:
     """The parts of a process that the dashboard reads."""
 
     take_moment: Callable[[], ClusterMoment]
-    journal: DecisionJournal
+    journal: DecisionSource
     reasons: PodReasons
     clock: Clock
     version_prefix: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import SettingsError
+from karpenter_core.operator.dashboard.decision_news import DecisionNews
 from karpenter_core.operator.dashboard.feed import DashboardFeed, DashboardSources
 from karpenter_core.operator.dashboard.pod_reasons import PodReasons
 from karpenter_core.operator.dashboard_content import ClusterMoment
@@ -54,7 +55,7 @@ class ProcessDashboard:
             content,
             DashboardSources(
                 take_moment=self._take_moment,
-                journal=parts.runtime.journal,
+                journal=DecisionNews(parts.runtime.journal),
                 reasons=self._reasons,
                 clock=parts.platform.clock,
                 version_prefix=parts.runtime.new_id(),
