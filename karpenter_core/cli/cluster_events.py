@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 import msgspec
 
@@ -14,17 +14,22 @@ from karpenter_core.kube.events import COMPONENT
 from karpenter_core.kube.resources import EVENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from karpenter_core.kube.api import ClusterApis
+    from karpenter_core.clock import Clock
+    from karpenter_core.kube.api import ClusterApis, KubeApi
 
-__all__ = ["DecisionEvent", "read_decisions"]
+__all__ = ["DecisionEvent", "DecisionWatch", "read_decisions"]
 
 _MOST: Final = 50
 _MOST_PAGES: Final = 40
 """Pages of 500 Events: those of an hour of a very large cluster."""
 _LONGEST: Final = 1024
 _FORBIDDEN: Final = 403
+_OURS: Final = f"reportingComponent={COMPONENT}"
+_WATCH_SECONDS: Final = 300
+_POLL_SECONDS: Final = 10.0
+_RETRY_SECONDS: Final = 5.0
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 
 
@@ -63,6 +68,8 @@ class _EventSeries(msgspec.Struct, rename="camel"):
 
 
 class _EventMetadata(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
     creation_timestamp: datetime | None = None
 
 
@@ -101,6 +108,7 @@ class _Event(msgspec.Struct, rename="camel"):
 
 class _ListMetadata(msgspec.Struct, rename="camel"):
     continue_token: str = msgspec.field(default="", name="continue")
+    resource_version: str = ""
 
 
 class _EventList(msgspec.Struct, rename="camel"):
@@ -108,7 +116,13 @@ class _EventList(msgspec.Struct, rename="camel"):
     metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
 
 
+class _WatchLine(msgspec.Struct):
+    type: str
+    object: _Event
+
+
 _decoder: Final = msgspec.json.Decoder(_EventList)
+_event_decoder: Final = msgspec.json.Decoder(_WatchLine)
 
 
 async def read_decisions(apis: ClusterApis) -> tuple[tuple[DecisionEvent, ...], tuple[str, ...]]:
@@ -116,14 +130,27 @@ async def read_decisions(apis: ClusterApis) -> tuple[tuple[DecisionEvent, ...], 
 
     Events that may not be listed, or cannot be read, are a note: everything else can be shown.
     """
-    api, token = apis.api_for(EVENTS), ""
+    listing = await _list_events(apis.api_for(EVENTS))
+    return _grouped(listing.events), listing.notes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _EventListing:
+    """The latest Events of the controller."""
+
+    events: tuple[_Event, ...]
+    notes: tuple[str, ...]
+    resource_version: str
+    """Version from which a watch goes on; empty if there is none."""
+
+
+async def _list_events(api: KubeApi) -> _EventListing:
     latest: list[_Event] = []
     notes: list[str] = []
+    token = version = ""
     for _ in range(_MOST_PAGES):
         try:
-            body = await api.list_page(
-                EVENTS, continue_token=token, field_selector=f"reportingComponent={COMPONENT}"
-            )
+            body = await api.list_page(EVENTS, continue_token=token, field_selector=_OURS)
             page = _decoder.decode(body)
         except GoneError:
             break  # the token of the next page has expired: what was read is recent enough
@@ -135,13 +162,100 @@ async def read_decisions(apis: ClusterApis) -> tuple[tuple[DecisionEvent, ...], 
         except msgspec.MsgspecError as error:
             notes.append(f"events cannot be read: {error}")
             break
-        latest = heapq.nlargest(_MOST * _MOST, [*latest, *(page.items or ())], key=lambda e: e.at)
+        latest = _latest((*latest, *(page.items or ())))
         token = page.metadata.continue_token
         if not token:
+            version = page.metadata.resource_version
             break
     else:
         notes.append("there are more events than top reads: later decisions may be missing")
-    return _grouped(latest), tuple(notes)
+    return _EventListing(events=tuple(latest), notes=tuple(notes), resource_version=version)
+
+
+def _latest(events: Iterable[_Event]) -> list[_Event]:
+    return heapq.nlargest(_MOST * _MOST, events, key=lambda event: event.at)
+
+
+@final
+class DecisionWatch:
+    """Keeps the last decisions current: lists the Events of the controller once, then watches them.
+
+    Where they may not be watched they are listed anew, seldom. A failure is no error of the view: the
+    decisions are those that were read last.
+    """
+
+    def __init__(self, apis: ClusterApis, clock: Clock, *, on_change: Callable[[], None]) -> None:
+        self._api: Final = apis.api_for(EVENTS)
+        self._clock: Final = clock
+        self._on_change: Final = on_change
+        self._events: dict[str, _Event] = {}
+        self._notes: tuple[str, ...] = ()
+        self._decisions: tuple[DecisionEvent, ...] | None = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Why decisions are missing."""
+        return self._notes
+
+    @property
+    def decisions(self) -> tuple[DecisionEvent, ...]:
+        """The last decisions, the latest first."""
+        if self._decisions is None:
+            self._decisions = _grouped(self._events.values())
+        return self._decisions
+
+    async def run(self) -> None:
+        """Follow the Events until cancelled."""
+        while True:
+            try:
+                listing = await _list_events(self._api)
+                self._events = {event.metadata.uid: event for event in listing.events}
+                self._notes = listing.notes
+                self._note_change()
+                if listing.resource_version:
+                    await self._watch(listing.resource_version)
+            except ApiError as error:
+                if error.status == _FORBIDDEN:
+                    await self._clock.sleep(_POLL_SECONDS)
+            except msgspec.MsgspecError as error:
+                self._notes = (f"events cannot be read: {error}",)
+            await self._clock.sleep(_RETRY_SECONDS)
+
+    async def _watch(self, version: str) -> None:
+        """Follow one stream to its end, and its successors from where it ended.
+
+        Raises:
+            ApiError: the watch is refused or broken; the Events are listed anew.
+        """
+        while True:
+            opening = self._api.watch(
+                EVENTS,
+                resource_version=version,
+                timeout_seconds=_WATCH_SECONDS,
+                field_selector=_OURS,
+            )
+            async with opening as lines:
+                async for line in lines:
+                    event = _event_decoder.decode(line)
+                    if event.type == "ERROR":
+                        return
+                    version = event.object.metadata.resource_version or version
+                    if event.type != "BOOKMARK":
+                        self._apply(event)
+
+    def _apply(self, event: _WatchLine) -> None:
+        uid = event.object.metadata.uid
+        if event.type == "DELETED":
+            self._events.pop(uid, None)
+        else:
+            self._events[uid] = event.object
+            if len(self._events) > 2 * _MOST * _MOST:
+                self._events = {each.metadata.uid: each for each in _latest(self._events.values())}
+        self._note_change()
+
+    def _note_change(self) -> None:
+        self._decisions = None
+        self._on_change()
 
 
 def _printable(text: str) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from karpenter_core.state.provisioning_input import ProblemSettings, ProvisioningInput
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["Catalogues", "ClusterInput", "LocatedObject", "build_cluster"]
+__all__ = ["Catalogues", "ClusterInput", "LocatedObject", "build_cluster", "input_of_state"]
 
 
 class Catalogues(Protocol):
@@ -110,16 +110,6 @@ async def build_cluster(
     """
     from karpenter_core.api.nodeclass import NodeClass
     from karpenter_core.api.nodepool import NodePool
-    from karpenter_core.cli.plan_notes import (
-        commitment_notes,
-        plan_notes,
-        quota_notes,
-        schedule_notes,
-        spot_share_notes,
-        unusable_pools,
-    )
-    from karpenter_core.lifecycle.capacity_buffer.declaration import buffer_declarations
-    from karpenter_core.operator.problem_settings import problem_settings
     from karpenter_core.state.builder import StateBuilder
     from karpenter_core.state.events import (
         CataloguePublished,
@@ -127,8 +117,6 @@ async def build_cluster(
         ObjectObserved,
         TimePassed,
     )
-    from karpenter_core.state.launch_limits import LaunchLimits
-    from karpenter_core.state.provisioning_input import build_provisioning_input
 
     pools = [
         (placed.where, placed.found) for placed in objects if isinstance(placed.found, NodePool)
@@ -143,10 +131,51 @@ async def build_cluster(
     for pool, catalogue in sorted(catalogues.items()):
         builder.apply_event(CataloguePublished(pool, catalogue))
     builder.apply_event(InformersSynced())
-    declarations, buffer_problems = buffer_declarations(builder.snapshot())
-    for declaration in declarations:
-        builder.apply_event(declaration)
-    overlay_notes = _apply_overlays(builder, labels) if overlays else ()
+    return input_of_state(
+        builder,
+        now=now,
+        options=options,
+        labels=labels,
+        default_spread=default_spread,
+        groups=groups,
+        priority_cutoff=priority_cutoff,
+        commitments=commitments,
+        problems=problems,
+        notes=notes,
+    )
+
+
+def input_of_state(
+    builder: StateBuilder,
+    *,
+    now: datetime,
+    options: SolveOptions,
+    labels: LabelClasses,
+    default_spread: tuple[TopologySpread, ...] = (),
+    groups: Collection[KindGroup] = (),
+    priority_cutoff: int = NO_CUTOFF,
+    commitments: tuple[Commitment, ...] = (),
+    problems: Mapping[str, str],
+    notes: Sequence[str] = (),
+) -> ClusterInput:
+    """Return the problem of a state whose catalogues are listed; declares the pods of its buffers.
+
+    `problems` are NodePools whose catalogue cannot be listed, with the errors.
+    """
+    from karpenter_core.cli.plan_notes import (
+        commitment_notes,
+        plan_notes,
+        quota_notes,
+        schedule_notes,
+        spot_share_notes,
+        unusable_pools,
+    )
+    from karpenter_core.operator.problem_settings import problem_settings
+    from karpenter_core.state.launch_limits import LaunchLimits
+    from karpenter_core.state.provisioning_input import build_provisioning_input
+
+    buffer_problems = _declare_buffers(builder)
+    overlay_notes = _apply_overlays(builder, labels) if KindGroup.OVERLAYS in groups else ()
     snapshot = builder.snapshot()
     found_settings = problem_settings(
         labels,
@@ -181,6 +210,20 @@ async def build_cluster(
             *(f'buffer "{key}" has no room: {why}' for key, why in buffer_problems.items()),
         ),
     )
+
+
+def _declare_buffers(builder: StateBuilder) -> Mapping[str, str]:
+    """Have the pods of CapacityBuffers in the state; return the buffers without room, with reasons."""
+    from karpenter_core.lifecycle.capacity_buffer.declaration import buffer_declarations
+    from karpenter_core.state.events import VirtualPodsDeclared
+
+    snapshot = builder.snapshot()
+    declarations, problems = buffer_declarations(snapshot)
+    for declaration in declarations:
+        builder.apply_event(declaration)
+    for source in snapshot.virtual_pods.keys() - {each.source for each in declarations}:
+        builder.apply_event(VirtualPodsDeclared(source=source, pods=None))
+    return problems
 
 
 def _apply_overlays(builder: StateBuilder, labels: LabelClasses) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Lists once every kind of a live cluster that scheduling reads.
 
-Only GET requests are sent, and no watch, so a role with `list` is sufficient. Objects in files are
+Only GET requests are sent, so a role with `list` is sufficient; a watch is opened only by a command that
+follows the cluster (`cli.watched_cluster`). Objects in files are
 added to the cluster as if they had been applied, which shows the effect of a change in advance.
 """
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ClusterListing",
     "connected",
+    "is_needed",
     "list_cluster",
     "list_kinds",
     "overlay_objects",
@@ -54,9 +56,15 @@ class ClusterListing:
 
 @asynccontextmanager
 async def connected(
-    settings: Settings, clock: Clock, *, node_class_groups: frozenset[str]
+    settings: Settings,
+    clock: Clock,
+    *,
+    node_class_groups: frozenset[str],
+    may_watch: bool = False,
 ) -> AsyncGenerator[ClusterApis]:
     """Connect to the cluster, or the two clusters, of the settings; writes are refused.
+
+    Watches are refused too, unless the command follows the cluster.
 
     Raises:
         SettingsError: no cluster is found, or a kubeconfig cannot be used.
@@ -75,7 +83,10 @@ async def connected(
         )
         if settings.workload_kubeconfig:
             transports.append(await connect(kubeconfig=settings.workload_kubeconfig, clock=clock))
-        apis = [KubeApi(_ReadOnlyTransport(transport), clock=clock) for transport in transports]
+        apis = [
+            KubeApi(_ReadOnlyTransport(transport, may_watch=may_watch), clock=clock)
+            for transport in transports
+        ]
         yield ClusterApis(*apis, node_class_groups=node_class_groups)
     finally:
         for transport in transports:
@@ -86,8 +97,9 @@ async def connected(
 class _ReadOnlyTransport:
     """A connection to an API server that sends only GET requests."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, *, may_watch: bool) -> None:
         self._transport: Final = transport
+        self._may_watch: Final = may_watch
 
     async def request(self, request: ApiRequest) -> ApiResponse:
         if request.method != "GET" or "watch" in request.query:
@@ -97,14 +109,21 @@ class _ReadOnlyTransport:
     def stream(
         self, request: ApiRequest
     ) -> AbstractAsyncContextManager[tuple[ApiResponse, AsyncIterator[bytes]]]:
-        _refuse(request)
+        if request.method != "GET" or not self._may_watch:
+            _refuse(request)
+        return self._transport.stream(request)
 
     async def close(self) -> None:
         await self._transport.close()
 
 
 def _refuse(request: ApiRequest) -> NoReturn:
-    raise FencedError(f"planning only reads: {request.method} {request.path}")
+    raise FencedError(f"this command only reads: {request.method} {request.path}")
+
+
+def is_needed(kind: ResourceKind) -> bool:
+    """Tell whether nothing can be planned without this kind."""
+    return kind.kind in _NEEDED_KINDS
 
 
 # -- listing ---------------------------------------------------------------------------------------
@@ -152,11 +171,11 @@ async def list_kinds(
         try:
             pages = await read_pages(apis, kind, read_page)
         except NotFoundError:
-            if kind.kind in _NEEDED_KINDS:
+            if is_needed(kind):
                 notes.append(f"the cluster does not know {kind.plural} ({kind.api_version})")
             continue
         except ApiError as error:
-            if error.status != _FORBIDDEN or kind.kind in _NEEDED_KINDS:
+            if error.status != _FORBIDDEN or is_needed(kind):
                 raise
             notes.append(f"{error}; {absence}")
             continue

@@ -28,6 +28,8 @@ __all__ = [
     "OutputFormat",
     "PackingMode",
     "help_of",
+    "input_with_settings",
+    "log_to_stderr",
 ]
 
 
@@ -97,8 +99,10 @@ class ClusterSource:
             SettingsError: options that exclude each other, or no cluster is found.
         """
         if not self.offline:
-            async with self._opened_live() as read_live:
-                yield read_live
+            from karpenter_core.cli.live_cluster import open_cluster
+
+            async with open_cluster(self) as live:
+                yield live.read
             return
         self._check_offline()
 
@@ -115,7 +119,7 @@ class ClusterSource:
         Raises:
             BadInputError: an object cannot be used.
         """
-        _log_to_stderr()
+        log_to_stderr()
         if manifests.snapshot is not None and self.instance_types_file is None:
             return await self._read_snapshot(manifests, manifests.snapshot)
         return CommandInput(cluster=await self._read_offline(manifests))
@@ -168,7 +172,7 @@ class ClusterSource:
             )
 
         plain = await build(listed, ())
-        command_input = _with_settings(plain, settings)
+        command_input = input_with_settings(plain, settings)
         if not manifests.entries:
             return command_input
         objects = overlay_objects((each.found for each in listed), additions)
@@ -217,87 +221,6 @@ class ClusterSource:
                 notes=(*manifests.notes, *reader.notes()),
             )
 
-    @asynccontextmanager
-    async def _opened_live(self) -> AsyncGenerator[Callable[[], Awaitable[CommandInput]]]:
-        """Connect to the cluster with the settings that `karpenter run` would use."""
-        from karpenter_core.cli.catalogues import (
-            CatalogueSource,
-            max_instance_types,
-            open_providers,
-        )
-        from karpenter_core.cli.cluster_events import read_decisions
-        from karpenter_core.cli.cluster_input import LocatedObject, build_cluster
-        from karpenter_core.cli.cluster_listing import (
-            CLUSTER,
-            connected,
-            list_cluster,
-            overlay_objects,
-        )
-        from karpenter_core.cli.manifests import read_files
-        from karpenter_core.cli.object_reader import ObjectDecoder
-        from karpenter_core.operator.clock import SystemClock
-        from karpenter_core.operator.kind_groups import kind_groups
-        from karpenter_core.operator.wiring import solve_options
-
-        _log_to_stderr()
-        manifests = read_files(self.files)
-        if manifests.snapshot is not None:
-            raise SettingsError(f"{manifests.snapshot.where} is a snapshot: add --offline")
-        plugins, settings = self.plugins_and_settings()
-        settings = self.adjusted(settings)
-        clock = SystemClock()
-        opening = open_providers(
-            plugins, settings=settings, instance_types_file=self.instance_types_file
-        )
-        async with opening as providers:
-            labels, models = providers.label_classes(), providers.node_class_models()
-            groups = kind_groups(settings)
-            reader = ObjectDecoder(models, labels, groups=groups)
-            additions = reader.read_all(manifests.entries)
-            api_groups = frozenset(group for group, _ in models)
-            catalogue_source = CatalogueSource(
-                providers, with_file=self.instance_types_file is not None
-            )
-
-            async def build(objects: list[LocatedObject], notes: tuple[str, ...]) -> ClusterInput:
-                return await build_cluster(
-                    objects,
-                    catalogue_source,
-                    now=clock.now(),
-                    options=solve_options(
-                        settings, max_instance_types=max_instance_types(providers)
-                    ),
-                    labels=labels,
-                    default_spread=settings.scheduler_config,
-                    groups=groups,
-                    priority_cutoff=settings.priority_cutoff,
-                    commitments=settings.commitments,
-                    is_lenient=True,
-                    notes=notes,
-                )
-
-            async def read() -> CommandInput:
-                listing = await list_cluster(apis, reader.codecs)
-                decisions, notes = await read_decisions(apis) if self.with_decisions else ((), ())
-                listing = replace(listing, notes=(*listing.notes, *notes))
-                plain = await build(
-                    [LocatedObject(CLUSTER, listed_object) for listed_object in listing.objects],
-                    listing.notes,
-                )
-                command_input = replace(
-                    _with_settings(plain, settings), is_live=True, decisions=decisions
-                )
-                if not self.files:
-                    return command_input
-                changed = await build(
-                    overlay_objects(listing.objects, additions),
-                    (*listing.notes, *manifests.notes, *reader.notes()),
-                )
-                return replace(command_input, cluster=changed, before=plain)
-
-            async with connected(settings, clock, node_class_groups=api_groups) as apis:
-                yield read
-
     def adjusted(self, settings: Settings) -> Settings:
         """Return the settings with those that the options of the command replace.
 
@@ -344,7 +267,8 @@ class ClusterSource:
         return plugins, settings
 
 
-def _with_settings(cluster: ClusterInput, settings: Settings) -> CommandInput:
+def input_with_settings(cluster: ClusterInput, settings: Settings) -> CommandInput:
+    """Return the input of a command with what the settings say about disruption."""
     return CommandInput(
         cluster=cluster,
         spot_to_spot=settings.feature_gates.spot_to_spot_consolidation,
@@ -359,7 +283,7 @@ def help_of(command: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
-def _log_to_stderr() -> None:
+def log_to_stderr() -> None:
     """Keep logs of providers out of the results."""
     import structlog
 

@@ -206,6 +206,7 @@ class KubeApi:
         resource_version: str = "",
         timeout_seconds: int = 0,
         send_initial_events: bool = False,
+        field_selector: str = "",
     ) -> AsyncGenerator[AsyncIterator[bytes]]:
         """Open a watch and iterate over its lines, one JSON event each."""
         query = _query(
@@ -215,6 +216,7 @@ class KubeApi:
             timeoutSeconds=str(timeout_seconds) if timeout_seconds else "",
             sendInitialEvents="true" if send_initial_events else "",
             resourceVersionMatch="NotOlderThan" if send_initial_events else "",
+            fieldSelector=field_selector,
         )
         target = _RequestTarget(kind, namespace)
         if self._limiter is not None:

@@ -114,6 +114,17 @@ class Informers:
             if not informer.is_fresh and kind not in self._missing
         )
 
+    def lost(self) -> tuple[StaleKind, ...]:
+        """Return the kinds whose list or watch has failed and not yet recovered, and the stale ones.
+
+        A kind that is lost is stale only after a while.
+        """
+        return tuple(
+            StaleKind(kind=kind, seconds=informer.age_seconds, problem=informer.problem)
+            for kind, informer in self._informers.items()
+            if (informer.problem or not informer.is_fresh) and kind not in self._missing
+        )
+
     def subscribe_fresh(self, listener: Callable[[ResourceKind], None]) -> None:
         """Call `listener` with every kind that is fresh again; it must not block."""
         self._on_fresh.append(listener)

@@ -13,13 +13,14 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from karpenter_core.cli.tables import counted
-from karpenter_core.cli.top.feed import ViewFeed
+from karpenter_core.cli.top.feed import FeedStatus, ViewFeed
 from karpenter_core.cli.top.frame import (
     decision_table,
     header_lines,
     leaving_lines,
     node_lines,
     node_table,
+    note_lines,
     pending_table,
     pool_table,
 )
@@ -56,6 +57,7 @@ Keys of karpenter top
   o                     NodePools, with limits
   d                     disruption in progress
   e                     last decisions, from the Events of the controller
+  n                     notes: objects left out, and assumptions
   r                     read the cluster now
   ?                     these keys
   q                     end
@@ -73,6 +75,7 @@ class _Pane(StrEnum):
     POOLS = "NodePools"
     LEAVING = "disruption in progress"
     DECISIONS = "last decisions"
+    NOTES = "notes"
 
 
 class Feed(Protocol):
@@ -138,6 +141,7 @@ class TopApp(App[None]):
         Binding("o", "pane('POOLS')", "NodePools"),
         Binding("d", "pane('LEAVING')", "Disruption"),
         Binding("e", "pane('DECISIONS')", "Decisions"),
+        Binding("n", "pane('NOTES')", "Notes"),
         Binding("escape", "leave", "Back"),
     ]
 
@@ -159,6 +163,7 @@ class TopApp(App[None]):
         self._rows: dict[str, NodeRow] = {}
         self._read_at = 0.0
         self._problem = ""
+        self._status = FeedStatus()
         self.failure: KarpenterError | None = None
         """Error because of which there never was a view."""
 
@@ -194,6 +199,10 @@ class TopApp(App[None]):
         """Show an error; before the first view it ends the program."""
         self._call(self._take_error, error)
 
+    def report(self, status: FeedStatus) -> None:
+        """Show how current the view is."""
+        self._call(self._take_status, status)
+
     def _call(self, function: Callable[..., None], argument: object) -> None:
         if self.is_running:
             self.call_later(function, argument)
@@ -201,6 +210,16 @@ class TopApp(App[None]):
     def _take(self, view: ClusterView) -> None:
         self._view, self._problem, self._read_at = view, "", time.monotonic()
         self._draw()
+
+    def _take_status(self, status: FeedStatus) -> None:
+        if status == self._status:
+            return
+        self._status = status
+        if self._view is None and status.progress:
+            self.screen_stack[0].query_one("#header", Static).update(
+                _text(*((TextSpan(line),) for line in status.progress.splitlines()))
+            )
+        self._draw_status()
 
     def _take_error(self, error: KarpenterError) -> None:
         if self._view is None:
@@ -302,6 +321,9 @@ class TopApp(App[None]):
                 table = decision_table(view.decisions, width=width)
                 heading, lines = table.heading, table.lines
                 keys = [f"{each.reason} {each.title} {each.message}" for each in view.decisions]
+            case _Pane.NOTES:
+                lines = note_lines(view.notes, width=width)
+                keys = [str(number) for number in range(len(lines))]
         header = header_lines(view, width=width, ascii_only=self._ascii_only)
         base = self.screen_stack[0]
         base.query_one("#header", Static).update(_text(*header))
@@ -316,10 +338,15 @@ class TopApp(App[None]):
         width = self.screen_stack[0].size.width
         age = age_text(time.monotonic() - self._read_at)
         shown = f"{self._pane}" + (f", filter “{self._filter}”" if self._filter else "")
-        said = f"? keys  {shown}  by {self._sorting}  read {age} ago"
-        if view.notes:
-            said += f"  {counted(len(view.notes), 'note')}"
-        spans = (TextSpan(said),)
+        said = f"? keys  {shown}  by {self._sorting}"
+        if view.notes and self._pane is not _Pane.NOTES:
+            said += f"  {counted(len(view.notes), 'note')} (n)"
+        status = self._status
+        is_live = status.is_live and not status.lost
+        spans = (TextSpan(f"{said}  live" if is_live else f"{said}  read {age} ago"),)
+        if status.lost:
+            since = age_text(time.monotonic() - status.lost_at)
+            spans = (TextSpan(f"stale since {since}: {status.lost}", Tone.BAD),)
         if self._problem:
             spans = (
                 TextSpan(f"not read: {self._problem}", Tone.BAD),
@@ -345,7 +372,7 @@ def run_app(
     *,
     sorting: Sorting,
     filter_text: str,
-    refresh_seconds: float,
+    refresh_seconds: float | None,
     ascii_only: bool,
 ) -> None:
     """Show the live view until the user ends it.
@@ -360,6 +387,7 @@ def run_app(
             options,
             refresh_seconds=refresh_seconds,
             publish=app.publish,
+            report=app.report,
             fail=app.fail,
         )
 

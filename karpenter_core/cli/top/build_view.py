@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, cast
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.api.conditions import READY, TRUE, find_condition, is_true
 from karpenter_core.api.labels import CAPACITY_TYPE, DISRUPTED_TAINT, INSTANCE_TYPE, PODS, ZONE
@@ -41,7 +42,16 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.problem import SchedulingPlan, SolveOptions
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
-__all__ = ["build_view", "decision_rows", "snapshot_view", "state_of"]
+__all__ = [
+    "PodProspect",
+    "RowCache",
+    "build_view",
+    "decision_rows",
+    "pending_pods",
+    "pod_prospects",
+    "snapshot_view",
+    "state_of",
+]
 
 _RUNNING = "Running"
 
@@ -62,7 +72,7 @@ def build_view(
     return snapshot_view(
         cluster.snapshot,
         cluster.options,
-        pending=_pending(cluster, plan),
+        pending=pending_pods(cluster.snapshot, pod_prospects(cluster, plan), now=cluster.now),
         now=cluster.now,
         well_known=cluster.problem_settings.well_known,
         resources=resources,
@@ -83,15 +93,21 @@ def snapshot_view(
     node_selector: Mapping[str, str],
     with_prices: bool = True,
     notes: tuple[str, ...] = (),
+    row_cache: RowCache | None = None,
 ) -> ClusterView:
-    """Return the view of a snapshot; `pending` are the pods without a node."""
+    """Return the view of a snapshot; `pending` are the pods without a node.
+
+    `row_cache` has the rows of the view before, made with the same options.
+    """
     prices = NodePrices(snapshot, options, well_known=well_known)
     price_of = prices.hourly_cost_of if with_prices else _unknown_price
-    rows = tuple(
-        _row(state_node, resources=resources, price_of=price_of, now=now)
-        for state_node in snapshot.counted_nodes
-        if _is_selected(state_node, node_selector)
-    )
+    selected = (each for each in snapshot.counted_nodes if _is_selected(each, node_selector))
+
+    def make_row(state_node: StateNode) -> NodeRow:
+        return _row(state_node, resources=resources, price_of=price_of, now=now)
+
+    cache = RowCache() if row_cache is None else row_cache
+    rows = cache.rows_of(selected, make_row, catalogues=snapshot.catalogues, now=now)
     return ClusterView(
         nodes=rows,
         pools=_pool_rows(snapshot.node_pools, rows, resources),
@@ -103,6 +119,36 @@ def snapshot_view(
         has_prices=with_prices,
         notes=notes,
     )  # fmt: skip
+
+
+@final
+class RowCache:
+    """The rows of the last view: those of nodes that are the same are used again."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, tuple[StateNode, NodeRow]] = {}
+        self._catalogues: object = None
+
+    def rows_of(
+        self,
+        state_nodes: Iterable[StateNode],
+        make_row: Callable[[StateNode], NodeRow],
+        *,
+        catalogues: object,
+        now: datetime,
+    ) -> tuple[NodeRow, ...]:
+        """Return the rows of nodes; all are made anew if the catalogues, which price them, are others."""
+        before = self._rows if catalogues is self._catalogues else {}
+        rows: dict[str, tuple[StateNode, NodeRow]] = {}
+        for state_node in state_nodes:
+            kept = before.get(state_node.name)
+            if kept is not None and kept[0] is state_node:
+                row = replace(kept[1], age_seconds=_age(kept[1].created, now))
+            else:
+                row = make_row(state_node)
+            rows[state_node.name] = (state_node, row)
+        self._rows, self._catalogues = rows, catalogues
+        return tuple(row for _, row in rows.values())
 
 
 def state_of(state_node: StateNode) -> tuple[NodeState, str]:
@@ -266,12 +312,21 @@ def decision_rows(events: Iterable[DecisionEvent], *, now: datetime) -> tuple[De
 # -- pods without a node ---------------------------------------------------------------------------
 
 
-def _pending(cluster: ClusterInput, plan: SchedulingPlan) -> tuple[PendingPod, ...]:
-    """Return the pods without a node, in the order of their names."""
+@dataclass(frozen=True, slots=True)
+class PodProspect:
+    """What a plan says about one pod."""
+
+    state: PendingState
+    message: str
+    pools: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, "Mapping[str, str]"])
+
+
+def pod_prospects(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, PodProspect]:
+    """Return what a plan says about each pod without a node, by UID."""
     document = plan_document(cluster, plan)
     refused = cast("Mapping[str, Mapping[str, object]]", document["unschedulable"])
     places = {
-        key: (PendingState.EXISTING, f"fits on node {name}")
+        key: PodProspect(PendingState.EXISTING, f"fits on node {name}")
         for name, keys in cast("Mapping[str, Sequence[str]]", document["existingNodes"]).items()
         for key in keys
     }
@@ -279,21 +334,31 @@ def _pending(cluster: ClusterInput, plan: SchedulingPlan) -> tuple[PendingPod, .
         cheapest = claim.cheapest
         launch = f"{cheapest.instance_type} {cheapest.zone} {cheapest.capacity_type}"
         message = f"a node is to be launched: {launch}, NodePool {claim.pool}"
-        places |= {pod.key: (PendingState.LAUNCH, message) for pod in claim.pods}
-    waiting: list[PendingPod] = []
-    for pod in sorted(waiting_pods(cluster.snapshot), key=lambda pod: pod.key):
-        state, message = places.get(pod.key, (PendingState.HELD, "waits for the scheduler"))
-        pools: Mapping[str, Mapping[str, str]] = {}
+        places |= {pod.key: PodProspect(PendingState.LAUNCH, message) for pod in claim.pods}
+    prospects: dict[str, PodProspect] = {}
+    for pod in waiting_pods(cluster.snapshot):
+        found = places.get(pod.key) or PodProspect(PendingState.HELD, "waits for the scheduler")
         if (why := refused.get(pod.key)) is not None:
             pools = cast("Mapping[str, Mapping[str, str]]", why["pools"])
-            state = PendingState.UNSCHEDULABLE if pools else PendingState.HELD
-            if pod.uid in plan.unschedulable:
-                state = PendingState.UNSCHEDULABLE
-            message = str(why["message"])
-        waiting.append(
-            PendingPod(
-                key=pod.key, state=state, message=message,
-                age_seconds=_age(pod.created, cluster.now), created=pod.created, pools=pools,
-            )
-        )  # fmt: skip
-    return tuple(waiting)
+            is_refused = bool(pools) or pod.uid in plan.unschedulable
+            state = PendingState.UNSCHEDULABLE if is_refused else PendingState.HELD
+            found = PodProspect(state, str(why["message"]), pools)
+        prospects[pod.uid] = found
+    return prospects
+
+
+_NOT_PLANNED: Final = PodProspect(PendingState.HELD, "not planned yet")
+
+
+def pending_pods(
+    snapshot: Snapshot, prospects: Mapping[str, PodProspect], *, now: datetime
+) -> tuple[PendingPod, ...]:
+    """Return the pods without a node, in the order of their names."""
+    waiting = [(pod, prospects.get(pod.uid, _NOT_PLANNED)) for pod in waiting_pods(snapshot)]
+    return tuple(
+        PendingPod(
+            key=pod.key, state=found.state, message=found.message, pools=found.pools,
+            age_seconds=_age(pod.created, now), created=pod.created,
+        )
+        for pod, found in sorted(waiting, key=lambda each: each[0].key)
+    )  # fmt: skip

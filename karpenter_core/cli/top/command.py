@@ -39,8 +39,15 @@ def top(
         typer.Option("--once", help="Print one frame and end; the default without a terminal."),
     ] = False,
     refresh: Annotated[
-        float, typer.Option(metavar="SECONDS", min=_LEAST_REFRESH, help="Time between readings.")
-    ] = 5.0,
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=_LEAST_REFRESH,
+            help="Least time between two views of a cluster that is watched (1), or time between two "
+            "readings (5).",
+            show_default=False,
+        ),
+    ] = None,
     resources: Annotated[
         str, typer.Option(metavar="NAMES", help="Resources with a bar, separated by commas.")
     ] = "cpu,memory",
@@ -71,8 +78,9 @@ def top(
 ) -> None:
     """Show nodes, their requests and prices, and pending pods with reasons, live.
 
-    Reads the current cluster (get and list only, nothing is changed) and adds the objects in the FILEs;
-    with --offline it reads only the FILEs. Bars compare the requests of pods with the allocatable
+    Reads the current cluster (get, list and watch only, nothing is changed): it is listed once and then
+    watched. FILEs are added to it, or read alone with --offline; then, and without the right to watch, all
+    is read anew at each refresh. Bars compare the requests of pods with the allocatable
     amounts of nodes; real usage is not read. Pods without a node have the reasons of `karpenter plan`.
 
     The key ? shows all keys. The live view needs the extra `tui` of karpenter-core.

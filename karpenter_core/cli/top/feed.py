@@ -1,4 +1,4 @@
-"""Reads the cluster again and again in a thread of its own, so that keys are served meanwhile."""
+"""Keeps views of a cluster coming from a thread of its own, so that keys are served meanwhile."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.errors import KarpenterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from karpenter_core.cli.cluster_source import ClusterSource, CommandInput
     from karpenter_core.cli.top.view import ClusterView
 
-__all__ = ["ViewFeed", "ViewOptions", "view_of"]
+__all__ = ["FeedStatus", "ViewFeed", "ViewOptions", "view_of"]
 
 _END_SECONDS: Final = 5.0
+LIVE_SECONDS: Final = 1.0
+"""Least time between two views of a cluster that is watched."""
+READING_SECONDS: Final = 5.0
+"""Time between two readings of a cluster that is not watched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +49,27 @@ def view_of(command_input: CommandInput, options: ViewOptions) -> ClusterView:
     return replace(view, decisions=decision_rows(command_input.decisions, now=cluster.now))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedStatus:
+    """How current the view is."""
+
+    progress: str = ""
+    """What is awaited before the first view."""
+    is_live: bool = False
+    """Whether watches keep the view current."""
+    lost: str = ""
+    """The kinds whose watch is lost, with the reasons; their objects are those of `lost_at`."""
+    lost_at: float = 0.0
+    """Time of the last contact, by `time.monotonic`."""
+
+
 @final
 class ViewFeed:
-    """Calls `publish` with each view, and `fail` with each error; both in the thread of the feed.
+    """Calls `publish` with each view, `report` with its status, and `fail` with each error.
 
-    An error ends nothing: the next reading may succeed.
+    All are called in the thread of the feed. An error ends nothing: the next reading may succeed.
+    A live cluster is watched, so that a view costs what has changed; with files, or without the right
+    to watch, everything is read anew at each refresh.
     """
 
     def __init__(
@@ -57,14 +77,16 @@ class ViewFeed:
         source: ClusterSource,
         options: ViewOptions,
         *,
-        refresh_seconds: float,
+        refresh_seconds: float | None,
         publish: Callable[[ClusterView], None],
+        report: Callable[[FeedStatus], None],
         fail: Callable[[KarpenterError], None],
     ) -> None:
         self._source: Final = source
         self._options: Final = options
         self._refresh_seconds: Final = refresh_seconds
         self._publish: Final = publish
+        self._report: Final = report
         self._fail: Final = fail
         self._thread: Final = threading.Thread(target=self._run, name="top-feed", daemon=True)
         self._loop: Final = asyncio.new_event_loop()
@@ -97,19 +119,59 @@ class ViewFeed:
             pass
         except KarpenterError as error:
             self._fail(error)
+        except Exception as error:  # the screen must not go on as if all were well
+            self._fail(_FeedError(f"the view has failed: {type(error).__name__}: {error}"))
         finally:
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
             self._loop.close()
 
     async def _follow(self) -> None:
-        async with self._source.opened() as read:
-            while True:
-                self._wanted.clear()
-                try:
-                    self._publish(view_of(await read(), self._options))
-                except KarpenterError as error:
-                    self._fail(error)
-                try:
-                    await asyncio.wait_for(self._wanted.wait(), self._refresh_seconds)
-                except TimeoutError:
-                    continue
+        if self._source.offline or self._source.files:
+            async with self._source.opened() as read:
+                await self._read_again(read, ())
+            return
+        from karpenter_core.cli.live_cluster import open_cluster
+        from karpenter_core.cli.top.live_view import follow_cluster
+        from karpenter_core.cli.watched_cluster import find_watch_rights
+
+        self._report(FeedStatus(progress="connects to the cluster …"))
+        async with open_cluster(self._source, may_watch=True) as live:
+            rights = await find_watch_rights(live)
+            if rights.refused:
+                names = ", ".join(kind.plural for kind in rights.refused)
+                note = (
+                    f"{names} cannot be watched (forbidden): the cluster is listed again and again"
+                )
+                await self._read_again(live.read, (note,))
+                return
+            await follow_cluster(
+                live,
+                rights,
+                self._options,
+                least_seconds=self._refresh_seconds or LIVE_SECONDS,
+                wanted=self._wanted,
+                publish=self._publish,
+                report=self._report,
+                fail=self._fail,
+            )
+
+    async def _read_again(
+        self, read: Callable[[], Awaitable[CommandInput]], notes: tuple[str, ...]
+    ) -> None:
+        """Read everything at each refresh."""
+        seconds = self._refresh_seconds or READING_SECONDS
+        while True:
+            self._wanted.clear()
+            try:
+                view = view_of(await read(), self._options)
+                self._publish(replace(view, notes=(*notes, *view.notes)))
+            except KarpenterError as error:
+                self._fail(error)
+            try:
+                await asyncio.wait_for(self._wanted.wait(), seconds)
+            except TimeoutError:
+                continue
+
+
+class _FeedError(KarpenterError):
+    """A fault of the feed itself."""

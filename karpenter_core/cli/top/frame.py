@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from textwrap import wrap
+from typing import TYPE_CHECKING, Final, final, overload
 
 from karpenter_core.api.labels import PODS
 from karpenter_core.cli.tables import counted
@@ -27,7 +29,7 @@ from karpenter_core.cli.top.text import (
 from karpenter_core.cli.top.view import NodeState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from karpenter_core.cli.top.view import (
         ClusterView,
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "LineTable", "decision_table", "frame_lines", "header_lines", "leaving_lines", "node_lines", "node_table",
+    "LineTable", "decision_table", "frame_lines", "header_lines", "leaving_lines", "node_lines", "node_table", "note_lines",
     "pending_table", "pool_table",
 ]  # fmt: skip
 
@@ -56,7 +58,31 @@ class LineTable:
     """A table as lines, one for each row."""
 
     heading: Line
-    lines: tuple[Line, ...]
+    lines: Sequence[Line]
+
+
+@final
+class _LazyLines(Sequence["Line"]):
+    """Lines that are laid out when they are read: of thousands a screen shows a few."""
+
+    def __init__(self, length: int, make: Callable[[int], Line]) -> None:
+        self._length: Final = length
+        self._make: Final = make
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> Line: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Line]: ...
+
+    def __getitem__(self, index: int | slice) -> Line | Sequence[Line]:
+        numbers = range(self._length)[index]
+        if isinstance(numbers, int):
+            return self._make(numbers)
+        return tuple(self._make(number) for number in numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +124,8 @@ def node_table(
             return _filled(columns, rows, ascii_only=ascii_only)
     table = _filled(columns, rows, ascii_only=ascii_only)
     return LineTable(
-        clipped(table.heading, width), tuple(clipped(line, width) for line in table.lines)
+        clipped(table.heading, width),
+        _LazyLines(len(rows), lambda number: clipped(table.lines[number], width)),
     )
 
 
@@ -162,21 +189,24 @@ def _column(title: str, texts: Sequence[str]) -> _Column:
 
 def _filled(columns: Sequence[_Column], rows: Sequence[NodeRow], *, ascii_only: bool) -> LineTable:
     """Return the table with these columns."""
-    cells: list[Sequence[TextSpan]] = []
-    for column in columns:
-        if column.resource:
-            uses = (row.use_of(column.resource) for row in rows)
-            cells.append([_use_span(use, column.bar, ascii_only) for use in uses])
-        elif column.title == "STATE":
-            cells.append([TextSpan(row.state.value, state_tone(row.state)) for row in rows])
-        else:
-            cells.append([TextSpan(text) for text in column.texts])
     widths = [column.width for column in columns]
     right = [column.title in _NUMBERS for column in columns]
     heading = _joined([TextSpan(column.title, Tone.HEADING) for column in columns], widths, right)
-    return LineTable(
-        heading, tuple(_joined(row, widths, right) for row in zip(*cells, strict=True))
-    )
+
+    def line(number: int) -> Line:
+        row = rows[number]
+        cells = [_cell(column, row, number, ascii_only) for column in columns]
+        return _joined(cells, widths, right)
+
+    return LineTable(heading, _LazyLines(len(rows), line))
+
+
+def _cell(column: _Column, row: NodeRow, number: int, ascii_only: bool) -> TextSpan:
+    if column.resource:
+        return _use_span(row.use_of(column.resource), column.bar, ascii_only)
+    if column.title == "STATE":
+        return TextSpan(row.state.value, state_tone(row.state))
+    return TextSpan(column.texts[number])
 
 
 _NUMBERS: Final = frozenset({"AGE", "PODS", "PRICE", "NODES"})
@@ -356,6 +386,12 @@ def decision_table(decisions: Sequence[DecisionRow], *, width: int | None) -> Li
         for each in decisions
     )
     return LineTable(clipped(heading, width), tuple(clipped(line, width) for line in lines))
+
+
+def note_lines(notes: Sequence[str], *, width: int) -> tuple[Line, ...]:
+    """Return notes as lines, wrapped to the width."""
+    wrapped = (wrap(note, width, initial_indent="- ", subsequent_indent="  ") for note in notes)
+    return tuple((TextSpan(line),) for lines in wrapped for line in lines)
 
 
 def _movable(row: NodeRow) -> int:
