@@ -144,7 +144,7 @@ class ClusterSource:
         )
         from karpenter_core.cli.snapshot_file.reading import SnapshotCatalogues, objects_of
         from karpenter_core.operator.kind_groups import kind_groups
-        from karpenter_core.operator.wiring import solve_options
+        from karpenter_core.operator.solve_options import solve_options
         from karpenter_core.provider.host.manager import load_plugins
 
         header = read_header(file.header, file.where)
@@ -189,7 +189,7 @@ class ClusterSource:
         from karpenter_core.cli.cluster_input import build_cluster
         from karpenter_core.cli.object_reader import ObjectDecoder, groups_in_use, latest_creation
         from karpenter_core.kube.wire.kind_groups import KindGroup
-        from karpenter_core.operator.wiring import solve_options
+        from karpenter_core.operator.solve_options import solve_options
 
         plugins, settings = self.plugins_and_settings()
         settings = self.adjusted(settings)

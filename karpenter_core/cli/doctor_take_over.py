@@ -33,7 +33,7 @@ from karpenter_core.lifecycle.nodeclaim.drift import DriftRules
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.operator.kind_groups import kind_groups
 from karpenter_core.operator.launcher import own_namespace
-from karpenter_core.operator.wiring import solve_options
+from karpenter_core.operator.solve_options import solve_options
 from karpenter_core.provider.contract import Finding, Severity
 
 if TYPE_CHECKING:

@@ -120,7 +120,7 @@ async def open_cluster(
     from karpenter_core.cli.object_reader import ObjectDecoder
     from karpenter_core.operator.clock import SystemClock
     from karpenter_core.operator.kind_groups import kind_groups
-    from karpenter_core.operator.wiring import solve_options
+    from karpenter_core.operator.solve_options import solve_options
 
     log_to_stderr()
     manifests = read_files(source.files)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.cli.cluster_listing import CLUSTER, is_needed, read_pages
 from karpenter_core.errors import ApiError, NotFoundError
+from karpenter_core.kube.contact import ContactTimes
 from karpenter_core.kube.informers import Informers
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.kube.wire.kind_groups import KindGroup
@@ -20,6 +21,8 @@ from karpenter_core.state.builder import StateBuilder
 from karpenter_core.state.events import CataloguePublished, InformersSynced, TimePassed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.cli.cluster_input import ClusterInput
     from karpenter_core.cli.live_cluster import LiveCluster
@@ -29,13 +32,14 @@ if TYPE_CHECKING:
     from karpenter_core.state.events import ObjectObserved, ObjectRemoved
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["WatchRights", "WatchedCluster", "find_watch_rights", "watch_cluster"]
+__all__ = ["WatchRights", "WatchedCluster", "find_watch_rights", "kind_names", "watch_cluster"]
 
 CATALOGUE_SECONDS: Final = 300.0
 """Time after which instance types are listed again although no NodePool has changed."""
 _FORBIDDEN: Final = 403
 _PROBE_WATCH_SECONDS: Final = 1
 _MOST_INVALID: Final = 20
+_MOST_NAMES: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +82,13 @@ async def find_watch_rights(live: LiveCluster) -> WatchRights:
         refused=tuple(kind for kind, answer in answers.items() if answer.cannot_watch),
         notes=tuple(notes),
     )
+
+
+def kind_names(kinds: Sequence[ResourceKind]) -> str:
+    """Return the plurals of the first kinds, and the number of the others."""
+    names = ", ".join(kind.plural for kind in kinds[:_MOST_NAMES])
+    omitted = len(kinds) - _MOST_NAMES
+    return f"{names} and {omitted} more" if omitted > 0 else names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +160,7 @@ class WatchedCluster:
             kinds=rights.kinds,
             optional=rights.absent,
             watch_list=False,
+            times=ContactTimes(proves_recovery=True),
         )
         self._invalid: Final[dict[str, str]] = {}
         self._problems: dict[str, str] = {}

@@ -36,6 +36,9 @@ class ContactTimes:
     reply_seconds: float = 5.0
     """A new watch has so long to speak before a list is asked for, and so long to show what a list
     has shown."""
+    proves_recovery: bool = False
+    """After a failure, request a list as soon as the new watch has been silent for `reply_seconds`: for
+    views, where people wait for it. A controller spares an API server that has just come back."""
 
     def __post_init__(self) -> None:
         """Refuse times under which a quiet kind is never fresh for long."""
@@ -104,7 +107,15 @@ class LastContact:
         if not was_fresh and self._on_fresh is not None:
             self._on_fresh()
 
-    def next_probe_at(self, opened: float) -> float:
-        """Return when to request a list to check a watch that was opened at `opened`."""
+    def next_probe_at(self, opened: float, *, has_failed: bool = False) -> float:
+        """Return when to request a list to check a watch that was opened at `opened`.
+
+        `has_failed` tells that the watch before it, or this one, has failed since the last contact.
+        """
         earliest = opened + self.times.reply_seconds
-        return earliest if self._at is None else max(earliest, self._at + self.times.quiet_seconds)
+        is_hasty = has_failed and self.times.proves_recovery
+        return (
+            earliest
+            if self._at is None or is_hasty
+            else max(earliest, self._at + self.times.quiet_seconds)
+        )

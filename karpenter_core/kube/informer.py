@@ -300,7 +300,7 @@ class Informer:
         """
         opened = self._clock.monotonic()
         while True:
-            due = self._contact.next_probe_at(opened)
+            due = self._contact.next_probe_at(opened, has_failed=bool(self._trouble))
             if (wait := due - self._clock.monotonic()) > 0:
                 await self._clock.sleep(wait)
                 continue

@@ -47,12 +47,7 @@ from karpenter_core.lifecycle.nodeclaim.drift import DriftRules
 from karpenter_core.operator.kind_groups import kind_groups
 from karpenter_core.operator.label_rules import label_rules
 from karpenter_core.operator.problem_settings import problem_settings
-from karpenter_core.scheduling.problem import (
-    MinValuesPolicy,
-    PackingPolicy,
-    PreferencePolicy,
-    SolveOptions,
-)
+from karpenter_core.operator.solve_options import solve_options
 from karpenter_core.state.launch_limits import LaunchLimits
 from karpenter_core.state.placements import nomination_window
 
@@ -69,10 +64,10 @@ if TYPE_CHECKING:
     from karpenter_core.operator.process_platform import ProcessPlatform
     from karpenter_core.operator.settings import Settings
     from karpenter_core.provider.host.facade import Providers
+    from karpenter_core.scheduling.problem import SolveOptions
 
 __all__ = [
     "ControllerDependencies", "build_controllers", "build_observers", "provisioning_options",
-    "solve_options",
 ]  # fmt: skip
 
 
@@ -486,18 +481,4 @@ def _observability_controllers(
             static_capacity=settings.feature_gates.static_capacity,
             problem_settings=options.problem_settings,
         ),
-    )
-
-
-def solve_options(settings: Settings, *, max_instance_types: int) -> SolveOptions:
-    """Return how passes are computed."""
-    return SolveOptions(
-        packing=PackingPolicy(settings.packing),
-        preferences=PreferencePolicy(settings.preference_policy),
-        min_values=MinValuesPolicy(settings.min_values_policy),
-        reserved_capacity=settings.feature_gates.reserved_capacity,
-        max_instance_types=max_instance_types,
-        currency=settings.currency,
-        exchange_rates=settings.exchange_rates,
-        node_fee_per_hour=settings.node_fee,
     )

@@ -33,15 +33,36 @@ NODE_CLASS = {
 
 
 class ReadOnlyTransport:
-    """The way in for a role that may get and list, and nothing else."""
+    """The way in for a role that may get and list, watch if it is allowed, and nothing else."""
 
     def __init__(self, url):
         self._url = url
         self.requests = []
+        self.watches = []
         self.forbidden = set()
+        self.watched = set()
+        """Plurals that may be watched; `*` is all."""
+        self.unwatched = set()
+        self.is_cut = False
+        self._streams = {}
+
+    def cut(self):
+        """Break all watches, and answer nothing until `is_cut` is False."""
+        self.is_cut = True
+        for request, task in list(self._streams.values()):
+            if request.transport is not None:
+                request.transport.abort()
+            task.cancel()
 
     async def handle(self, request):
         plural = request.path.rpartition("/")[2]
+        if self.is_cut:
+            request.transport.abort()
+            raise ConnectionResetError
+        may_watch = self.watched & {plural, "*"} and plural not in self.unwatched
+        if "watch" in request.query and may_watch:
+            self.watches.append(plural)
+            return await self._stream(request)
         self.requests.append((request.method, plural))
         allowed = request.method == "GET" and "watch" not in request.query
         if not allowed or plural in self.forbidden:
@@ -54,6 +75,21 @@ class ReadOnlyTransport:
         ):
             body = await answer.read()
             return web.Response(body=body, status=answer.status, content_type=answer.content_type)
+
+    async def _stream(self, request):
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as session,
+            session.get(f"{self._url}{request.path_qs}") as answer,
+        ):
+            response = web.StreamResponse(status=answer.status)
+            await response.prepare(request)
+            self._streams[id(request)] = (request, asyncio.current_task())
+            try:
+                async for chunk in answer.content.iter_any():
+                    await response.write(chunk)
+            finally:
+                self._streams.pop(id(request), None)
+            return response
 
 
 @asynccontextmanager
@@ -90,6 +126,8 @@ class World:
                 write_kubeconfig(self.kubeconfig, url)
                 self._ready.set()
                 await self._stop.wait()
+                self.door.cut()
+                await asyncio.sleep(0.05)
 
     @contextmanager
     def open(self):
@@ -125,6 +163,13 @@ class World:
     def apply(self, *manifests):
         async def work():
             self._cluster.apply(manifests)
+
+        self.do(work())
+
+    def delete(self, kind, name, namespace=""):
+        async def work():
+            async with ClusterClient(self._cluster.kubeconfig_path) as client:
+                await client.delete(kind, name, namespace=namespace)
 
         self.do(work())
 

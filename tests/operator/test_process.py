@@ -19,7 +19,7 @@ from karpenter_core.operator.cluster_facts import DNS_SERVICE, ClusterFactsReade
 from karpenter_core.operator.process import Process
 from karpenter_core.operator.process_platform import ProcessPlatform
 from karpenter_core.operator.settings_loader import load_settings
-from karpenter_core.operator.wiring import solve_options
+from karpenter_core.operator.solve_options import solve_options
 from karpenter_core.provider.contract import ClusterFacts, FeatureGates
 from karpenter_core.provider.host.executor import InlineExecutor, ThreadExecutor
 from karpenter_core.provider.host.manager import load_plugins

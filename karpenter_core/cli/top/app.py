@@ -18,14 +18,13 @@ from karpenter_core.cli.top.frame import (
     decision_table,
     header_lines,
     leaving_lines,
-    node_lines,
     node_table,
-    note_lines,
     pending_table,
     pool_table,
 )
 from karpenter_core.cli.top.line_list import STYLES, LineList
 from karpenter_core.cli.top.order import filter_nodes, filter_pending, sort_nodes
+from karpenter_core.cli.top.pages import decision_lines, node_lines, note_lines, pod_lines
 from karpenter_core.cli.top.text import Line, TextSpan, Tone, age_text, clipped
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from karpenter_core.cli.cluster_source import ClusterSource
     from karpenter_core.cli.top.feed import ViewOptions
     from karpenter_core.cli.top.order import Sorting
-    from karpenter_core.cli.top.view import ClusterView, NodeRow
+    from karpenter_core.cli.top.view import ClusterView, DecisionRow, NodeRow
     from karpenter_core.errors import KarpenterError
 
 __all__ = ["Feed", "TopApp", "run_app"]
@@ -47,7 +46,7 @@ Keys of karpenter top
   up, down, k, j        move the cursor
   left, right, page     move by a page
   home, end             first line, last line
-  enter                 all fields of the node, and its pods
+  enter                 all fields of the line; of a node, its pods too
   /                     filter; words such as pool:web or state:notready
                         name a field, other words match any field
   escape                end the filter, or go back to the nodes
@@ -280,10 +279,22 @@ class TopApp(App[None]):
         self._close_filter()
 
     def on_line_list_chosen(self, event: LineList.Chosen) -> None:
-        """Show everything about a node."""
-        row = self._rows.get(event.key)
-        if self._view is not None and row is not None:
-            self.push_screen(_Page(node_lines(row, self._view, width=self.size.width)))
+        """Show everything about a line."""
+        lines = self._details(event.key)
+        if lines:
+            self.push_screen(_Page(lines))
+
+    def _details(self, key: str) -> Sequence[Line]:
+        view, width = self._view, self.size.width - 1
+        if view is None:
+            return ()
+        if self._pane is _Pane.PODS:
+            return next((pod_lines(pod, width=width) for pod in view.pending if pod.key == key), ())
+        if self._pane is _Pane.DECISIONS:
+            found = (each for each in view.decisions if _decision_key(each) == key)
+            return next((decision_lines(each, width=width) for each in found), ())
+        row = self._rows.get(key)
+        return () if row is None else node_lines(row, view, width=width)
 
     def _close_filter(self) -> None:
         self.query_one(Input).display = False
@@ -320,10 +331,12 @@ class TopApp(App[None]):
             case _Pane.DECISIONS:
                 table = decision_table(view.decisions, width=width)
                 heading, lines = table.heading, table.lines
-                keys = [f"{each.reason} {each.title} {each.message}" for each in view.decisions]
+                keys = [_decision_key(each) for each in view.decisions]
             case _Pane.NOTES:
                 lines = note_lines(view.notes, width=width)
                 keys = [str(number) for number in range(len(lines))]
+        if not lines:
+            lines = ((TextSpan(f"no {self._pane}", Tone.DIM),),)
         header = header_lines(view, width=width, ascii_only=self._ascii_only)
         base = self.screen_stack[0]
         base.query_one("#header", Static).update(_text(*header))
@@ -338,7 +351,9 @@ class TopApp(App[None]):
         width = self.screen_stack[0].size.width
         age = age_text(time.monotonic() - self._read_at)
         shown = f"{self._pane}" + (f", filter “{self._filter}”" if self._filter else "")
-        said = f"? keys  {shown}  by {self._sorting}"
+        said = f"? keys  {shown}"
+        if self._pane in {_Pane.NODES, _Pane.LEAVING}:
+            said += f"  by {self._sorting}"
         if view.notes and self._pane is not _Pane.NOTES:
             said += f"  {counted(len(view.notes), 'note')} (n)"
         status = self._status
@@ -353,6 +368,10 @@ class TopApp(App[None]):
                 TextSpan(f"  last read {age} ago"),
             )
         self.screen_stack[0].query_one("#status", Static).update(_text(clipped(spans, width)))
+
+
+def _decision_key(decision: DecisionRow) -> str:
+    return f"{decision.reason} {decision.title} {decision.message}"
 
 
 def _text(*lines: Line) -> Text:

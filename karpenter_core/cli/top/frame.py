@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "LineTable", "decision_table", "frame_lines", "header_lines", "leaving_lines", "node_lines", "node_table", "note_lines",
+    "LineTable", "decision_table", "frame_lines", "header_lines", "leaving_lines", "node_table",
     "pending_table", "pool_table",
 ]  # fmt: skip
 
@@ -264,8 +264,9 @@ def header_lines(
         f"{counted(totals.pods, 'pod')}: {totals.running_pods} running, {totals.bound_pods} bound, "
         f"{totals.pending_pods} pending"
     )
+    wrapped = [nodes] if width is None else wrap(nodes, width, subsequent_indent="  ")
     lines: list[Line] = [
-        (TextSpan(nodes, Tone.HEADING),),
+        *((TextSpan(part, Tone.HEADING),) for part in wrapped),
         (TextSpan(pods, Tone.FAIR if totals.pending_pods else Tone.PLAIN),),
     ]
     titles = max((len(name) for name in view.resources), default=0)
@@ -388,45 +389,8 @@ def decision_table(decisions: Sequence[DecisionRow], *, width: int | None) -> Li
     return LineTable(clipped(heading, width), tuple(clipped(line, width) for line in lines))
 
 
-def note_lines(notes: Sequence[str], *, width: int) -> tuple[Line, ...]:
-    """Return notes as lines, wrapped to the width."""
-    wrapped = (wrap(note, width, initial_indent="- ", subsequent_indent="  ") for note in notes)
-    return tuple((TextSpan(line),) for lines in wrapped for line in lines)
-
-
 def _movable(row: NodeRow) -> int:
     return sum(pod.is_reschedulable for pod in row.pods)
-
-
-def node_lines(row: NodeRow, view: ClusterView, *, width: int | None) -> tuple[Line, ...]:
-    """Return everything about one node: its fields, its use, and its pods."""
-    facts = (
-        ("NodeClaim", row.node_claim or "none"),
-        ("NodePool", row.pool or "none"),
-        ("type", row.instance_type or "-"),
-        ("zone", row.zone or "-"),
-        ("capacity", row.capacity_type or "-"),
-        ("age", age_text(row.age_seconds)),
-        ("state", f"{row.state.value}{f' ({row.reason})' if row.reason else ''}"),
-        *((("price", f"{price_text(row.price_per_hour)} {view.currency} per hour"),)
-          if view.has_prices else ()),
-        *(
-            (name, f"{amount_text(name, use.requested)} of {amount_text(name, use.allocatable)}")
-            for name, use in row.uses.items()
-        ),
-    )  # fmt: skip
-    titles = max(len(title) for title, _ in facts)
-    pods = sorted(row.pods, key=lambda pod: pod.key)
-    return tuple(
-        clipped(line, width)
-        for line in (
-            (TextSpan(row.name, Tone.HEADING),),
-            *((TextSpan(f"{title:<{titles}}  {text}"),) for title, text in facts),
-            (),
-            (TextSpan(counted(len(pods), "pod"), Tone.HEADING),),
-            *((TextSpan(f"{pod.key}  {pod.phase}"),) for pod in pods),
-        )
-    )
 
 
 # -- the whole frame -------------------------------------------------------------------------------

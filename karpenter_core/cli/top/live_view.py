@@ -23,12 +23,12 @@ from karpenter_core.cli.top.build_view import (
     snapshot_view,
 )
 from karpenter_core.cli.top.feed import FeedStatus
-from karpenter_core.cli.watched_cluster import watch_cluster
+from karpenter_core.cli.watched_cluster import kind_names, watch_cluster
 from karpenter_core.errors import KarpenterError
 from karpenter_core.kube.garbage_collector import freeze_after_sync, tune_gc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from karpenter_core.cli.live_cluster import LiveCluster
     from karpenter_core.cli.top.build_view import PodProspect
@@ -36,14 +36,13 @@ if TYPE_CHECKING:
     from karpenter_core.cli.top.view import ClusterView
     from karpenter_core.cli.watched_cluster import WatchedCluster, WatchRights
     from karpenter_core.kube.contact import StaleKind
-    from karpenter_core.kube.resources import ResourceKind
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["LiveView", "follow_cluster"]
 
 AGE_SECONDS: Final = 10.0
 """Time after which a view is made although nothing has changed: ages go on."""
-MOST_NAMES: Final = 3
+MOST_HELD: Final = 3
 PROGRESS_SECONDS: Final = 0.25
 BURST_SECONDS: Final = 0.02
 """Time for which changes that arrive together are gathered."""
@@ -92,10 +91,10 @@ async def _await_sync(watched: WatchedCluster, report: Callable[[FeedStatus], No
 
 def _progress(watched: WatchedCluster) -> str:
     held = ", ".join(
-        f"{count:,} {kind.plural}" for kind, count in watched.held[:MOST_NAMES] if count
+        f"{count:,} {kind.plural}" for kind, count in watched.held[:MOST_HELD] if count
     )
     awaited = watched.unsynced
-    parts = ["reads the cluster …", held, f"awaits {_names(awaited)}" if awaited else ""]
+    parts = ["reads the cluster …", held, f"awaits {kind_names(awaited)}" if awaited else ""]
     problems = [each.problem for each in watched.lost() if each.problem]
     return "\n".join(filter(None, (*parts, *problems[:1])))
 
@@ -145,11 +144,13 @@ class _Follower:
                 asyncio.ensure_future(event.wait())
                 for event in (self._watched.changed, self._wanted)
             ]
-            await asyncio.wait(
-                waiting, timeout=self._least_seconds, return_when=asyncio.FIRST_COMPLETED
-            )
-            for each in waiting:
-                each.cancel()
+            try:
+                await asyncio.wait(
+                    waiting, timeout=self._least_seconds, return_when=asyncio.FIRST_COMPLETED
+                )
+            finally:
+                for each in waiting:
+                    each.cancel()
             if self._wanted.is_set():
                 return
         await asyncio.sleep(BURST_SECONDS)
@@ -159,20 +160,13 @@ def _status(lost: tuple[StaleKind, ...]) -> FeedStatus:
     if not lost:
         return FeedStatus(is_live=True)
     oldest = lost[0]
-    names = _names([each.kind for each in lost])
+    names = kind_names([each.kind for each in lost])
     problem = next((each.problem for each in lost if each.problem), "the watch is silent")
     return FeedStatus(
         is_live=True,
         lost=f"{names}: {problem}",
         lost_at=time.monotonic() - (oldest.seconds or 0.0),
     )
-
-
-def _names(kinds: Sequence[ResourceKind]) -> str:
-    """Return the plurals of kinds, and the number of those beyond the first."""
-    names = ", ".join(kind.plural for kind in kinds[:MOST_NAMES])
-    omitted = len(kinds) - MOST_NAMES
-    return f"{names} and {omitted} more" if omitted > 0 else names
 
 
 @final

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from textual.widgets import Input, Static
 
 from karpenter_core.cli.cluster_source import ClusterSource
 from karpenter_core.cli.top.app import TopApp
-from karpenter_core.cli.top.feed import ViewFeed, ViewOptions
+from karpenter_core.cli.top.feed import FeedStatus, ViewFeed, ViewOptions
 from karpenter_core.cli.top.line_list import LineList
 from karpenter_core.cli.top.order import Sorting
 from karpenter_core.errors import ApiError
@@ -76,6 +77,81 @@ async def test_a_view_is_shown_in_80_columns(view):
     assert feed.stopped
 
 
+NODES_SCREEN = """\
+10 nodes (1 Launching, 1 Registering, 1 Initializing, 2 Ready, 1 NotReady, 1
+  Cordoned, 1 Disrupted, 1 Draining, 1 Terminating)
+10 pods: 1 running, 6 bound, 4 pending
+cpu    ███░░░░░░░░░░░░░░░░░░░░░  12%  3.6 of 29
+memory █▏░░░░░░░░░░░░░░░░░░░░░░   5%  768Mi of 16Gi
+7.0000 USD per hour, 5,110.00 USD per month, without 3 nodes of unknown price
+NODE          POOL    TYPE  CAP AGE STATE        CPU      MEM      PODS  PRICE
+batch-asked   batch   -     -    0s Launching    ░░░░  0% ░░░░  0%  0/0      -
+batch-booting batch   -     -    0s Registering  ░░░░  0% ░░░░  0%  0/0      -
+busy          general large od   0s Ready        ███▋ 90% █▌░░ 38% 6/10 1.0000
+chosen        general large od   0s Disrupted    ░░░░  0% ░░░░  0% 0/10 1.0000
+cordoned      batch   large od   0s Cordoned     ░░░░  0% ░░░░  0% 0/10 1.0000
+drained       general large od   0s Draining     ░░░░  0% ░░░░  0% 0/10 1.0000
+ending        general large od   0s Terminating  ░░░░  0% ░░░░  0% 0/10 1.0000
+own           -       -     -     - Ready        ░░░░  0% ░░░░  0% 0/10      -
+silent        general large od   0s NotReady     ░░░░  0% ░░░░  0% 0/10 1.0000
+young         general large od   0s Initializing ░░░░  0% ░░░░  0% 0/10 1.0000
+? keys  nodes  by name=asc  live"""
+
+POD_SCREEN = """\
+shop/huge
+state  unschedulable
+age    -
+nodepools "general", "batch": resource: no instance type has enough resources
+(cpu: 100 asked, large has 15900m)
+NodePool general
+constraint: resource
+detail: no instance type has enough resources (cpu: 100 asked, large has
+15900m)
+closest: large
+NodePool batch
+constraint: resource
+detail: no instance type has enough resources (cpu: 100 asked, large has
+15900m)
+closest: large
+escape back"""
+
+
+async def test_whole_screens_fit_80_columns(view):
+    """The nodes, and the page of a pod, whose reason is longer than a line."""
+    app = app_with(ManualFeed())
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.publish(view)
+        app.report(FeedStatus(is_live=True))
+        await settle(pilot)
+        assert "\n".join(filter(None, text_of(app))) == NODES_SCREEN
+        await pilot.press("p", "down", "enter")
+        await settle(pilot)
+        assert "\n".join(filter(None, text_of(app))) == POD_SCREEN
+
+
+async def test_the_last_line_says_how_current_the_view_is(view):
+    app = app_with(ManualFeed())
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.report(FeedStatus(progress="reads the cluster …\n12,000 pods"))
+        await settle(pilot)
+        assert text_of(app)[:2] == ["reads the cluster …", "12,000 pods"]
+        app.publish(replace(view, notes=("a note " * 30,)))
+        app.report(FeedStatus(is_live=True))
+        await settle(pilot)
+        assert status(app).endswith("1 note (n)  live")
+        app.report(FeedStatus(is_live=True, lost="pods: no answer", lost_at=time.monotonic() - 40))
+        await settle(pilot)
+        assert status(app).rstrip() == "stale since 40s: pods: no answer"
+        assert len(app._rows) == len(view.nodes)
+        await pilot.press("n")
+        await settle(pilot)
+        lines = text_of(app)
+        assert sum("a note" in line for line in lines) > 1
+        await pilot.press("e")
+        await settle(pilot)
+        assert "no last decisions" in text_of(app)
+
+
 async def test_keys_sort_and_read(view):
     feed = ManualFeed()
     app = app_with(feed)
@@ -86,7 +162,7 @@ async def test_keys_sort_and_read(view):
         await settle(pilot)
         assert "by pool=dsc" in status(app)
         assert feed.reads == 2
-        assert next(line for line in text_of(app)[6:] if line).split()[1] == "general"
+        assert next(line for line in text_of(app)[7:] if line).split()[1] == "general"
 
 
 async def test_a_filter_is_written_and_ended(view):
@@ -230,6 +306,7 @@ async def test_the_feed_reads_again_and_ends(tmp_path):
         ViewOptions(resources=("cpu",), node_selector={}),
         refresh_seconds=3600,
         publish=lambda view: loop.call_soon_threadsafe(seen.put_nowait, len(view.nodes)),
+        report=lambda _: None,
         fail=lambda error: loop.call_soon_threadsafe(seen.put_nowait, str(error)),
     )
     feed.start()
