@@ -396,3 +396,35 @@ def test_an_informer_says_when_its_kind_is_fresh_again():
         jitter=1.0,
     )
     assert [round(moment) for moment in fresh] == [0, 140]
+
+
+@pytest.mark.parametrize(
+    ("times", "recovered_within"), [(ContactTimes(), 71), (ContactTimes(proves_recovery=True), 9)]
+)
+def test_a_quiet_kind_recovers_sooner_where_people_wait(times, recovered_within):
+    """By a list that equals the held objects; the problem of the broken watch is over by it."""
+
+    async def script(follower):
+        await asyncio.sleep(3)
+        assert follower.informer.problem == "the watch broke"
+        await asyncio.sleep(recovered_within - 3)
+        assert follower.informer.problem == ""
+        assert follower.changes == ["+a@1"]
+
+    start = [event("ADDED", node("a", 1)), EMPTY, 2, BROKEN]
+    follower = follow(
+        script,
+        answers=repeat(page([node("a", 1)], 300)),
+        watches=[start, [HANG]],
+        times=times,
+    )
+    assert len(follower.transport.requests) == 3
+
+
+def test_a_controller_spares_a_server_that_has_just_come_back():
+    async def script(follower):
+        await asyncio.sleep(60)
+        assert follower.informer.problem == "the watch broke"
+
+    start = [event("ADDED", node("a", 1)), EMPTY, 2, BROKEN]
+    follow(script, answers=repeat(page([node("a", 1)], 300)), watches=[start, [HANG]])
