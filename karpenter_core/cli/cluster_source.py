@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import inspect
 import os
-import sys
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from karpenter_core.cli.command_input import CommandInput, input_with_settings, log_to_stderr
 from karpenter_core.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
     from pathlib import Path
 
-    from karpenter_core.cli.cluster_events import DecisionEvent
     from karpenter_core.cli.cluster_input import ClusterInput
     from karpenter_core.cli.manifests import Manifests, SnapshotFile
     from karpenter_core.operator.settings import Settings
@@ -28,8 +27,6 @@ __all__ = [
     "OutputFormat",
     "PackingMode",
     "help_of",
-    "input_with_settings",
-    "log_to_stderr",
 ]
 
 
@@ -45,23 +42,6 @@ class PackingMode(StrEnum):
 
     VALUE = "value"
     FIRST_FIT = "first-fit"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class CommandInput:
-    """The cluster to plan for, and the same without the files if they were added to a live one."""
-
-    cluster: ClusterInput
-    before: ClusterInput | None = None
-    is_live: bool = False
-    spot_to_spot: bool = False
-    """Whether the settings allow consolidation to replace spot nodes by spot nodes."""
-    static_capacity: bool = True
-    """Whether the settings have the feature gate StaticCapacity; taken as on without a cluster."""
-    is_paused: bool = False
-    """Whether the settings pause all disruption."""
-    decisions: tuple[DecisionEvent, ...] = ()
-    """The last decisions of the controller, the latest first; only if the source asks for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,27 +247,7 @@ class ClusterSource:
         return plugins, settings
 
 
-def input_with_settings(cluster: ClusterInput, settings: Settings) -> CommandInput:
-    """Return the input of a command with what the settings say about disruption."""
-    return CommandInput(
-        cluster=cluster,
-        spot_to_spot=settings.feature_gates.spot_to_spot_consolidation,
-        static_capacity=settings.feature_gates.static_capacity,
-        is_paused=settings.pause_disruption,
-    )
-
-
 def help_of(command: Callable[..., None]) -> str:
     """Return a command's docstring with each paragraph on one line, for wrapping."""
     paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-
-
-def log_to_stderr() -> None:
-    """Keep logs of providers out of the results."""
-    import structlog
-
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger("warning"),
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
-    )

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from karpenter_core.cli.cluster_events import read_decisions
 from karpenter_core.cli.cluster_input import LocatedObject, build_cluster, input_of_state
 from karpenter_core.cli.cluster_listing import CLUSTER, connected, list_cluster, overlay_objects
-from karpenter_core.cli.cluster_source import input_with_settings, log_to_stderr
+from karpenter_core.cli.command_input import input_with_settings, log_to_stderr
 from karpenter_core.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Mapping
+    from pathlib import Path
 
     from karpenter_core.cli.catalogues import CatalogueSource
     from karpenter_core.cli.cluster_input import ClusterInput
-    from karpenter_core.cli.cluster_source import ClusterSource, CommandInput
+    from karpenter_core.cli.command_input import CommandInput
     from karpenter_core.clock import Clock
     from karpenter_core.kube.api import ClusterApis
     from karpenter_core.kube.wire.codecs import Codecs
     from karpenter_core.kube.wire.kind_groups import KindGroup
     from karpenter_core.operator.settings import Settings
     from karpenter_core.provider.contract import LabelClasses
+    from karpenter_core.provider.host.manager import Plugins
     from karpenter_core.scheduling.problem import SolveOptions
     from karpenter_core.state.builder import StateBuilder
 
@@ -105,9 +107,36 @@ class LiveCluster:
         )
 
 
+class ClusterOptions(Protocol):
+    """The options of a command that select a cluster and the way to plan for it."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files whose objects are added to the cluster."""
+        ...
+
+    @property
+    def instance_types_file(self) -> Path | None:
+        """The catalogue that replaces those of the providers."""
+        ...
+
+    @property
+    def with_decisions(self) -> bool:
+        """Whether to read the Events of the controller too."""
+        ...
+
+    def plugins_and_settings(self) -> tuple[Plugins, Settings]:
+        """Load the plug-ins and the settings that `karpenter run` would use."""
+        ...
+
+    def adjusted(self, settings: Settings) -> Settings:
+        """Return the settings with those that the options of the command replace."""
+        ...
+
+
 @asynccontextmanager
 async def open_cluster(
-    source: ClusterSource, *, may_watch: bool = False
+    source: ClusterOptions, *, may_watch: bool = False
 ) -> AsyncGenerator[LiveCluster]:
     """Connect to the cluster of a source with the settings that `karpenter run` would use.
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from karpenter_core.cli.live_cluster import LiveCluster
     from karpenter_core.kube.contact import StaleKind
     from karpenter_core.kube.resources import ResourceKind
-    from karpenter_core.kube.wire.codecs import InvalidObject
+    from karpenter_core.kube.wire.kind_codec import InvalidObject
     from karpenter_core.state.events import ObjectObserved, ObjectRemoved
     from karpenter_core.state.snapshot import Snapshot
 

@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from karpenter_core.cli.tables import counted
-from karpenter_core.cli.top.feed import FeedStatus, ViewFeed
+from karpenter_core.cli.top.feed import ViewFeed
 from karpenter_core.cli.top.frame import (
     decision_table,
     header_lines,
@@ -26,6 +26,7 @@ from karpenter_core.cli.top.line_list import STYLES, LineList
 from karpenter_core.cli.top.order import filter_nodes, filter_pending, sort_nodes
 from karpenter_core.cli.top.pages import decision_lines, node_lines, note_lines, pod_lines
 from karpenter_core.cli.top.text import Line, TextSpan, Tone, age_text, clipped
+from karpenter_core.cli.top.view import FeedStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,9 +34,8 @@ if TYPE_CHECKING:
     from textual import events
 
     from karpenter_core.cli.cluster_source import ClusterSource
-    from karpenter_core.cli.top.feed import ViewOptions
     from karpenter_core.cli.top.order import Sorting
-    from karpenter_core.cli.top.view import ClusterView, DecisionRow, NodeRow
+    from karpenter_core.cli.top.view import ClusterView, DecisionRow, NodeRow, ViewOptions
     from karpenter_core.errors import KarpenterError
 
 __all__ = ["Feed", "TopApp", "run_app"]

@@ -16,8 +16,8 @@ from karpenter_core.cli.cluster_source import ClusterSource, OutputFormat, help_
 from karpenter_core.errors import SettingsError
 
 if TYPE_CHECKING:
-    from karpenter_core.cli.top.feed import ViewOptions
     from karpenter_core.cli.top.order import Sorting
+    from karpenter_core.cli.top.view import ViewOptions
 
 __all__ = ["register", "top"]
 
@@ -90,8 +90,8 @@ def top(
 
     Exit code: 0 if the cluster was shown; 2 if files, settings or the cluster cannot be used.
     """
-    from karpenter_core.cli.top.feed import ViewOptions
     from karpenter_core.cli.top.order import parse_selector, parse_sorting
+    from karpenter_core.cli.top.view import ViewOptions
 
     options = ViewOptions(
         resources=_resource_names(resources),

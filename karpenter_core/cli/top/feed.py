@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.cli.top.view import FeedStatus
 from karpenter_core.errors import KarpenterError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
     from karpenter_core.cli.cluster_source import ClusterSource, CommandInput
-    from karpenter_core.cli.top.view import ClusterView
+    from karpenter_core.cli.top.view import ClusterView, ViewOptions
 
-__all__ = ["FeedStatus", "ViewFeed", "ViewOptions", "view_of"]
+__all__ = ["ViewFeed", "view_of"]
 
 _END_SECONDS: Final = 5.0
 LIVE_SECONDS: Final = 1.0
 """Least time between two views of a cluster that is watched."""
 READING_SECONDS: Final = 5.0
 """Time between two readings of a cluster that is not watched."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewOptions:
-    """Options that select the contents of a view."""
-
-    resources: tuple[str, ...]
-    node_selector: Mapping[str, str]
-    with_prices: bool = True
 
 
 def view_of(command_input: CommandInput, options: ViewOptions) -> ClusterView:
@@ -47,20 +39,6 @@ def view_of(command_input: CommandInput, options: ViewOptions) -> ClusterView:
         with_prices=options.with_prices,
     )
     return replace(view, decisions=decision_rows(command_input.decisions, now=cluster.now))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeedStatus:
-    """How current the view is."""
-
-    progress: str = ""
-    """What is awaited before the first view."""
-    is_live: bool = False
-    """Whether watches keep the view current."""
-    lost: str = ""
-    """The kinds whose watch is lost, with the reasons; their objects are those of `lost_at`."""
-    lost_at: float = 0.0
-    """Time of the last contact, by `time.monotonic`."""
 
 
 @final

@@ -22,7 +22,7 @@ from karpenter_core.cli.top.build_view import (
     pod_prospects,
     snapshot_view,
 )
-from karpenter_core.cli.top.feed import FeedStatus
+from karpenter_core.cli.top.view import FeedStatus
 from karpenter_core.cli.watched_cluster import kind_names, watch_cluster
 from karpenter_core.errors import KarpenterError
 from karpenter_core.kube.garbage_collector import freeze_after_sync, tune_gc
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.cli.live_cluster import LiveCluster
     from karpenter_core.cli.top.build_view import PodProspect
-    from karpenter_core.cli.top.feed import ViewOptions
-    from karpenter_core.cli.top.view import ClusterView
+    from karpenter_core.cli.top.view import ClusterView, ViewOptions
     from karpenter_core.cli.watched_cluster import WatchedCluster, WatchRights
     from karpenter_core.kube.contact import StaleKind
     from karpenter_core.state.snapshot import Snapshot

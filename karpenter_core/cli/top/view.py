@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import PodView
 
 __all__ = [
-    "HOURS_PER_MONTH", "ClusterView", "DecisionRow", "NodeRow", "NodeState", "PendingPod", "PendingState",
-    "PoolRow", "ResourceUse", "Totals",
+    "HOURS_PER_MONTH", "ClusterView", "DecisionRow", "FeedStatus", "NodeRow", "NodeState", "PendingPod", "PendingState",
+    "PoolRow", "ResourceUse", "Totals", "ViewOptions",
 ]  # fmt: skip
 
 HOURS_PER_MONTH: Final = 730
@@ -177,3 +177,26 @@ class ClusterView:
     notes: tuple[str, ...] = ()
     decisions: tuple[DecisionRow, ...] = ()
     """The last decisions, the latest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedStatus:
+    """How current the view is."""
+
+    progress: str = ""
+    """What is awaited before the first view."""
+    is_live: bool = False
+    """Whether watches keep the view current."""
+    lost: str = ""
+    """The kinds whose watch is lost, with the reasons; their objects are those of `lost_at`."""
+    lost_at: float = 0.0
+    """Time of the last contact, by `time.monotonic`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewOptions:
+    """Options that select the contents of a view."""
+
+    resources: tuple[str, ...]
+    node_selector: Mapping[str, str]
+    with_prices: bool = True

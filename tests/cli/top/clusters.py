@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from karpenter_core.cli.cluster_source import ClusterSource
-from karpenter_core.cli.top.feed import ViewOptions, view_of
+from karpenter_core.cli.top.feed import view_of
+from karpenter_core.cli.top.view import ViewOptions
 from tests.cli.inputs import POOL, TYPES, node, pod, pool, write
 from tests.cli.test_explain_node import claim_with_node, condition, web
 

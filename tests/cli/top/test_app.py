@@ -11,9 +11,10 @@ from textual.widgets import Input, Static
 
 from karpenter_core.cli.cluster_source import ClusterSource
 from karpenter_core.cli.top.app import TopApp
-from karpenter_core.cli.top.feed import FeedStatus, ViewFeed, ViewOptions
+from karpenter_core.cli.top.feed import ViewFeed
 from karpenter_core.cli.top.line_list import LineList
 from karpenter_core.cli.top.order import Sorting
+from karpenter_core.cli.top.view import FeedStatus, ViewOptions
 from karpenter_core.errors import ApiError
 from tests.cli.top.clusters import read_view, write_cluster
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 
 from karpenter_core.cli.cluster_source import ClusterSource
-from karpenter_core.cli.top.feed import FeedStatus, ViewFeed, ViewOptions
+from karpenter_core.cli.top.feed import ViewFeed
+from karpenter_core.cli.top.view import FeedStatus, ViewOptions
 from karpenter_core.errors import KarpenterError
 from karpenter_core.kube.resources import EVENTS, PODS
 from tests.cli.inputs import POOL, node, pod
