@@ -194,7 +194,7 @@ class DecisionWatch:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why decisions are missing."""
+        """Reasons why decisions are missing."""
         return self._notes
 
     @property

@@ -107,7 +107,7 @@ class LiveCluster:
         )
 
 
-class ClusterOptions(Protocol):
+class SourceOptions(Protocol):
     """The options of a command that select a cluster and the way to plan for it."""
 
     @property
@@ -136,7 +136,7 @@ class ClusterOptions(Protocol):
 
 @asynccontextmanager
 async def open_cluster(
-    source: ClusterOptions, *, may_watch: bool = False
+    source: SourceOptions, *, may_watch: bool = False
 ) -> AsyncGenerator[LiveCluster]:
     """Connect to the cluster of a source with the settings that `karpenter run` would use.
 

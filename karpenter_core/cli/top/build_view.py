@@ -314,7 +314,7 @@ def decision_rows(events: Iterable[DecisionEvent], *, now: datetime) -> tuple[De
 
 @dataclass(frozen=True, slots=True)
 class PodProspect:
-    """What a plan says about one pod."""
+    """The verdict of a plan about one pod."""
 
     state: PendingState
     message: str

@@ -181,10 +181,10 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedStatus:
-    """How current the view is."""
+    """The age of a view: awaited, live, or older than it should be."""
 
     progress: str = ""
-    """What is awaited before the first view."""
+    """Text about the first reading, until there is a view."""
     is_live: bool = False
     """Whether watches keep the view current."""
     lost: str = ""
