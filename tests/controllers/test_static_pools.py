@@ -66,15 +66,16 @@ async def scale(scene, replicas, name="general"):
 
 
 class ClaimCounts:
-    """Counts claims at every write: the most at once, and the fewest that were not being deleted."""
+    """Counts claims at every write: the most at once, all, and the fewest that were not being deleted."""
 
     def __init__(self, scene):
         self._scene, self._claims = scene, {}
-        self.most, self.fewest = 0, None
+        self.most, self.fewest, self.ever = 0, None, set()
         scene.cluster.server.registry.store.listen(NODE_CLAIMS, self._count)
 
     def _count(self, change):
         metadata = change.stored.obj["metadata"]
+        self.ever.add(metadata["uid"])
         if change.type == "DELETED":
             self._claims.pop(metadata["uid"], None)
         else:
@@ -544,6 +545,29 @@ def test_replicas_and_replacements_in_flight_share_the_limit(tmp_path):
         await counts.watch(seconds=600)
         assert counts.most == 5
         assert len(live(scene)) == 5
+
+    run_controller(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_no_more_claims_are_created_than_are_still_wanted(tmp_path, removed):
+    """Replicas that were a slip of the pen are taken back, or the pool goes, while they are created."""
+
+    async def scenario(scene):
+        counts = ClaimCounts(scene)
+        await grown(scene, count=2)
+        slow = RequestFault(matches=matching("POST", "/nodeclaims"), times=None)
+        slow.latency_seconds = 5.0
+        scene.cluster.frontend.faults.add(slow)
+        await scale(scene, 300)
+        await scene.cluster.clock.sleep(8)
+        if removed:
+            scene.cluster.delete(NODE_POOLS, "general")
+        else:
+            await scale(scene, 3)
+        await scene.cluster.clock.sleep(600)
+        assert len(counts.ever) < 80, "those that were under way, of 32 at a time"
+        assert len(live(scene)) == (0 if removed else 3)
 
     run_controller(tmp_path, scenario)
 

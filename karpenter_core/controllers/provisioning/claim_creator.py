@@ -41,7 +41,7 @@ from karpenter_core.state.pool_schedules import launch_hold
 from karpenter_core.state.static_pools import StaticNodeAllowance, is_static
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -60,6 +60,7 @@ ATTEMPTS: Final = 6
 RETRY_SECONDS: Final = 0.5
 _SERVER_ERROR: Final = 500
 _GONE: Final = "nodepool is gone"
+UNWANTED: Final = "it is not wanted any more"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +109,9 @@ class ClaimCreator:
         reason: str,
         annotations: Sequence[Mapping[str, str]] = (),
         leaving: Collection[str] = (),
+        is_wanted: Callable[[], bool] = lambda: True,
     ) -> CreatedClaims:
-        """Create the claims that the limits allow, a few at a time.
+        """Create the claims that the limits allow, a few at a time, while they are wanted.
 
         With `annotations`, one mapping for each claim, the claims belong together: if the limits
         refuse one of them, none is created. `leaving` are claims that these replace: they do not count
@@ -134,6 +136,9 @@ class ClaimCreator:
                 return None
             async with turns:
                 try:
+                    if not is_wanted():
+                        refused[number] = UNWANTED
+                        return None
                     return await self._create_one(
                         item,
                         decision_ref=decision_ref,

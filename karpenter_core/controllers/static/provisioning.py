@@ -6,6 +6,7 @@ that the API server has not answered yet. So provisioning and drift together nev
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
@@ -120,7 +121,10 @@ class StaticProvisioningController:
             count=count,
         )
         created = await self._creator.create(
-            (planned,) * count, decision_ref=decision_ref, reason="provisioned"
+            (planned,) * count,
+            decision_ref=decision_ref,
+            reason="provisioned",
+            is_wanted=partial(self._lacks_replicas, pool),
         )
         await self._record(decision_ref, planned, created)
         failed = sum(name is None for name in created.names) - len(created.refused)
@@ -129,6 +133,16 @@ class StaticProvisioningController:
         if created.refused:
             return ReconcileResult(requeue_after=LIMITED_SECONDS)
         return ReconcileResult(requeue_after=SETTLED_SECONDS)
+
+    def _lacks_replicas(self, planned_for: NodePool) -> bool:
+        """Tell whether a pool still needs a claim: its replicas may be fewer than when they were planned."""
+        snapshot = self._cluster_state.snapshot()
+        pool = snapshot.node_pools.get(planned_for.name)
+        if pool is None or pool.uid != planned_for.uid or not is_managed_static(pool, snapshot):
+            return False
+        if (pool.spec.replicas or 0) >= (planned_for.spec.replicas or 0):
+            return True
+        return missing_replicas(pool, static_pool_claims(snapshot, pool.name)) > 0
 
     async def _record(
         self, decision_ref: DecisionRef, planned: PlannedNodeClaim, created: CreatedClaims
