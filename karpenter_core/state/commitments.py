@@ -8,6 +8,7 @@ takes for free what others use; it may find less than there is.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isnan
 from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, ZONE
@@ -22,12 +23,13 @@ from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.state.capacity_quotas import QuotaReading, quota_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from karpenter_core.api.commitments import Commitment
+    from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
-__all__ = ["CommitmentUse", "commitment_balances", "commitment_uses", "sold_node"]
+__all__ = ["CommitmentUse", "commitment_balances", "commitment_uses"]
 
 _ON_DEMAND = Requirements((Requirement.of(CAPACITY_TYPE, "In", (ON_DEMAND,)),))
 
@@ -43,6 +45,8 @@ class CommitmentUse:
     covered_price: float
     list_price: float
     """The same units at list prices."""
+    savings: tuple[tuple[StateNode, float], ...] = ()
+    """The nodes that it covers, and the part of the price of each that it saves; not below 0."""
 
 
 def commitment_balances(
@@ -80,33 +84,45 @@ def commitment_uses(
 
     A node is covered by the first commitment that has something left for it.
     """
-    sold = [found for node in snapshot.state_nodes if (found := sold_node(snapshot, node))]
+    uncovered = list(_sold_nodes(snapshot))
     uses: list[CommitmentUse] = []
     for balance in balances:
         left, covered, listed = balance.commitment.amount, 0.0, 0.0
-        rest: list[SoldNode] = []
-        for found in sorted(sold, key=lambda each: saving_rank(balance, each)):
+        rest: list[tuple[StateNode, SoldNode]] = []
+        savings: list[tuple[StateNode, float]] = []
+        for node, found in sorted(uncovered, key=lambda pair: saving_rank(balance, pair[1])):
             units = committed_units(balance, found) if is_covered(balance, found) else 0
             if left <= 0 or units <= 0:
-                rest.append(found)
+                rest.append((node, found))
                 continue
             part, price = min(units, left), found.offering.price.amount
             left -= part
-            listed += price * part / units
-            covered += balance.commitment.covered_price(units, price) * part / units
-        sold = rest
-        uses.append(CommitmentUse(balance=balance, covered_price=covered, list_price=listed))
+            list_part = price * part / units
+            covered_part = balance.commitment.covered_price(units, price) * part / units
+            listed += list_part
+            covered += covered_part
+            savings.append((node, max(list_part - covered_part, 0.0)))
+        uncovered = rest
+        uses.append(
+            CommitmentUse(
+                balance=balance, covered_price=covered, list_price=listed, savings=tuple(savings)
+            )
+        )
     return tuple(uses)
 
 
-def sold_node(snapshot: Snapshot, node: StateNode) -> SoldNode | None:
-    """Return the instance type and offering of a node at list prices; None if they are unknown."""
-    catalogue = snapshot.catalogues.get(node.pool)
-    name, zone = node.labels.get(INSTANCE_TYPE, ""), node.labels.get(ZONE, "")
-    capacity_type = node.labels.get(CAPACITY_TYPE, "")
-    for item in () if catalogue is None else catalogue.instance_types:
-        if item.name == name:
-            for offering in item.offerings:
-                if (offering.zone, offering.capacity_type) == (zone, capacity_type):
-                    return SoldNode(item, offering)
-    return None
+def _sold_nodes(snapshot: Snapshot) -> Iterator[tuple[StateNode, SoldNode]]:
+    """Yield the nodes whose instance types and prices are known, with these."""
+    types: dict[str, dict[str, InstanceType]] = {}
+    for node in snapshot.state_nodes:
+        if node.pool not in types:
+            catalogue = snapshot.catalogues.get(node.pool)
+            items = () if catalogue is None else catalogue.instance_types
+            types[node.pool] = {item.name: item for item in items}
+        item = types[node.pool].get(node.labels.get(INSTANCE_TYPE, ""))
+        place = node.labels.get(ZONE, ""), node.labels.get(CAPACITY_TYPE, "")
+        for offering in () if item is None else item.offerings:
+            if (offering.zone, offering.capacity_type) == place:
+                if item is not None and not isnan(offering.price.amount):
+                    yield node, SoldNode(item, offering)
+                break

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from karpenter_core.kube.resources import DEPLOYMENTS
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from tests.controllers.whole_controller import (
     NODE_CLASS,
@@ -157,9 +158,14 @@ def test_metrics_show_usage_and_cost(tmp_path):
 
     async def scenario(scene):
         scene.cluster.apply(
-            [NODE_CLASS, node_pool(template=SIXTEEN), deployment("web", 1, cpu="9")]
+            [
+                NODE_CLASS,
+                node_pool(disruption=CONSOLIDATING, template=SIXTEEN),
+                deployment("web", 1, cpu="9"),
+            ]
         )
-        process = scene.start(ALONE, commitments(2)).process
+        started = scene.start(ALONE, commitments(2))
+        process = started.process
         await scene.settle(lambda: running(scene))
         await scene.cluster.clock.sleep(30)
 
@@ -172,5 +178,18 @@ def test_metrics_show_usage_and_cost(tmp_path):
         assert value("usage", resource_type="nodes") == 1
         assert value("price", currency="USD") == 0
         assert value("list_price", currency="USD") > 0
+        (name,) = [node["metadata"]["name"] for node in scene.nodes()]
+        savings = "commitment_savings_per_hour"
+        of = 'commitment="paid",currency="USD"'
+        listed = value("list_price", currency="USD")
+        node = f'karpenter_nodes_{savings}{{{of},node_name="{name}",nodeclaim="{name}",nodepool="general"}}'
+        assert started.metric(node) == pytest.approx(listed)
+        pool = f'karpenter_nodepools_{savings}{{{of},nodepool="general"}}'
+        assert started.metric(pool) == pytest.approx(listed)
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        await scene.settle(lambda: not scene.nodes(), seconds=300)
+        await scene.cluster.clock.sleep(30)
+        assert value("list_price", currency="USD") == 0
+        assert started.metric(pool) == 0
 
     run_controller(tmp_path, scenario)

@@ -50,6 +50,17 @@ class CostSeries:
             "Price of the nodes of all NodePools per hour, by the currency of their prices.",
             by_currency,
         )
+        by_commitment = ("commitment", "currency")
+        self.nodes_commitment_savings: Final = declare.series(
+            "nodes_commitment_savings_per_hour",
+            "Part of the price of each node per hour that a commitment saves.",
+            ("node_name", "nodeclaim", "nodepool", *by_commitment),
+        )
+        self.nodepools_commitment_savings: Final = declare.series(
+            "nodepools_commitment_savings_per_hour",
+            "Part of the price of the nodes of a NodePool per hour that a commitment saves.",
+            ("nodepool", *by_commitment),
+        )
         self.nodes_without_price: Final = declare.series(
             "nodes_without_price",
             "Number of nodes of a NodePool whose price is unknown, which no cost includes.",

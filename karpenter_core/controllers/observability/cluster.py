@@ -147,6 +147,8 @@ class ClusterMetricsController:
             aliases=self._settings.aliases,
         )
         metrics = self._metrics
+        of_nodes: dict[tuple[str, ...], float] = {}
+        of_pools: dict[tuple[str, ...], float] = {}
         for use in commitment_uses(snapshot, balances):
             commitment, used = use.balance.commitment, use.balance.used
             name, resource = commitment.name, commitment.resource
@@ -156,6 +158,14 @@ class ClusterMetricsController:
             currency = commitment.currency
             metrics.commitments_price.labels(name, currency).set(use.covered_price)
             metrics.commitments_list_price.labels(name, currency).set(use.list_price)
+            for node, saved in use.savings:
+                node_name = "" if node.node is None else node.node.name
+                claim = "" if node.claim is None else node.claim.name
+                of_nodes[node_name, claim, node.pool, name, currency] = saved
+                pool = node.pool, name, currency
+                of_pools[pool] = of_pools.get(pool, 0.0) + saved
+        metrics.costs.nodes_commitment_savings.set_rows(of_nodes.items())
+        metrics.costs.nodepools_commitment_savings.set_rows(of_pools.items())
 
     def _replicas(self, snapshot: Snapshot) -> None:
         gauge = self._metrics.nodepools_replicas
