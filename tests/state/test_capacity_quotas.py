@@ -81,6 +81,8 @@ def test_whole_amounts_are_read(amount, milli):
         {"matchExpressions": [{"key": "a", "operator": "In", "values": []}]},
         {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]},
         {"matchExpressions": [{"operator": "Exists"}]},
+        {"matchExpressions": ["a"]},
+        {"matchExpressions": [{"key": "a", "operator": "In", "values": "b"}]},
         {"matchFields": []},
     ],
 )
@@ -90,6 +92,28 @@ def test_a_selector_that_cannot_be_read_refuses_with_its_field(selector):
 
     assert reading.refusal
     assert "spec.selector" in reading.refusal
+
+
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        ("a", "matchExpressions[0]: must be an object, not 'a'"),
+        ({"key": 7, "operator": "Exists"}, "matchExpressions[0]: key must be a label, not 7"),
+        ({"key": "a", "operator": 7}, "DoesNotExist, not 7"),
+        ({"key": "a", "operator": "In", "values": "b"}, "values must be a list, not 'b'"),
+        ({"key": "a", "operator": "In", "values": [1]}, "In does not go with values [1]"),
+    ],
+)
+def test_an_expression_that_cannot_be_read_is_named_by_its_place_and_value(expression, problem):
+    reading = read_quota(quota(selector={"matchExpressions": [expression]}, cpu="1"))
+    assert problem in reading.refusal
+
+
+@pytest.mark.parametrize("limits", [None, "all", {"resources": ["cpu"]}, {}])
+def test_limits_that_are_no_object_refuse_with_their_field(limits):
+    asked = quota(cpu="1")
+    asked = asked.model_copy(update={"spec": {"limits": limits}})
+    assert "spec.limits.resources must be an object" in read_quota(asked).refusal
 
 
 def test_a_quota_counts_nodes_of_every_origin_and_claims_without_node():

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import ALIASES, PRICE_PER_NODE
 from karpenter_core.api.nodeoverlay import RESTRICTED_RESOURCES
-from karpenter_core.api.quantities import parse_resources
 from karpenter_core.errors import BadInputError
 from karpenter_core.lifecycle.nodepool.validation import LabelRules, requirement_errors
 from karpenter_core.scheduling.price_changes import PriceChange
@@ -36,10 +35,6 @@ def _errors(overlay: NodeOverlay, rules: LabelRules) -> Iterator[str]:
     for name in sorted(spec.capacity):
         if name in RESTRICTED_RESOURCES:
             yield f'capacity: resource "{name}" is restricted'
-    try:
-        parse_resources(spec.capacity)
-    except BadInputError as error:
-        yield f"capacity: {error}"
     for field, text in (("price", spec.price), ("priceAdjustment", spec.price_adjustment)):
         try:
             _ = None if text is None else PriceChange.parse(text)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from karpenter_core.api.conditions import find_condition, is_true
-from karpenter_core.api.labels import WELL_KNOWN
+from karpenter_core.api.labels import RETURN_AFTER, RETURN_BUDGET, WELL_KNOWN
 from karpenter_core.api.nodepool import is_detect_only
 from karpenter_core.lifecycle.nodepool.validation import (
     LabelRules,
@@ -278,3 +278,23 @@ def test_the_annotation_on_drift_has_one_value(annotations, detects_only, warned
 
     assert is_detect_only(pool) is detects_only
     assert (errors.errors, bool(errors.warnings)) == ((), warned)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "problem"),
+    [
+        ({RETURN_AFTER: "soon"}, f'annotation {RETURN_AFTER}: "soon" is not a duration; until'),
+        (
+            {RETURN_AFTER: "1h", RETURN_BUDGET: "some"},
+            f'annotation {RETURN_BUDGET}: "some" is neither a number nor a percentage; until',
+        ),
+        ({RETURN_AFTER: "1h", RETURN_BUDGET: "10%"}, None),
+    ],
+)
+def test_a_wrong_rule_of_return_is_warned_of_and_the_pool_stays_in_use(annotations, problem):
+    pool = node_pool()
+    metadata = pool.metadata.model_copy(update={"annotations": annotations})
+    found = validate_node_pool(pool.model_copy(update={"metadata": metadata}))
+    assert found.errors == ()
+    assert len(found.warnings) == (problem is not None)
+    assert problem is None or found.warnings[0].startswith(problem)
