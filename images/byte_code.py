@@ -32,6 +32,7 @@ from karpenter_core.cli.entry import main
 
 sys.exit(main())
 """
+_COMPILER: Final = Path(__file__).with_name("compile_files.py")
 _NEVER_USED: Final = (
     "ensurepip",
     "idlelib",
@@ -81,8 +82,5 @@ def _ignored(folder: str, names: list[str]) -> set[str]:
 
 
 def _compile(folder: Path, root: Path, *, python: str, environment: Mapping[str, str]) -> None:
-    # Files never change in an image, so byte code is not compared with them: by time it would differ
-    # from build to build, by hash each start would read all sources.
-    command = [python, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
-    command += ["-s", str(root), "-p", "/", str(folder)]
+    command = [python, str(_COMPILER), str(folder), str(root)]
     subprocess.run(command, check=True, env=dict(environment))

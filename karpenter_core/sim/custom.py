@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CLEANUP_FINALIZER", "SERVED_DEFINITIONS", "kinds_of"]
 
+_MAX_INT32: Final = 2**31 - 1
 CLEANUP_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 
 
@@ -43,6 +44,8 @@ def _serve(spec: Json, version: Json, stored: str) -> ServedKind:
     def issues(obj: Json, old: Json | None) -> Iterator[FieldIssue]:
         for error in validator.validate(obj, old):
             yield FieldIssue(error.path, error.message)
+        if scale:
+            yield from _scale_issues(obj, scale["specReplicasPath"])
 
     return ServedKind(
         kind=ResourceKind(
@@ -63,6 +66,22 @@ def _serve(spec: Json, version: Json, stored: str) -> ServedKind:
         prepare=prepare,
         issues=issues,
     )
+
+
+def _scale_issues(obj: Json, path: str) -> Iterator[FieldIssue]:
+    """Refuse a number that the subresource `scale` cannot show; a schema need not forbid it."""
+    value: Json | None = obj
+    for name in path.strip(".").split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(value, int):
+        return
+    if value > _MAX_INT32:
+        message = f"should be less than or equal to {_MAX_INT32}"
+        yield FieldIssue(path.strip("."), f"Invalid value: {value}: {message}")
+    elif value < 0:
+        yield FieldIssue(
+            path.strip("."), f"Invalid value: {value}: should be a non-negative integer"
+        )
 
 
 def _warning(spec: Json, version: Json) -> str:

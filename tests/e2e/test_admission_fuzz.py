@@ -1,7 +1,7 @@
-"""The API server admits what the schema check of tests and of the embedded cluster admits.
+"""The API server admits what the embedded one admits.
 
-Properties of admitted objects (`test_admitted_objects.py`) ask our own check in the place of an API
-server. Here the same random objects are judged by both, without being stored.
+Properties of admitted objects (`test_admitted_objects.py`) ask its check in the place of an API server.
+Here the same random objects are judged by both, without being stored.
 
 `KARPENTER_PROPERTY_EXAMPLES=2000 pytest -m e2e tests/e2e/test_admission_fuzz.py` tries many.
 """
@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from karpenter_core.api.schema import SchemaValidator
+from karpenter_core.api.crd import render_crd
 from karpenter_core.kube.resources import custom_kind
+from karpenter_core.sim.custom import kinds_of
 from karpenter_core.testing.cluster import ClusterError
-from tests.api.test_admitted_objects import MODELS, schema_of, specs_of
+from tests.api.test_admitted_objects import MODELS, specs_of
 from tests.e2e.kwok import KwokCloud
 from tests.properties import examples
 from tests.support.runner import ScenarioWorld
@@ -79,7 +80,9 @@ async def test_random_objects_are_judged_alike(real_local_cluster: LocalCluster,
     admitted: dict[str, int] = {}
     async with ScenarioWorld(real_local_cluster, KwokCloud(), tmp_path, crds=CRDS) as world:
         for kind in sorted(MODELS):
-            checker = SchemaValidator(schema_of(kind))
+            versions = kinds_of(render_crd(MODELS[kind]))
+            version = MODELS[kind].resource.version
+            (served,) = (each for each in versions if each.kind.version == version)
             objects = await asyncio.to_thread(drawn, kind, examples(USUAL_EXAMPLES))
             slots = asyncio.Semaphore(AT_ONCE)
 
@@ -88,7 +91,8 @@ async def test_random_objects_are_judged_alike(real_local_cluster: LocalCluster,
                     return await refusal(world, obj)
 
             for obj, said in zip(objects, await asyncio.gather(*map(judge, objects)), strict=True):
-                ours = checker.validate(checker.default(copy.deepcopy(obj)))
+                prepared = served.prepare(copy.deepcopy(obj), None)
+                ours = [str(issue) for issue in served.issues(prepared, None)]
                 admitted[kind] = admitted.get(kind, 0) + (not said)
                 if bool(ours) != bool(said):
                     different.append(

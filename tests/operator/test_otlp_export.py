@@ -93,8 +93,9 @@ def collector(**options):
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
-    """No proxy of the machine is asked, and the libraries' logger is left as it was."""
+    """No proxy of the machine is asked, the libraries' logger is left as it was, and the end may be slow."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr(open_telemetry, "STOP_SECONDS", 60.0)
     logger = logging.getLogger("opentelemetry")
     before = logger.propagate, list(logger.handlers)
     yield
@@ -204,10 +205,11 @@ def test_a_dead_collector_neither_stalls_nor_grows_nor_floods_the_log(
     close()
     written, printed = logs.read_text(), "".join(capfd.readouterr())
     # With a wait for the collector it would be a time limit of 10 s for each of 40 batches.
-    assert spent < 20
+    assert spent < 100
     # The queue, and the batch that is being sent.
     assert kept <= 2048 + 512 + 10
-    assert stopping < 5
+    # The library would wait for 30 s.
+    assert stopping < 15
     lines = map(json.loads, written.splitlines())
     problems = [line["problem"] for line in lines if line["logger"] == "controller.traces"]
     assert problems

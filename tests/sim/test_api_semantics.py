@@ -252,6 +252,21 @@ async def test_scale_reads_and_writes_replicas(api: Api):
     assert (await api.get(f"{WIDGETS}/{name}"))["spec"]["replicas"] == 6
 
 
+@pytest.mark.parametrize(
+    ("replicas", "message"),
+    [
+        (2**31, "should be less than or equal to 2147483647"),
+        (-1, "should be a non-negative integer"),
+    ],
+)
+async def test_replicas_that_a_scale_cannot_show_are_refused(api: Api, replicas: int, message: str):
+    """Also where the schema has no bound."""
+    answer = await api.send("POST", WIDGETS, widget(unique("scaled"), replicas=replicas))
+
+    assert answer.status == 422
+    assert message in answer.body["message"]
+
+
 # Custom kinds
 
 
