@@ -16,7 +16,7 @@ from pathlib import Path
 
 _OURS = "karpenter_"
 _IN_THEIR_PLACE = "."
-"""What modules do with a docstring works with a short text, too, but often not with none."""
+"""Modules that change a docstring, or cut it, can do so with a short text, but often not with none."""
 CHECKED_BY_NOBODY = (1).to_bytes(4, "little")
 """The flags of byte code that stands for its source, whatever that is (PEP 552)."""
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

@@ -3,7 +3,7 @@
 Sixty to three hundred pods come and go. In the first part the leader is killed again and again;
 then one pair of processes lives until the end. The API server is killed and started again
 throughout. After each round the load stands still until pods, nodes, claims and instances agree;
-then the leader's memory, tasks and open files are measured. In the end everything has to be gone.
+then memory, tasks and open files of both are measured. In the end everything has to be gone.
 A figure leaks if it rises steadily over the last leader's life (tests.support.trends).
 
     .venv/bin/python -m tests.e2e.soak                 an hour
@@ -15,6 +15,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import json
+import os
 import random
 import re
 import sys
@@ -38,6 +40,7 @@ from karpenter_core.testing.scenarios import (
     ScenarioNodePool,
 )
 from tests.e2e.kwok import KwokCloud
+from tests.support.image_runs import image_environment
 from tests.support.local_clusters import RealLocalCluster
 from tests.support.runner import ScenarioWorld
 from tests.support.trends import Trend, trend_of
@@ -57,7 +60,13 @@ API_RESTART_ROUNDS: Final = 3
 WARM_UP_SHARE: Final = 0.25
 APPS: Final = {"web": "200m", "api": "700m", "jobs": "1500m", "cache": "3"}
 PODS: Final = (60, 300)
-LEAST_RISE: Final = {"resident_mib": 6.0, "tasks": 5.0, "open_files": 5.0}
+LEAST_RISE: Final = {
+    "resident_mib": 6.0,
+    "blocks": 20.0,
+    "c_heap_mib": 3.0,
+    "tasks": 5.0,
+    "open_files": 5.0,
+}
 LEAST_SHARE: Final = 0.03
 TASKS: Final = "karpenter_core_asyncio_tasks"
 
@@ -71,6 +80,10 @@ class Sample:
     resident_mib: float
     tasks: float
     open_files: float
+    blocks: float
+    """Blocks that Python's allocator has handed out, in thousands."""
+    c_heap_mib: float
+    """Bytes in use that the C library has handed out."""
     pods: int
     nodes: int
 
@@ -112,8 +125,11 @@ class SoakRecord:
 class Soak:
     """One cluster under a load that changes all the time."""
 
-    def __init__(self, world: ScenarioWorld, record: SoakRecord, *, seed: int) -> None:
+    def __init__(
+        self, world: ScenarioWorld, record: SoakRecord, *, folder: Path, seed: int
+    ) -> None:
         self._world = world
+        self._folder = folder
         self._record = record
         self._random = random.Random(seed)
         self._replicas = dict.fromkeys(APPS, PODS[0] // len(APPS))
@@ -136,7 +152,16 @@ class Soak:
         for manifest in given.objects():
             await self._world.create(manifest)
         for name in ("first", "second"):
-            controller = self._world.add_controller(name, options={"providers": "kwok"})
+            controller = self._world.add_controller(
+                name,
+                options={"providers": "kwok"},
+                command=(sys.executable, "-m", "tests.e2e.soak_process", "run"),
+                environment={
+                    **os.environ,
+                    **image_environment(),
+                    "KARPENTER_SOAK_FILE": str(self._memory_file(name)),
+                },
+            )
             self._world.expendable.add(name)  # it ends when it loses the lease, as in a pod
             await controller.start()
 
@@ -219,25 +244,38 @@ class Soak:
             where=f"after {(time.monotonic() - self._started) / 60:.0f} min",
         )
 
+    def _memory_file(self, name: str) -> Path:
+        return self._folder / f"{name}.memory"
+
+    def _memory_in_use(self, name: str, pid: int) -> dict[str, float]:
+        """Return the last figures of a process; none if it has not written any yet."""
+        file = self._memory_file(name)
+        found = json.loads(file.read_text()) if file.exists() else {}
+        return found if found.get("pid") == pid else {}
+
     async def _measure(self) -> None:
         leader = await self._leader()
         seen = self._world.observe()
         for name, controller in self._world.controllers.items():
             if not controller.process.is_running:
                 continue
+            in_use = self._memory_in_use(name, controller.process.pid)
             sample = Sample(
                 pid=controller.process.pid,
                 minutes=(time.monotonic() - self._started) / 60,
                 resident_mib=controller.process.memory_bytes() / 2**20,
                 tasks=await _series(controller, TASKS) or 0.0,
                 open_files=controller.process.open_files(),
+                blocks=in_use.get("blocks", 0.0) / 1000,
+                c_heap_mib=in_use.get("c_heap_mib", 0.0),
                 pods=len(seen.pods),
                 nodes=len(seen.nodes),
             )
             self._record.samples.setdefault(name, []).append(sample)
             print(  # noqa: T201
                 f"{sample.minutes:6.1f} min {name:7} {'leads' if controller is leader else '':6}"
-                f"{sample.resident_mib:7.1f} MiB {sample.tasks:5.0f} tasks {sample.open_files:4.0f} "
+                f"{sample.resident_mib:7.1f} MiB {sample.blocks:6.1f}k blocks {sample.c_heap_mib:5.1f} MiB "
+                f"in C {sample.tasks:5.0f} tasks {sample.open_files:4.0f} "
                 f"files {sample.pods:4} pods {sample.nodes:3} nodes",
                 flush=True,
             )
@@ -266,7 +304,7 @@ async def soak(
     """
     record, cloud = SoakRecord(), KwokCloud()
     async with ScenarioWorld(cluster, cloud, folder, crds=CRDS) as world:
-        living = Soak(world, record, seed=seed)
+        living = Soak(world, record, folder=folder, seed=seed)
         await living.begin()
         await living.live(minutes, least_rounds=least_rounds)
         launches = (await cloud.account(folder)).launches
