@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from karpenter_core import __version__
-from karpenter_core.cli import crds, doctor, explain, plan, plugin, rbac, run
+from karpenter_core.cli import crds, plan, plugin, rbac, run
 from karpenter_core.cli.convert import command as convert
 from karpenter_core.cli.demo import command as demo
+from karpenter_core.cli.doctor import command as doctor
+from karpenter_core.cli.explain import command as explain
 from karpenter_core.cli.simulate import command as simulate
 from karpenter_core.cli.snapshot import command as snapshot
 from karpenter_core.cli.top import command as top

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from karpenter_core.api.crd import core_models, crd_name, render_crd
 from karpenter_core.cli.catalogues import open_providers
-from karpenter_core.cli.doctor_cluster import (
+from karpenter_core.cli.doctor.cluster import (
     Permission,
     check_definitions,
     check_fact_permissions,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from karpenter_core.cli.doctor_process import check_process
+from karpenter_core.cli.doctor.process import check_process
 from karpenter_core.operator.servers import HttpServers, ReadinessCheck
 from karpenter_core.operator.settings_loader import load_settings
 from karpenter_core.provider.contract import Severity

@@ -12,7 +12,7 @@ from karpenter_core.api.records import (
     PodView,
     TopologySpread,
 )
-from karpenter_core.cli.doctor_workloads import controller_findings, workload_findings
+from karpenter_core.cli.doctor.workloads import controller_findings, workload_findings
 
 
 def pods(count, *, app="web", spread=()):

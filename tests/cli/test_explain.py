@@ -8,7 +8,7 @@ import json
 import pytest
 
 from karpenter_core.cli.cluster_source import ClusterSource
-from karpenter_core.cli.explain_pod import pod_explanation
+from karpenter_core.cli.explain.pod import pod_explanation
 from karpenter_core.cli.plan import solve_cluster
 from tests.cli.inputs import POOL, node, pod, pool, write
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from karpenter_core.api.provisioning_request import CHECK_CAPACITY
-from karpenter_core.cli.doctor_requests import check_requests
+from karpenter_core.cli.doctor.requests import check_requests
 from karpenter_core.errors import ApiError
 from karpenter_core.kube.api import ClusterApis, KubeApi
 from karpenter_core.kube.transport import ApiResponse

@@ -18,7 +18,7 @@ from karpenter_core.api.labels import (
 )
 from karpenter_core.api.quantities import LARGEST_AMOUNT
 from karpenter_core.api.spot_share import OTHER_NODES, SPOT_NODES
-from karpenter_core.cli.doctor_quotas import quota_findings
+from karpenter_core.cli.doctor.quotas import quota_findings
 from karpenter_core.cli.plan_notes import quota_notes, spot_share_notes
 from karpenter_core.lifecycle.capacity_quota.status import quota_status
 from karpenter_core.scheduling.solve import solve

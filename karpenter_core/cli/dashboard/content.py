@@ -53,7 +53,7 @@ class ClusterContent:
         Raises:
             BadInputError: there is no such node.
         """
-        from karpenter_core.cli.explain_node import find_state_node, node_explanation
+        from karpenter_core.cli.explain.node import find_state_node, node_explanation
 
         command_input = _input_of(moment)
         return node_explanation(command_input, find_state_node(command_input.cluster, node))
@@ -72,7 +72,7 @@ class ClusterContent:
         Raises:
             BadInputError: there is no such pod.
         """
-        from karpenter_core.cli.explain_pod import find_pod, pod_explanation
+        from karpenter_core.cli.explain.pod import find_pod, pod_explanation
         from karpenter_core.cli.plan import solve_cluster
 
         cluster = _cluster_of(moment)

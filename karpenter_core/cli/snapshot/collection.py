@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
-from karpenter_core.cli.doctor_workloads import CONTROLLER_KINDS, conflicting_images
+from karpenter_core.cli.doctor.workloads import CONTROLLER_KINDS, conflicting_images
 from karpenter_core.cli.snapshot.redaction import redacted
 from karpenter_core.cli.snapshot_file.catalogue_document import instance_types_to_json
 from karpenter_core.cli.snapshot_file.header import (

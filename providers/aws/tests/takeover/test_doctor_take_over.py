@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from karpenter_core.cli.doctor_take_over import check_take_over
+from karpenter_core.cli.doctor.take_over import check_take_over
 from karpenter_core.cli.main import build_app
 from karpenter_core.kube.resources import LEASES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from karpenter_core.cli.cluster_source import ClusterSource
-from karpenter_core.cli.doctor_cluster import object_findings
-from karpenter_core.cli.doctor_quotas import quota_findings
-from karpenter_core.cli.doctor_workloads import trap_findings
+from karpenter_core.cli.doctor.cluster import object_findings
+from karpenter_core.cli.doctor.quotas import quota_findings
+from karpenter_core.cli.doctor.workloads import trap_findings
 from karpenter_core.cli.manifests import read_files
 from karpenter_core.cli.snapshot_file.header import read_header
 from karpenter_core.kube.resources import custom_kind

@@ -27,7 +27,7 @@ from karpenter_core.api.nodeclaim import (
     VOLUMES_DETACHED,
 )
 from karpenter_core.cli.document import instant_text
-from karpenter_core.cli.explain_node import node_explanation
+from karpenter_core.cli.explain.node import node_explanation
 from karpenter_core.cli.missing_objects import missing_object
 from karpenter_core.cli.tables import NODE_CLAIM_STATES, NODE_STATES, counted
 from karpenter_core.controllers.provisioning.new_claims import CAUSE, DECISION

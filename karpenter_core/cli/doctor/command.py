@@ -101,13 +101,13 @@ async def _run_checks(
         remedy = "run `karpenter plugin list` and `karpenter run --help`"
         return [_CheckResult("start", _error(str(error), remedy))]
     if files:
-        from karpenter_core.cli.doctor_files import check_files
+        from karpenter_core.cli.doctor.files import check_files
 
         found = await check_files(plugins, files)
         return [*_loaded(plugins), *(_CheckResult(about, finding) for about, finding in found)]
     results = [*_loaded(plugins), *_ignored_settings(settings), *await _clouds(plugins, settings)]
     if not offline:
-        from karpenter_core.cli.doctor_process import check_process
+        from karpenter_core.cli.doctor.process import check_process
 
         results.append(_CheckResult("controller", await check_process(settings)))
         results += await _cluster(plugins, settings)
@@ -117,7 +117,7 @@ async def _run_checks(
             found = await check_commitments(plugins, settings)
             results += [_CheckResult("commitments", finding) for finding in found]
     if take_over:
-        from karpenter_core.cli.doctor_take_over import check_take_over
+        from karpenter_core.cli.doctor.take_over import check_take_over
 
         found = await check_take_over(plugins, settings, os.environ)
         results += [_CheckResult("take-over", finding) for finding in found]
@@ -170,16 +170,16 @@ async def _checked(providers: Providers) -> list[_CheckResult]:
 
 
 async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
-    from karpenter_core.cli.doctor_cluster import (
+    from karpenter_core.cli.doctor.cluster import (
         check_definitions,
         check_fact_permissions,
         check_objects,
         check_permissions,
         needed_permissions,
     )
-    from karpenter_core.cli.doctor_quotas import check_quotas
-    from karpenter_core.cli.doctor_requests import check_requests
-    from karpenter_core.cli.doctor_workloads import check_workloads
+    from karpenter_core.cli.doctor.quotas import check_quotas
+    from karpenter_core.cli.doctor.requests import check_requests
+    from karpenter_core.cli.doctor.workloads import check_workloads
     from karpenter_core.errors import KarpenterError
     from karpenter_core.kube.api import ClusterApis, KubeApi
     from karpenter_core.kube.client import connect

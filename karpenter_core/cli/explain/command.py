@@ -91,7 +91,7 @@ def node(
     cluster cannot be used.
     """
     command_input = asyncio.run(source.read())
-    from karpenter_core.cli.explain_node import find_state_node, node_explanation
+    from karpenter_core.cli.explain.node import find_state_node, node_explanation
     from karpenter_core.cli.tables import print_node_explanation
 
     document = node_explanation(command_input, find_state_node(command_input.cluster, name))
@@ -114,7 +114,7 @@ def nodepool(
     cluster cannot be used.
     """
     command_input = asyncio.run(source.read())
-    from karpenter_core.cli.explain_nodepool import find_node_pool, node_pool_explanation
+    from karpenter_core.cli.explain.nodepool import find_node_pool, node_pool_explanation
     from karpenter_core.cli.plan import solve_cluster
     from karpenter_core.cli.tables import print_node_pool_explanation
 
@@ -142,7 +142,7 @@ def nodeclaim(
     cluster cannot be used.
     """
     command_input = asyncio.run(source.read())
-    from karpenter_core.cli.explain_nodeclaim import find_node_claim, node_claim_explanation
+    from karpenter_core.cli.explain.nodeclaim import find_node_claim, node_claim_explanation
     from karpenter_core.cli.tables import print_node_claim_explanation
 
     found = find_node_claim(command_input.cluster, name)
@@ -151,7 +151,7 @@ def nodeclaim(
 
 
 def _answer(command_input: CommandInput, key: str) -> dict[str, object]:
-    from karpenter_core.cli.explain_pod import find_pod, pod_explanation
+    from karpenter_core.cli.explain.pod import find_pod, pod_explanation
     from karpenter_core.cli.plan import solve_cluster
 
     cluster = command_input.cluster

@@ -1,0 +1,1 @@
+"""`karpenter doctor`: checks settings, clouds, CRDs, permissions and workloads."""

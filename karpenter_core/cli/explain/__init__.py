@@ -1,0 +1,1 @@
+"""`karpenter explain`: one module for each kind of object."""
