@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from karpenter_core.api.json_objects import JsonObject
-    from karpenter_core.cli.doctor.cluster import Permission
+    from karpenter_core.cli.doctor.permissions import Permission
     from karpenter_core.provider.contract import ProviderInfo
 
 __all__ = ["DEFAULT_LEASE", "rbac", "render_rbac"]
@@ -91,7 +91,7 @@ def render_rbac(
     something is needed. With `observe` they permit what `karpenter run --observe` and
     `karpenter doctor --take-over` need, which is to read.
     """
-    from karpenter_core.cli.doctor.cluster import (
+    from karpenter_core.cli.doctor.permissions import (
         FACT_PERMISSIONS,
         Permission,
         needed_permissions,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
 
 from karpenter_core.cli.catalogues import open_providers
-from karpenter_core.cli.doctor.cluster import check_objects
+from karpenter_core.cli.doctor.objects import check_objects
 from karpenter_core.kube.api import ClusterApis, KubeApi
 from karpenter_core.kube.resources import custom_kind
 from karpenter_core.operator.settings_loader import load_settings

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from karpenter_core.api.crd import core_models, crd_name, render_crd
 from karpenter_core.cli.catalogues import open_providers
-from karpenter_core.cli.doctor.cluster import (
+from karpenter_core.cli.doctor.definitions import check_definitions
+from karpenter_core.cli.doctor.objects import check_objects
+from karpenter_core.cli.doctor.permissions import (
     Permission,
-    check_definitions,
     check_fact_permissions,
-    check_objects,
     check_permissions,
     needed_permissions,
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from karpenter_core.cli.doctor.cluster import FACT_PERMISSIONS, Permission, needed_permissions
+from karpenter_core.cli.doctor.permissions import FACT_PERMISSIONS, Permission, needed_permissions
 from karpenter_core.kube.resources import NODES, ResourceKind
 from karpenter_core.kube.wire.codecs import Codecs
 from karpenter_core.testing.scenarios import load_scenario

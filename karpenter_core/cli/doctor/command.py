@@ -170,10 +170,10 @@ async def _checked(providers: Providers) -> list[_CheckResult]:
 
 
 async def _cluster(plugins: Plugins, settings: Settings) -> list[_CheckResult]:
-    from karpenter_core.cli.doctor.cluster import (
-        check_definitions,
+    from karpenter_core.cli.doctor.definitions import check_definitions
+    from karpenter_core.cli.doctor.objects import check_objects
+    from karpenter_core.cli.doctor.permissions import (
         check_fact_permissions,
-        check_objects,
         check_permissions,
         needed_permissions,
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from karpenter_core.cli.cluster_source import ClusterSource
-from karpenter_core.cli.doctor.cluster import object_findings
+from karpenter_core.cli.doctor.objects import object_findings
 from karpenter_core.cli.doctor.quotas import quota_findings
 from karpenter_core.cli.doctor.workloads import trap_findings
 from karpenter_core.cli.manifests import read_files

@@ -17,6 +17,7 @@ from karpenter_core.api.nodeclaim import DRIFTED
 from karpenter_core.api.returning import return_rule
 from karpenter_core.cli.disruption_passes import count_virtual, disruption_pass
 from karpenter_core.cli.document import instant_text, offering
+from karpenter_core.cli.obstacles import OBSTACLES, blocked_text
 from karpenter_core.cli.plan_notes import schedule_notes
 from karpenter_core.cli.tables import NODE_STATES, counted
 from karpenter_core.disruption.budgets import DisruptionReason
@@ -45,26 +46,16 @@ if TYPE_CHECKING:
     from karpenter_core.cli.cluster_input import ClusterInput
     from karpenter_core.cli.cluster_source import CommandInput
     from karpenter_core.disruption.budgets import PoolBudget
-    from karpenter_core.disruption.candidates import BlockedNode
     from karpenter_core.disruption.command import Command
     from karpenter_core.disruption.method import DisruptionMethod, DisruptionPass
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
-__all__ = ["blocked_text", "find_state_node", "node_explanation"]
+__all__ = ["find_state_node", "node_explanation"]
 
 _NEAR: Final = 5
 _DIGITS: Final = 9
 _DECISIVE: Final = "single-node-consolidation"
 """The method whose verdict says most about a node that stays."""
-_OBSTACLES: Final = {
-    DisruptionObstacle.COMMAND: "a disruption command is in progress for it",
-    DisruptionObstacle.UNMANAGED: "it is not managed by Karpenter: it has no NodeClaim",
-    DisruptionObstacle.NO_NODE: "its NodeClaim has no Node yet",
-    DisruptionObstacle.UNINITIALIZED: "it is not initialised (condition Initialized of its NodeClaim)",
-    DisruptionObstacle.DELETION: "it is being deleted",
-    DisruptionObstacle.NOMINATION: "pods are expected on it",
-}
-"""Obstacles whose text has no names."""
 _DECLINED: Final = {
     DeclineReason.STATIC: 'NodePool "{pool}" is static (spec.replicas)',
     DeclineReason.DISABLED: 'NodePool "{pool}" has no annotation karpenter.sh/return-after',
@@ -238,10 +229,10 @@ def _is_tainted(state_node: StateNode) -> bool:
 def _message(answer: StateNodeExplanation, node: _ExplainedNode, state: str) -> str:
     state_node = answer.state_node
     if state == "unmanaged":
-        return _OBSTACLES[DisruptionObstacle.UNMANAGED]
+        return OBSTACLES[DisruptionObstacle.UNMANAGED]
     if state == "going":
         if _is_deleted(state_node):
-            return _OBSTACLES[DisruptionObstacle.DELETION]
+            return OBSTACLES[DisruptionObstacle.DELETION]
         return (
             f'a disruption command is in progress for it, or has left its taint "{DISRUPTED_TAINT}"'
         )
@@ -326,26 +317,6 @@ def _method_message(answer: MethodExplanation, node: _ExplainedNode) -> str:
             return first if answer.command is None else f"{_move_text(answer.command)}; {first}"
         case _:
             return _refused_text(answer)
-
-
-def blocked_text(blocked: BlockedNode) -> str:
-    """Return the sentence that says what blocks the disruption of a node."""
-    match blocked.obstacle, blocked.subjects:
-        case DisruptionObstacle.ANNOTATION, (annotation, *_):
-            return f'it has the annotation "{annotation}"'
-        case DisruptionObstacle.POD, (pod, annotation, *_):
-            return f'pod "{pod}" has the annotation "{annotation}"'
-        case DisruptionObstacle.POD_DISRUPTION_BUDGET, (budget, pod):
-            return f'PodDisruptionBudget "{budget}" allows no eviction of pod "{pod}" now'
-        case DisruptionObstacle.POD_DISRUPTION_BUDGET, (*budgets, pod):
-            names = ", ".join(budgets)
-            return f'pod "{pod}" has several PodDisruptionBudgets and cannot be evicted: {names}'
-        case DisruptionObstacle.NO_POOL, (pool, *_):
-            return f'NodePool "{pool}" does not exist, or has no instance types'
-        case DisruptionObstacle.NO_POOL, _:
-            return "it has no label that names its NodePool"
-        case obstacle, _:
-            return _OBSTACLES.get(obstacle, blocked.message)
 
 
 def _declined_text(answer: MethodExplanation, node: _ExplainedNode) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.cli.document import offering
-from karpenter_core.cli.explain.node import blocked_text
+from karpenter_core.cli.obstacles import blocked_text
 
 if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonObject
