@@ -7,6 +7,8 @@ from itertools import count
 
 import pytest
 
+from karpenter_core.api.labels import NODES, SCHEDULES
+from karpenter_core.api.quantities import Quantity
 from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.object_writer import ObjectWriter
@@ -16,9 +18,9 @@ from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.errors import ApiError, FencedError
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.scheduling.solve import solve
-from karpenter_core.state.events import ObjectWritten
+from karpenter_core.state.events import ObjectRemoved, ObjectWritten
 from karpenter_core.state.launch_limits import LaunchLimits
-from karpenter_core.testing.builders import node_pool, pod, problem
+from karpenter_core.testing.builders import EPOCH, node_pool, pod, problem
 from karpenter_core.testing.state_builders import node_claim, ready_node_pool, synced_state
 
 DECIDED = DecisionRef(id="d-1", cause="a test")
@@ -145,3 +147,70 @@ async def test_a_refusal_is_predicted_before_creation():
 
     assert made(await create(creator, five("a"))) == 5
     assert "has reached its limit" in creator.refusal(planned(pod("one", cpu="3")))
+
+
+async def test_claims_that_belong_together_are_all_created_or_none():
+    creator, server, _ = desk(max_nodes_total=4)
+    server.answer.set()
+
+    creation = await creator.create(
+        five(), decision_ref=DECIDED, reason="provisioned", annotations=[{"gang": "a"}] * 5
+    )
+
+    assert made(creation) == server.asked == 0
+    assert sorted(creation.refused) == [0, 1, 2, 3, 4]
+    assert all("--max-nodes-total" in why for why in creation.refused.values())
+
+
+def changed(cluster_state, **spec):
+    """Show the pool with another spec or other metadata."""
+    pool = cluster_state.snapshot().node_pools["default"]
+    metadata = pool.metadata.model_copy(
+        update={"resource_version": "9", **spec.pop("metadata", {})}
+    )
+    spec = pool.spec.model_copy(update=spec)
+    cluster_state.fold(ObjectWritten(pool.model_copy(update={"metadata": metadata, "spec": spec})))
+
+
+SHUT = '[{"name": "x", "schedule": "0 0 1 1 *", "duration": "8784h", "shutdown": true}]'
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"metadata": {"deletion_timestamp": EPOCH, "finalizers": ("x",)}}, "gone"),
+        ({"metadata": {"annotations": {SCHEDULES: SHUT}}}, "is shut down by"),
+        ({"metadata": {"annotations": {SCHEDULES: "["}}}, SCHEDULES),
+        ({"limits": {"cpu": Quantity("1")}}, "cpu"),
+    ],
+)
+async def test_a_pool_that_has_changed_since_the_plan_gets_no_claims(change, why):
+    creator, server, cluster_state = desk()
+    server.answer.set()
+    changed(cluster_state, **change)
+
+    creation = await create(creator, five())
+
+    assert server.asked == 0
+    assert len(creation.refused) == 5
+    assert all(why in text for text in creation.refused.values())
+
+
+async def test_a_pool_over_its_limits_gets_no_claims_and_says_which():
+    creator, server, cluster_state = desk()
+    server.answer.set()
+    await create(creator, five("a"))
+    changed(cluster_state, limits={NODES: Quantity("4")})
+
+    creation = await create(creator, five("b"))
+
+    assert set(creation.refused.values()) == {f"resource usage exceeds limit ({NODES})"}
+
+
+async def test_a_pool_that_is_gone_gets_no_claims():
+    creator, server, cluster_state = desk()
+    server.answer.set()
+    cluster_state.fold(ObjectRemoved(cluster_state.snapshot().node_pools["default"]))
+
+    assert len((await create(creator, five())).refused) == 5
+    assert server.asked == 0

@@ -226,6 +226,33 @@ def test_an_overloaded_api_server_is_backed_off_without_naming_a_budget():
     play(scenario, node("web"), disruption_budget(), refusal=THROTTLED)
 
 
+@pytest.mark.parametrize(
+    ("error", "code", "counted"),
+    [
+        (ApiError("connection reset", status=0), "0", False),
+        (ApiError("internal error", status=500), "500", True),
+        (ApiError("forbidden", status=403), "403", True),
+        (TooManyRequestsError("slow down", status=429), "429", True),
+    ],
+)
+def test_an_eviction_that_fails_otherwise_is_repeated_with_a_back_off(error, code, counted):
+    """Only answers are counted, and no budget is named."""
+
+    async def scenario(scene):
+        item = scene.running()
+        scene.add(item)
+        await scene.clock.sleep(60)
+        assert 6 <= scene.server.asked <= 20
+        assert scene.requests(code) == counted * scene.server.asked
+        assert scene.messages_of("FailedDraining") == []
+
+        scene.server.refusal = None
+        await scene.clock.sleep(61)
+        assert (scene.server.evicted, len(scene.queue)) == ([item.uid], 0)
+
+    play(scenario, node("web"), disruption_budget(), refusal=error)
+
+
 def test_a_pod_whose_time_ends_does_not_wait_for_an_api_server_with_too_much_to_do():
     """The deadline is the node's: the pod needs 30 s of the 35 that are left."""
 
