@@ -243,20 +243,27 @@ class DaemonSetController(_OwnerController):
     dependents = PODS
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
+        self._fits: Final = dict[tuple[str, int], dict[str, bool]]()
+        """Whether a node takes the pods, by UID and generation of the owner and by name of the node."""
         super().__init__(registry, clock)
         self.follow(NODES, self._on_node)
 
     def sync(self, owner: Json) -> None:
         """Create missing pods, and delete those whose node no longer qualifies."""
         template = _daemon_template(owner["spec"]["template"])
+        metadata = owner["metadata"]
+        fits = self._fits.setdefault((metadata["uid"], metadata["generation"]), {})
         on_node: dict[str, list[Json]] = {}
         for pod in self.owned(owner):
             on_node.setdefault(_target_node(pod), []).append(pod)
-        node_names = [
-            node["metadata"]["name"]
-            for node in self.registry.objects(NODES)
-            if static_refusal({"metadata": {}, "spec": template["spec"]}, node) is None
-        ]
+        node_names: dict[str, None] = {}
+        for node in self.registry.objects(NODES):
+            name = node["metadata"]["name"]
+            if name not in fits:
+                refusal = static_refusal({"metadata": {}, "spec": template["spec"]}, node)
+                fits[name] = refusal is None
+            if fits[name]:
+                node_names[name] = None
         for name in node_names:
             if not on_node.get(name):
                 self.create_pod(owner, _pinned(template, name))
@@ -281,8 +288,18 @@ class DaemonSetController(_OwnerController):
             same_labels = node["metadata"].get("labels") == before.obj["metadata"].get("labels")
             if same_labels and node["spec"] == before.obj["spec"]:
                 return
+        for fits in self._fits.values():
+            fits.pop(change.stored.key[1], None)
         for stored in self.registry.store.all(DAEMON_SETS):
             self.enqueue(stored.key)
+
+    def _on_own(self, change: ObjectChange) -> None:
+        metadata = change.stored.obj["metadata"]
+        now = (metadata["uid"], metadata["generation"])
+        for key in [key for key in self._fits if key[0] == now[0]]:
+            if change.type == DELETED or key != now:
+                del self._fits[key]
+        super()._on_own(change)
 
 
 def _reference(owner: Json) -> Json:

@@ -8,6 +8,7 @@ import random
 import pytest
 
 from karpenter_core.kube.resources import (
+    DAEMON_SETS,
     DEPLOYMENTS,
     NODES,
     POD_DISRUPTION_BUDGETS,
@@ -20,7 +21,7 @@ from karpenter_core.sim.fields import labels_of
 from karpenter_core.sim.pods import is_ready
 from karpenter_core.sim.topology import PlacementView
 from karpenter_core.sim.virtual_time import run_virtual
-from tests.sim.objects import budget, deployment, node, pod
+from tests.sim.objects import budget, deployment, node, pod, workload
 
 DEFAULT = "default"
 
@@ -196,3 +197,37 @@ def test_counts_of_pods_are_those_of_the_objects(seed):
             return len(pods)
 
     run_virtual(scenario())
+
+
+def test_a_daemon_set_compares_each_node_once(monkeypatch):
+    """Until the node or the DaemonSet changes, however often its pods do."""
+    compared = 0
+    static_refusal = filters.static_refusal
+
+    def counting(of_pod, of_node):
+        nonlocal compared
+        compared += 1
+        return static_refusal(of_pod, of_node)
+
+    monkeypatch.setattr("karpenter_core.sim.workloads.static_refusal", counting)
+
+    async def scenario():
+        nonlocal compared
+        async with EmbeddedCluster() as cluster:
+            cluster.apply([workload("DaemonSet", "agent", nodeSelector={"disk": "fast"})])
+            for number in range(60):
+                cluster.apply([node(f"node-{number:02d}", disk=("fast", "slow")[number % 2])])
+                await asyncio.sleep(1)
+            await asyncio.sleep(30)
+            counts = [len(cluster.list(PODS))]
+            assert compared < 4 * 60  # 1,830 if all nodes were compared at each new one
+            cluster.patch(NODES, "node-01", {"metadata": {"labels": {"disk": "fast"}}})
+            await asyncio.sleep(30)
+            counts.append(len(cluster.list(PODS)))
+            spec = {"template": {"spec": {"nodeSelector": {"disk": "slow"}}}}
+            cluster.patch(DAEMON_SETS, "agent", {"spec": spec}, namespace=DEFAULT)
+            await asyncio.sleep(60)
+            counts.append(len(cluster.list(PODS)))
+            return counts
+
+    assert run_virtual(scenario()) == [30, 31, 29]
