@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.cli.convert.session import ConvertedDocument
 
-__all__ = ["manifest_errors"]
+__all__ = ["kubelet_fields", "manifest_errors"]
 
 
 def manifest_errors(
@@ -38,6 +38,20 @@ def manifest_errors(
                 validators[key] = _validator(definitions[key], manifest)
             errors += _errors(manifest, validators[key])
     return tuple(errors)
+
+
+def kubelet_fields(
+    models: Iterable[type[KubernetesObject]],
+) -> dict[tuple[str, str], frozenset[str] | None]:
+    """Return the names in `spec.kubelet` of NodeClasses, by group and kind; None for any name."""
+    found: dict[tuple[str, str], frozenset[str] | None] = {}
+    for model in models:
+        schema: JsonObject = render_crd(model)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        kubelet: JsonObject = schema["properties"]["spec"]["properties"].get("kubelet", {})
+        is_open = bool(kubelet.get("x-kubernetes-preserve-unknown-fields"))
+        names = frozenset[str](kubelet.get("properties", {}))
+        found[model.resource.group, model.resource.kind] = None if is_open else names
+    return found
 
 
 def _validator(model: type[KubernetesObject], manifest: Mapping[str, object]) -> SchemaValidator:

@@ -53,9 +53,9 @@ def _convert(
 
     Example: karpenter convert provisioners/ > nodepools.yaml
     """
-    from karpenter_core.cli.convert.checks import manifest_errors
+    from karpenter_core.cli.convert.checks import kubelet_fields, manifest_errors
     from karpenter_core.cli.convert.cluster_autoscaler import CLUSTER_AUTOSCALER_CONVERSIONS
-    from karpenter_core.cli.convert.node_pools import node_pool_conversions
+    from karpenter_core.cli.convert.node_pools import NodeClassKinds, node_pool_conversions
     from karpenter_core.cli.convert.report import json_document, print_report
     from karpenter_core.cli.convert.session import convert_documents
     from karpenter_core.cli.convert.sources import read_sources
@@ -66,12 +66,13 @@ def _convert(
     of_plugins = _conversions(plugins)
     successors = {old: new for each in of_plugins for old, new in each.successors.items()}
     of_core = (*WORKLOAD_CONVERSIONS, *CLUSTER_AUTOSCALER_CONVERSIONS)
-    conversions = (*node_pool_conversions(successors), *of_core, *of_plugins)
-    documents = read_sources(files)
-    results = convert_documents(documents, conversions)
     models = [
         kind for provider in plugins.providers.values() for kind in provider.info.node_classes
     ]
+    kinds = NodeClassKinds(successors=successors, kubelet_fields=kubelet_fields(models))
+    conversions = (*node_pool_conversions(kinds), *of_core, *of_plugins)
+    documents = read_sources(files)
+    results = convert_documents(documents, conversions)
     errors = manifest_errors(results, models)
     if output is OutputFormat.JSON:
         from karpenter_core.cli.document import json_text

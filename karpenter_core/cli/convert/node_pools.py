@@ -7,6 +7,7 @@ between the versions are written down, so that the NodePool behaves as before.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.errors import BadInputError
@@ -15,7 +16,7 @@ from karpenter_core.provider.contract.conversion import Conversion
 if TYPE_CHECKING:
     from karpenter_core.provider.contract.conversion import ManifestDraft
 
-__all__ = ["LABELS", "node_pool_conversions"]
+__all__ = ["LABELS", "NodeClassKinds", "node_pool_conversions"]
 
 _V1: Final = "karpenter.sh/v1"
 _PROVISIONER: Final = "karpenter.sh/v1alpha5"
@@ -52,16 +53,28 @@ _KUBELET_OF_TODAY: Final = frozenset(
 )
 
 
-def node_pool_conversions(
-    successors: Mapping[str, tuple[str, str]],
-) -> tuple[Conversion, ...]:
-    """Return the conversions; `successors` are groups and kinds of NodeClasses by older kinds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeClassKinds:
+    """The kinds of NodeClasses of the installed providers.
+
+    `successors` are groups and kinds by older kinds. `kubelet_fields` are the names that `spec.kubelet` of a
+    kind has, by group and kind; None if its schema allows every name.
+    """
+
+    successors: Mapping[str, tuple[str, str]]
+    kubelet_fields: Mapping[tuple[str, str], frozenset[str] | None] = field(
+        default_factory=dict[tuple[str, str], "frozenset[str] | None"]
+    )
+
+
+def node_pool_conversions(kinds: NodeClassKinds) -> tuple[Conversion, ...]:
+    """Return the conversions."""
 
     def provisioner(draft: ManifestDraft) -> None:
-        _convert_provisioner(draft, successors)
+        _convert_provisioner(draft, kinds)
 
     def node_pool(draft: ManifestDraft) -> None:
-        _convert_node_pool(draft, successors)
+        _convert_node_pool(draft, kinds)
 
     return (
         Conversion(
@@ -108,12 +121,14 @@ def _leave_out_object(draft: ManifestDraft) -> None:
 # -- Provisioner -----------------------------------------------------------------------------------
 
 
-def _convert_provisioner(draft: ManifestDraft, successors: Mapping[str, tuple[str, str]]) -> None:
+def _convert_provisioner(draft: ManifestDraft, kinds: NodeClassKinds) -> None:
     draft.become(api_version=_V1, kind="NodePool")
     for name in ("labels", "annotations"):
         draft.move(f"spec.{name}", f"spec.template.metadata.{name}")
-    _leave_out_kubelet_fields(draft, "spec.kubeletConfiguration")
-    _convert_class_of_provisioner(draft, successors)
+    replaced = str(draft.get("spec.providerRef.kind") or "AWSNodeTemplate")
+    node_class = kinds.successors.get(replaced)
+    _leave_out_kubelet_fields(draft, "spec.kubeletConfiguration", node_class, kinds)
+    _convert_class_of_provisioner(draft, kinds.successors)
     _move_requirements(draft, "spec.requirements")
     draft.move("spec.taints", "spec.template.spec.taints")
     draft.move("spec.startupTaints", "spec.template.spec.startupTaints")
@@ -161,13 +176,19 @@ def _successor(kind: str, successors: Mapping[str, tuple[str, str]]) -> tuple[st
     return successors[kind]
 
 
-def _leave_out_kubelet_fields(draft: ManifestDraft, path: str) -> None:
+def _leave_out_kubelet_fields(
+    draft: ManifestDraft, path: str, node_class: tuple[str, str] | None, kinds: NodeClassKinds
+) -> None:
+    accepted: frozenset[str] | None = _KUBELET_OF_TODAY
+    if node_class is not None:
+        accepted = kinds.kubelet_fields.get(node_class, _KUBELET_OF_TODAY)
     kubelet = draft.get(path)
     for name in cast("Mapping[str, object]", kubelet) if isinstance(kubelet, Mapping) else ():
         if name == "containerRuntime":
             draft.leave_out(f"{path}.{name}", "containerd is the only runtime of today's images")
-        elif name not in _KUBELET_OF_TODAY:
-            draft.leave_out(f"{path}.{name}", "NodeClasses have no kubelet setting of this name")
+        elif accepted is not None and name not in accepted:
+            kind = "the NodeClass" if node_class is None else node_class[1]
+            draft.leave_out(f"{path}.{name}", f"{kind} has no kubelet setting of this name")
 
 
 def _hand_over_kubelet(draft: ManifestDraft, path: str, group: str, kind: str) -> None:
@@ -246,12 +267,12 @@ def _convert_consolidation(draft: ManifestDraft) -> None:
 # -- NodePool of v1beta1 ---------------------------------------------------------------------------
 
 
-def _convert_node_pool(draft: ManifestDraft, successors: Mapping[str, tuple[str, str]]) -> None:
+def _convert_node_pool(draft: ManifestDraft, kinds: NodeClassKinds) -> None:
     template = "spec.template.spec"
     draft.become(api_version=_V1, kind="NodePool")
     draft.keep("spec.template.metadata")
-    group, kind = _class_of_node_pool(draft, successors)
-    _leave_out_kubelet_fields(draft, f"{template}.kubelet")
+    group, kind = _class_of_node_pool(draft, kinds.successors)
+    _leave_out_kubelet_fields(draft, f"{template}.kubelet", (group, kind), kinds)
     _hand_over_kubelet(draft, f"{template}.kubelet", group, kind)
     _move_requirements(draft, f"{template}.requirements")
     draft.leave_out(f"{template}.resources", "requests of NodeClaims are not part of a NodePool")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from karpenter_core.cli.convert.node_pools import node_pool_conversions
+from karpenter_core.cli.convert.node_pools import NodeClassKinds, node_pool_conversions
 from karpenter_core.cli.convert.session import convert_documents
 from karpenter_core.cli.convert.yaml_text import plain_value, read_text, write_text
 from karpenter_core.cli.main import build_app
@@ -36,7 +36,7 @@ def convert(*arguments: str, text: str):
 
 def changes(text, conversions=None):
     """Return the changes of the first document by path in the document."""
-    conversions = node_pool_conversions(CLASS) if conversions is None else conversions
+    conversions = node_pool_conversions(NodeClassKinds(successors=CLASS)) if conversions is None else conversions
     return convert_documents(read_text("input", text), conversions)[0]
 
 

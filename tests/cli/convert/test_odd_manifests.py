@@ -22,6 +22,7 @@ apiVersion: karpenter.k8s.aws/v1alpha1
 kind: AWSNodeTemplate
 metadata: {name: default}
 spec:
+  instanceProfile: nodes
   subnetSelector: {aws-ids: subnet-1}
   securityGroupSelector: {aws-ids: sg-1}
 """
@@ -124,3 +125,30 @@ def test_a_field_of_another_type_ends_in_a_report(field, value, source):
     assert result.exit_code in {0, 1}
     assert result.exception is None or isinstance(result.exception, SystemExit)
     assert result.stderr
+
+
+def test_kubelet_settings_that_the_schema_of_the_node_class_allows_are_kept():
+    """EC2NodeClasses have every setting of a kubelet; containerd is the only runtime today."""
+    rates = {"registryPullQPS": 500, "registryBurst": 100, "kubeAPIQPS": 200, "kubeAPIBurst": 100}
+    pool = yaml.safe_load(POOL)
+    pool["spec"]["template"]["spec"]["kubelet"] = {**rates, "containerRuntime": "containerd"}
+    provisioner = yaml.safe_load(PROVISIONER)
+    provisioner["spec"]["kubeletConfiguration"] = {**rates}
+    for each in (pool, provisioner):
+        result = convert("-", text=yaml.safe_dump(each) + "---\n" + TEMPLATE)
+        documents = yaml.safe_load_all(result.stdout)
+
+        (node_class,) = (one for one in documents if one["kind"] == "EC2NodeClass")
+        assert node_class["spec"]["kubelet"] == rates
+        assert "no kubelet setting" not in result.stderr
+        assert "0 errors of admission" in " ".join(result.stderr.split())
+
+
+def test_a_kubelet_setting_that_a_node_class_does_not_have_is_reported():
+    ref = "{group: karpenter.k8s.alibabacloud, kind: ECSNodeClass, name: default}"
+    text = POOL.replace("{name: default}", ref) + "      kubelet: {maxPods: 20, kubeAPIQPS: 5}\n"
+    result = convert("-", text=text)
+
+    said = " ".join(result.stderr.split())
+    assert "kubeAPIQPS = 5 (ECSNodeClass has no kubelet setting of this name)" in said
+    assert "maxPods" in said
