@@ -47,6 +47,7 @@ __all__ = [
 ]
 
 INSTANCE_POLL: Final = timedelta(seconds=5)  # upstream default
+_UNIX_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 REFUSAL_REPEAT_INTERVAL: Final = timedelta(minutes=15)
 """The interval after which the same refusal to terminate an instance is repeated as an Event."""
 
@@ -157,6 +158,8 @@ def finished_step(claim: NodeClaim, *, now: datetime) -> LifecycleStep:
 def deadline_of(claim: NodeClaim | None) -> datetime | None:
     """Return the deadline after which the instance ends in any case; None without one.
 
+    One before 1970, such as Go's zero time, is that instant: grace periods are subtracted from it.
+
     Raises:
         BadInputError: the annotation is not an instant.
     """
@@ -165,12 +168,13 @@ def deadline_of(claim: NodeClaim | None) -> datetime | None:
         return None
     try:
         deadline = datetime.fromisoformat(text)
-    except ValueError as error:
+        aware = deadline if deadline.tzinfo is not None else deadline.replace(tzinfo=UTC)
+        return max(aware.astimezone(UTC), _UNIX_EPOCH)
+    except (ValueError, OverflowError) as error:
         raise BadInputError(
             f'NodeClaim {claim.name}: annotation {TERMINATION_TIMESTAMP} is "{text}", '
             "which is not an RFC 3339 instant"
         ) from error
-    return deadline if deadline.tzinfo is not None else deadline.replace(tzinfo=UTC)
 
 
 def with_late_launch(claim: NodeClaim, ledger: LedgerView, now: datetime) -> NodeClaim:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -11,6 +12,7 @@ from karpenter_core.api.labels import TERMINATION_FINALIZER, TERMINATION_TIMESTA
 from karpenter_core.api.nodeclaim import INSTANCE_TERMINATING
 from karpenter_core.errors import BadInputError
 from karpenter_core.lifecycle.changes import metadata_patch
+from karpenter_core.lifecycle.node.drain import needs_force
 from karpenter_core.lifecycle.nodeclaim.launch import launched_claim
 from karpenter_core.lifecycle.nodeclaim.termination import (
     TerminationAction,
@@ -20,7 +22,7 @@ from karpenter_core.lifecycle.nodeclaim.termination import (
     instance_terminating_step,
 )
 from karpenter_core.state.events import LaunchCallFinished, LaunchCallStarted
-from karpenter_core.testing.builders import EPOCH
+from karpenter_core.testing.builders import EPOCH, pod
 from karpenter_core.testing.state_builders import node, node_claim, synced_state
 from tests.lifecycle.nodeclaim.test_launch import Launched
 
@@ -173,7 +175,22 @@ def test_a_grace_period_becomes_a_deadline_once():
     assert kept.step.notices == ()
 
 
-def test_a_deadline_that_cannot_be_read_is_named():
-    claim = node_claim("web", annotations={TERMINATION_TIMESTAMP: "soon"})
-    with pytest.raises(BadInputError, match=r'NodeClaim web: annotation .* is "soon"'):
+@pytest.mark.parametrize(
+    "text",
+    ["soon", "", "9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"],
+)
+def test_a_deadline_that_cannot_be_read_is_named(text):
+    """The last two are instants of RFC 3339 outside the years 1 to 9999 in UTC."""
+    claim = node_claim("web", annotations={TERMINATION_TIMESTAMP: text})
+    with pytest.raises(
+        BadInputError, match=rf'NodeClaim web: annotation .* is "{re.escape(text)}"'
+    ):
         deadline_of(claim)
+
+
+def test_a_deadline_at_the_zero_time_of_go_has_passed():
+    """Grace periods are subtracted from a deadline, and there is no instant before that one."""
+    claim = node_claim("web", annotations={TERMINATION_TIMESTAMP: "0001-01-01T00:00:00Z"})
+    deadline = deadline_of(claim)
+    assert deadline is not None
+    assert needs_force(pod("web", node_name="n"), deadline, EPOCH)
