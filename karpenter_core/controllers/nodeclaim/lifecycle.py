@@ -309,7 +309,8 @@ class NodeClaimLifecycleController:
             step, consolidatable_step(step.claim, pool, now=now, observed_quiet_time=watched)
         )
         step = merge_steps(step, consistency_step(step.claim, nodes, now=now))
-        step = merge_steps(step, self._labels.step(step.claim, nodes))
+        labelled = nodes if step.node is None else tuple(map(step.node.applied_to, nodes))
+        step = merge_steps(step, self._labels.step(step.claim, labelled))
         pods = (pod for node in nodes for pod in snapshot.pods_by_node.get(node.name, ()))
         paused = bool(
             replacement_pause_reason(

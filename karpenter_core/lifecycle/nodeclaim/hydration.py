@@ -1,7 +1,8 @@
-"""Keeps the labels of NodePool and NodeClass on claims and Nodes.
+"""Keeps the controller's labels on claims and Nodes.
 
 Claims of older controllers lack the NodeClass label. A kubelet may change the labels `karpenter.sh/…` of
-its Node at any time: pods, budgets and limits of another NodePool would follow them.
+its Node at any time: pods, budgets and limits of another NodePool would follow them, and a Node without
+`karpenter.sh/registered` or `karpenter.sh/initialized` would never be disrupted again.
 """
 
 from __future__ import annotations
@@ -9,14 +10,20 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from karpenter_core.api.conditions import is_true
+from karpenter_core.api.labels import INITIALIZED as INITIALIZED_LABEL
 from karpenter_core.api.labels import NODE_POOL, node_class_label
 from karpenter_core.api.labels import REGISTERED as REGISTERED_LABEL
+from karpenter_core.api.nodeclaim import INITIALIZED, REGISTERED
 from karpenter_core.api.notices import Notice
 from karpenter_core.lifecycle.changes import LifecycleStep, NodePatch
 from karpenter_core.lifecycle.claim_status import with_metadata
+from karpenter_core.lifecycle.nodeclaim.initialization import is_usable
+from karpenter_core.lifecycle.nodeclaim.registration import UNREGISTERED, registered_patch
+from karpenter_core.state.taints import has_taint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
@@ -28,9 +35,10 @@ REPEAT_INTERVAL: Final = timedelta(minutes=10)
 
 
 def hydration_step(claim: NodeClaim, nodes: Sequence[NodeView]) -> LifecycleStep:
-    """Set the NodeClass label on a claim, and both labels on its node if it has exactly one.
+    """Set the NodeClass label on a claim, and the lost labels on its node if it has exactly one.
 
-    Before registration, a Node gets its labels by registration.
+    Before registration, a Node gets its labels by registration. A registered Node that was deleted
+    and created again by its kubelet has the taint of an unregistered one: it is registered again.
     """
     ref = claim.spec.node_class_ref
     label = {node_class_label(ref.group, ref.kind): ref.name}
@@ -38,31 +46,49 @@ def hydration_step(claim: NodeClaim, nodes: Sequence[NodeView]) -> LifecycleStep
     if len(nodes) != 1:
         return LifecycleStep(claim=hydrated)
     node = nodes[0]
-    pool = _pool_to_restore(claim, node)
-    labels = {**label, **pool}
+    lost = {} if node.is_deleting else _labels_to_restore(claim, node)
+    labels = {**label, **lost}
     if labels.items() <= node.labels.items():
         return LifecycleStep(claim=hydrated)
-    notices = (_restored_notice(claim, node),) if pool else ()
-    return LifecycleStep(claim=hydrated, node=NodePatch(labels=labels), notices=notices)
+    patch = NodePatch(labels=labels)
+    if REGISTERED_LABEL in lost and has_taint(node.taints, UNREGISTERED):
+        patch = registered_patch(hydrated, node).merged(patch)
+    notices = (_restored_notice(claim, node, lost),) if lost else ()
+    return LifecycleStep(claim=hydrated, node=patch, notices=notices)
 
 
-def _pool_to_restore(claim: NodeClaim, node: NodeView) -> dict[str, str]:
-    pool = claim.metadata.labels.get(NODE_POOL)
-    if pool is None or node.labels.get(REGISTERED_LABEL) != "true":
-        return {}
-    return {} if node.labels.get(NODE_POOL) == pool else {NODE_POOL: pool}
+def _labels_to_restore(claim: NodeClaim, node: NodeView) -> dict[str, str]:
+    """Return the labels of the controller that a registered Node lacks, or has with other values."""
+    conditions = claim.status.conditions
+    is_registered = is_true(conditions, REGISTERED)
+    wanted: dict[str, str] = {}
+    if is_registered:
+        wanted[REGISTERED_LABEL] = "true"
+    if is_registered or node.labels.get(REGISTERED_LABEL) == "true":
+        pool = claim.metadata.labels.get(NODE_POOL)
+        wanted |= {} if pool is None else {NODE_POOL: pool}
+    if is_true(conditions, INITIALIZED):
+        wanted[INITIALIZED_LABEL] = "true"
+    lost = {key: value for key, value in wanted.items() if node.labels.get(key) != value}
+    if INITIALIZED_LABEL in lost and not is_usable(claim, node):
+        del lost[INITIALIZED_LABEL]
+    return lost
 
 
-def _restored_notice(claim: NodeClaim, node: NodeView) -> Notice:
-    found = node.labels.get(NODE_POOL)
-    state = "has no label" if found is None else f'had the value "{found}" of label'
+def _restored_notice(claim: NodeClaim, node: NodeView, lost: Mapping[str, str]) -> Notice:
+    texts = [
+        f"no label {key}"
+        if (found := node.labels.get(key)) is None
+        else f'the value "{found}" of label {key}'
+        for key in sorted(lost)
+    ]
     return Notice(
         regarding=claim.ref,
         type="Warning",
         reason="NodeLabelRestored",
         message=(
-            f'Node "{node.name}" {state} {NODE_POOL}: the value of the NodeClaim is restored; find out '
-            "what changed it"
+            f'Node "{node.name}" had {", ".join(texts)}: what the NodeClaim says is restored; find '
+            "out what changed it"
         ),
         dedupe=(claim.uid, node.name),
         window=REPEAT_INTERVAL,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import NodeView
 
-__all__ = ["initialization_step", "requested_drivers"]
+__all__ = ["initialization_step", "is_usable", "requested_drivers"]
 
 
 def initialization_step(
@@ -62,6 +62,11 @@ def initialization_step(
         claim=with_condition(claim, INITIALIZED, now=now),
         node=NodePatch(labels={INITIALIZED_LABEL: "true"}),
     )
+
+
+def is_usable(claim: NodeClaim, node: NodeView) -> bool:
+    """Tell whether a Node meets the requirements of initialisation, those of devices apart."""
+    return _unmet_requirement(claim, node) is None
 
 
 def _unmet_requirement(claim: NodeClaim, node: NodeView) -> tuple[str, str] | None:

@@ -49,6 +49,7 @@ __all__ = [
     "PendingGate",
     "awaits_registration",
     "pool_uid_of",
+    "registered_patch",
     "registration_step",
     "synced_node",
 ]
@@ -124,7 +125,7 @@ def registration_step(
     owner = pool_uid_of(claim)
     return LifecycleStep(
         claim=registered.model_copy(update={"status": status}),
-        node=_registered_patch(claim, node),
+        node=registered_patch(claim, node),
         notices=notices,
         metric_updates=(
             MetricUpdate(
@@ -179,7 +180,8 @@ def _synced(claim: NodeClaim, node: NodeView) -> NodePatch:
     )
 
 
-def _registered_patch(claim: NodeClaim, node: NodeView) -> NodePatch:
+def registered_patch(claim: NodeClaim, node: NodeView) -> NodePatch:
+    """Return the patch that registers a Node."""
     synced = _synced(claim, node)
     return NodePatch(
         labels={**synced.labels, REGISTERED_LABEL: "true"},

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from karpenter_core.api.conditions import find_condition
+from karpenter_core.api.labels import INITIALIZED as INITIALIZED_LABEL
 from karpenter_core.api.labels import NODE_POOL, TERMINATION_FINALIZER
 from karpenter_core.api.labels import REGISTERED as REGISTERED_LABEL
 from karpenter_core.api.nodeclaim import MULTIPLE_NODES_FOUND, NODE_REFUSED, REGISTERED
@@ -205,3 +206,63 @@ def test_labels_of_the_cloud_stay_as_they_are_on_the_node():
 
     assert step.node is None
     assert not step.notices
+
+
+@pytest.mark.parametrize("lost", [REGISTERED_LABEL, INITIALIZED_LABEL])
+def test_lost_labels_of_the_lifecycle_are_restored(lost):
+    """Without them the Node would count as booting, and never be disrupted again."""
+    claim = node_claim("web", stage="Initialized", startup_taints=["boot:NoExecute"])
+    its_node = node("ip-1", claim=claim)
+    bare = without_labels(its_node, lost)
+
+    step = hydration_step(claim, (bare,))
+
+    assert step.node.applied_to(bare).labels == its_node.labels
+    assert step.node.applied_to(bare).taints == ()
+    assert [notice.reason for notice in step.notices] == ["NodeLabelRestored"]
+    assert lost in step.notices[0].message
+
+
+@pytest.mark.parametrize("stage", ["Launched", "Registered"])
+def test_labels_of_later_stages_are_not_set_early(stage):
+    claim = node_claim("web", stage=stage)
+    step = hydration_step(claim, (node("ip-1", claim=claim, stage=stage),))
+    assert step.node is None
+
+
+def test_a_node_that_cannot_be_used_is_not_labelled_as_initialised():
+    claim = node_claim("web", stage="Initialized")
+    silent = without_labels(node("ip-1", claim=claim, ready="Unknown"), INITIALIZED_LABEL)
+    assert hydration_step(claim, (silent,)).node is None
+
+
+def test_a_deleted_node_gets_no_labels_back():
+    claim = node_claim("web", stage="Initialized")
+    leaving = without_labels(node("ip-1", claim=claim, deleted=EPOCH), REGISTERED_LABEL)
+    assert hydration_step(claim, (leaving,)).node is None
+
+
+def test_a_node_that_its_kubelet_has_created_again_is_registered_again():
+    """Otherwise the taint of an unregistered Node would stay, and no pod could run there."""
+    claim = node_claim("web", stage="Initialized", taints=["team=a:NoSchedule"])
+    again = node(
+        "ip-1",
+        provider_id=claim.status.provider_id,
+        taints=["karpenter.sh/unregistered:NoExecute"],
+        finalizers=(),
+    )
+
+    step = hydration_step(claim, (again,))
+
+    registered = step.node.applied_to(again)
+    assert [each.key for each in registered.taints] == ["team"]
+    assert registered.labels[REGISTERED_LABEL] == "true"
+    assert registered.labels[NODE_POOL] == "default"
+    assert registered.finalizers == (TERMINATION_FINALIZER,)
+    initialized = hydration_step(claim, (registered,))
+    assert initialized.node.labels[INITIALIZED_LABEL] == "true"
+
+
+def without_labels(its_node, *keys):
+    labels = {key: text for key, text in its_node.labels.items() if key not in keys}
+    return msgspec.structs.replace(its_node, labels=labels)
