@@ -449,6 +449,8 @@ class PodDisruptionBudgetView(Record, frozen=True, kw_only=True, eq=False):
     max_unavailable: str | None = None
     unhealthy_pod_eviction_policy: str = ""
     disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
 
 
 class PersistentVolumeClaimView(Record, frozen=True, kw_only=True, eq=False):

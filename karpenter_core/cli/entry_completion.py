@@ -124,8 +124,11 @@ class _EntryCompleter:
             )
         entry = _with_host_ports(entry, spec)
         status = _mapping(entry.manifest, "status")
-        if spec.get("nodeName") or str(status.get("phase")) in _FINISHED:
+        if str(status.get("phase")) in _FINISHED:
             return entry
+        if spec.get("nodeName"):
+            phase = status.get("phase") or "Running"
+            return _changed(entry, status={**status, "phase": phase})
         nominated = status.get("nominatedNodeName")
         kept = {name: value for name, value in status.items() if name != "nominatedNodeName"}
         if isinstance(nominated, str) and nominated in self._nodes:

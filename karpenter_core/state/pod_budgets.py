@@ -1,5 +1,8 @@
 """Finds the PodDisruptionBudgets that keep pods from leaving.
 
+The rules are those of the eviction API: budgets do not protect a pod whose containers do not run yet,
+nor an unready pod of a workload that has enough ready ones.
+
 Two cases differ. A *candidate* for disruption is blocked by a budget that allows no disruption at
 this moment. A pod that must be *rescheduled* (its node is removed anyway) is blocked only by a
 budget that never allows any.
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["PodBudgets", "budget_key"]
 
 _ALWAYS_ALLOW: Final = "AlwaysAllow"
+_PENDING: Final = "Pending"
+"""Phase of a pod whose containers do not all run yet."""
 
 
 def budget_key(budget: PodDisruptionBudgetView) -> str:
@@ -74,7 +79,11 @@ class PodBudgets:
     def _blocking(
         self, pod: PodView, now: datetime, *, fully: bool
     ) -> tuple[PodDisruptionBudgetView, ...]:
-        if pod.namespace not in self._by_namespace or not is_evictable(pod, now):
+        if (
+            pod.namespace not in self._by_namespace
+            or pod.phase == _PENDING
+            or not is_evictable(pod, now)
+        ):
             return ()
         budgets = self.matching(pod)
         if len(budgets) > 1:
@@ -83,7 +92,10 @@ class PodBudgets:
 
 
 def _is_blocking(budget: PodDisruptionBudgetView, pod: PodView, *, fully: bool) -> bool:
-    if budget.unhealthy_pod_eviction_policy == _ALWAYS_ALLOW and pod.ready is False:
+    if pod.ready is False and (
+        budget.unhealthy_pod_eviction_policy == _ALWAYS_ALLOW
+        or budget.current_healthy >= budget.desired_healthy > 0
+    ):
         return False
     if fully:
         return budget.max_unavailable in {"0", "0%"} or budget.min_available == "100%"

@@ -178,10 +178,13 @@ def pod(
     uid: str = "",
     created: datetime | None = EPOCH,
     node_name: str = "",
-    phase: str = "Pending",
+    phase: str = "",
     unschedulable: bool | None = None,
 ) -> PodView:
-    """Make one pod; without `node_name` it waits and the scheduler has given up on it."""
+    """Make one pod; without `node_name` it waits and the scheduler has given up on it.
+
+    One with a node is running, unless it has another `phase`.
+    """
     if shape is None:
         shape = pod_shape(
             cpu=cpu,
@@ -203,7 +206,7 @@ def pod(
         shape=shape,
         created=created,
         node_name=node_name,
-        phase=phase,
+        phase=phase or ("Running" if node_name else "Pending"),
         unschedulable=not node_name if unschedulable is None else unschedulable,
         owner_name=name.rpartition("-")[0] or name,
         owner_uid=f"uid-owner-{name.rpartition('-')[0] or name}",

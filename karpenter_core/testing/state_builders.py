@@ -296,6 +296,8 @@ def disruption_budget(
     min_available: str | None = None,
     max_unavailable: str | None = None,
     allowed: int = 0,
+    healthy: int = 0,
+    desired: int = 0,
     unhealthy_policy: str = "",
 ) -> PodDisruptionBudgetView:
     """Make a PodDisruptionBudget over pods with these labels; without any, over all."""
@@ -308,6 +310,8 @@ def disruption_budget(
         max_unavailable=max_unavailable,
         unhealthy_pod_eviction_policy=unhealthy_policy,
         disruptions_allowed=allowed,
+        current_healthy=healthy,
+        desired_healthy=desired,
     )
 
 

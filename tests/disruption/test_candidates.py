@@ -206,6 +206,15 @@ class TestPods:
         assert not is_candidate(*node_and_claim("web"), running(ready=True), policy)
         assert not is_candidate(*node_and_claim("web"), running(ready=False), disruption_budget())
 
+    def test_pods_that_the_eviction_api_lets_go_do_not_block(self):
+        """An exhausted budget protects neither an unready pod beside enough ready ones, nor a
+        pod that does not run yet."""
+        enough = disruption_budget(healthy=2, desired=2)
+        assert is_candidate(*node_and_claim("web"), running(ready=False), enough)
+        assert not is_candidate(*node_and_claim("web"), running(ready=True), enough)
+        starting = running(phase="Pending")
+        assert is_candidate(*node_and_claim("web"), starting, disruption_budget())
+
     @pytest.mark.parametrize("hold", ["annotation", "budget"])
     def test_a_grace_period_outweighs_pods_eventually(self, hold):
         """Case 162."""

@@ -258,10 +258,11 @@ def test_budgets_keep_their_amounts_as_written():
             "kind": "PodDisruptionBudget",
             "metadata": {"name": "web"},
             "spec": {"minAvailable": 1, "maxUnavailable": "50%", "selector": {}},
-            "status": {"disruptionsAllowed": 3},
+            "status": {"disruptionsAllowed": 3, "currentHealthy": 5, "desiredHealthy": 2},
         }
     )
     assert (view.min_available, view.max_unavailable, view.disruptions_allowed) == ("1", "50%", 3)
+    assert (view.current_healthy, view.desired_healthy) == (5, 2)
     assert view.selector == LabelSelector()
 
 

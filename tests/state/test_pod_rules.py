@@ -106,9 +106,9 @@ def test_a_pod_is_rescheduled_when_active_or_recreated_by_its_set(view, comes_ba
     assert view.is_reschedulable is comes_back
 
 
-def running(*, ready=None, **options):
+def running(*, ready=None, phase="Running", **options):
     return msgspec.structs.replace(
-        pod("a", node_name="web", **options), ready=ready, start_time=EPOCH
+        pod("a", node_name="web", phase=phase, **options), ready=ready, start_time=EPOCH
     )
 
 
@@ -156,6 +156,30 @@ class TestBudgets:
         policy = disruption_budget(max_unavailable="0", unhealthy_policy="AlwaysAllow")
         assert moves(running(ready=ready), policy) is goes
         assert not moves(running(ready=ready), disruption_budget(max_unavailable="0"))
+
+    @pytest.mark.parametrize(
+        ("ready", "healthy", "desired", "goes"),
+        [
+            (False, 2, 2, True),
+            (False, 3, 2, True),
+            (False, 1, 2, False),
+            (False, 0, 0, False),
+            (True, 2, 2, False),
+        ],
+    )
+    def test_an_unready_pod_may_go_while_enough_others_are_ready(
+        self, ready, healthy, desired, goes
+    ):
+        """The eviction API counts it neither as healthy nor as disrupted."""
+        budget = disruption_budget(min_available="100%", healthy=healthy, desired=desired)
+        assert moves(running(ready=ready), budget) is goes
+
+    def test_budgets_do_not_protect_a_pod_that_does_not_run_yet(self):
+        """One whose image cannot be pulled would otherwise hold its node for ever."""
+        starting = running(phase="Pending")
+        two = [disruption_budget(name, max_unavailable="0") for name in ("a", "b")]
+        assert moves(starting, two[0])
+        assert moves(starting, *two)
 
     @pytest.mark.parametrize(
         "item",

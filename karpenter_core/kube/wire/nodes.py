@@ -16,6 +16,7 @@ from karpenter_core.kube.wire.raw import (
     RawNodeSpec,
     RawNodeStatus,
     RawPodDisruptionBudgetSpec,
+    RawPodDisruptionBudgetStatus,
 )
 from karpenter_core.kube.wire.requests import amounts
 from karpenter_core.kube.wire.selectors import label_selector
@@ -80,6 +81,7 @@ def node_view(raw: RawNode) -> NodeView:
 def pod_disruption_budget_view(raw: RawPodDisruptionBudget) -> PodDisruptionBudgetView:
     """Read a PodDisruptionBudget; its amounts stay as written."""
     meta, spec = raw.metadata, raw.spec or RawPodDisruptionBudgetSpec()
+    status = raw.status or RawPodDisruptionBudgetStatus()
     return PodDisruptionBudgetView(
         uid=meta.uid,
         namespace=meta.namespace,
@@ -89,7 +91,9 @@ def pod_disruption_budget_view(raw: RawPodDisruptionBudget) -> PodDisruptionBudg
         min_available=_as_written(spec.min_available),
         max_unavailable=_as_written(spec.max_unavailable),
         unhealthy_pod_eviction_policy=spec.unhealthy_pod_eviction_policy or "",
-        disruptions_allowed=raw.status.disruptions_allowed if raw.status else 0,
+        disruptions_allowed=status.disruptions_allowed,
+        current_healthy=status.current_healthy,
+        desired_healthy=status.desired_healthy,
     )
 
 

@@ -329,6 +329,8 @@ class RawPodDisruptionBudgetSpec(_Raw):
 
 class RawPodDisruptionBudgetStatus(_Raw, gc=False):
     disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
 
 
 class RawPodDisruptionBudget(_Raw):
