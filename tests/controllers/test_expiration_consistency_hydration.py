@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+import pytest
+
+from karpenter_core.controllers.nodeclaim.label_restorer import LabelRestorer
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.sim.faults import RequestFault, matching
+from karpenter_core.testing.state_builders import node, node_claim
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 WITHOUT_ELECTION = "--disable-leader-election"
@@ -151,3 +157,27 @@ def daemon_set():
     manifest = deployment("log", 1, cpu="10m", memory="10Mi")
     del manifest["spec"]["replicas"]
     return {**manifest, "kind": "DaemonSet"}
+
+
+class SetClock:
+    """A clock whose monotonic time is set."""
+
+    def __init__(self):
+        self.seconds = 0.0
+
+    def monotonic(self):
+        return self.seconds
+
+
+@pytest.mark.parametrize("later", [59.9999999, 60.0])
+def test_a_restored_label_never_asks_for_a_wait_of_nothing(later):
+    """A rounded wait of zero would have the claim reconciled again and again."""
+    clock = SetClock()
+    restorer = LabelRestorer(clock)
+    claim = node_claim(stage="Initialized")
+    bare = node(provider_id=claim.status.provider_id)
+    assert restorer.step(claim, (bare,)).node is not None
+    clock.seconds = 59.0
+    assert restorer.step(claim, (bare,)).requeue_after == timedelta(seconds=1)
+    clock.seconds = later
+    assert restorer.step(claim, (bare,)).node is not None

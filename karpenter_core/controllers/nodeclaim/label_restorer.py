@@ -37,8 +37,8 @@ class LabelRestorer:
             return step
         now = self._clock.monotonic()
         last = self._restored_at.get(claim.uid)
-        if last is not None and now - last < RESTORE_PAUSE.total_seconds():
-            left = RESTORE_PAUSE - timedelta(seconds=now - last)
+        left = timedelta() if last is None else RESTORE_PAUSE - timedelta(seconds=now - last)
+        if left > timedelta():
             return LifecycleStep(claim=step.claim, requeue_after=left)
         self._restored_at[claim.uid] = now
         return step

@@ -47,14 +47,21 @@ def hydration_step(claim: NodeClaim, nodes: Sequence[NodeView]) -> LifecycleStep
         return LifecycleStep(claim=hydrated)
     node = nodes[0]
     lost = {} if node.is_deleting else _labels_to_restore(claim, node)
-    labels = {**label, **lost}
-    if labels.items() <= node.labels.items():
+    patch = _restoring_patch(hydrated, node, {**label, **lost})
+    if INITIALIZED_LABEL in lost and not is_usable(claim, patch.applied_to(node)):
+        del lost[INITIALIZED_LABEL]
+        patch = _restoring_patch(hydrated, node, {**label, **lost})
+    if patch.labels.items() <= node.labels.items():
         return LifecycleStep(claim=hydrated)
-    patch = NodePatch(labels=labels)
-    if REGISTERED_LABEL in lost and has_taint(node.taints, UNREGISTERED):
-        patch = registered_patch(hydrated, node).merged(patch)
     notices = (_restored_notice(claim, node, lost),) if lost else ()
     return LifecycleStep(claim=hydrated, node=patch, notices=notices)
+
+
+def _restoring_patch(claim: NodeClaim, node: NodeView, labels: dict[str, str]) -> NodePatch:
+    is_new = REGISTERED_LABEL in labels and node.labels.get(REGISTERED_LABEL) != "true"
+    if is_new and has_taint(node.taints, UNREGISTERED):
+        return registered_patch(claim, node).merged(NodePatch(labels=labels))
+    return NodePatch(labels=labels)
 
 
 def _labels_to_restore(claim: NodeClaim, node: NodeView) -> dict[str, str]:
@@ -69,10 +76,7 @@ def _labels_to_restore(claim: NodeClaim, node: NodeView) -> dict[str, str]:
         wanted |= {} if pool is None else {NODE_POOL: pool}
     if is_true(conditions, INITIALIZED):
         wanted[INITIALIZED_LABEL] = "true"
-    lost = {key: value for key, value in wanted.items() if node.labels.get(key) != value}
-    if INITIALIZED_LABEL in lost and not is_usable(claim, node):
-        del lost[INITIALIZED_LABEL]
-    return lost
+    return {key: value for key, value in wanted.items() if node.labels.get(key) != value}
 
 
 def _restored_notice(claim: NodeClaim, node: NodeView, lost: Mapping[str, str]) -> Notice:
