@@ -1,11 +1,11 @@
-"""A Node that is removed before it registers ends its claim and its instance."""
+"""A Node that is removed ends its claim and its instance, before and after it registers."""
 
 from __future__ import annotations
 
 import pytest
 
 from karpenter_core.controllers.nodeclaim.admission import NodeAdmission
-from karpenter_core.kube.resources import NODES
+from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.sim.faults import RequestFault
 from karpenter_core.sim.kubelets import KubeletTimes
 from tests.controllers.whole_controller import (
@@ -19,6 +19,7 @@ from tests.controllers.whole_controller import (
 WITHOUT_ELECTION = "--disable-leader-election"
 KEEP = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
 OUTAGE_SECONDS = 300
+GRACE_SECONDS = 15 * 60
 
 
 def claim_reads(request):
@@ -52,7 +53,13 @@ def start(scene):
     return scene.start(WITHOUT_ELECTION)
 
 
-async def assert_replaced(scene, folder, running, name):
+def remove_by_force(scene, name):
+    """Delete a Node past the controller."""
+    scene.cluster.patch(NODES, name, {"metadata": {"finalizers": None}})
+    scene.cluster.delete(NODES, name)
+
+
+async def assert_replaced(scene, folder, running, name, reason="NodeRemoved"):
     """Check that a claim ends with its instance soon, and that its pod runs elsewhere."""
     await scene.settle(lambda: name not in claim_names(scene), seconds=60)
     await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
@@ -64,7 +71,7 @@ async def assert_replaced(scene, folder, running, name):
         for decision in running.process.runtime.journal.latest()
         if decision.kind == "disrupt"
     ]
-    assert ended == [("liveness", "NodeRemoved", [name])]
+    assert ended == [("liveness", reason, [name])]
 
 
 def test_a_node_removed_during_its_admission_ends_its_claim(tmp_path, during_admission):
@@ -125,5 +132,70 @@ def test_a_claim_is_kept_while_a_stale_state_shows_no_node_of_it(tmp_path, durin
 
         scene.cluster.frontend.faults.clear()
         await assert_replaced(scene, tmp_path, running, removed[0])
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_registered_node_that_is_removed_by_force_ends_its_claim_in_time(tmp_path):
+    """Its instance would run without pods until it expires."""
+
+    async def scenario(scene):
+        running = start(scene)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        (claim,) = scene.claims()
+        remove_by_force(scene, claim["status"]["nodeName"])
+        await scene.cluster.clock.sleep(GRACE_SECONDS - 30)
+        assert claim["metadata"]["name"] in claim_names(scene)
+        await scene.settle(lambda: len(scene.claims()) == 1, seconds=60)
+        await assert_replaced(scene, tmp_path, running, claim["metadata"]["name"], "NodeLost")
+
+    run_controller(tmp_path, scenario)
+
+
+def test_claims_are_kept_when_most_of_them_have_lost_their_nodes(tmp_path):
+    """The cluster may be another one than that of the claims."""
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP)])
+        scene.cluster.apply([deployment("web", 3, cpu="3")])
+        scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 3, seconds=60)
+        names = claim_names(scene)
+        assert len(names) > 1
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        for node in scene.nodes():
+            remove_by_force(scene, node["metadata"]["name"])
+        await scene.cluster.clock.sleep(2 * GRACE_SECONDS)
+        assert claim_names(scene) == names
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_node_that_its_kubelet_creates_again_keeps_its_claim(tmp_path):
+    """It gets its labels back, and loses the taint of Nodes that are not registered."""
+
+    async def scenario(scene):
+        start(scene)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        (node,) = scene.nodes()
+        name = node["metadata"]["name"]
+        remove_by_force(scene, name)
+        await scene.cluster.clock.sleep(60)
+        again = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+            "spec": {
+                "providerID": node["spec"]["providerID"],
+                "taints": [{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}],
+            },
+            "status": node["status"],
+        }
+        scene.cluster.apply([again])
+        await scene.cluster.clock.sleep(2 * GRACE_SECONDS)
+        restored = next(each for each in scene.nodes() if each["metadata"]["name"] == name)
+        assert restored["metadata"]["labels"]["karpenter.sh/initialized"] == "true"
+        assert restored["metadata"]["finalizers"] == ["karpenter.sh/termination"]
+        assert not restored["spec"].get("taints")
 
     run_controller(tmp_path, scenario)

@@ -24,6 +24,7 @@ from karpenter_core.controllers.forceful_disruption import record_forceful_disru
 from karpenter_core.controllers.nodeclaim.admission import NodeAdmission
 from karpenter_core.controllers.nodeclaim.instance_launcher import InstanceLauncher
 from karpenter_core.controllers.nodeclaim.label_restorer import LabelRestorer
+from karpenter_core.controllers.nodeclaim.lost_nodes import LostNodes
 from karpenter_core.controllers.nodeclaim.registration_gates import (
     UNGATED,
     gate_nodes,
@@ -60,6 +61,7 @@ from karpenter_core.lifecycle.nodeclaim.liveness import (
     liveness_step,
     node_removed_step,
 )
+from karpenter_core.lifecycle.nodeclaim.lost_nodes import NODE_LOST
 from karpenter_core.lifecycle.nodeclaim.pod_event_time import pod_event_step
 from karpenter_core.lifecycle.nodeclaim.progress import progress_step
 from karpenter_core.lifecycle.nodeclaim.refused_nodes import refused_nodes, refused_notices
@@ -101,11 +103,14 @@ _ENDS: Final = {
     LAUNCH_TIMED_OUT: ("liveness", "LaunchTimeout", "it was not launched in time"),
     REGISTRATION_TIMED_OUT: ("liveness", "RegistrationTimeout", "it did not register in time"),
     NODE_REMOVED: ("liveness", "NodeRemoved", "its Node was removed before it registered"),
+    NODE_LOST: ("liveness", "NodeLost", "its Node is gone although it was not deleted with it"),
     INSUFFICIENT_CAPACITY: ("launch", "InsufficientCapacity", "its offerings are out of stock"),
     NODE_CLASS_NOT_READY: ("launch", "NodeClassNotReady", "its NodeClass is not usable"),
 }
 """Journal entries of deleted claims by the step's reason: method, reason, cause."""
-_WITHOUT_NODE: Final = frozenset({LAUNCH_TIMED_OUT, REGISTRATION_TIMED_OUT, NODE_REMOVED})
+_WITHOUT_NODE: Final = frozenset(
+    {LAUNCH_TIMED_OUT, REGISTRATION_TIMED_OUT, NODE_REMOVED, NODE_LOST}
+)
 """Reasons that rest on the absence of a Node or condition: a stale state does not prove it."""
 CONFLICT_PAUSES: Final = (0.05, 0.2)
 """The waits, in seconds, for the watch to show another writer's change of a Node."""
@@ -163,6 +168,12 @@ class NodeClaimLifecycleController:
         """By the UID of a claim, the names of the Nodes that show its provider id without right."""
         self._pod_events: set[str] = set()
         self._steady = SteadyClock(runtime.clock)
+        self._lost_nodes = LostNodes(
+            cluster_state=writer.cluster_state,
+            nodes=nodes,
+            steady=self._steady,
+            grace=registration_timeout,
+        )
         self._quiet: dict[str, tuple[datetime | None, datetime]] = {}
         """By claim: the start of its quiet time, and when the steady clock first saw it."""
         self._editions: dict[str, tuple[int, tuple[str, ...]]] = {}
@@ -232,6 +243,7 @@ class NodeClaimLifecycleController:
             self._node_seen.pop(claim.uid, None)
             self._refused.pop(claim.uid, None)
             self._labels.forget(claim.uid)
+            self._lost_nodes.forget(claim.uid)
             return await self._terminator.terminate(claim)
         if (step := finalizer_step(claim)) is not None:
             await self._writer.write_claim(claim, step.claim)
@@ -284,9 +296,10 @@ class NodeClaimLifecycleController:
         self._note_refused(claim, refused)
         if self._is_node_removed(claim, snapshot):
             return merge_steps(step, node_removed_step(claim))
-        step = merge_steps(
-            step, LifecycleStep(claim=claim, notices=refused_notices(claim, refused))
-        )
+        if (losing := await self._lost_nodes.step(claim)).delete:
+            return merge_steps(step, losing)
+        notices = refused_notices(claim, refused)
+        step = merge_steps(step, replace(losing, notices=notices))
         step = merge_steps(
             step,
             progress_step(

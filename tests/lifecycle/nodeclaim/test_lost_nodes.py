@@ -1,0 +1,55 @@
+"""Registered claims whose Node is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from karpenter_core.lifecycle.nodeclaim.lost_nodes import are_too_many_lost, has_lost_its_node
+from karpenter_core.testing.builders import EPOCH
+from karpenter_core.testing.state_builders import node, node_claim, synced_state
+
+
+def registered(name, stage="Initialized", **options):
+    claim = node_claim(name, stage=stage, **options)
+    status = claim.status.model_copy(update={"node_name": f"node-{name}"})
+    return claim.model_copy(update={"status": status})
+
+
+def lost(claim, *nodes):
+    return has_lost_its_node(claim, synced_state(claim, *nodes).snapshot())
+
+
+def test_a_registered_claim_without_a_node_has_lost_it():
+    claim = registered("a")
+    assert lost(claim)
+    assert not lost(claim, node("node-a", claim=claim))
+
+
+def test_a_node_of_its_name_may_be_that_of_the_claim():
+    """Clouds set the provider id later than the kubelet creates the Node."""
+    assert not lost(registered("a"), node("node-a", provider_id=""))
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        node_claim("a", stage="Launched"),
+        registered("a", deleted=EPOCH),
+        node_claim("a", stage="Initialized"),
+    ],
+)
+def test_other_claims_have_lost_nothing(claim):
+    """Those that await registration, are deleted already, or name no Node."""
+    assert not lost(claim)
+
+
+@pytest.mark.parametrize(
+    ("without_node", "with_node", "held"),
+    [(1, 0, False), (2, 0, True), (2, 1, True), (2, 2, False), (5, 5, False), (6, 5, True)],
+)
+def test_most_claims_without_a_node_look_like_a_mistake(without_node, with_node, held):
+    claims = [registered(f"a{n}") for n in range(without_node)]
+    whole = [registered(f"b{n}") for n in range(with_node)]
+    nodes = [node(f"node-{claim.name}", claim=claim) for claim in whole]
+    snapshot = synced_state(*claims, *whole, *nodes).snapshot()
+    assert are_too_many_lost(snapshot) is held
