@@ -356,7 +356,7 @@ OPTIONS: Final = (
         flag="registration-timeout",
         env="REGISTRATION_TIMEOUT",
         default=timedelta(minutes=15),
-        help="Time after which a NodeClaim whose instance has not registered a Node is deleted; "
+        help="Time after which a NodeClaim whose instance has not registered a Node, or whose Node is gone, is deleted; "
         "raise it for instances that boot slowly.",
         minimum=_SHORTEST_TIMEOUT,
     ),
