@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
 
-from karpenter_core.cli.cluster_source import ClusterSource
-from karpenter_core.cli.explain.pod import pod_explanation
-from karpenter_core.cli.plan import solve_cluster
 from tests.cli.inputs import POOL, node, pod, pool, write
 
 DAEMON_SET = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "agent"}
@@ -210,50 +206,16 @@ def test_without_a_usable_pool_each_pool_says_why(program, tmp_path, types_file)
     assert 'NodePool "static": it is static' in document["message"]
 
 
-# -- mixed sets ------------------------------------------------------------------------------------
+def test_a_pool_that_can_launch_nothing_is_not_the_first_cause_of_a_pod(
+    program, tmp_path, types_file
+):
+    """A pod that is too large for a pool in use is not told that another one is used up."""
+    none = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["unknown"]}
+    nothing = pool("nothing", template={"requirements": [none]})
+    file = write(tmp_path / "cluster.yaml", POOL, nothing, pod("a", cpu="100"))
+    arguments = ("--offline", file, "--instance-types-file", types_file, "-o", "json")
 
+    document = json.loads(program("explain", "pod", "shop/a", *arguments).out)
 
-def only(name):
-    """A selector by which a pod asks for one NodePool."""
-    return {"nodeSelector": {"karpenter.sh/nodepool": name}}
-
-
-MISSING = [{"name": "d", "persistentVolumeClaim": {"claimName": "missing"}}]
-FAILURES = {
-    "arch": ({"nodeSelector": {"kubernetes.io/arch": "arm64"}}, "requirement: "),
-    "label": ({"nodeSelector": {"team": "blue"}}, "requirement: "),
-    "large": ({"cpu": "100"}, "resource: "),
-    "memory": ({"memory": "4Ti"}, "resource: "),
-    "gated": ({"schedulingGates": [{"name": "example.com/wait"}]}, "does not wait for a node: "),
-    "limited": (only("limited"), 'NodePool "limited": limit: '),
-    "tainted": (only("tainted"), 'NodePool "tainted": taint: '),
-    "elsewhere": (only("nobody"), "requirement: "),
-    "volume": ({"volumes": MISSING}, "volume: "),
-    "fits": ({}, "a node of NodePool"),
-}
-
-
-def test_each_pod_of_a_mixed_set_of_a_thousand_has_the_right_first_cause(tmp_path, types_file):
-    """Pods of every kind of failure at once, among pods that fit."""
-    kinds = list(FAILURES)
-    pods = [
-        pod(f"{kinds[number % len(kinds)]}-{number}", **FAILURES[kinds[number % len(kinds)]][0])
-        for number in range(1000)
-    ]
-    pools = [
-        POOL,
-        pool("limited", limits={"cpu": "0"}),
-        pool("tainted", template={"taints": [{"key": "dedicated", "effect": "NoSchedule"}]}),
-    ]
-    file = write(tmp_path / "cluster.yaml", *pools, *pods)
-    source = ClusterSource(files=(file,), offline=True, instance_types_file=types_file)
-    cluster = asyncio.run(source.read()).cluster
-    plan = solve_cluster(cluster)
-
-    wrong = []
-    for found in cluster.snapshot.pods.values():
-        answer = pod_explanation(cluster, found, plan, is_live=False)["answer"]
-        expected = FAILURES[found.name.rpartition("-")[0]][1]
-        if expected not in answer:
-            wrong.append(answer)
-    assert wrong == []
+    assert 'NodePool "general": resource: ' in document["answer"]
+    assert document["pools"]["nothing"]["constraint"] in {"requirement", "offering"}

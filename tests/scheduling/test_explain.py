@@ -337,7 +337,7 @@ FILTERED = "nodepool requirements filtered out all available instance types"
         (
             {"shape": replaced(pod_shape(), resource_claims=("gpu", "nic"))},
             (
-                PoolConstraint.RESOURCE,
+                PoolConstraint.DEVICE,
                 (
                     "pod has Dynamic Resource Allocation requirements that are not yet supported "
                     "(resource claim gpu, nic)"

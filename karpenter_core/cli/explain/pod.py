@@ -94,7 +94,7 @@ def pod_explanation(
     return {
         "pod": pod.key,
         "state": fate.state,
-        "answer": f"{pod.key}: {_lead(fate.state)}{_cause(pod, fate)}",
+        "answer": f"{pod.key}: {_lead(fate.state)}{_cause(pod, fate, plan)}",
         "message": fate.message,
         "placement": fate.placement,
         "pools": dict(fate.pools),
@@ -107,11 +107,12 @@ def _lead(state: str) -> str:
     return "" if state in {"bound", "ended", "existing", "launch"} else f"{STATES[state]}: "
 
 
-def _cause(pod: PodView, fate: _PodOutcome) -> str:
+def _cause(pod: PodView, fate: _PodOutcome, plan: SchedulingPlan) -> str:
     """Return the first cause: for a pod that fits nowhere that of the NodePool that came closest.
 
-    A NodePool comes the closer, the later in the order of constraints the first one fails. One that the
-    pod excludes by name comes last.
+    A NodePool comes the closer, the later in the order of constraints the first one fails. One from which
+    nothing can be launched for any pod says little about this one, and comes after those; one that the pod
+    excludes by name comes last.
     """
     rejected = {name: pool for name, pool in fate.pools.items() if not pool["fits"]}
     if fate.state != "unschedulable" or not rejected:
@@ -119,11 +120,12 @@ def _cause(pod: PodView, fate: _PodOutcome) -> str:
     selected = pod.shape.node_selector.get(NODE_POOL)
     order = [constraint.value for constraint in PoolConstraint]
 
-    def closeness(name: str) -> tuple[bool, bool, int]:
+    def closeness(name: str) -> tuple[bool, bool, bool, int]:
         constraint, detail = rejected[name]["constraint"], rejected[name]["detail"]
         is_excluded = NODE_POOL in detail
         is_asked_for = selected in {None, name} and not is_excluded
-        return is_asked_for, is_excluded, order.index(constraint)
+        is_usable = name not in plan.unusable_pools
+        return is_asked_for, is_excluded, is_usable, order.index(constraint)
 
     name = max(sorted(rejected), key=closeness)
     closest = rejected[name]

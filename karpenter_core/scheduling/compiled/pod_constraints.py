@@ -149,7 +149,7 @@ def _unsupported_feature(shape: PodShape) -> PoolRejection | None:
     if not shape.resource_claims:
         return None
     return PoolRejection(
-        constraint=PoolConstraint.RESOURCE,
+        constraint=PoolConstraint.DEVICE,
         detail="pod has Dynamic Resource Allocation requirements that are not yet supported "
         f"(resource claim {', '.join(shape.resource_claims)})",
         remedy="remove the resource claims from the pod, or set --ignore-dra-requests=false",
