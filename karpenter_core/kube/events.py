@@ -190,7 +190,7 @@ class EventRecorder:
     def _drop(self, cause: str, notice: Notice, error: Exception | None = None) -> None:
         if self._metrics is not None:
             self._metrics.events_dropped.labels(cause).inc()
-        _log.debug("did not send an event", cause=cause, reason=notice.reason, error=str(error))
+        _log.debug("event was dropped", cause=cause, reason=notice.reason, error=str(error))
 
 
 def _manifest(entry: _QueuedEvent, namespace: str, name: str) -> dict[str, object]:

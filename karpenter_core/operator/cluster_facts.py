@@ -135,7 +135,7 @@ class ClusterFactsReader:
             self._note_problem(source, _reason(source, error))
         else:
             if source.problem:
-                self._log.info("the cluster has answered", path=source.path)
+                self._log.info("facts about the cluster can be read again", path=source.path)
             source.problem = ""
 
     async def _fetch(self, source: _FactSource[_Answer]) -> _Answer:
@@ -146,7 +146,7 @@ class ClusterFactsReader:
         except ApiError as error:
             if error.status != _NOT_FOUND:
                 raise
-            self._log.debug("the cluster does not have this", path=source.path)
+            self._log.debug("the API server has no such object", path=source.path)
             return source.kind()
         return msgspec.json.decode(response.body, type=source.kind)
 

@@ -97,7 +97,9 @@ class DeclaredReads:
         except (ApiError, msgspec.DecodeError, TimeoutError) as error:
             problem = str(error) or f"no answer within {REQUEST_SECONDS:g} s"
             if self._problems[read] != problem:
-                self._log.warning("declared objects not read, trying again", error=problem)
+                self._log.warning(
+                    "objects for a provider could not be read, trying again", error=problem
+                )
             self._problems[read] = problem
         else:
             self._problems[read] = ""

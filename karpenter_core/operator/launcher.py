@@ -62,7 +62,7 @@ async def run_from_command_line(
     close_logs = configure_logs(settings)
     log = structlog.get_logger("operator")
     for warning in settings.warnings:
-        log.warning("setting has no effect as given", setting=warning)
+        log.warning("setting is not used as given", setting=warning)
     stop = asyncio.Event()
     stop_on_signals(stop)
     try:

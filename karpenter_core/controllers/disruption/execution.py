@@ -280,7 +280,9 @@ class CommandQueue:
             except ConflictError:
                 await self._runtime.clock.sleep(RETRY_SECONDS * 2**attempt)
             except ApiError as error:
-                self._log.warning("could not mark node", Node={"name": node.name}, error=str(error))
+                self._log.warning(
+                    "could not taint node", Node={"name": node.name}, error=str(error)
+                )
                 await self._runtime.clock.sleep(RETRY_SECONDS * 2**attempt)
             else:
                 return True

@@ -141,7 +141,11 @@ class NodeClassController:
             return DONE
         users = _claims_using(self._cluster_state.snapshot(), key)
         if users:
-            self._log.info("nodeclass is in use", nodeclaims=len(users), name=node_class.name)
+            self._log.info(
+                "nodeclass is deleted after its nodeclaims",
+                nodeclaims=len(users),
+                name=node_class.name,
+            )
             self._writer.publish(_waiting_for(node_class, users))
             return ReconcileResult(requeue_after=IN_USE_RETRY_SECONDS)
         await self._providers.finalize_node_class(node_class)

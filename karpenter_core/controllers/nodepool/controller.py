@@ -218,7 +218,7 @@ class NodePoolController:
         warnings = validate_node_pool(pool, rules=self._rules).warnings
         if warnings != self._warned.get(pool.name, ()):
             for warning in warnings:
-                self._log.warning("nodepool has a setting that is ignored", warning=warning)
+                self._log.warning("nodepool has a field without effect", warning=warning)
         self._warned[pool.name] = warnings
 
     def _schedule_count(self, name: str) -> float:

@@ -489,7 +489,7 @@ class Providers:
                     hook, name, hooks.DecisionArguments(decision=decision), key=decision.id
                 )
             except KarpenterError as error:
-                _log().warning("plug-in failed to observe", plugin=name, error=str(error))
+                _log().warning("plug-in failed to record a decision", plugin=name, error=str(error))
 
     # -- inside --------------------------------------------------------------------------------
 

@@ -178,7 +178,9 @@ class OpenCalls(Generic[Item, Result]):
         try:
             self._on_late(item, outcome)
         except Exception:
-            structlog.get_logger("provider").exception("a late outcome was lost", call=self._what)
+            structlog.get_logger("provider").exception(
+                "a late outcome could not be recorded", call=self._what
+            )
 
 
 def _refuse(entry: OpenItem[Item, Result], error: BaseException) -> None:

@@ -157,7 +157,7 @@ class AwsSettings:
         read = SettingReader(context)
         gates, unknown_gates, complaint = _read_gates(read.text("aws-feature-gates"))
         for gate in unknown_gates:
-            _log.warning("there is no such gate, it changes nothing", gate=gate, known=list(GATES))
+            _log.warning("unknown feature gate is ignored", gate=gate, known=list(GATES))
         if not context.cluster.name:
             read.complain(
                 "--cluster-name: must be given; without it the instances of several clusters cannot be "

@@ -132,7 +132,9 @@ class ActiveFaults:
         try:
             self._refresh()
         except BadInputError as error:
-            structlog.get_logger("kwok").warning("faults not changed", error=str(error))
+            structlog.get_logger("kwok").warning(
+                "the faults file cannot be used, the previous faults stay", error=str(error)
+            )
 
     def _any_active(self) -> bool:
         """Whether any fault is in force; asked first, as it locks nobody out."""

@@ -292,7 +292,7 @@ class CallExecutor(Generic[Described, Call, Answer]):
         try:
             self._cloud.record(answered)
         except Exception:
-            self._log.exception("what a launch used up could not be recorded")
+            self._log.exception("a launch could not be recorded in the stock of offerings")
         if failed:
             self._log.info(
                 "launch returned too few instances",
@@ -312,7 +312,7 @@ class CallExecutor(Generic[Described, Call, Answer]):
 
     def _unserved_error(self, answered: Sequence[AnsweredCall[Call, Answer]]) -> CloudProviderError:
         error = self._cloud.unserved_error(answered)
-        self._log.info("launch left claims without an instance", error=str(error))
+        self._log.info("launch returned no instance for some nodeclaims", error=str(error))
         return error
 
     def _add_shortages(

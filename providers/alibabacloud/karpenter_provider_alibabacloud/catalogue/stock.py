@@ -181,7 +181,7 @@ class StockReader:
         answers = {each: it.result() for each, it in futures.items() if each not in errors}
         for each, error in errors.items():
             way = "on-demand" if each is None else f"spot of {each} hours"
-            _log.warning("available resources could not be read", way=way, error=str(error))
+            _log.warning("stock of instance types could not be read", way=way, error=str(error))
         return _combined(last_stock, answers)
 
     def _listing(self, spot_hours: int | None) -> StockListing:

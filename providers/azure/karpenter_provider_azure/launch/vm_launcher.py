@@ -320,7 +320,9 @@ class VmLauncher:
             try:
                 state = self._calls.poll(url)
             except CloudProviderError as error:
-                self._log.info("a launch cannot be followed", vm=vm.name, error=str(error))
+                self._log.info(
+                    "the operation of a launch cannot be read", vm=vm.name, error=str(error)
+                )
                 return
             if state.error is not None:
                 self._recent.forget(vm.id)
