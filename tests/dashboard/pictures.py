@@ -17,8 +17,8 @@ from karpenter_core.cli.cluster_source import ClusterSource
 from karpenter_core.cli.demo.demo_manifests import NAME
 from karpenter_core.cli.top.app import TopApp
 from karpenter_core.cli.top.feed import ViewFeed
-from karpenter_core.cli.top.view import ViewOptions
 from karpenter_core.cli.top.order import Sorting
+from karpenter_core.cli.top.view import ViewOptions
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from tests.support.browser import Browser
 from tests.support.dashboard_runs import running_dashboard
