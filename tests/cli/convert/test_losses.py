@@ -36,7 +36,11 @@ def convert(*arguments: str, text: str):
 
 def changes(text, conversions=None):
     """Return the changes of the first document by path in the document."""
-    conversions = node_pool_conversions(NodeClassKinds(successors=CLASS)) if conversions is None else conversions
+    conversions = (
+        node_pool_conversions(NodeClassKinds(successors=CLASS))
+        if conversions is None
+        else conversions
+    )
     return convert_documents(read_text("input", text), conversions)[0]
 
 
