@@ -383,6 +383,34 @@ def test_explain_node_shows_the_decision_of_disruption(ask, world, tmp_path):
     assert {method for method, _ in world.door.requests} == {"GET"}
 
 
+def test_doctor_compares_commitments_with_what_the_nodepools_sell(program, world):
+    """With requests that read only, through a door that lets no other pass."""
+    world.apply(NODE_CLASS, POOL)
+    world.make_ready("general")
+    rows = [
+        {"name": name, "resource": "cpu", "amount": 8, "price": 0.0001, "requirements": [
+            {"key": "node.kubernetes.io/instance-type", "operator": operator, "values": ["gone"]}
+        ]}
+        for name, operator in (("used", "NotIn"), ("lost", "In"))
+    ]  # fmt: skip
+
+    document = json.loads(
+        program(
+            "doctor", "--output=json", "--kubeconfig", world.kubeconfig, "--providers=kwok",
+            f"--commitments={json.dumps(rows)}", code=None,
+        ).out
+    )  # fmt: skip
+
+    found = [each for each in document if each["about"] == "commitments"]
+    assert [(each["severity"], each["message"]) for each in found] == [
+        ("ok", 'commitment "used" covers 8 of cpu, of which nodes use 0'),
+        (
+            "warning",
+            'commitment "lost" covers no on-demand instance type that a NodePool may launch',
+        ),
+    ]
+
+
 def test_a_cluster_that_does_not_answer_is_named(program, tmp_path):
     """One line, exit code 2."""
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:9")
