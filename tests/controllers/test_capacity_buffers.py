@@ -207,6 +207,27 @@ def test_a_buffer_follows_its_pod_template(tmp_path):
     run_controller(tmp_path, scenario)
 
 
+def test_a_buffer_whose_workload_vanishes_gives_up_its_room_and_takes_it_again(tmp_path):
+    """Also when the Deployment was gone before the controller started."""
+
+    async def scenario(scene):
+        reference = {"apiGroup": "apps", "kind": "Deployment", "name": "web"}
+        await started(scene, deployment("web", 0), buffer(scalableRef=reference, replicas=2))
+        await scene.settle(lambda: is_provided(scene) and len(ready_nodes(scene)) >= 1)
+        scene.cluster.delete(DEPLOYMENTS, "web", namespace="default")
+        await scene.settle(
+            lambda: condition(scene, "ReadyForProvisioning") == ("False", "ScalableRefNotFound")
+        )
+        await scene.settle(lambda: not scene.claims(), seconds=300)
+        await restarted(scene)
+        await scene.cluster.clock.sleep(120)
+        assert not scene.claims()
+        scene.cluster.apply([deployment("web", 0)])
+        await scene.settle(lambda: is_provided(scene) and len(ready_nodes(scene)) >= 1, seconds=300)
+
+    run_controller(tmp_path, scenario)
+
+
 def test_a_restart_disrupts_no_node_of_a_buffer(tmp_path):
     """A new process knows the virtual pods before it judges nodes."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from karpenter_core.kube.resources import DEPLOYMENTS
-from karpenter_core.kube.wire.codecs import CAPACITY_QUOTAS
+from karpenter_core.kube.wire.codecs import CAPACITY_QUOTAS, NODE_POOLS
 from tests.controllers.test_launch_limits import KEEP, most, one_to_a_node
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 from tests.support.capacity_quotas import DEFINITION, capacity_quota
@@ -100,6 +100,65 @@ def test_quotas_without_their_definition_are_reported_once_and_change_nothing(tm
         running = scene.start(*ARGUMENTS)
         await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=60)
         assert running.is_alive
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_quota_below_the_usage_keeps_the_nodes_and_refuses_replacements_in_peace(tmp_path):
+    """Drift needs a node more for a while: it waits, with the old nodes in use, until there is room."""
+
+    async def scenario(scene):
+        drifting = {**KEEP, "budgets": [{"nodes": "100%"}]}
+        scene.cluster.apply([DEFINITION])
+        scene.cluster.apply(
+            [
+                NODE_CLASS,
+                node_pool(disruption=drifting),
+                capacity_quota(nodes="9"),
+                one_to_a_node(3),
+            ]
+        )
+        scene.start(*ARGUMENTS)
+        await scene.settle(lambda: len(scene.pods("Running")) == 3, seconds=60)
+        before = {claim["metadata"]["name"] for claim in scene.claims()}
+        scene.cluster.apply([capacity_quota(nodes="2")])
+        changed = {"spec": {"template": {"metadata": {"labels": {"generation": "2"}}}}}
+        scene.cluster.patch(NODE_POOLS, "general", changed)
+        for _ in range(90):
+            await scene.cluster.clock.sleep(10)
+            assert {claim["metadata"]["name"] for claim in scene.claims()} == before
+        assert len(scene.pods("Running")) == 3
+        assert not any(
+            taint["key"] == "karpenter.sh/disrupted"
+            for node in scene.nodes()
+            for taint in node["spec"].get("taints", ())
+        )
+        scene.cluster.apply([capacity_quota(nodes="4")])
+        await scene.settle(
+            lambda: (
+                len(scene.pods("Running")) == 3
+                and not before & {claim["metadata"]["name"] for claim in scene.claims()}
+            ),
+            seconds=1800,
+        )
+        assert await most(scene, 300) == 3
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_quota_that_is_deleted_limits_nothing_any_more(tmp_path):
+    async def scenario(scene):
+        scene.cluster.apply([DEFINITION])
+        scene.cluster.apply(
+            [NODE_CLASS, node_pool(disruption=KEEP), capacity_quota(nodes="1"), one_to_a_node(3)]
+        )
+        running = scene.start(*ARGUMENTS)
+        assert await most(scene, 60) == 1
+        scene.cluster.delete(CAPACITY_QUOTAS, "team")
+        await scene.settle(lambda: len(scene.pods("Running")) == 3, seconds=90)
+        await scene.cluster.clock.sleep(20)
+        series = 'karpenter_capacityquotas_limit{capacityquota="team",resource_type="nodes"}'
+        assert not running.metric(series)
 
     run_controller(tmp_path, scenario)
 

@@ -168,6 +168,35 @@ def test_replicas_of_a_static_pool_follow_its_windows(tmp_path):
     run_controller(tmp_path, scenario)
 
 
+def test_a_window_that_opened_and_one_that_closed_while_no_controller_ran_are_seen(tmp_path):
+    """The present time decides, and the next edge comes when it is due."""
+
+    async def scenario(scene):
+        windows = (
+            window_in(scene, 10, "60m", replicas=3),
+            window_in(scene, 120, "10m", name="missed", replicas=5),
+        )
+        scene.cluster.apply([NODE_CLASS, scheduled(node_pool(replicas=1), *windows)])
+        first = scene.start(*STATIC)
+        await scene.settle(lambda: all_ready(scene, 1), seconds=120)
+        await first.kill()
+        await scene.cluster.clock.sleep(30 * 60)
+        second = scene.start(*STATIC)
+        await scene.settle(lambda: all_ready(scene, 3), seconds=120)
+        await second.kill()
+        await scene.cluster.clock.sleep(60 * 60)
+        third = scene.start(*STATIC)
+        await scene.settle(lambda: all_ready(scene, 1), seconds=120)
+        await third.kill()
+        await scene.cluster.clock.sleep(60 * 60)
+        scene.start(*STATIC)
+        await scene.cluster.clock.sleep(10 * 60)
+        assert len(live(scene)) == 1
+        assert len({event["involvedObject"]["name"] for event in events(scene, "Launched")}) <= 3
+
+    run_controller(tmp_path, scenario)
+
+
 def test_shutdown_of_a_static_pool_keeps_to_its_budgets(tmp_path):
     """Unlike a change of the replicas, which takes all surplus nodes at once."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from karpenter_core.kube.resources import EVENTS, PODS
 from karpenter_core.kube.wire.codecs import CAPACITY_QUOTAS
 from karpenter_core.testing.cluster import ClusterError
 from karpenter_core.testing.scenarios import (
@@ -21,6 +23,7 @@ from karpenter_core.testing.scenarios import (
     ScenarioNodePool,
 )
 from tests.e2e.kwok import KwokCloud
+from tests.e2e.test_commands import karpenter
 from tests.support.capacity_quotas import DEFINITION, capacity_quota
 from tests.support.runner import ScenarioWorld
 
@@ -103,6 +106,20 @@ async def test_a_quota_bounds_the_nodes_of_a_cluster_until_it_is_raised(
                 await asyncio.sleep(1)
         (condition,) = quota["status"]["conditions"]
         assert (condition["type"], condition["status"]) == ("Reconciled", "True")
+
+        assert any(
+            event["reason"] == "LimitReached" and event["involvedObject"]["name"] == "team"
+            for event in world.mirror.objects(EVENTS)
+        )
+        waiting = next(
+            pod["metadata"]["name"]
+            for pod in world.mirror.objects(PODS)
+            if not pod["spec"].get("nodeName")
+        )
+        kubeconfig = f"--kubeconfig={world.local_cluster.kubeconfig}"
+        answer = json.loads(await karpenter("explain", "pod", waiting, "-o", "json", kubeconfig))
+        assert "stays pending" in answer["answer"]
+        assert "team" in json.dumps(answer)
 
         raised = {"spec": {"limits": {"resources": {"nodes": "4"}}}}
         await world.client.patch(CAPACITY_QUOTAS, "team", raised)
