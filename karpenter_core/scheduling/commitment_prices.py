@@ -108,6 +108,7 @@ class _Choices:
             for each in sorted(ordered, key=lambda each: each.rank(each.floor))
         )
         self._covered: dict[str, _CoveredTypes] = {}
+        self._covers: dict[str, list[tuple[_Choice, Cover | None]]] = {}
 
     def listed(self, names: Container[str]) -> _Choice:
         """Return the choice among some types with the lowest list price."""
@@ -158,20 +159,30 @@ class _Choices:
         below_price: float,
     ) -> list[tuple[_Choice, Cover]]:
         """Return what a commitment covers of some types, of those that always cost less than a price."""
-        remaining = {balance.commitment.name: balance.remaining}
         offers: list[tuple[_Choice, Cover]] = []
         dear: set[str] = set()
-        for choice in self._choices:
-            covers = tuple(each for each in choice.covers if each[0] is balance)
-            if not covers or choice.name not in names:
+        for choice, cover in self._offers(balance):
+            if choice.name not in names:
                 continue
-            cover = replace(choice, covers=covers).cover(remaining)
             price = choice.price if cover is None else cover.price
             if cover is None or price * rates.get(choice.currency, inf) >= below_price:
                 dear.add(choice.name)
             else:
                 offers.append((choice, cover))
         return [offer for offer in offers if offer[0].name not in dear]
+
+    def _offers(self, balance: CommitmentBalance) -> Sequence[tuple[_Choice, Cover | None]]:
+        """Return the choices that a commitment covers, with all that is left of it, or not any more."""
+        name = balance.commitment.name
+        found = self._covers.get(name)
+        if found is None:
+            remaining = {name: balance.remaining}
+            found = self._covers[name] = [
+                (choice, replace(choice, covers=covers).cover(remaining))
+                for choice in self._choices
+                if (covers := tuple(each for each in choice.covers if each[0] is balance))
+            ]
+        return found
 
     @cached_property
     def _largest_first(self) -> tuple[tuple[str, tuple[tuple[int, str], ...]], ...]:

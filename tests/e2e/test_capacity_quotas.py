@@ -45,7 +45,7 @@ def exactly(count):
 
 
 async def test_a_quota_bounds_the_nodes_of_a_cluster_until_it_is_raised(
-    real_local_cluster: LocalCluster, tmp_path: Path
+    real_local_cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """The API server refuses amounts that are no limit, and accepts status and condition."""
     definition = tmp_path / "capacityquotas.yaml"
@@ -116,6 +116,7 @@ async def test_a_quota_bounds_the_nodes_of_a_cluster_until_it_is_raised(
             for pod in world.mirror.objects(PODS)
             if not pod["spec"].get("nodeName")
         )
+        monkeypatch.setenv("CAPACITY_QUOTAS", "true")  # as in the controller's environment
         kubeconfig = f"--kubeconfig={world.local_cluster.kubeconfig}"
         answer = json.loads(await karpenter("explain", "pod", waiting, "-o", "json", kubeconfig))
         assert "stays pending" in answer["answer"]
