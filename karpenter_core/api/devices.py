@@ -244,6 +244,8 @@ class DeviceClassView(Record, frozen=True, kw_only=True, eq=False):
     name: str
     resource_version: int = 0
     selectors: tuple[str, ...] = ()
+    extended_resource: str = ""
+    """The resource of containers by which pods request its devices (`extendedResourceName`)."""
     unsupported: str = ""
 
 

@@ -19,6 +19,7 @@ from karpenter_core.scheduling.pod_selectors import opts_out, selector_error
 from karpenter_core.scheduling.problem import SchedulingProblem
 from karpenter_core.state.bookings import booked_pods, bookings, launching_nodes
 from karpenter_core.state.capacity_quotas import launch_quotas
+from karpenter_core.state.class_resources import class_resource_error, class_resources
 from karpenter_core.state.commitments import commitment_balances
 from karpenter_core.state.default_spread import DefaultSpread
 from karpenter_core.state.device_inventory import build_device_inventory
@@ -41,12 +42,12 @@ from karpenter_core.state.request_predictions import RequestPredictions
 from karpenter_core.state.state_nodes import has_lost_node, state_node_ref
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
 
     from karpenter_core.api.commitments import Commitment
     from karpenter_core.api.nodepool import NodePool
-    from karpenter_core.api.records import PodView, TopologySpread
+    from karpenter_core.api.records import PodShape, PodView, TopologySpread
     from karpenter_core.scheduling.problem import ExistingNode, PodVolumes
     from karpenter_core.state.launch_limits import LaunchRefusal
     from karpenter_core.state.snapshot import Snapshot, StateNode
@@ -157,7 +158,15 @@ def build_provisioning_input(
     if problem_settings.serves_requests:
         waiting, consuming = _split_consuming(waiting)
     cutoff = problem_settings.priority_cutoff
-    candidates, ignored = _split_ignored(waiting, volumes, well_known, aliases, cutoff)
+    classes: Mapping[str, str] = {}
+    if not problem_settings.ignores_devices:
+        classes = class_resources(snapshot)
+
+    def refusal(shape: PodShape) -> str:
+        error = selector_error(shape, well_known=well_known, aliases=aliases)
+        return error or class_resource_error(shape, classes)
+
+    candidates, ignored = _split_ignored(waiting, volumes, refusal, aliases, cutoff)
     ignored.extend(consuming)
     failed = FailedJudgements()
     predictions = RequestPredictions(snapshot)
@@ -182,7 +191,7 @@ def build_provisioning_input(
     spread = DefaultSpread(snapshot, problem_settings.default_spread)
     if gang:
         unplaced, ignored = _split_ignored(
-            {pod.uid: pod for pod in gang}, volumes, well_known, aliases, cutoff
+            {pod.uid: pod for pod in gang}, volumes, refusal, aliases, cutoff
         )
     pods, asked_volumes = _with_defaults(unplaced, spread, volumes, ignored)
     problem = SchedulingProblem(
@@ -441,11 +450,14 @@ def _nominated(
 def _split_ignored(
     waiting: Mapping[str, PodView],
     volumes: PodVolumeReader,
-    well_known: frozenset[str],
+    refusal: Callable[[PodShape], str],
     aliases: Mapping[str, str],
     cutoff: int,
 ) -> tuple[list[PodView], list[IgnoredPod]]:
-    """Split the pods, by UID, into those to schedule and those to ignore, once for each shape."""
+    """Split the pods, by UID, into those to schedule and those to ignore.
+
+    `refusal` says of a shape why its pods get no node; empty if they may. It is asked once for each.
+    """
     good: list[PodView] = []
     ignored: list[IgnoredPod] = []
     verdicts: dict[int, tuple[str, bool]] = {}
@@ -454,8 +466,8 @@ def _split_ignored(
         try:
             if verdict is None:
                 silent = opts_out(pod.shape, aliases=aliases)
-                error = selector_error(pod.shape, well_known=well_known, aliases=aliases)
-                verdict = ("the pod asks for a node of no NodePool" if silent else error, silent)
+                error = "the pod asks for a node of no NodePool" if silent else ""
+                verdict = error or refusal(pod.shape), silent
                 verdicts[id(pod.shape)] = verdict
             reason, silent = verdict
             reason = reason or volumes.error(pod)

@@ -160,7 +160,8 @@ def test_a_device_of_an_unknown_form_is_marked_and_others_are_read():
 
 def test_a_class_is_read_and_one_of_an_unknown_form_is_marked():
     spec = {"selectors": [{"cel": {"expression": "true"}}], "extendedResourceName": "x/y"}
-    assert read(DEVICE_CLASSES, spec=spec).selectors == ("true",)
+    found = read(DEVICE_CLASSES, spec=spec)
+    assert (found.selectors, found.extended_resource) == (("true",), "x/y")
     assert "unknown field" in read(DEVICE_CLASSES, spec={"filters": []}).unsupported
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgspec
+import pytest
 
 from karpenter_core.api.devices import DeviceTemplate, InstanceDevices
 from karpenter_core.api.records import DaemonSetView
@@ -16,10 +17,11 @@ from karpenter_core.testing.builders import (
     catalogue,
     instance_type,
     node_pool,
+    pod,
     pod_shape,
     requirement_spec,
 )
-from karpenter_core.testing.state_builders import node_claim, synced_state
+from karpenter_core.testing.state_builders import node, node_claim, synced_state
 from tests.scheduling.devices.builders import claim, device_class, resource_slice
 
 DEVICES = InstanceDevices(templates=(DeviceTemplate(driver="d", pool="p"),))
@@ -62,6 +64,30 @@ def test_a_changed_claim_replaces_the_one_before():
     newer = msgspec.structs.replace(claim("gpu"), resource_version=2, is_allocated=True)
     builder.apply_event(ObjectObserved(newer))
     assert problem(builder).devices.claims["default/gpu"].is_allocated
+
+
+@pytest.mark.parametrize(
+    "resource", ["example.com/gpu", "deviceclass.resource.kubernetes.io/gpu.example.com"]
+)
+def test_a_pod_that_requests_the_resource_of_a_class_is_refused_with_the_reason(resource):
+    """Unless an instance type or a node has the resource; while devices are ignored it is any resource."""
+    offered = msgspec.structs.replace(device_class(), extended_resource="example.com/gpu")
+    asking = pod("training", requests={resource: "1"})
+
+    def ignored(*objects, settings=ALLOCATES, **options):
+        builder = synced_state(POOL, offered, asking, *objects, **options)
+        asked = build_provisioning_input(builder.snapshot(), now=EPOCH, problem_settings=settings)
+        return [each.reason for each in asked.ignored]
+
+    (reason,) = ignored()
+    assert reason == (
+        f'the resource "{resource}" is that of deviceclass "gpu.example.com", which is not '
+        "supported: request its devices with a ResourceClaim"
+    )
+    assert ignored(settings=ProblemSettings()) == []
+    assert ignored(node("plugged", allocatable={resource: "1"})) == []
+    typed_alike = catalogue(instance_type("gpu", resources={resource: "1"}))
+    assert ignored(catalogues={"default": typed_alike}) == []
 
 
 def typed(name, devices=None):

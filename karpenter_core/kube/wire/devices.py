@@ -291,6 +291,7 @@ def device_class_view(raw: RawDeviceClass) -> DeviceClassView:
         selectors=()
         if isinstance(spec, str)
         else tuple(one.cel.expression for one in spec.selectors or ()),
+        extended_resource="" if isinstance(spec, str) else spec.extended_resource_name or "",
         unsupported=spec if isinstance(spec, str) else "",
     )
 
