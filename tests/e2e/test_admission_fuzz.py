@@ -32,7 +32,12 @@ CRDS = tuple(sorted((Path(__file__).parents[2] / "crds").glob("*.yaml")))
 USUAL_EXAMPLES = 150
 AT_ONCE = 16
 
-pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings("ignore:Generating overly large repr"),
+]
 
 
 def drawn(kind: str, count: int) -> list[dict[str, Any]]:

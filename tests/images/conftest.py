@@ -15,7 +15,7 @@ from images.debian_base import find_base, find_python
 from images.layer import write_tar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 EPOCH = 1_700_000_000
 
@@ -51,15 +51,18 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., BuiltImage]
     if os.geteuid() != 0:
         pytest.skip("needs root, as the builder of an image has")
 
-    def built(image: str, arch: str = "amd64") -> BuiltImage:
-        folder = tmp_path_factory.mktemp(f"image-{image}")
-        base = find_base(arch)
+    base = find_base("amd64")
+
+    def built(
+        image: str, arch: str = "amd64", standard_library: Path | None = base / STANDARD_LIBRARY
+    ) -> BuiltImage:
+        folder = tmp_path_factory.mktemp(f"image-{image}-{arch}")
         build_layer(
             image,
             folder / "layer",
             arch=arch,
             python=str(find_python()),
-            standard_library=base / STANDARD_LIBRARY,
+            standard_library=standard_library,
             epoch=EPOCH,
         )
         digest = write_tar(folder / "layer", folder / "layer.tar", EPOCH)
@@ -67,6 +70,16 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., BuiltImage]
         return BuiltImage(image, base, folder / "layer", digest)
 
     return built
+
+
+@pytest.fixture(scope="session")
+def report(request: pytest.FixtureRequest) -> Iterator[Callable[[str], None]]:
+    """A function that notes a line; all lines are shown when the tests have ended."""
+    lines: list[str] = []
+    yield lines.append
+    terminal = request.config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None:
+        terminal.write("\n" + "\n".join(["images:", *lines]) + "\n")
 
 
 @pytest.fixture(scope="session")

@@ -67,6 +67,13 @@ class ImageRun:
     exit_code: int
     log: str
 
+    def figures(self) -> str:
+        """Return start and memory in one line."""
+        return (
+            f"ready in {self.ready_seconds:.2f} s ({self.ready_cpu_seconds:.2f} s CPU), "
+            f"{self.idle_mib:.1f} MiB idle, {self.used_mib:.1f} MiB with {self.nodes} nodes"
+        )
+
 
 class _OutsideCloud:
     """A cloud that the runner need not know: what it launched is seen by its Nodes."""
