@@ -8,7 +8,7 @@ without the dashboard, then one with it. Measured are
   controller under load answers in;
 * the times of explanations, which run in the background;
 * the CPU time of the controller without a dashboard, with one that nobody looks at, and with one page and
-  with five open.
+  with five open; and that of the dashboard's own threads, which does not drown in the controller's work.
 
     python -m benchmarks.dashboard [--nodes 1000] [--pods 30000] [--seconds 60] [--json]
 """
@@ -38,7 +38,6 @@ from tests.support.controller import ControllerProcess
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from tests.support.processes import ChildProcess
 
 FILES: Final = ("", "style.css", "app.js", "client.js", "details.js", "elements.js", "format.js")
 UPDATES: Final = 20
@@ -67,6 +66,10 @@ class DashboardMeasurement:
     cores_alone: float
     cores_with_one_page: float
     cores_with_five_pages: float
+    view_cores_alone: float
+    """Of the threads of the dashboard alone, by their own clock."""
+    view_cores_with_one_page: float
+    view_cores_with_five_pages: float
 
 
 async def measure(
@@ -75,16 +78,16 @@ async def measure(
     """Return the figures of a controller on a cluster of this size."""
     async with StandingServer(size, pods_per_second=pods_per_second) as server:
         server.start_churn()
-        async with _controller(server, port=0) as process:
-            without = await _cores(process, seconds)
+        async with _controller(server, port=0) as controller:
+            without, _ = await _cores(controller, seconds)
         port = free_port()
-        async with _controller(server, port=port) as process:
-            return await _measure(process, port, server, seconds=seconds, without=without)
+        async with _controller(server, port=port) as controller:
+            return await _measure(controller, port, server, seconds=seconds, without=without)
 
 
 @asynccontextmanager
-async def _controller(server: StandingServer, *, port: int) -> AsyncGenerator[ChildProcess]:
-    """Run a controller; yield its process once it has planned what there is to plan."""
+async def _controller(server: StandingServer, *, port: int) -> AsyncGenerator[ControllerProcess]:
+    """Run a controller; yield it once it has planned what there is to plan."""
     with tempfile.TemporaryDirectory() as name:
         controller = ControllerProcess(
             "controller",
@@ -101,7 +104,7 @@ async def _controller(server: StandingServer, *, port: int) -> AsyncGenerator[Ch
         await controller.start()
         try:
             await asyncio.sleep(SETTLE_SECONDS)
-            yield controller.process
+            yield controller
         except (RuntimeError, OSError) as error:
             raise RuntimeError(f"{error}\n{controller.process.log_tail()}") from error
         finally:
@@ -109,10 +112,15 @@ async def _controller(server: StandingServer, *, port: int) -> AsyncGenerator[Ch
 
 
 async def _measure(
-    process: ChildProcess, port: int, server: StandingServer, *, seconds: float, without: float
+    controller: ControllerProcess,
+    port: int,
+    server: StandingServer,
+    *,
+    seconds: float,
+    without: float,
 ) -> DashboardMeasurement:
     url = f"http://127.0.0.1:{port}/"
-    alone = await _cores(process, seconds)
+    alone, view_alone = await _cores(controller, seconds)
     async with aiohttp.ClientSession() as session:
         started = time.perf_counter()
         for file in FILES:
@@ -122,13 +130,13 @@ async def _measure(
         updates = await _time_updates(session, f"{url}dashboard/v1/state")
         explanations = await _time_explanations(session, url, state)
     sizes: list[int] = []
-    with_pages: list[float] = []
+    with_pages: list[tuple[float, float]] = []
     stream = 0.0
     for pages in (1, 5):
         tasks = [asyncio.create_task(_view(url, sizes)) for _ in range(pages)]
         await asyncio.sleep(5)
         sizes.clear()
-        with_pages.append(await _cores(process, seconds))
+        with_pages.append(await _cores(controller, seconds))
         if pages == 1:
             stream = sum(sizes) / seconds
         for task in tasks:
@@ -148,8 +156,11 @@ async def _measure(
         stream_bytes_per_second=stream,
         cores_without=without,
         cores_alone=alone,
-        cores_with_one_page=with_pages[0],
-        cores_with_five_pages=with_pages[1],
+        cores_with_one_page=with_pages[0][0],
+        cores_with_five_pages=with_pages[1][0],
+        view_cores_alone=view_alone,
+        view_cores_with_one_page=with_pages[0][1],
+        view_cores_with_five_pages=with_pages[1][1],
     )
 
 
@@ -220,11 +231,23 @@ async def _view(url: str, sizes: list[int]) -> None:
             sizes.append(len(chunk))  # noqa: PERF401 - while the stream goes on
 
 
-async def _cores(process: ChildProcess, seconds: float) -> float:
-    """Return the CPU time per second of the process."""
+async def _cores(controller: ControllerProcess, seconds: float) -> tuple[float, float]:
+    """Return the CPU time per second of the process, and of the threads of its dashboard."""
+    process = controller.process
+    views = await _view_cpu_seconds(controller)
     before, started = process.cpu_seconds(), time.perf_counter()
     await asyncio.sleep(seconds)
-    return (process.cpu_seconds() - before) / (time.perf_counter() - started)
+    taken, passed = process.cpu_seconds() - before, time.perf_counter() - started
+    return taken / passed, (await _view_cpu_seconds(controller) - views) / passed
+
+
+async def _view_cpu_seconds(controller: ControllerProcess) -> float:
+    """Return the CPU time of the dashboard so far; 0 without one."""
+    return sum(
+        float(line.rpartition(" ")[2])
+        for line in (await controller.metrics()).splitlines()
+        if line.startswith("karpenter_core_dashboard_cpu_seconds_total{")
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -263,6 +286,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     one, five = found.cores_with_one_page, found.cores_with_five_pages
     print(f"  no page     {100 * found.cores_alone:.1f} %")
     print(f"  one page    {100 * one:.1f} %, five pages {100 * five:.1f} %")
+    print(
+        f"dashboard     {100 * found.view_cores_alone:.2f} % of a core without a page, "
+        f"{100 * found.view_cores_with_one_page:.2f} % with one, "
+        f"{100 * found.view_cores_with_five_pages:.2f} % with five"
+    )
     return 0
 
 

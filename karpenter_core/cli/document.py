@@ -131,7 +131,7 @@ def _virtual_part(claim: PlannedNodeClaim) -> dict[str, object]:
 
 def waiting_pods(snapshot: Snapshot) -> Iterator[PodView]:
     """Yield the pods without a node that wait for one."""
-    return (pod for pod in snapshot.pods.values() if pod.is_active and not pod.node_name)
+    return (pod for pod in snapshot.unbound_pods.values() if pod.is_active)
 
 
 def hold_reason(pod: PodView) -> str:

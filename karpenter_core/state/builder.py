@@ -200,6 +200,7 @@ class StateBuilder:
             synced=self._synced,
             ledger=ledger,
             pods_by_node=pods.by_node,
+            unbound_pods=pods.unbound,
             pending_pods=pods.pending,
             nominated_pods=pods.nominated,
             daemon_pods=pods.newest_daemons,

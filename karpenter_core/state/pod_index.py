@@ -23,6 +23,7 @@ class PodIndexView:
     """The index at one instant."""
 
     by_node: Mapping[str, tuple[PodView, ...]]
+    unbound: Mapping[str, PodView]
     pending: Mapping[str, PodView]
     nominated: Mapping[str, PodView]
     newest_daemons: Mapping[str, PodView]
@@ -34,13 +35,14 @@ class PodIndex:
 
     __slots__ = (
         "_by_node", "_daemons", "_newest", "_nominated", "_on", "_pending", "_stale",
-        "_stale_daemons",
+        "_stale_daemons", "_unbound",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self._on: dict[str, dict[str, PodView]] = {}
         self._by_node: SnapshotTable[str, tuple[PodView, ...]] = SnapshotTable()
         self._stale: set[str] = set()
+        self._unbound: SnapshotTable[str, PodView] = SnapshotTable()
         self._pending: SnapshotTable[str, PodView] = SnapshotTable()
         self._nominated: SnapshotTable[str, PodView] = SnapshotTable()
         self._daemons: dict[str, dict[str, PodView]] = {}
@@ -79,12 +81,17 @@ class PodIndex:
         self._stale_daemons.clear()
         return PodIndexView(
             by_node=self._by_node.freeze(),
+            unbound=self._unbound.freeze(),
             pending=self._pending.freeze(),
             nominated=self._nominated.freeze(),
             newest_daemons=self._newest.freeze(),
         )
 
     def _put_waiting(self, new: PodView | None, old: PodView | None) -> None:
+        if new is not None and not new.node_name and not new.is_terminal:
+            self._unbound.put(new.uid, new)
+        elif old is not None:
+            self._unbound.drop(old.uid)
         kept_table: SnapshotTable[str, PodView] | None = None
         if new is not None and new.is_provisionable:
             kept_table = self._pending

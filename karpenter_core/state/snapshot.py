@@ -113,6 +113,8 @@ class Snapshot:
     pods_by_node: Mapping[str, tuple[PodView, ...]] = field(
         default_factory=dict[str, "tuple[PodView, ...]"],
     )
+    unbound_pods: Mapping[str, PodView] = field(default_factory=dict[str, "PodView"])
+    """Pods without a node that have not finished, by UID; also those that nothing is planned for."""
     pending_pods: Mapping[str, PodView] = field(default_factory=dict[str, "PodView"])
     """By UID: the provisionable ones."""
     nominated_pods: Mapping[str, PodView] = field(default_factory=dict[str, "PodView"])

@@ -131,7 +131,7 @@ def decision(number, summary="2 nodeclaim(s) for 5 pod(s)", **changes):
 class World:
     """A feed on scripted contents; `change` makes the next moment another one."""
 
-    def __init__(self, content, *, interval_seconds=2.0, clock=None, role=Role.LEADER):
+    def __init__(self, content, *, interval_seconds=2.0, clock=None, role=Role.LEADER, **sources):
         self.content = content
         self.versions = itertools.count(1)
         self.version = 0
@@ -149,6 +149,7 @@ class World:
                 reasons=self.reasons,
                 clock=clock or LoopClock(),
                 version_prefix="v",
+                **sources,
             ),
             interval_seconds=interval_seconds,
         )

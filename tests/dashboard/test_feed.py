@@ -310,3 +310,17 @@ def test_reasons_of_pods_are_forgotten_once_a_pod_is_placed(monkeypatch):
     for number in range(5):
         say(f"pod-{number}", "FailedScheduling", "no room")
     assert list(reasons.messages()) == ["pod-2", "pod-3", "pod-4"]
+
+
+async def test_the_cpu_time_of_views_and_explanations_is_counted():
+    """By the clock of the thread, so that it can be told from the work of the controller."""
+    counted = []
+    world = World(
+        ScriptedContent(), count_cpu=lambda work, seconds: counted.append((work, seconds))
+    )
+    world.change()
+    await world.feed.state()
+    await world.feed.explain("node", "one")
+
+    assert [work for work, _ in counted] == ["view", "explanation"]
+    assert all(seconds >= 0 for _, seconds in counted)

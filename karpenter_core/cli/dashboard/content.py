@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.decisions import Decision
     from karpenter_core.cli.cluster_input import ClusterInput
     from karpenter_core.cli.cluster_source import CommandInput
+    from karpenter_core.cli.dashboard.document import DocumentCache
     from karpenter_core.operator.dashboard_content import ClusterMoment, Json
 
 __all__ = ["ClusterContent"]
@@ -21,15 +22,20 @@ class ClusterContent:
     Modules are imported at the first use: a controller without a dashboard needs none of them.
     """
 
+    def __init__(self) -> None:
+        self._cache: DocumentCache | None = None
+
     def load(self) -> None:
         """Import what the view and decisions need; explanations import theirs in their thread."""
         import_module("karpenter_core.cli.dashboard.document")
 
     def state(self, moment: ClusterMoment) -> Json:
         """Return the whole view."""
-        from karpenter_core.cli.dashboard.document import state_document
+        from karpenter_core.cli.dashboard.document import DocumentCache, state_document
 
-        return state_document(moment)
+        if self._cache is None:
+            self._cache = DocumentCache()
+        return state_document(moment, self._cache)
 
     def decision(self, decision: Decision) -> Json:
         """Return the short form of a decision."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import CPU, DO_NOT_DISRUPT, MEMORY, PODS
 from karpenter_core.cli.document import hold_reason, waiting_pods
 from karpenter_core.cli.plan_notes import plan_notes, unusable_pools
-from karpenter_core.cli.top.build_view import snapshot_view
+from karpenter_core.cli.top.build_view import RowCache, snapshot_view
 from karpenter_core.cli.top.document import node_identity
 from karpenter_core.cli.top.text import amount_text
 from karpenter_core.cli.top.view import NodeState, PendingPod, PendingState
@@ -21,7 +21,7 @@ from karpenter_core.errors import BadInputError
 from karpenter_core.operator.dashboard_content import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from karpenter_core.api.decisions import Decision
@@ -35,6 +35,7 @@ __all__ = [
     "MOST_NODES",
     "MOST_PENDING",
     "MOST_PODS",
+    "DocumentCache",
     "pods_document",
     "short_decision",
     "short_rebalance",
@@ -52,8 +53,30 @@ _RESOURCES: Final = (CPU, MEMORY)
 _DIGITS: Final = 9
 
 
-def state_document(moment: ClusterMoment) -> Json:
-    """Return everything that the page shows without a question."""
+@final
+class DocumentCache:
+    """The rows of the last state, and their JSON: those of nodes that are the same are used again."""
+
+    def __init__(self) -> None:
+        self.rows: Final = RowCache()
+        self._nodes: dict[str, tuple[NodeRow, Json]] = {}
+
+    def nodes(self, rows: Sequence[NodeRow]) -> list[Json]:
+        """Return the JSON of rows, whose age is not part of it."""
+        found: dict[str, tuple[NodeRow, Json]] = {}
+        for row in rows:
+            kept = self._nodes.get(row.name)
+            # A row that was used again is a copy with another age: it has the same mapping.
+            if kept is None or kept[0].uses is not row.uses:
+                kept = (row, _node(row))
+            found[row.name] = kept
+        self._nodes = found
+        return [document for _, document in found.values()]
+
+
+def state_document(moment: ClusterMoment, cache: DocumentCache | None = None) -> Json:
+    """Return everything that the page shows without a question; `cache` is that of the state before."""
+    cache = DocumentCache() if cache is None else cache
     snapshot = moment.snapshot
     view = snapshot_view(
         snapshot,
@@ -64,6 +87,7 @@ def state_document(moment: ClusterMoment) -> Json:
         resources=_RESOURCES,
         node_selector={},
         notes=plan_notes(snapshot),
+        row_cache=cache.rows,
     )
     # Nodes that are not ready are seen first where a list has an end.
     rows = sorted(view.nodes, key=lambda row: (row.state is NodeState.READY, row.name))
@@ -80,7 +104,7 @@ def state_document(moment: ClusterMoment) -> Json:
         "currency": view.currency,
         "totals": _totals(view),
         "nodePools": [_pool(pool, unusable.get(pool.name, "")) for pool in view.pools],
-        "nodes": [_node(row) for row in rows[:MOST_NODES]],
+        "nodes": cache.nodes(rows[:MOST_NODES]),
         "omittedNodes": max(len(rows) - MOST_NODES, 0),
         "pendingPods": [_pending_pod(pod) for pod in view.pending[:MOST_PENDING]],
         "pendingStates": dict(sorted(Counter(pod.state.value for pod in view.pending).items())),

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.api.records import PodView
     from karpenter_core.cli.cluster_events import DecisionEvent
     from karpenter_core.cli.cluster_input import ClusterInput
     from karpenter_core.scheduling.problem import SchedulingPlan, SolveOptions
@@ -113,7 +114,7 @@ def snapshot_view(
         pools=_pool_rows(snapshot.node_pools, rows, resources),
         pending=pending,
         totals=_totals(snapshot, rows, resources=resources, with_prices=with_prices,
-                       shown=frozenset(row.name for row in rows) if node_selector else None),
+                       shown=frozenset(row.name for row in rows) if node_selector else None, cache=cache),
         resources=tuple(resources),
         currency=options.currency,
         has_prices=with_prices,
@@ -128,6 +129,22 @@ class RowCache:
     def __init__(self) -> None:
         self._rows: dict[str, tuple[StateNode, NodeRow]] = {}
         self._catalogues: object = None
+        self._counts: dict[str, tuple[tuple[PodView, ...], int, int]] = {}
+
+    def count_pods(
+        self, pods_by_node: Mapping[str, tuple[PodView, ...]], shown: frozenset[str] | None
+    ) -> tuple[int, int]:
+        """Return the number of active pods on the nodes, and of those that run; None is all nodes."""
+        before, counts = self._counts, dict[str, tuple[tuple["PodView", ...], int, int]]()
+        for name, pods in pods_by_node.items():
+            kept = before.get(name)
+            if kept is None or kept[0] is not pods:
+                active = [pod for pod in pods if pod.is_active]
+                kept = (pods, len(active), sum(pod.phase == _RUNNING for pod in active))
+            counts[name] = kept
+        self._counts = counts
+        selected = [each for name, each in counts.items() if shown is None or name in shown]
+        return sum(each[1] for each in selected), sum(each[2] for each in selected)
 
     def rows_of(
         self,
@@ -271,13 +288,10 @@ def _totals(
     resources: Sequence[str],
     with_prices: bool,
     shown: frozenset[str] | None,
+    cache: RowCache,
 ) -> Totals:
-    active = [
-        pod
-        for pod in snapshot.pods.values()
-        if pod.is_active and (shown is None or not pod.node_name or pod.node_name in shown)
-    ]
-    bound = sum(bool(pod.node_name) for pod in active)
+    bound, running = cache.count_pods(snapshot.pods_by_node, shown)
+    unbound = sum(pod.is_active for pod in snapshot.unbound_pods.values())
     priced = [row.price_per_hour for row in rows if row.price_per_hour is not None]
     return Totals(
         nodes=len(rows),
@@ -285,10 +299,10 @@ def _totals(
         uses=_sums(rows, resources),
         price_per_hour=sum(priced),
         unpriced_nodes=len(rows) - len(priced) if with_prices else 0,
-        pods=len(active),
-        running_pods=sum(pod.phase == _RUNNING for pod in active),
+        pods=bound + unbound,
+        running_pods=running,
         bound_pods=bound,
-        pending_pods=len(active) - bound,
+        pending_pods=unbound,
     )
 
 

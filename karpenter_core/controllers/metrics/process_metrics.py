@@ -507,6 +507,11 @@ class Metrics:
             "1 while a consumer waits for kinds that the API server has not shown recently.",
             ("consumer",),
         )
+        self.dashboard_cpu = self._declare.counter(
+            "core_dashboard_cpu_seconds_total",
+            "CPU time of the dashboard's threads: `view` for what pages show, `explanation` for questions.",
+            ("work",),
+        )
         self.garbage_collection_instances = self._declare.counter(
             "garbage_collection_instances_total",
             "Instances without a NodeClaim that were terminated, surplus ones of launches included.",

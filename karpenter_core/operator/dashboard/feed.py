@@ -65,6 +65,8 @@ class DashboardSources:
     reasons: PodReasons
     clock: Clock
     version_prefix: str
+    count_cpu: Callable[[str, float], None] = lambda _work, _seconds: None
+    """Called with the CPU time, by thread, of a `view` or an `explanation`."""
 
 
 @final
@@ -166,7 +168,8 @@ class DashboardFeed:
         if moment.role is Role.STANDBY:
             leader = f": ask the leader, {moment.leader}" if moment.leader else ""
             raise UnavailableError(f"a standby has no instance types to plan with{leader}")
-        task = asyncio.create_task(self._questions.compute(lambda: make(moment)))
+        explain = self._counted("explanation", lambda: make(moment))
+        task = asyncio.create_task(self._questions.compute(explain))
         self._asked.add(task)
         task.add_done_callback(self._end_question)
         try:
@@ -263,11 +266,23 @@ class DashboardFeed:
     async def _run(self, make: Callable[[], T]) -> T:
         """Compute something in the thread."""
         try:
-            return await self._thread.compute(make)
+            return await self._thread.compute(self._counted("view", make))
         except KarpenterError:
             raise
         except Exception as error:
             raise self._failure(error) from error
+
+    def _counted(self, work: str, make: Callable[[], T]) -> Callable[[], T]:
+        """Return the same computation, with its CPU time counted."""
+
+        def compute() -> T:
+            started = thread_time()
+            try:
+                return make()
+            finally:
+                self._sources.count_cpu(work, thread_time() - started)
+
+        return compute
 
     def _take_moment(self) -> ClusterMoment:
         try:

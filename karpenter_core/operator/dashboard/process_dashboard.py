@@ -59,6 +59,7 @@ class ProcessDashboard:
                 reasons=self._reasons,
                 clock=parts.platform.clock,
                 version_prefix=parts.runtime.new_id(),
+                count_cpu=self._count_cpu,
             ),
         )
 
@@ -70,6 +71,9 @@ class ProcessDashboard:
         """Note an Event, and publish it."""
         self._reasons.observe(notice)
         self._publish(notice)
+
+    def _count_cpu(self, work: str, seconds: float) -> None:
+        self._parts.runtime.metrics.dashboard_cpu.labels(work=work).inc(seconds)
 
     def _take_moment(self) -> ClusterMoment:
         parts, settings = self._parts, self._parts.settings

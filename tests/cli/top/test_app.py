@@ -81,7 +81,7 @@ async def test_a_view_is_shown_in_80_columns(view):
 NODES_SCREEN = """\
 10 nodes (1 Launching, 1 Registering, 1 Initializing, 2 Ready, 1 NotReady, 1
   Cordoned, 1 Disrupted, 1 Draining, 1 Terminating)
-10 pods: 1 running, 6 bound, 4 pending
+10 pods: 6 running, 6 bound, 4 pending
 cpu    ███░░░░░░░░░░░░░░░░░░░░░  12%  3.6 of 29
 memory █▏░░░░░░░░░░░░░░░░░░░░░░   5%  768Mi of 16Gi
 7.0000 USD per hour, 5,110.00 USD per month, without 3 nodes of unknown price

@@ -55,7 +55,7 @@ def test_totals_are_sums_of_the_rows(document):
     assert totals["nodes"] == len(STATES)
     assert sum(totals["states"].values()) == len(STATES)
     assert (totals["pods"], totals["boundPods"], totals["pendingPods"]) == (10, 6, 4)
-    assert totals["runningPods"] == 1
+    assert totals["runningPods"] == 6
     prices = [row["pricePerHour"] for row in document["nodes"]]
     assert totals["pricePerHour"] == sum(price for price in prices if price is not None) == 7.0
     assert totals["pricePerMonth"] == 7.0 * 730
