@@ -138,8 +138,9 @@ def simulate(
     """Compute the cost of a workload on NodePools, in simulated time.
 
     The unchanged controllers of `karpenter run` work on an embedded cluster and a simulated cloud, in
-    simulated time: a day takes about a minute. The output has the cost, nodes, evictions, utilisation,
-    and the time that pods waited for a node. The same input and seed give the same output.
+    simulated time: a day of some dozen nodes takes less than a minute. The output has the cost, nodes,
+    evictions, utilisation, and the time that pods waited for a node. The same input and seed give the
+    same output.
 
     Examples: karpenter simulate --nodepools pools.yaml --workload day.yaml;
     karpenter simulate --nodepools pools.yaml --compare other.yaml --workload day.yaml -o html > day.html;
