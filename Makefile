@@ -13,7 +13,7 @@ export VIRTUAL_ENV := $(CURDIR)/.venv
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help ready demo test lint types e2e bench crds charts docs pictures site lock format clean
+.PHONY: help ready demo test lint types e2e bench crds charts docs pictures growth site lock format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ docs: $(READY) ## Write the generated parts of the documentation and check the r
 pictures: $(READY) ## Write the pictures of top, the dashboard and reports from a real run (Chromium)
 	$(BIN)/python -m tests.dashboard.install
 	$(BIN)/python -m tests.dashboard.pictures
+
+growth: $(READY) ## Measure how the CPU time of passes grows with the cluster, and draw it (1 min)
+	$(BIN)/python -m benchmarks.passes --write
 
 site: $(READY) ## Write the documentation as a site to build/site, to be opened in a browser
 	$(BIN)/sphinx-build -q -n -W --keep-going docs build/site

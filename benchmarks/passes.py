@@ -6,6 +6,7 @@ a disruption pass in which every node is a candidate of every method, and how it
 
     python -m benchmarks.passes                         100, 1,000 and 5,000 nodes
     python -m benchmarks.passes --nodes 100 1000 --rounds 20
+    python -m benchmarks.passes --write                 also the picture in docs/images (`make growth`)
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import time
 from collections import defaultdict
 from contextlib import contextmanager
 from datetime import timedelta
+from math import ceil, log10
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
@@ -49,7 +52,7 @@ from karpenter_core.testing.state_builders import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from karpenter_core.api.records import PodView
 
@@ -59,6 +62,10 @@ PODS_PER_NODE: Final = 20
 CHURN: Final = 20
 """Pods that are replaced between two passes."""
 NOW: Final = EPOCH + timedelta(hours=3)
+PASSES: Final = {"provisioning": "#1a7f37", "disruption": "#0969da"}
+"""The kinds of passes, with their colours in the picture."""
+LEFT, RIGHT, BASE, HEIGHT = 70, 600, 270, 230  # of the area of the curves
+PICTURE: Final = Path(__file__).parents[1] / "docs" / "images" / "passes.svg"
 
 PassCosts = dict[str, float]
 """Milliseconds of CPU time by part."""
@@ -196,6 +203,45 @@ def measure(nodes: int, *, rounds: int = 9) -> PassCosts:
     return watch.medians()
 
 
+def picture(costs: Mapping[int, PassCosts]) -> str:
+    """Return an SVG of the CPU time of each kind of pass by the number of nodes, both as logarithms."""
+    sizes = sorted(costs)
+    top = ceil(log10(max(costs[nodes][name] for nodes in sizes for name in PASSES)))
+    span = log10(sizes[-1] / sizes[0]) or 1.0
+
+    def across(nodes: int) -> int:
+        return round(LEFT + (RIGHT - LEFT) * log10(nodes / sizes[0]) / span)
+
+    def down(milliseconds: float) -> int:
+        return round(BASE - HEIGHT * log10(max(milliseconds, 1.0)) / top)
+
+    parts = [
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 330" font-size="13">',
+        '<rect width="720" height="330" fill="white"/>',
+        _text(LEFT, 22, "CPU ms of a pass; 20 pods are replaced between two passes"),
+        _text((LEFT + RIGHT) // 2, 316, "nodes", anchor="middle"),
+    ]
+    for exponent in range(top + 1):
+        level = down(10**exponent)
+        parts.append(f'<path d="M{LEFT} {level}H{RIGHT}" stroke="#ddd"/>')
+        parts.append(_text(LEFT - 8, level + 4, str(10**exponent), anchor="end"))
+    parts += [_text(across(nodes), 292, f"{nodes:,}", anchor="middle") for nodes in sizes]
+    for name, colour in PASSES.items():
+        points = [(across(nodes), down(costs[nodes][name])) for nodes in sizes]
+        line = " ".join(f"{x},{y}" for x, y in points)
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        for (x, y), nodes in zip(points, sizes, strict=True):
+            parts.append(f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"/>')
+            parts.append(_text(x, y - 8, f"{costs[nodes][name]:.1f}", anchor="middle"))
+        parts.append(_text(RIGHT + 22, points[-1][1] + 4, name, colour=colour))
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _text(x: int, y: int, text: str, *, anchor: str = "start", colour: str = "black") -> str:
+    where = f'x="{x}" y="{y}" text-anchor="{anchor}" fill="{colour}"'
+    return f'<text {where} font-family="sans-serif">{text}</text>'
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(
@@ -203,6 +249,7 @@ def main() -> None:
     )
     parser.add_argument("--nodes", type=int, nargs="+", default=[100, 1_000, 5_000])
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--write", action="store_true", help="write the picture, too")
     options = parser.parse_args()
     costs = {nodes: measure(nodes, rounds=options.rounds) for nodes in options.nodes}
     first = options.nodes[0]
@@ -211,6 +258,8 @@ def main() -> None:
         values = [found[part] for found in costs.values()]
         growth = values[-1] / max(values[0], 0.01)
         print(part.ljust(26), *(f"{value:15.1f}" for value in values), f"{growth:6.1f} x")
+    if options.write:
+        PICTURE.write_text(picture(costs))
 
 
 if __name__ == "__main__":

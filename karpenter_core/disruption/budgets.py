@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from karpenter_core.api.cron_schedule import CronSchedule
 from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.api.notices import Notice
 from karpenter_core.disruption.command_queue import find_stale_mark
 from karpenter_core.errors import BadInputError
+from karpenter_core.scheduling.identity_memo import IdentityMemo
 from karpenter_core.state.state_nodes import is_instance_terminating
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UNLIMITED",
+    "BudgetUse",
     "DisruptionReason",
     "PoolBudget",
     "allowed_by",
@@ -35,6 +38,8 @@ __all__ = [
 ]
 
 _LONGEST_WAIT: Final = timedelta(days=1)
+BudgetUse: TypeAlias = "tuple[str, bool] | None"
+"""The pool of a node and whether it consumes a budget; None if it counts for no budget."""
 
 UNLIMITED: Final = 2**31 - 1
 """Number of nodes that an inactive budget allows (upstream's value)."""
@@ -177,29 +182,27 @@ def pool_budgets(
     *,
     now: datetime,
     failed: FailedJudgements | None = None,
+    memory: IdentityMemo[StateNode, BudgetUse] | None = None,
 ) -> dict[str, PoolBudget]:
     """Return every pool's budget for one reason; a pool with a malformed one allows nothing.
 
     A pool whose budget cannot be evaluated is added to `failed` and left out: it allows nothing.
+    `memory` holds what earlier passes found of nodes.
     """
     failed = failed or FailedJudgements()
-    counted: dict[str, list[StateNode]] = {}
-    for state_node in snapshot.counted_nodes:
-        if _is_counted(state_node):
-            counted.setdefault(state_node.pool, []).append(state_node)
+    memory = IdentityMemo() if memory is None else memory
+    uses = Counter(memory.values(snapshot.counted_nodes, _budget_use))
     budgets: dict[str, PoolBudget] = {}
     for name, pool in sorted(snapshot.node_pools.items()):
-        state_nodes = counted.get(name, [])
+        total = uses[name, False] + uses[name, True]
         with failed.judging(pool.ref, "disruption"):
             errors = budget_errors(pool, now)
             budgets[name] = PoolBudget(
                 pool=name,
                 reason=reason,
-                total=len(state_nodes),
-                allowed=0
-                if errors
-                else allowed_disruptions(pool, reason, total=len(state_nodes), now=now),
-                consuming=sum(_is_consuming(state_node) for state_node in state_nodes),
+                total=total,
+                allowed=0 if errors else allowed_disruptions(pool, reason, total=total, now=now),
+                consuming=uses[name, True],
                 errors=errors,
             )
     return budgets
@@ -219,6 +222,13 @@ def blocking_notice(pool: NodePool, budget: PoolBudget) -> Notice | None:
         dedupe=(pool.uid, str(budget.reason)),
         window=timedelta(minutes=1),
     )
+
+
+def _budget_use(state_node: StateNode) -> BudgetUse:
+    """Return the pool of a node that counts for its budgets, and whether it is being disrupted."""
+    if not _is_counted(state_node):
+        return None
+    return state_node.pool, _is_consuming(state_node)
 
 
 def _is_counted(state_node: StateNode) -> bool:

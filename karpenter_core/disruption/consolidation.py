@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, SPOT, ZONE
 from karpenter_core.api.nodeclaim import CONSOLIDATABLE
+from karpenter_core.disruption.acceptance import CandidateAcceptance, DeclineReason
 from karpenter_core.disruption.candidates import Candidate, state_node_notices
 from karpenter_core.disruption.command import Command, command_evidence
-from karpenter_core.disruption.method import CandidateAcceptance, DeclineReason
 from karpenter_core.disruption.pricing import ReplacementRefusedError
 from karpenter_core.disruption.savings_floors import minimum_savings
 from karpenter_core.disruption.simulation import unplaced_pods_message
+from karpenter_core.scheduling.identity_memo import IdentityMemo
 from karpenter_core.scheduling.whatif.what_if import WhatIfOutcome
 
 if TYPE_CHECKING:
@@ -137,13 +138,20 @@ def unconsolidatable_notices(candidate: Candidate, message: str) -> tuple[Notice
     )
 
 
-def sort_by_savings(candidates: Sequence[Candidate], prices: NodePrices) -> list[Candidate]:
-    """Sort by savings per reschedule cost, best first."""
+def sort_by_savings(
+    candidates: Sequence[Candidate],
+    prices: NodePrices,
+    memory: IdentityMemo[Candidate, tuple[float, str]] | None = None,
+) -> list[Candidate]:
+    """Sort by savings per reschedule cost, best first; `memory` holds ranks of earlier passes."""
 
     def rank(candidate: Candidate) -> tuple[float, str]:
         return -prices.convert(candidate.price) / candidate.reschedule_cost, candidate.name
 
-    return sorted(candidates, key=rank)
+    memory = IdentityMemo() if memory is None else memory
+    ranks = memory.values(candidates, rank, equal=prices.rates)
+    order = sorted(range(len(candidates)), key=ranks.__getitem__)
+    return [candidates[place] for place in order]
 
 
 def split_by_budgets(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from karpenter_core.api.conditions import find_condition, is_true
 from karpenter_core.api.nodeclaim import DRIFTED
 from karpenter_core.api.nodepool import is_detect_only
+from karpenter_core.disruption.acceptance import CandidateAcceptance, DeclineReason
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionClass, state_node_notices
 from karpenter_core.disruption.consolidation import (
@@ -20,7 +21,7 @@ from karpenter_core.disruption.consolidation import (
     command_for_move,
     individually_within_budget,
 )
-from karpenter_core.disruption.method import CandidateAcceptance, DeclineReason, MethodPlan
+from karpenter_core.disruption.method import MethodPlan
 from karpenter_core.disruption.simulation import unplaced_pods_message
 from karpenter_core.disruption.validation import ValidationVerdict
 
@@ -62,6 +63,10 @@ class DriftMethod:
         if candidate.pool.spec.replicas is not None:
             return CandidateAcceptance(accepted=False, decline_reason=DeclineReason.STATIC)
         return accept_drifted(candidate, disruption_pass)
+
+    def acceptance_inputs(self, disruption_pass: DisruptionPass) -> object:
+        """Return the pools whose drift backs off."""
+        return disruption_pass.drift_backoff_pools
 
     def plan_steps(
         self,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.nodeclaim import CONSOLIDATABLE
+from karpenter_core.disruption.acceptance import CandidateAcceptance, DeclineReason
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.disruption.command import Command, command_evidence
@@ -21,7 +22,7 @@ from karpenter_core.disruption.consolidation import (
     split_by_budgets,
     unconsolidatable_notices,
 )
-from karpenter_core.disruption.method import CandidateAcceptance, DeclineReason, MethodPlan
+from karpenter_core.disruption.method import MethodPlan
 from karpenter_core.disruption.validation import CommandRejection, ValidationVerdict
 
 if TYPE_CHECKING:
@@ -69,6 +70,11 @@ class EmptinessMethod:
         elif not settled:
             declined = DeclineReason.UNSETTLED
         return CandidateAcceptance(accepted=declined is None, decline_reason=declined)
+
+    def acceptance_inputs(self, disruption_pass: DisruptionPass) -> object:
+        """Return nothing: it depends on the candidate alone."""
+        del disruption_pass
+        return ()
 
     def plan_steps(
         self,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.disruption.method import CandidateAcceptance, MethodPlan
+from karpenter_core.disruption.acceptance import CandidateAcceptance
+from karpenter_core.disruption.method import MethodPlan
 from karpenter_core.disruption.validation import CommandRejection, ValidationVerdict
 from karpenter_core.state.state_nodes import state_node_ref
 

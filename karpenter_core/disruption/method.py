@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.api.labels import WELL_KNOWN
-from karpenter_core.disruption.balanced import pool_totals
+from karpenter_core.disruption.balanced import BALANCED, pool_totals
 from karpenter_core.disruption.budgets import pool_budgets
 from karpenter_core.disruption.candidates import DisruptionClass, evaluate_nodes
 from karpenter_core.disruption.pass_memory import DisruptionMemory
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_core.api.notices import Notice
+    from karpenter_core.disruption.acceptance import CandidateAcceptance
     from karpenter_core.disruption.balanced import BalancedScore, PoolTotals
     from karpenter_core.disruption.budgets import DisruptionReason, PoolBudget
     from karpenter_core.disruption.candidates import Candidate, NodeEvaluation
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [
-    "CandidateAcceptance",
-    "DeclineReason",
     "DisruptionMethod",
     "DisruptionOptions",
     "DisruptionPass",
@@ -151,7 +149,12 @@ class DisruptionPass:
 
     @cached_property
     def totals(self) -> Mapping[str, PoolTotals]:
-        """Cost and disruption cost of every pool, for the policy `Balanced`."""
+        """Cost and disruption cost of every pool; none if no pool has the policy `Balanced`."""
+        policies = {
+            pool.spec.disruption.consolidation_policy for pool in self.snapshot.node_pools.values()
+        }
+        if BALANCED not in policies:
+            return {}
         graceful_candidates = self.candidates(DisruptionClass.GRACEFUL).candidates
         return pool_totals(self.snapshot, graceful_candidates, self.prices)
 
@@ -181,7 +184,11 @@ class DisruptionPass:
         budgets = self._budgets.get(reason)
         if budgets is None:
             budgets = self._budgets[reason] = pool_budgets(
-                self.snapshot, reason, now=self.now, failed=self.failed
+                self.snapshot,
+                reason,
+                now=self.now,
+                failed=self.failed,
+                memory=self.memory.budget_uses,
             )
         return budgets
 
@@ -192,46 +199,6 @@ class DisruptionPass:
     @cached_property
     def _candidates(self) -> dict[DisruptionClass, NodeEvaluation]:
         return {}
-
-
-class DeclineReason(StrEnum):
-    """The closed list of reasons why a method declines a candidate; the first one is reported."""
-
-    STATIC = "static"
-    """Its pool has a fixed number of nodes."""
-    UNKNOWN_OFFERING = "unknownOffering"
-    """Its instance type, zone or capacity type is unknown, and so is its price."""
-    DISABLED = "disabled"
-    """Its pool's `consolidateAfter` is `Never`, or its pool does not enable the method."""
-    EMPTY = "empty"
-    """It is empty, and the method takes nodes in use."""
-    NOT_EMPTY = "notEmpty"
-    BUFFER = "buffer"
-    """It is empty, and has room that is kept free for virtual pods."""
-    POLICY = "policy"
-    """Its pool consolidates empty nodes only."""
-    UNSETTLED = "unsettled"
-    """It does not have the condition `Consolidatable`."""
-    NOT_DRIFTED = "notDrifted"
-    DETECT_ONLY = "detectOnly"
-    """Its pool shows drift and does not act on it."""
-    RESTING = "resting"
-    """Its pool's replacements kept failing; drift backs off for a while."""
-    YOUNG = "young"
-    """It is younger than the age from which its pool returns nodes."""
-    NOT_SHUT_DOWN = "notShutDown"
-    """No window of its pool's schedules shuts the pool down now."""
-    FIRST_CHOICE = "firstChoice"
-    """No capacity type or pool is preferred to its own."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateAcceptance:
-    """Whether a method accepts a candidate; if not, the reason and the Events about it."""
-
-    accepted: bool
-    decline_reason: DeclineReason | None = None
-    notices: tuple[Notice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -286,6 +253,13 @@ class DisruptionMethod(Protocol):
 
     def accept(self, candidate: Candidate, disruption_pass: DisruptionPass) -> CandidateAcceptance:
         """Accept or decline a candidate."""
+        ...
+
+    def acceptance_inputs(self, disruption_pass: DisruptionPass) -> object:
+        """Return everything beside a candidate that `accept` depends on, to be compared by value.
+
+        None if that is too much: then every pass accepts all candidates anew.
+        """
         ...
 
     def plan_steps(

@@ -31,15 +31,11 @@ from karpenter_core.disruption.savings_floors import minimum_savings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from karpenter_core.disruption.acceptance import CandidateAcceptance
     from karpenter_core.disruption.balanced import BalancedScore
     from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.disruption.command import Command
-    from karpenter_core.disruption.method import (
-        CandidateAcceptance,
-        DisruptionPass,
-        PoolBudgets,
-        WorkSteps,
-    )
+    from karpenter_core.disruption.method import DisruptionPass, PoolBudgets, WorkSteps
     from karpenter_core.disruption.validation import ValidationVerdict
 
 __all__ = ["MultiNodeConsolidation"]
@@ -74,6 +70,11 @@ class MultiNodeConsolidation:
         del disruption_pass
         return accept_for_consolidation(candidate)
 
+    def acceptance_inputs(self, disruption_pass: DisruptionPass) -> object:
+        """Return nothing: it depends on the candidate alone."""
+        del disruption_pass
+        return ()
+
     def plan_steps(
         self,
         disruption_pass: DisruptionPass,
@@ -81,7 +82,7 @@ class MultiNodeConsolidation:
         budgets: PoolBudgets,
     ) -> WorkSteps[MethodPlan]:
         """Return the move of two or more nodes that saves most."""
-        ordered = sort_by_savings(candidates, disruption_pass.prices)
+        ordered = sort_by_savings(candidates, disruption_pass.prices, disruption_pass.memory.ranks)
         chosen, spared = split_by_budgets(ordered, budgets)
         constrained = bool(spared)
         if len(chosen) < 2:  # noqa: PLR2004 - several

@@ -17,6 +17,7 @@ from karpenter_core.disruption.return_to_preferred import ReturnToPreferred
 from karpenter_core.disruption.shutdown import ShutdownMethod
 from karpenter_core.disruption.single_node import SingleNodeConsolidation
 from karpenter_core.disruption.static_drift import StaticDriftMethod
+from karpenter_core.scheduling.identity_memo import IdentityMemo
 from karpenter_core.scheduling.steps import run_steps
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.judgements import FailedJudgement
     from karpenter_core.api.notices import Notice
+    from karpenter_core.disruption.acceptance import CandidateAcceptance
     from karpenter_core.disruption.balanced import BalancedScore
     from karpenter_core.disruption.budgets import DisruptionReason, PoolBudget
     from karpenter_core.disruption.candidates import Candidate, DisruptionClass
@@ -162,15 +164,35 @@ def _accept_candidates(
     disruption_pass: DisruptionPass, method: DisruptionMethod, notices: list[Notice]
 ) -> tuple[Candidate, ...]:
     """Return the candidates that a method accepts; add the reasons of the others to `notices`."""
+    candidates = disruption_pass.candidates(method.disruption_class).candidates
     accepted: list[Candidate] = []
-    for candidate in disruption_pass.candidates(method.disruption_class).candidates:
-        verdict = accept_or_set_aside(disruption_pass, method, candidate)
+    for candidate, verdict in zip(
+        candidates, _acceptances(disruption_pass, method, candidates), strict=True
+    ):
         if verdict.accepted:
             accepted.append(candidate)
         # Every node of a pool is declined at first.
-        if not is_recent(candidate.state_node, disruption_pass.now):
+        if verdict.notices and not is_recent(candidate.state_node, disruption_pass.now):
             notices.extend(verdict.notices)
     return tuple(accepted)
+
+
+def _acceptances(
+    disruption_pass: DisruptionPass, method: DisruptionMethod, candidates: tuple[Candidate, ...]
+) -> Sequence[CandidateAcceptance]:
+    """Return the verdict of a method on every candidate; those of the last pass where they hold."""
+    inputs = method.acceptance_inputs(disruption_pass)
+    if inputs is not None:
+        memo = disruption_pass.memory.acceptances.setdefault(method.name, IdentityMemo())
+        try:
+            return memo.values(
+                candidates,
+                lambda candidate: method.accept(candidate, disruption_pass),
+                equal=inputs,
+            )
+        except Exception:  # noqa: S110 - below it is set aside with its candidate
+            pass
+    return [accept_or_set_aside(disruption_pass, method, candidate) for candidate in candidates]
 
 
 def _is_idle(

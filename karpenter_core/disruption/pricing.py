@@ -120,6 +120,16 @@ class NodePrices:
         self._options: Final = options
         self._types: Final = dict[str, "Mapping[str, InstanceType]"]()
 
+    @property
+    def rates(self) -> Mapping[str, float]:
+        """Exchange rates to the reporting currency."""
+        return self._rates
+
+    @property
+    def has_commitments(self) -> bool:
+        """Whether part of the price of nodes is paid anyway."""
+        return bool(self._commitments)
+
     def cost_per_hour(self, candidates: Iterable[PricedNode]) -> float:
         """Return what would be saved per hour without candidates; unknown prices count 0.
 

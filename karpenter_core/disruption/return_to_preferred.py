@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import CAPACITY_TYPES, SPOT
 from karpenter_core.api.returning import return_rule
+from karpenter_core.disruption.acceptance import CandidateAcceptance, DeclineReason
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.disruption.consolidation import (
@@ -21,7 +22,7 @@ from karpenter_core.disruption.consolidation import (
     command_for_move,
     with_new_move,
 )
-from karpenter_core.disruption.method import CandidateAcceptance, DeclineReason, MethodPlan
+from karpenter_core.disruption.method import MethodPlan
 from karpenter_core.disruption.pricing import ReplacementRefusedError
 from karpenter_core.disruption.validation import CommandRejection, ValidationVerdict
 
@@ -64,6 +65,11 @@ class ReturnToPreferred:
         elif not self._may_improve(candidate, disruption_pass):
             declined = DeclineReason.FIRST_CHOICE
         return CandidateAcceptance(accepted=declined is None, decline_reason=declined)
+
+    def acceptance_inputs(self, disruption_pass: DisruptionPass) -> object:
+        """Return None if a pool enables the return: it then depends on time and prices."""
+        enabled = any(map(return_rule, disruption_pass.snapshot.node_pools.values()))
+        return None if enabled else ()
 
     def plan_steps(
         self,

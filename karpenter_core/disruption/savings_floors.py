@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.disruption.pricing import NodePrices
 
-__all__ = ["minimum_savings"]
+__all__ = ["may_cool_down", "minimum_savings"]
 
 
 _CONSOLIDATION: Final = DisruptionReason.UNDERUTILIZED.lower()
@@ -50,10 +50,15 @@ def minimum_savings(candidates: Sequence[Candidate], prices: NodePrices, *, now:
     return max(least, _COOLDOWN_SHARE * prices.cost_per_hour(recent)) if recent else least
 
 
+def may_cool_down(candidate: Candidate) -> bool:
+    """Tell whether consolidation launched a node, so that its floor depends on its age."""
+    return candidate.claim.metadata.annotations.get(CREATED_FOR) == _CONSOLIDATION
+
+
 def _is_cooling_down(candidate: Candidate, now: datetime) -> bool:
     metadata = candidate.claim.metadata
     return (
-        metadata.annotations.get(CREATED_FOR) == _CONSOLIDATION
+        may_cool_down(candidate)
         and metadata.creation_timestamp is not None
         and now - metadata.creation_timestamp < _COOLDOWN
     )

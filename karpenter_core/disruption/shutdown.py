@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from karpenter_core.disruption.acceptance import CandidateAcceptance, DeclineReason
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.disruption.command import Command
 from karpenter_core.disruption.consolidation import command_evidence, split_by_budgets
-from karpenter_core.disruption.method import CandidateAcceptance, DeclineReason, MethodPlan
+from karpenter_core.disruption.method import MethodPlan
 from karpenter_core.disruption.validation import ValidationVerdict
 from karpenter_core.state.pool_schedules import shutdown_reason
 from karpenter_core.state.static_pools import is_static
@@ -46,6 +47,11 @@ class ShutdownMethod:
         elif schedule is None or schedule.shutdown is None:
             declined = DeclineReason.NOT_SHUT_DOWN
         return CandidateAcceptance(accepted=declined is None, decline_reason=declined)
+
+    def acceptance_inputs(self, disruption_pass: DisruptionPass) -> object:
+        """Return None: it depends on the open windows."""
+        del disruption_pass
+        return None
 
     def plan_steps(
         self,

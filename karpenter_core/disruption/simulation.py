@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.scheduling.problem import SchedulingProblem, SolveOptions
+    from karpenter_core.scheduling.whatif.homeless_pods import SinglePrices
     from karpenter_core.scheduling.whatif.what_if import WhatIfVerdict
     from karpenter_core.state.provisioning_input import ProblemSettings
     from karpenter_core.state.snapshot import Snapshot, StateNode
@@ -76,18 +77,24 @@ class DisruptionSimulation:
         if self._whatif is None:
             problem, movable = self._problem()
             yield 5
-            self._whatif, self._avoid_unsettled = self._build(problem, movable, self._cache), False
+            self._whatif = self._renewed(problem, movable)
+            self._avoid_unsettled = False
         if avoid_unsettled is not None and avoid_unsettled != self._avoid_unsettled:
-            self._whatif.exclude_nodes(_unsettled(self._snapshot) if avoid_unsettled else ())
+            self._whatif.exclude_nodes(self._unsettled() if avoid_unsettled else ())
             self._avoid_unsettled = avoid_unsettled
         try:
             yield from _placement_steps(self._whatif)
         except Exception as error:
+            self._memory.whatif = None
             self._whatif = yield from self._isolated_steps(error)
 
     def reset(self) -> None:
-        """Discard everything computed, after a failure that may have left it incomplete."""
+        """Discard everything computed, after a failure that may have left it incomplete.
+
+        A later pass does too when it takes the what-ifs over.
+        """
         self._whatif = None
+        self._memory.whatif = None
 
     def _problem(self) -> tuple[SchedulingProblem, Mapping[str, frozenset[str]]]:
         own = FailedJudgements()
@@ -104,6 +111,14 @@ class DisruptionSimulation:
                 self._unevaluated_nodes.setdefault(item.regarding.name, item.message)
         return problem
 
+    def _renewed(self, problem: SchedulingProblem, movable: Mapping[str, frozenset[str]]) -> WhatIf:
+        """Return the what-ifs of the last pass for this state, or others if more than pods differs."""
+        whatif = self._memory.take_over(self)
+        if whatif is None or not whatif.renew(problem, movable, self._options):
+            whatif = self._build(problem, movable, self._cache)
+        self._memory.whatif = whatif
+        return whatif
+
     def _build(
         self,
         problem: SchedulingProblem,
@@ -115,7 +130,7 @@ class DisruptionSimulation:
     def _isolated_steps(self, error: Exception) -> Generator[int, None, WhatIf]:
         """Compile without what cannot be evaluated; nodes with such pods are refused later."""
         problem, movable = self._problem()
-        excluded = _unsettled(self._snapshot) if self._avoid_unsettled else []
+        excluded = self._unsettled() if self._avoid_unsettled else []
         waiting = {pod.uid for pod in problem.pods}
         leaving = [
             pod
@@ -183,6 +198,12 @@ class DisruptionSimulation:
         self._reject_unevaluated(names)
         return self._ready.evaluate(names, below_price=below_price, max_claims=max_claims)
 
+    def single_prices(self, candidate: Candidate) -> SinglePrices | None:
+        """Return what alone decides on removing a candidate; see `WhatIf.single_prices`."""
+        if self._unevaluated_nodes:
+            return None
+        return self._ready.single_prices(candidate.state_node.name)
+
     def push(self, candidate: Candidate) -> bool:
         """Remove a candidate for the following what-ifs, if its pods fit on existing nodes.
 
@@ -206,6 +227,24 @@ class DisruptionSimulation:
             if state_node is not None and state_node.managed and not state_node.initialized:
                 return f"would schedule against uninitialized {_both_names(state_node)}"
         return ""
+
+    def _unsettled(self) -> list[str]:
+        """Return the nodes that are still inside their pool's `consolidateAfter`."""
+        state_nodes = self._snapshot.state_nodes
+
+        def is_settled(state_node: StateNode) -> bool:
+            return (
+                state_node.claim is None
+                or not state_node.initialized
+                or not _has_window(self._snapshot, state_node)
+                or is_true(state_node.claim.status.conditions, CONSOLIDATABLE)
+            )
+
+        pools = tuple(self._snapshot.node_pools.values())
+        settled = self._memory.settled.values(state_nodes, is_settled, same=pools)
+        return [
+            state_node.name for state_node, it in zip(state_nodes, settled, strict=True) if not it
+        ]
 
     @property
     def _ready(self) -> WhatIf:
@@ -241,18 +280,6 @@ def _both_names(state_node: StateNode) -> str:
     names = [f"nodeclaim/{state_node.claim.name}"] if state_node.claim is not None else []
     names += [f"node/{state_node.node.name}"] if state_node.node is not None else []
     return ", ".join(names)
-
-
-def _unsettled(snapshot: Snapshot) -> list[str]:
-    """Return the nodes that are still inside their pool's `consolidateAfter`."""
-    return [
-        state_node.name
-        for state_node in snapshot.state_nodes
-        if state_node.claim is not None
-        and state_node.initialized
-        and _has_window(snapshot, state_node)
-        and not is_true(state_node.claim.status.conditions, CONSOLIDATABLE)
-    ]
 
 
 def _has_window(snapshot: Snapshot, state_node: StateNode) -> bool:

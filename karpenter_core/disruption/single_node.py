@@ -6,7 +6,7 @@ time limit, the next one begins with the pools that were not reached.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.disruption.balanced import BALANCED, balanced_scores, is_approved
@@ -19,6 +19,7 @@ from karpenter_core.disruption.consolidation import (
     accept_for_consolidation,
     command_for_move,
     individually_within_budget,
+    price_limits,
     sort_by_savings,
     unconsolidatable_notices,
 )
@@ -26,23 +27,22 @@ from karpenter_core.disruption.method import MethodPlan
 from karpenter_core.disruption.revalidation import revalidate_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from karpenter_core.api.notices import Notice
+    from karpenter_core.disruption.acceptance import CandidateAcceptance
     from karpenter_core.disruption.balanced import BalancedScore
     from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.disruption.command import Command
-    from karpenter_core.disruption.method import (
-        CandidateAcceptance,
-        DisruptionPass,
-        PoolBudgets,
-        WorkSteps,
-    )
+    from karpenter_core.disruption.method import DisruptionPass, PoolBudgets, WorkSteps
     from karpenter_core.disruption.validation import ValidationVerdict
+    from karpenter_core.scheduling.whatif.homeless_pods import SinglePrices
 
 __all__ = ["SingleNodeConsolidation"]
 
 UNITS_PER_QUESTION: Final = 5
+REPEATED_PER_STEP: Final = 200
+"""Number of repeated refusals between two yields."""
 MAX_ALTERNATIVES: Final = 10
 """Number of other moves that the decision journal records."""
 
@@ -63,6 +63,11 @@ class SingleNodeConsolidation:
         del disruption_pass
         return accept_for_consolidation(candidate)
 
+    def acceptance_inputs(self, disruption_pass: DisruptionPass) -> object:
+        """Return nothing: it depends on the candidate alone."""
+        del disruption_pass
+        return ()
+
     def plan_steps(
         self,
         disruption_pass: DisruptionPass,
@@ -75,53 +80,22 @@ class SingleNodeConsolidation:
         if not allowed:
             return MethodPlan(constrained=constrained)
         yield from disruption_pass.simulation.prepare_steps(avoid_unsettled=True)
-        totals = disruption_pass.totals
-        notices: list[Notice] = []
-        moves: list[tuple[DisruptionMove, tuple[BalancedScore, ...]]] = []
-        refused: list[BalancedScore] = []
-        unseen: frozenset[str] = frozenset()
-        is_cut_short = False
         waiting = disruption_pass.unexamined_pools.get(self.name, frozenset())
-        ordered = sorted(
-            sort_by_savings(allowed, disruption_pass.prices),
-            key=lambda item: item.pool.name not in waiting,
+        ordered = sort_by_savings(allowed, disruption_pass.prices, disruption_pass.memory.ranks)
+        if waiting:
+            ordered.sort(key=lambda item: item.pool.name not in waiting)
+        search = _SingleSearch(disruption_pass)
+        yield from search.steps(ordered)
+        found = MethodPlan(
+            constrained=constrained,
+            is_cut_short=search.is_cut_short,
+            unexamined_pools=search.unexamined_pools,
+            notices=tuple(search.notices),
+            scores=tuple(search.refused),
         )
-        for number, candidate in enumerate(ordered):
-            if disruption_pass.time_limit.is_reached:
-                is_cut_short, unseen = True, _pools(ordered[number:]) - _pools(ordered[:number])
-                break
-            # No move of it scores higher than deleting it without a replacement.
-            ceiling = balanced_scores(
-                (candidate,),
-                disruption_pass.prices.cost_per_hour((candidate,)),
-                totals,
-                disruption_pass.prices,
-            )
-            if not is_approved(ceiling):
-                refused += (score for score in ceiling if score.policy == BALANCED)
-                continue
-            evaluated = evaluate_single_move(disruption_pass, candidate)
-            yield UNITS_PER_QUESTION
-            if not isinstance(evaluated, DisruptionMove):
-                if evaluated.message:
-                    notices += unconsolidatable_notices(candidate, evaluated.message)
-                continue
-            judged = balanced_scores(
-                (candidate,), evaluated.savings_per_hour, totals, disruption_pass.prices
-            )
-            if is_approved(judged):
-                moves.append((evaluated, judged))
-            else:
-                refused += judged
-        if not moves:
-            return MethodPlan(
-                constrained=constrained,
-                is_cut_short=is_cut_short,
-                unexamined_pools=unseen,
-                notices=tuple(notices),
-                scores=tuple(refused),
-            )
-        (best, judged), *others = sorted(moves, key=_savings_order)
+        if not search.moves:
+            return found
+        (best, judged), *others = sorted(search.moves, key=_savings_order)
         command = command_for_move(
             disruption_pass,
             self,
@@ -131,14 +105,12 @@ class SingleNodeConsolidation:
                 for move, _ in others[:MAX_ALTERNATIVES]
             },
         )
-        notices += approved_candidate_notices(best.candidates[0], judged)
-        return MethodPlan(
+        approved = approved_candidate_notices(best.candidates[0], judged)
+        return replace(
+            found,
             commands=(command,),
-            constrained=constrained,
-            is_cut_short=is_cut_short,
-            unexamined_pools=unseen,
-            notices=tuple(notices),
-            scores=(*refused, *judged),
+            notices=(*found.notices, *approved),
+            scores=(*found.scores, *judged),
         )
 
     def validate_steps(
@@ -146,6 +118,63 @@ class SingleNodeConsolidation:
     ) -> WorkSteps[ValidationVerdict]:
         """Keep the command if all of it still holds."""
         return (yield from revalidate_steps(self, command, disruption_pass))
+
+
+class _SingleSearch:
+    """The possible moves of single nodes, and the Events and scores of refused ones."""
+
+    def __init__(self, disruption_pass: DisruptionPass) -> None:
+        self._pass: Final = disruption_pass
+        self.moves: Final[list[tuple[DisruptionMove, tuple[BalancedScore, ...]]]] = []
+        self.notices: Final[list[Notice]] = []
+        self.refused: Final[list[BalancedScore]] = []
+        self.is_cut_short = False
+        self.unexamined_pools: frozenset[str] = frozenset()
+
+    def steps(self, ordered: Sequence[Candidate]) -> WorkSteps[None]:
+        """Evaluate candidates until the time limit."""
+        simulation, refusals = self._pass.simulation, self._pass.memory.refusals
+        refusals.begin_pass(self._pass.prices)
+        for number, candidate in enumerate(ordered):
+            if self._pass.time_limit.is_reached:
+                self.is_cut_short = True
+                self.unexamined_pools = _pools(ordered[number:]) - _pools(ordered[:number])
+                return
+            prices = simulation.single_prices(candidate)
+            repeated = refusals.repeated(candidate, prices)
+            if repeated is not None:
+                self.notices.extend(repeated)
+                if number % REPEATED_PER_STEP == 0:
+                    yield UNITS_PER_QUESTION
+            elif self._may_be_approved(candidate):
+                self._evaluate(candidate, prices)
+                yield UNITS_PER_QUESTION
+
+    def _may_be_approved(self, candidate: Candidate) -> bool:
+        """Tell whether deleting a candidate is approved: no move of it scores higher."""
+        prices = self._pass.prices
+        saved = prices.cost_per_hour((candidate,))
+        ceiling = balanced_scores((candidate,), saved, self._pass.totals, prices)
+        if is_approved(ceiling):
+            return True
+        self.refused.extend(score for score in ceiling if score.policy == BALANCED)
+        return False
+
+    def _evaluate(self, candidate: Candidate, prices: SinglePrices | None) -> None:
+        evaluated = evaluate_single_move(self._pass, candidate)
+        if isinstance(evaluated, DisruptionMove):
+            judged = balanced_scores(
+                (candidate,), evaluated.savings_per_hour, self._pass.totals, self._pass.prices
+            )
+            if is_approved(judged):
+                self.moves.append((evaluated, judged))
+            else:
+                self.refused.extend(judged)
+        elif evaluated.message:
+            notices = unconsolidatable_notices(candidate, evaluated.message)
+            self.notices.extend(notices)
+            below = price_limits(self._pass, (candidate,)).below
+            self._pass.memory.refusals.keep(candidate, prices, notices, below_price=below)
 
 
 def _pools(candidates: Iterable[Candidate]) -> frozenset[str]:

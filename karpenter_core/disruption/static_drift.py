@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from karpenter_core.disruption.acceptance import CandidateAcceptance
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionClass, state_node_notices
 from karpenter_core.disruption.command import Command, command_evidence
 from karpenter_core.disruption.drift import accept_drifted, drift_order
-from karpenter_core.disruption.method import CandidateAcceptance, MethodPlan
+from karpenter_core.disruption.method import MethodPlan
 from karpenter_core.disruption.validation import ValidationVerdict
 from karpenter_core.state.static_claims import plan_static_claim
 from karpenter_core.state.static_pools import (
@@ -48,6 +49,11 @@ class StaticDriftMethod:
         if not is_static(candidate.pool):  # the other drift method explains it
             return CandidateAcceptance(accepted=False)
         return accept_drifted(candidate, disruption_pass)
+
+    def acceptance_inputs(self, disruption_pass: DisruptionPass) -> object:
+        """Return None: few nodes are of static pools."""
+        del disruption_pass
+        return None
 
     def plan_steps(
         self,

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.state.default_spread import DefaultSpread
 from karpenter_core.state.expendable_pods import expendable_reason
+from karpenter_core.state.node_memory import MovablePods, NodeMemory
 from karpenter_core.state.pod_budgets import PodBudgets
+from karpenter_core.state.pod_rules import may_be_protected
 from karpenter_core.state.pod_volumes import PodVolumeReader
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
 from karpenter_core.state.request_predictions import RequestPredictions
@@ -22,10 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from karpenter_core.api.records import PodView
-    from karpenter_core.scheduling.problem import ExistingNode, PodVolumes, SchedulingProblem
-    from karpenter_core.state.node_memory import NodeMemory
-    from karpenter_core.state.snapshot import Snapshot
+    from karpenter_core.scheduling.problem import ExistingNode, SchedulingProblem
+    from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = ["build_disruption_problem"]
 
@@ -49,12 +49,51 @@ def build_disruption_problem(
     that of earlier passes.
     """
     problem_settings, failed = problem_settings or ProblemSettings(), failed or FailedJudgements()
+    memory = memory or NodeMemory()
     asking = build_provisioning_input(
         snapshot, now=now, problem_settings=problem_settings, memory=memory
     )
-    problem = asking.problem
     for item in asking.set_aside:
         failed.add(item)
+    pairs = zip(asking.problem.nodes, asking.state_nodes, strict=False)
+    state_nodes = {
+        node.name: state_node for node, state_node in pairs if state_node.claim is not None
+    }
+    found = _movable_pods(snapshot, state_nodes, problem_settings, memory, now=now, failed=failed)
+    movable = {name: pods.uids for name, pods in found.items()}
+    volumes = dict(asking.problem.volumes)
+    for pods in found.values():
+        if pods.volumes:
+            volumes.update(pods.volumes)
+    problem = replace(asking.problem, volumes=volumes)
+    predictions = RequestPredictions(snapshot)
+    if not (problem_settings.default_spread or predictions):
+        return problem, movable
+    spread = DefaultSpread(snapshot, problem_settings.default_spread)
+    nodes: list[ExistingNode] = []
+    for node in problem.nodes:
+        changed, moving = node, movable.pop(node.name, None)
+        if moving is not None:
+            with failed.judging(state_node_ref(state_nodes[node.name]), DISRUPTION_STEP):
+                pods = tuple(
+                    spread.apply(predictions.apply(pod)) if pod.uid in moving else pod
+                    for pod in node.pods
+                )
+                changed, movable[node.name] = replace(node, pods=pods), moving
+        nodes.append(changed)
+    return replace(problem, nodes=tuple(nodes)), movable
+
+
+def _movable_pods(
+    snapshot: Snapshot,
+    state_nodes: Mapping[str, StateNode],
+    problem_settings: ProblemSettings,
+    memory: NodeMemory,
+    *,
+    now: datetime,
+    failed: FailedJudgements,
+) -> dict[str, MovablePods]:
+    """Return the movable pods of nodes by name, without nodes that cannot be evaluated."""
     volumes = PodVolumeReader(
         snapshot,
         aliases=problem_settings.aliases,
@@ -62,33 +101,29 @@ def build_disruption_problem(
         unsupported=problem_settings.unsupported_volumes,
     )
     budgets = PodBudgets(snapshot.disruption_budgets.values())
-    predictions = RequestPredictions(snapshot)
-    spread = DefaultSpread(snapshot, problem_settings.default_spread)
-    movable: dict[str, frozenset[str]] = {}
-    nodes: list[ExistingNode] = []
-    volumes_by_pod = dict(problem.volumes)
-    for node in problem.nodes:
-        state_node = None if node.closed else snapshot.state_node(node.name)
-        if state_node is None or state_node.claim is None:
-            nodes.append(node)
-            continue
-        leaving: dict[str, PodView] = {}
-        wishes: dict[str, PodVolumes] = {}
-        with failed.judging(state_node_ref(state_node), DISRUPTION_STEP):
-            for pod in state_node.pods:
-                if not budgets.is_reschedulable_now(pod, now):
-                    continue
-                if expendable_reason(pod.shape, problem_settings.priority_cutoff):
-                    continue
-                leaving[pod.uid] = spread.apply(predictions.apply(pod))
-                if (pod_volumes := volumes.pod_volumes(pod)) is not None:
-                    wishes[pod.uid] = pod_volumes
-            movable[node.name] = frozenset(leaving)
-        if node.name not in movable:
-            nodes.append(node)
-            continue
-        volumes_by_pod.update(wishes)
-        spreading = tuple(leaving.get(pod.uid, pod) for pod in node.pods)
-        is_changed = bool(problem_settings.default_spread or predictions)
-        nodes.append(replace(node, pods=spreading) if is_changed else node)
-    return replace(problem, nodes=tuple(nodes), volumes=volumes_by_pod), movable
+    cutoff = problem_settings.priority_cutoff
+
+    def read(state_node: StateNode) -> MovablePods:
+        moving = [
+            pod
+            for pod in state_node.pods
+            if budgets.is_reschedulable_now(pod, now) and not expendable_reason(pod.shape, cutoff)
+        ]
+        asked = {pod.uid: volumes.pod_volumes(pod) for pod in moving if pod.shape.volumes}
+        return MovablePods(
+            uids=frozenset([pod.uid for pod in moving]),
+            volumes={uid: found for uid, found in asked.items() if found is not None},
+            is_timed=any(pod.shape.volumes or may_be_protected(pod) for pod in state_node.pods),
+        )
+
+    try:
+        found = memory.movable_pods(
+            tuple(state_nodes.values()), read, equal=(budgets.permanent_terms, cutoff)
+        )
+        return dict(zip(state_nodes, found, strict=True))
+    except Exception:
+        sound: dict[str, MovablePods] = {}
+        for name, state_node in state_nodes.items():
+            with failed.judging(state_node_ref(state_node), DISRUPTION_STEP):
+                sound[name] = read(state_node)
+        return sound

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from karpenter_core.api.records import CSINodeView
-    from karpenter_core.scheduling.problem import ExistingNode
+    from karpenter_core.scheduling.problem import ExistingNode, PodVolumes
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
-__all__ = ["NodeMemory"]
+__all__ = ["MovablePods", "NodeMemory"]
 
 
 class _ReadNode(NamedTuple):
@@ -31,14 +31,26 @@ class _ReadNode(NamedTuple):
     """False for a claim without an instance, whose resources are those of a catalogue."""
 
 
+class MovablePods(NamedTuple):
+    """The pods of a node that would have to move, by UID, and what their volumes require."""
+
+    uids: frozenset[str]
+    volumes: Mapping[str, PodVolumes]
+    is_timed: bool
+    """Whether that may change with the time, or with volumes of the pods."""
+
+
 @final
 class NodeMemory:
     """The nodes of the last problem, and what NodePools held then; one for each series of passes."""
 
-    __slots__ = ("_catalogues", "_counted", "_csi_nodes", "_nodes", "_usage", "_volumes")
+    __slots__ = (
+        "_catalogues", "_counted", "_csi_nodes", "_movable", "_nodes", "_usage", "_volumes",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._nodes: IdentityMemo[StateNode, _ReadNode] = IdentityMemo()
+        self._movable: IdentityMemo[StateNode, MovablePods] = IdentityMemo()
         self._csi_nodes: Mapping[str, CSINodeView] | None = None
         self._volumes: tuple[object, ...] = ()
         self._counted: tuple[StateNode, ...] = ()
@@ -86,6 +98,21 @@ class NodeMemory:
             found = self._nodes.renew(outdated, read_again)
         self._volumes, self._csi_nodes = volumes, snapshot.csi_nodes
         return [item.node for item in found]
+
+    def movable_pods(
+        self,
+        state_nodes: Sequence[StateNode],
+        read: Callable[[StateNode], MovablePods],
+        *,
+        equal: object,
+    ) -> Sequence[MovablePods]:
+        """Return the movable pods of every node, in their order.
+
+        Beside its state node a node may depend on `equal`, which is compared by value.
+        """
+        found = self._movable.values(state_nodes, read, equal=equal)
+        timed = [place for place, item in enumerate(found) if item.is_timed]
+        return self._movable.renew(timed, read) if timed else found
 
     def pool_usage(
         self, snapshot: Snapshot, rates: Mapping[str, float] | None = None

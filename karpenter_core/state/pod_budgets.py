@@ -53,6 +53,22 @@ class PodBudgets:
             for budget in budgets
         )
 
+    @property
+    def permanent_terms(self) -> tuple[tuple[object, ...], ...]:
+        """Everything about all budgets that `is_reschedulable_now` depends on."""
+        return tuple(
+            (
+                budget_key(budget),
+                budget.selector,
+                budget.unhealthy_pod_eviction_policy,
+                budget.current_healthy >= budget.desired_healthy > 0,
+                budget.max_unavailable,
+                budget.min_available,
+            )
+            for budgets in self._by_namespace.values()
+            for budget in budgets
+        )
+
     def matching(self, pod: PodView) -> tuple[PodDisruptionBudgetView, ...]:
         """Return the budgets that select a pod."""
         return tuple(

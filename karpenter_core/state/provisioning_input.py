@@ -125,6 +125,8 @@ class ProvisioningInput:
     refused_pools: Mapping[str, LaunchRefusal] = field(default_factory=dict[str, "LaunchRefusal"])
     set_aside: tuple[FailedJudgement, ...] = ()
     """Nodes that are left out, since evaluating them failed; such pods are among `ignored`."""
+    state_nodes: tuple[StateNode, ...] = ()
+    """Those of the problem's first nodes, in their order; the nodes after these are closed."""
 
 
 def build_provisioning_input(
@@ -194,20 +196,21 @@ def build_provisioning_input(
             {pod.uid: pod for pod in gang}, volumes, refusal, aliases, cutoff
         )
     pods, asked_volumes = _with_defaults(unplaced, spread, volumes, ignored)
+    open_nodes, open_state_nodes = _open_nodes(
+        snapshot,
+        capacity,
+        state_nodes,
+        _merged(places, taken),
+        failed,
+        problem_settings.launch_limits.rates,
+        memory,
+    )
     problem = SchedulingProblem(
         pods=pods,
         pools=pools,
         catalogues={pool.name: snapshot.catalogues[pool.name] for pool in pools},
         nodes=(
-            *_open_nodes(
-                snapshot,
-                capacity,
-                state_nodes,
-                _merged(places, taken),
-                failed,
-                problem_settings.launch_limits.rates,
-                memory,
-            ),
+            *open_nodes,
             *_closed_nodes(snapshot, capacity, state_nodes, {pod.uid for pod in candidates}),
         ),
         daemons=capacity.daemons,
@@ -240,6 +243,7 @@ def build_provisioning_input(
         placed_pods={state_node.name: tuple(pods) for state_node, pods in places.items()},
         refused_pools=held,
         set_aside=failed.found,
+        state_nodes=tuple(open_state_nodes),
     )
 
 
@@ -321,8 +325,8 @@ def _open_nodes(
     failed: FailedJudgements,
     rates: Mapping[str, float],
     memory: NodeMemory,
-) -> list[ExistingNode]:
-    """Return the nodes.
+) -> tuple[list[ExistingNode], Sequence[StateNode]]:
+    """Return the nodes, and the state nodes that they are made of.
 
     Those of pools with a limit of the price have it among their capacity, and those of pools with a
     share of spot their capacity type.
@@ -351,11 +355,12 @@ def _open_nodes(
             if state_node in places:
                 nodes[number] = read(state_node, places[state_node])
     except Exception:
-        nodes: list[ExistingNode] = []
+        sound: dict[StateNode, ExistingNode] = {}
         for state_node in state_nodes:
             with failed.judging(state_node_ref(state_node), PROVISIONING_STEP):
-                nodes.append(read(state_node, places.get(state_node, ())))
-    return nodes
+                sound[state_node] = read(state_node, places.get(state_node, ()))
+        return list(sound.values()), list(sound)
+    return nodes, state_nodes
 
 
 def usable_pools(snapshot: Snapshot) -> tuple[NodePool, ...]:

@@ -48,6 +48,17 @@ class ChangingCluster:
         self._version = 1000
         self._observe(StorageClassView(uid="uid-class", name="fast", provisioner=CSI))
 
+    def fill(self, share):
+        """Fill this share of the nodes with pods."""
+        for state_node in self.snapshot.state_nodes:
+            if state_node.node is None or self.random.random() >= share:
+                continue
+            room = state_node.allocatable.get("cpu", 0) - state_node.requests.get("cpu", 0)
+            while room >= 100:
+                cpu, made = draw_pod(self.random, self._name("fills"), state_node.node.name, room)
+                self._observe(made)
+                room -= cpu
+
     def change(self):
         """Apply one to four events."""
         self.now += timedelta(seconds=self.random.choice((0, 1, 30, 4000)))
@@ -251,7 +262,10 @@ class ChangingCluster:
             allowed=self.random.choice((0, 1)),
             max_unavailable=self.random.choice((None, "0")),
         )
-        self._versioned(made)
+        healthy = {
+            name: self.random.choice((0, 2)) for name in ("current_healthy", "desired_healthy")
+        }
+        self._versioned(made, **healthy)
 
     def change_pool(self):
         """A pool gets another consolidation policy or a limit."""

@@ -109,13 +109,13 @@ def test_judging_candidates_alone_reads_the_whole_cluster_no_more_often_in_a_lar
     fails, monkeypatch
 ):
     """Otherwise one invalid pod would cost the square of the number of nodes."""
-    genuine, reads = simulation._unsettled, []
+    genuine, reads = simulation.DisruptionSimulation._unsettled, []
 
-    def reading(snapshot):
-        reads.append(snapshot)
-        return genuine(snapshot)
+    def reading(self):
+        reads.append(self)
+        return genuine(self)
 
-    monkeypatch.setattr(simulation, "_unsettled", reading)
+    monkeypatch.setattr(simulation.DisruptionSimulation, "_unsettled", reading)
     counts = []
     for size in (3, 12):
         reads.clear()

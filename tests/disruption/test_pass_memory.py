@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from itertools import pairwise
 from random import Random
 
-from hypothesis import given
+import pytest
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.disruption.pass_memory import DisruptionMemory
 from karpenter_core.disruption.plan import plan
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
+from karpenter_core.scheduling.problem import ReservationPolicy, SolveOptions
 from karpenter_core.scheduling.solve import solve
+from karpenter_core.scheduling.whatif.homeless_pods import HomelessPods
+from karpenter_core.scheduling.whatif.what_if import WhatIf, WhatIfOutcome
+from karpenter_core.state.disruption_problem import build_disruption_problem
 from karpenter_core.state.node_memory import NodeMemory
 from karpenter_core.state.provisioning_input import build_provisioning_input
 from tests.disruption.changing_clusters import ChangingCluster
@@ -21,6 +27,14 @@ from tests.properties import with_examples
 from tests.scheduling.plan_dump import plan_text
 
 STEPS = 8
+OPTIONS = SolveOptions(reservations=ReservationPolicy.FALLBACK)
+LIMITS = (
+    {},
+    {"below_price": 0.2, "max_claims": 1},
+    {"below_price": 0.5, "max_claims": 1},
+    {"below_price": 0.5, "max_claims": 3},
+)
+"""No limits, and limits of which some refuse most questions."""
 
 
 def values_of(record):
@@ -103,6 +117,7 @@ def evaluation_values(evaluation):
 def test_a_disruption_pass_with_memory_plans_as_one_without(seed):
     random = Random(seed)
     changing = ChangingCluster(random, spare=random.choice((0.0, 0.0, 0.5)))
+    changing.fill(random.choice((0.0, 1.0, 1.0)))
     memory, cache = DisruptionMemory(), CatalogueCache()
     for _ in range(STEPS):
         changing.change()
@@ -114,3 +129,114 @@ def test_a_disruption_pass_with_memory_plans_as_one_without(seed):
                 cold.candidates(disruption_class)
             )
         assert plan_values(plan(warm)) == plan_values(plan(cold))
+
+
+@given(st.integers(0, 2**32 - 1))
+@with_examples(60)
+def test_what_ifs_that_are_renewed_answer_as_new_ones(seed):
+    """About any node, and about pairs, without limits and with a limit that refuses most."""
+    random = Random(seed)
+    changing = ChangingCluster(random, spare=random.choice((0.0, 0.5)))
+    changing.fill(random.choice((0.0, 0.0, 0.9)))
+    memory, cache, kept = NodeMemory(), CatalogueCache(), None
+    for _ in range(STEPS):
+        changing.change()
+        snapshot, now = changing.snapshot, changing.now
+        problem, movable = build_disruption_problem(snapshot, now=now, memory=memory)
+        if kept is None or not kept.renew(problem, movable, OPTIONS):
+            kept = WhatIf(problem, movable, OPTIONS, cache=cache)
+        else:
+            event("renewed")
+        fresh = WhatIf(*build_disruption_problem(snapshot, now=now), OPTIONS)
+        names = [node.name for node in problem.nodes if not node.closed]
+        for removed in [*((name,) for name in names), *pairwise(names)]:
+            for limits in LIMITS:
+                assert verdict_values(kept.evaluate(removed, **limits)) == verdict_values(
+                    fresh.evaluate(removed, **limits)
+                )
+
+
+def verdict_values(verdict):
+    """Return a verdict as values; a refusal for its price holds what happened to be computed."""
+    if verdict.outcome in {WhatIfOutcome.TOO_DEAR, WhatIfOutcome.TOO_MANY}:
+        return verdict.outcome
+    return (
+        verdict.outcome,
+        verdict.placements,
+        verdict.cost_per_hour,
+        [values_of(claim) for claim in verdict.claims],
+        verdict.left,
+        verdict.sequence,
+    )
+
+
+def test_most_changes_of_pods_alone_renew_the_what_ifs():
+    renewed = 0
+    for seed in range(40):
+        changing = ChangingCluster(Random(seed))
+        problem = build_disruption_problem(changing.snapshot, now=changing.now)
+        kept = WhatIf(*problem, OPTIONS)
+        kept.settle()
+        Random(seed).choice(
+            (changing.add_pod, changing.remove_pod, changing.bind_pod, changing.change_pod)
+        )()
+        renewed += kept.renew(
+            *build_disruption_problem(changing.snapshot, now=changing.now), OPTIONS
+        )
+    assert renewed >= 20
+
+
+def test_a_pass_whose_what_ifs_a_later_one_has_taken_over_makes_others():
+    changing = ChangingCluster(Random(1), spare=0.5)
+    memory = DisruptionMemory()
+    first = pass_over(changing.builder, memory=memory, options=GATE)
+    before = plan_values(plan(first))
+    changing.remove_pod()
+    second = pass_over(changing.builder, memory=memory, options=GATE)
+    plan(second)
+    assert plan_values(plan(first)) == before
+
+
+@given(st.integers(0, 2**32 - 1))
+@with_examples(100)
+def test_refusals_for_pods_that_no_node_takes_are_those_of_whole_questions(seed):
+    random = Random(seed)
+    changing = ChangingCluster(random)
+    changing.fill(random.choice((0.5, 0.9, 1.0, 1.0)))
+    problem, movable = build_disruption_problem(changing.snapshot, now=changing.now)
+    whatif = WhatIf(problem, movable, OPTIONS)
+    whatif.settle()
+    names = [node.name for node in problem.nodes if not node.closed]
+    questions = [
+        (removed, below)
+        for removed in [*((name,) for name in names), *pairwise(names), tuple(names)]
+        for below in (0.0, 0.2, 0.8, 1e9)
+    ]
+
+    def outcomes():
+        return [whatif.evaluate(removed, below_price=below, max_claims=1).outcome
+                for removed, below in questions]  # fmt: skip
+
+    def pushed():
+        fitting = [name for name in names if whatif.push((name,)).fits]
+        for _ in fitting:
+            whatif.pop()
+        return fitting
+
+    sure = outcomes(), pushed()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(WhatIf, "_sure_refusal", lambda *_: None)
+        patched.setattr(HomelessPods, "has_any", lambda *_: False)
+        assert (outcomes(), pushed()) == sure
+
+
+def test_some_refusals_of_full_clusters_are_sure():
+    sure = 0
+    for seed in range(20):
+        changing = ChangingCluster(Random(seed))
+        changing.fill(0.9)
+        problem, movable = build_disruption_problem(changing.snapshot, now=changing.now)
+        whatif = WhatIf(problem, movable, OPTIONS)
+        whatif.settle()
+        sure += sum(whatif.single_prices(node.name) is not None for node in problem.nodes)
+    assert sure > 20

@@ -8,10 +8,11 @@ import pytest
 
 from karpenter_core.api.labels import DO_NOT_DISRUPT
 from karpenter_core.api.nodepool import Budget
+from karpenter_core.disruption.acceptance import DeclineReason
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.command import CommandDecision
 from karpenter_core.disruption.fingerprint import consolidation_fingerprint
-from karpenter_core.disruption.method import DeclineReason, DisruptionOptions
+from karpenter_core.disruption.method import DisruptionOptions
 from karpenter_core.disruption.plan import METHODS, methods_of
 from karpenter_core.disruption.shutdown import ShutdownMethod
 from karpenter_core.state.disruption_pause import pause_reason

@@ -20,6 +20,7 @@ from karpenter_core.cli.document import instant_text, offering
 from karpenter_core.cli.obstacles import OBSTACLES, blocked_text
 from karpenter_core.cli.plan_notes import schedule_notes
 from karpenter_core.cli.tables import NODE_STATES, counted
+from karpenter_core.disruption.acceptance import DeclineReason
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionObstacle
 from karpenter_core.disruption.explain import (
@@ -29,7 +30,6 @@ from karpenter_core.disruption.explain import (
     StateNodeExplanation,
     explain_state_node,
 )
-from karpenter_core.disruption.method import DeclineReason
 from karpenter_core.disruption.plan import METHODS, methods_of
 from karpenter_core.errors import BadInputError
 from karpenter_core.lifecycle.node.surge_move import asks_for_surge, early_refusal

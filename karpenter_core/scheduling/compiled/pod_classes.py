@@ -25,7 +25,7 @@ from karpenter_core.scheduling.compiled.volumes import VolumeAttachments
 from karpenter_core.scheduling.problem import PodVolumes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterable, Mapping
+    from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 
     from karpenter_core.api.records import (
         HostPort,
@@ -43,6 +43,7 @@ __all__ = [
     "ClassRelaxationStep",
     "NodeConstraints",
     "PodClass",
+    "PodClassifier",
     "classify_pods_steps",
 ]
 
@@ -51,6 +52,8 @@ PODS_PER_STEP: Final = 1000
 
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 _NO_VOLUMES: Final = PodVolumes()
+_MAX_SHAPES: Final = 10_000
+"""Shapes of new pods whose class is remembered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -125,10 +128,10 @@ def classify_pods_steps(
     *,
     repelling: Iterable[PodShape],
     with_devices: bool = False,
-) -> Generator[int, None, tuple[tuple[PodClass, ...], TopologyGroups]]:
+) -> Generator[int, None, tuple[tuple[PodClass, ...], PodClassifier]]:
     """Sort the pods of a problem into classes, in the order in which they are to be placed.
 
-    Returns the classes, and all topology groups of the pass. `repelling` are the shapes of running
+    Returns the classes, and the classifier with all topology groups of the pass. `repelling` are the shapes of running
     pods with anti-affinity, which keeps other pods away. `with_devices`: pods may have
     ResourceClaims, and each pod is a class of its own.
     """
@@ -161,7 +164,50 @@ def classify_pods_steps(
         pod_class_found.members.append(pod)
         if number % PODS_PER_STEP == 0:
             yield 2
-    return _in_queue_order(classes.values()), reader.groups
+    ordered = _in_queue_order(classes.values())
+    return ordered, PodClassifier(reader, classes, ordered)
+
+
+@final
+class PodClassifier:
+    """Finds the classes of pods that were not there when the classes were made."""
+
+    def __init__(
+        self,
+        reader: _PodClassReader,
+        classes: Mapping[object, PodClass],
+        ordered: Sequence[PodClass],
+    ) -> None:
+        self.groups: Final = reader.groups
+        self._reader: Final = reader
+        self._groups_count: Final = len(reader.groups.all)
+        positions = {id(pod_class): number for number, pod_class in enumerate(ordered)}
+        self._numbers: Final = {key: positions[id(pod_class)] for key, pod_class in classes.items()}
+        self._by_shape: Final = dict[int, "tuple[PodShape, int | None]"]()
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether some pod has brought topology groups of its own: the classes are to be made anew."""
+        return len(self.groups.all) > self._groups_count
+
+    def class_number(self, shape: PodShape) -> int | None:
+        """Return the class of pods of a shape without volumes; None if there is none."""
+        known = self._by_shape.get(id(shape))
+        if known is None:
+            if len(self._by_shape) > _MAX_SHAPES:
+                self._by_shape.clear()
+            constraints = self._reader.constraints_reader.read(shape)
+            number = None
+            if not self.is_outdated:
+                number = self._numbers.get(self._reader.key(shape, constraints))
+            known = self._by_shape[id(shape)] = (shape, number)
+        return known[1]
+
+    def knows_groups_of(self, shape: PodShape) -> bool:
+        """Whether the groups that a running pod's anti-affinity makes are there."""
+        if shape.pod_anti_affinity:
+            self.groups.inverse_of(shape)
+        return not self.is_outdated
 
 
 def _in_queue_order(classes: Collection[PodClass]) -> tuple[PodClass, ...]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         ClassRelaxationStep,
         NodeConstraints,
         PodClass,
+        PodClassifier,
     )
     from karpenter_core.scheduling.compiled.pools import CompiledPool
     from karpenter_core.scheduling.compiled.reservations import AvailableReservations
@@ -93,6 +94,7 @@ class CompiledProblem:
     topologies: tuple[tuple[ClassTopology, ...], ...]
     """The topology groups of every class at every relaxation step."""
     topology_groups: TopologyGroups
+    classifier: PodClassifier
     reader: ExistingNodeReader
     max_new_nodes: int | None = None
     devices: DeviceInventory | None = None
@@ -131,12 +133,13 @@ def compile_steps(
 
     With `devices`, each pod is a class of its own; without, pods with ResourceClaims are refused.
     """
-    classes, groups = yield from classify_pods_steps(
+    classes, classifier = yield from classify_pods_steps(
         problem,
         options,
         repelling=cache.nodes.repelling_shapes(problem.nodes),
         with_devices=devices is not None,
     )
+    groups = classifier.groups
     cache.retain({pool.name for pool in problem.pools})
     pools, reservations = yield from compile_pool_steps(problem, options, cache)
     daemons = read_daemons(problem)
@@ -175,6 +178,7 @@ def compile_steps(
         initial_counts=first_counts,
         topologies=find_class_topologies(classes, axes),
         topology_groups=groups,
+        classifier=classifier,
         reader=reader,
         max_new_nodes=problem.max_new_nodes,
         devices=devices,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.compiled.topology import TopologyGroup
     from karpenter_core.scheduling.problem import ExistingNode
 
-__all__ = ["BaseNode", "BaseState", "CountEffects"]
+__all__ = ["BaseNode", "BaseState", "CountEffects", "PodChange"]
 
 _AMPLE: Final = 1000
 """New nodes for which limits leave room where it does not matter how many a question takes."""
@@ -65,6 +65,21 @@ class BaseNode:
     leaving_pods: tuple[tuple[int, tuple[PodView, ...]], ...]
     staying: CountEffects
     moving: CountEffects
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PodChange:
+    """The pods that came and went between two states; one that only moved is both.
+
+    `came` are those that may have to move, now or later, `staying` others on changed nodes. `left` are
+    those that might have had to move.
+    """
+
+    came: Sequence[PodView]
+    staying: Sequence[PodView]
+    left: Sequence[PodView]
+    with_volumes: Collection[str]
+    """UIDs of pods whose class depends on their volumes, too."""
 
 
 @final
@@ -106,6 +121,8 @@ class BaseState:
         self._made_from: Final = dict[tuple[int, int], tuple[bool, ...]]()
         self._can_open: Final = dict[tuple[int, int, int], bool]()
         self._witnessed: Final = dict[int, tuple[int, ...]]()
+        self._members: Final = [len(c.members) for c in compiled.classes]
+        """The number of pods of each class."""
         for node in compiled.nodes:
             self._put(node, frozenset(movable.get(node.name, ())))
 
@@ -125,6 +142,9 @@ class BaseState:
         slot = self.slots[node.name] = len(self.slots)
         place = self.base_nodes[slot] = self._read(node, uids)
         self.fitting_nodes.put(slot, (not node.initialized, node.name), place.signature, place.free)
+        self._count(slot, place)
+
+    def _count(self, slot: int, place: BaseNode) -> None:
         for effects in (place.staying, place.moving):
             for group, count in effects.host.items():
                 self.host.add(group, slot, count)
@@ -134,6 +154,42 @@ class BaseState:
                 self.possible_counts[cell] = self.possible_counts.get(cell, 0) + count
         for cell in self.domains_known_by(place):
             self.witnesses[cell] = self.witnesses.get(cell, 0) + 1
+
+    def _uncount(self, slot: int, place: BaseNode) -> None:
+        for effects in (place.staying, place.moving):
+            for group, count in effects.host.items():
+                self.host.remove(group, slot, count)
+            for cell, count in effects.cells.items():
+                self.cells[cell] -= count
+            for cell, count in effects.possible_counts.items():
+                _subtract(self.possible_counts, cell, count)
+        for cell in self.domains_known_by(place):
+            _subtract(self.witnesses, cell, 1)
+
+    def renew(
+        self, nodes: Sequence[tuple[ExistingNode, frozenset[str]]], change: PodChange
+    ) -> bool:
+        """Replace nodes that have other pods now, with the UIDs of those that move.
+
+        False if it takes classes or topology groups that are not there, or leaves some without
+        pods: then nothing has changed, and the problem is to be compiled anew.
+        """
+        numbers = self._numbers_of(nodes, change)
+        if numbers is None:
+            return False
+        gone = [self._class_of.pop(pod.uid) for pod in change.left if pod.uid in self._class_of]
+        self._class_of.update(numbers)
+        for number in gone:
+            self._members[number] -= 1
+        for number in numbers.values():
+            self._members[number] += 1
+        for node, uids in nodes:
+            slot = self.slots[node.name]
+            self._uncount(slot, self.base_nodes[slot])
+            place = self.base_nodes[slot] = self._read(node, uids)
+            self._count(slot, place)
+            self.fitting_nodes.renew(slot, place.signature, place.free)
+        return True
 
     def exclude(self, names: Iterable[str]) -> None:
         """Let no pods go to these nodes, and to any other again."""
@@ -160,6 +216,39 @@ class BaseState:
             staying=effects[False],
             moving=effects[True],
         )
+
+    def _numbers_of(
+        self, nodes: Sequence[tuple[ExistingNode, frozenset[str]]], change: PodChange
+    ) -> dict[str, int] | None:
+        """Return the classes of the pods that came; None if the compiled problem does not do."""
+        classifier = self.compiled.classifier
+        if not all(
+            _differ_in_pods(self.base_nodes[self.slots[it.name]].node, it) for it, _ in nodes
+        ):
+            return None
+        if not all(classifier.knows_groups_of(pod.shape) for pod in change.staying):
+            return None
+        members = self._members.copy()
+        for pod in change.left:
+            if pod.uid in self._class_of:
+                members[self._class_of[pod.uid]] -= 1
+        numbers: dict[str, int] = {}
+        for pod in change.came:
+            number = (
+                self._class_of.get(pod.uid)
+                if pod.uid in change.with_volumes
+                else classifier.class_number(pod.shape)
+            )
+            if number is None:
+                return None
+            numbers[pod.uid] = number
+            members[number] += 1
+        if classifier.is_outdated:
+            return None
+        # The topology groups of a class without pods would not be there.
+        if any(not count and self.plans[number].owned for number, count in enumerate(members)):
+            return None
+        return numbers
 
     def sort_class_pods(
         self, movers: Iterable[tuple[int, Sequence[PodView]]]
@@ -311,3 +400,25 @@ class BaseState:
                 ):
                     cells.append(cell)
         return tuple(cells)
+
+
+def _subtract(counts: dict[int, int], key: int, count: int) -> None:
+    counts[key] -= count
+    if not counts[key]:
+        del counts[key]
+
+
+def _differ_in_pods(old: ExistingNode, new: ExistingNode) -> bool:
+    """Tell whether nothing but the pods of a node has changed, and what these take."""
+    return (
+        old.labels == new.labels
+        and old.taints == new.taints
+        and old.requirements == new.requirements
+        and old.capacity == new.capacity
+        and old.initialized == new.initialized
+        and old.closed == new.closed
+        and old.pool == new.pool
+        and old.volume_limits == new.volume_limits
+        and old.volumes == new.volumes
+        and (old.claim_name, old.node_name) == (new.claim_name, new.node_name)
+    )

@@ -267,6 +267,12 @@ class FirstFitPlacement:
                 return 0
         return remaining
 
+    def has_no_room(self, plan: ClassPlacementPlan) -> bool:
+        """Whether no node takes a single pod of a class, whatever domain it is in."""
+        if not plan.is_plain or plan.has_wishes:
+            return False
+        return next(self._fitting_nodes(plan, plan.anywhere, 1), None) is None
+
     def _fit_count(self, plan: ClassPlacementPlan, slot: int, free: list[int], most: int) -> int:
         """Return how many more pods a node takes, none to `max_count`."""
         for line, amount in plan.asked:

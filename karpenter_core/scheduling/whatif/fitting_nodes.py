@@ -224,6 +224,14 @@ class FittingNodes:
         self.signature[slot] = signature
         self._in_use.add(signature)
 
+    def renew(self, slot: int, signature: int, free: Sequence[int]) -> None:
+        """Set the columns of a slot whose node stays at its place in the order."""
+        self.free[:, slot] = free
+        self.signature[slot] = signature
+        self._in_use.add(signature)
+        self._lists.clear()
+        self._open = None
+
     def exclude(self, slots: frozenset[int]) -> None:
         """Exclude these slots: no more pods are put there."""
         if slots != self._excluded:

@@ -18,13 +18,22 @@ class HostCounts:
 
     def __init__(self) -> None:
         self.rows: Final = dict[int, dict[int, int]]()
-        """By group: the slots where any are counted. Only `add` may write them."""
+        """By group: the slots where any are counted. Only `add` and `remove` may write them."""
         self._arrays: Final = dict[int, "Counts"]()
 
     def add(self, group: int, slot: int, count: int) -> None:
-        """Count more pods of a group on a node, before any `array` is asked for."""
+        """Count more pods of a group on a node."""
         row = self.rows.setdefault(group, {})
         row[slot] = row.get(slot, 0) + count
+        self._arrays.pop(group, None)
+
+    def remove(self, group: int, slot: int, count: int) -> None:
+        """Count fewer pods of a group on a node."""
+        row = self.rows[group]
+        row[slot] -= count
+        if not row[slot]:
+            del row[slot]
+        self._arrays.pop(group, None)
 
     def array(self, group: int, size: int) -> Counts:
         """Return the counts of all slots below `size` (slots); not to be written to."""

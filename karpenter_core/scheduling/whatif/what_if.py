@@ -21,12 +21,13 @@ from karpenter_core.scheduling.compiled.problem import compile_steps
 from karpenter_core.scheduling.node_pods import with_pods
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.steps import run_steps
-from karpenter_core.scheduling.whatif.base_state import BaseState
+from karpenter_core.scheduling.whatif.base_state import BaseNode, BaseState, PodChange
 from karpenter_core.scheduling.whatif.device_moves import (
     device_verdict,
     has_devices,
     without_waiting_device_pods,
 )
+from karpenter_core.scheduling.whatif.homeless_pods import HomelessPods
 from karpenter_core.scheduling.whatif.overlay import ClusterOverlay
 from karpenter_core.scheduling.whatif.price_bounds import PriceBounds
 from karpenter_core.scheduling.whatif.what_if_cluster import WhatIfCluster
@@ -37,15 +38,46 @@ from karpenter_core.scheduling.whatif.what_if_question import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterable, Mapping
+    from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 
     from karpenter_core.api.records import PodView
     from karpenter_core.scheduling.problem import ExistingNode, SchedulingProblem
+    from karpenter_core.scheduling.whatif.homeless_pods import SinglePrices
 
 __all__ = ["WhatIf", "WhatIfOutcome", "WhatIfVerdict"]
 
 _MAX_SIGNATURES: Final = 20_000
 """Signatures that questions may add before everything is compiled anew."""
+
+
+_QuestionKey = tuple["tuple[BaseNode, ...]", float, int]
+"""The nodes that are removed, and the limits of the answer."""
+_REPEATABLE: Final = frozenset({WhatIfOutcome.TOO_DEAR, WhatIfOutcome.TOO_MANY})
+"""Refusals that hold nothing but the outcome."""
+
+
+@final
+class _KeptRefusals:
+    """The refusals of the last state and of the present one."""
+
+    def __init__(self) -> None:
+        self._last: Mapping[_QuestionKey, WhatIfOutcome] = {}
+        self._present: dict[_QuestionKey, WhatIfOutcome] = {}
+
+    def renew(self) -> None:
+        """Drop the refusals that were not repeated in the present state, and begin a later one."""
+        self._last, self._present = self._present, {}
+
+    def repeated(self, key: _QuestionKey) -> WhatIfOutcome | None:
+        """Return a refusal of a question that depends on nothing else; None if there is none."""
+        outcome = self._present.get(key) or self._last.get(key)
+        if outcome is not None:
+            self._present[key] = outcome
+        return outcome
+
+    def keep(self, key: _QuestionKey, outcome: WhatIfOutcome) -> None:
+        """Keep a refusal."""
+        self._present[key] = outcome
 
 
 @final
@@ -55,8 +87,12 @@ class _CompiledState:
     def __init__(self, base: BaseState) -> None:
         self.base: Final = base
         self.bounds: Final = PriceBounds(base.compiled)
-        self.overlay: Final = ClusterOverlay(base)
+        self.overlay = ClusterOverlay(base)
         self.is_settled = False
+        self.homeless: Final = HomelessPods(base, self.bounds)
+        self.refusals: Final = _KeptRefusals()
+        self.changed_slots: Final = set[int]()
+        """Slots whose node has changed since `homeless` was renewed."""
         self.first_signatures: Final = len(base.compiled.signatures)
 
     @property
@@ -85,7 +121,7 @@ class WhatIf:
     ) -> None:
         self._options: Final = options or SolveOptions()
         self._cache: Final = cache or CatalogueCache()
-        self._cluster: Final = WhatIfCluster(
+        self._cluster = WhatIfCluster(
             without_waiting_device_pods(problem, self._options, self._cache), movable
         )
         self._excluded: frozenset[str] = frozenset()
@@ -118,6 +154,13 @@ class WhatIf:
                 below_price=below_price,
                 max_claims=max_claims,
             )
+        if max_claims == 1:
+            refusal = self._sure_refusal(compiled, slots, below_price)
+            if refusal is not None:
+                return WhatIfVerdict(names, refusal)
+        key = self._repeatable_key(compiled, slots, below_price, max_claims)
+        if key is not None and (refusal := compiled.refusals.repeated(key)) is not None:
+            return WhatIfVerdict(names, refusal)
         mark = compiled.overlay.mark()
         question = WhatIfQuestion(
             compiled.overlay,
@@ -127,9 +170,12 @@ class WhatIf:
             max_claims=max_claims,
         )
         try:
-            return question.answer()
+            verdict = question.answer()
         finally:
             compiled.overlay.undo(mark)
+        if key is not None and verdict.outcome in _REPEATABLE:
+            compiled.refusals.keep(key, verdict.outcome)
+        return verdict
 
     def push(self, removed: Iterable[str]) -> WhatIfVerdict:
         """Remove nodes for the questions that follow, if their pods find places on others.
@@ -144,7 +190,7 @@ class WhatIf:
         compiled = self._placed_state()
         names = tuple(dict.fromkeys(removed))
         slots = [compiled.base.slots[name] for name in names]
-        if self._moves_devices(names):
+        if self._moves_devices(names) or any(map(compiled.homeless.has_any, slots)):
             return WhatIfVerdict(names, WhatIfOutcome.TOO_MANY)
         mark = compiled.overlay.mark()
         question = WhatIfQuestion(compiled.overlay, compiled.bounds, slots, max_claims=0)
@@ -160,6 +206,56 @@ class WhatIf:
             if not is_kept:
                 compiled.overlay.undo(mark)
         return verdict
+
+    def single_prices(self, name: str) -> SinglePrices | None:
+        """Return what decides alone on removing a node for at most one new claim, if anything does.
+
+        As long as it is the same object, `evaluate` refuses the same prices for the same reason.
+        """
+        compiled, slot = self._compiled, None
+        if compiled is None or not compiled.is_settled or self._cluster.frame.devices is not None:
+            return None
+        slot = compiled.base.slots[name]
+        if slot in compiled.overlay.added_pods:
+            return None
+        return compiled.homeless.single_prices(slot)
+
+    def _repeatable_key(
+        self,
+        compiled: _CompiledState,
+        slots: Sequence[int],
+        below_price: float,
+        max_claims: int | None,
+    ) -> _QuestionKey | None:
+        """Return what a question depends on; None if that is more than its nodes and NodePools."""
+        if self._pushes or not max_claims or below_price == inf:
+            return None
+        added = compiled.overlay.added_pods
+        if any(slot in added for slot in slots) or not compiled.homeless.are_all(slots):
+            return None
+        nodes = tuple(compiled.base.base_nodes[slot] for slot in slots)
+        return nodes, below_price, max_claims
+
+    def _sure_refusal(
+        self, compiled: _CompiledState, slots: Sequence[int], below_price: float
+    ) -> WhatIfOutcome | None:
+        """Return the refusal of a single new claim for pods that no node takes, if that is sure.
+
+        A question would come to the same: those pods need new claims, whatever becomes of others.
+        """
+        if below_price == inf or not slots:
+            return None
+        if len(slots) > 1:
+            return WhatIfOutcome.TOO_MANY if compiled.homeless.fit_no_node(slots) else None
+        prices = compiled.homeless.single_prices(slots[0])
+        if prices is None:
+            return None
+        least, whole = prices
+        if least == inf:
+            return WhatIfOutcome.TOO_MANY
+        if least >= below_price and whole < inf and slots[0] not in compiled.overlay.added_pods:
+            return WhatIfOutcome.TOO_DEAR
+        return None
 
     def pop(self) -> None:
         """Take back the last push that fitted.
@@ -216,6 +312,38 @@ class WhatIf:
             self._compiled.is_settled = False
         self._excluded = frozenset(names)
 
+    def renew(
+        self,
+        problem: SchedulingProblem,
+        movable: Mapping[str, Collection[str]],
+        options: SolveOptions,
+    ) -> bool:
+        """Take a later state of the cluster, in which only pods have come and gone since.
+
+        False if something else has changed, or pods of a new kind have come: then make another
+        `WhatIf`. Undoes every push; no node is excluded any more.
+        """
+        compiled = self._compiled
+        if options != self._options or compiled is None or compiled.is_bloated:
+            return False
+        if compiled.base.compiled.classifier.is_outdated:
+            return False
+        old, new = self._cluster, WhatIfCluster(problem, movable)
+        if not old.differs_in_pods(new):
+            return False
+        changed = old.changed_nodes(new)
+        change = _pod_change(old, new, changed)
+        if change is None or not compiled.base.renew(
+            [(new.nodes[name], new.movable[name]) for name in changed], change
+        ):
+            return False
+        self._cluster, self._excluded = new, frozenset()
+        self._pushes.clear()
+        compiled.refusals.renew()
+        compiled.changed_slots.update(compiled.base.slots[name] for name in changed)
+        compiled.overlay, compiled.is_settled = ClusterOverlay(compiled.base), False
+        return True
+
     # -- what is computed ----------------------------------------------------------------------
 
     def refresh_steps(self) -> Generator[int, None, None]:
@@ -252,5 +380,22 @@ class WhatIf:
             question.answer()
             question.commit(self._cluster.volumes)
             compiled.base.exclude(self._excluded)
+            compiled.homeless.renew(compiled.overlay, compiled.changed_slots)
+            compiled.changed_slots.clear()
             compiled.is_settled = True
         return compiled
+
+
+def _pod_change(old: WhatIfCluster, new: WhatIfCluster, changed: Iterable[str]) -> PodChange | None:
+    """Return the pods that came and went; None if the topology groups of some may be gone."""
+    left, came = [*old.pending.values()], [*new.pending.values()]
+    staying: list[PodView] = []
+    for name in changed:
+        for pod in old.nodes[name].pods:
+            if pod.uid in old.movable[name]:
+                left.append(pod)
+            elif pod.shape.pod_anti_affinity:
+                return None
+        for pod in new.nodes[name].pods:
+            (came if pod.uid in new.movable[name] else staying).append(pod)
+    return PodChange(came=came, staying=staying, left=left, with_volumes=new.volumes.keys())

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, final
 
+from karpenter_core.scheduling.identity_memo import are_same
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from karpenter_core.api.records import PodView
-    from karpenter_core.scheduling.problem import ExistingNode, SchedulingProblem
+    from karpenter_core.scheduling.problem import ExistingNode, PodVolumes, SchedulingProblem
 
 __all__ = ["WhatIfCluster"]
 
@@ -21,14 +23,39 @@ class WhatIfCluster:
     def __init__(self, problem: SchedulingProblem, movable: Mapping[str, Collection[str]]) -> None:
         self.frame: Final = replace(problem, pods=(), nodes=(), volumes={}, pool_usage={})
         """The problem without pods and nodes."""
-        self.nodes: Final = dict[str, "ExistingNode"]()
-        self.movable: Final = dict[str, frozenset[str]]()
+        self.nodes: Final = {node.name: node for node in problem.nodes}
+        self.movable: Final = {
+            node.name: frozenset[str]() if node.closed else frozenset(movable.get(node.name, ()))
+            for node in problem.nodes
+        }
+        """UIDs that leave with a node; none with a node that is closed already."""
         self.pending: Final = {pod.uid: pod for pod in problem.pods}
         self.volumes: Final = dict(problem.volumes)
         self.usage: Final = {pool: dict(usage) for pool, usage in problem.pool_usage.items()}
-        for node in problem.nodes:
-            self.nodes[node.name] = node
-            self.movable[node.name] = _leaving(node, movable.get(node.name, ()))
+
+    def differs_in_pods(self, other: WhatIfCluster) -> bool:
+        """Tell whether another cluster has the same nodes, and everything else but pods."""
+        return (
+            self.usage == other.usage
+            and _is_same_frame(self.frame, other.frame)
+            and list(self.nodes) == list(other.nodes)
+            and _are_equal_volumes(self.volumes, other.volumes)
+        )
+
+    def changed_nodes(self, other: WhatIfCluster) -> list[str]:
+        """Return the nodes that are other ones in another cluster, or whose pods move otherwise."""
+        return [
+            name
+            for name, old, new, before, after in zip(
+                self.nodes,
+                self.nodes.values(),
+                other.nodes.values(),
+                self.movable.values(),
+                other.movable.values(),
+                strict=True,
+            )
+            if old is not new or (before is not after and before != after)
+        ]
 
     def problem(self) -> SchedulingProblem:
         """Return everything as one pass in which all that can move is to be placed."""
@@ -57,6 +84,27 @@ class WhatIfCluster:
         )
 
 
-def _leaving(node: ExistingNode, movable: Iterable[str]) -> frozenset[str]:
-    """Return the UIDs that leave with a node; none for a node that is closed already."""
-    return frozenset() if node.closed else frozenset(movable)
+def _is_same_frame(old: SchedulingProblem, new: SchedulingProblem) -> bool:
+    """Tell whether two problems are the same apart from pods and nodes."""
+    if old.devices or new.devices or old.quotas or new.quotas or old.commitments or new.commitments:
+        return False
+    catalogues = [new.catalogues.get(name) for name in old.catalogues]
+    daemons = [[(daemon.name, daemon.shape) for daemon in each.daemons] for each in (old, new)]
+    return (
+        are_same(old.pools, new.pools)
+        and len(old.catalogues) == len(new.catalogues)
+        and are_same(tuple(old.catalogues.values()), catalogues)
+        and daemons[0] == daemons[1]
+        and old.well_known == new.well_known
+        and old.aliases == new.aliases
+        and old.namespaces == new.namespaces
+        and old.max_new_nodes == new.max_new_nodes
+    )
+
+
+def _are_equal_volumes(old: Mapping[str, PodVolumes], new: Mapping[str, PodVolumes]) -> bool:
+    return old.keys() == new.keys() and all(
+        new[uid] is asked
+        or (new[uid].alternatives == asked.alternatives and new[uid].attached == asked.attached)
+        for uid, asked in old.items()
+    )
