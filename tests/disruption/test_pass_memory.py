@@ -133,7 +133,7 @@ def test_a_disruption_pass_with_memory_plans_as_one_without(seed):
 
 @given(st.integers(0, 2**32 - 1))
 @with_examples(60)
-def test_what_ifs_that_are_renewed_answer_as_new_ones(seed):
+def test_renewed_what_ifs_answer_as_new_ones(seed):
     """About any node, and about pairs, without limits and with a limit that refuses most."""
     random = Random(seed)
     changing = ChangingCluster(random, spare=random.choice((0.0, 0.5)))

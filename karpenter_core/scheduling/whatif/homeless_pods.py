@@ -39,7 +39,7 @@ class HomelessPods:
         self._bounds: Final = bounds
         self._classes: frozenset[int] = frozenset()
         self._amounts: Final = dict[int, "Amounts | None"]()
-        """What they ask for, by slot; None for nothing."""
+        """Requests of these pods, by slot; None without any."""
         self._prices: Final = dict[int, SinglePrices]()
 
     def renew(self, overlay: ClusterOverlay, changed: Iterable[int]) -> None:
