@@ -10,19 +10,30 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from karpenter_core.api.labels import DO_NOT_DISRUPT
 from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.disruption.pass_memory import DisruptionMemory
 from karpenter_core.disruption.plan import plan
+from karpenter_core.disruption.single_node import SingleNodeConsolidation
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.problem import ReservationPolicy, SolveOptions
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.scheduling.whatif.homeless_pods import HomelessPods
 from karpenter_core.scheduling.whatif.what_if import WhatIf, WhatIfOutcome
 from karpenter_core.state.disruption_problem import build_disruption_problem
+from karpenter_core.state.events import ObjectRemoved
 from karpenter_core.state.node_memory import NodeMemory
 from karpenter_core.state.provisioning_input import build_provisioning_input
 from tests.disruption.changing_clusters import ChangingCluster
-from tests.disruption.small_clusters import GATE, pass_over
+from tests.disruption.small_clusters import (
+    GATE,
+    box,
+    cluster,
+    gone,
+    messages,
+    pass_over,
+    runs,
+)
 from tests.properties import with_examples
 from tests.scheduling.plan_dump import plan_text
 
@@ -240,3 +251,20 @@ def test_some_refusals_of_full_clusters_are_sure():
         whatif.settle()
         sure += sum(whatif.single_prices(node.name) is not None for node in problem.nodes)
     assert sure > 20
+
+
+def test_a_refusal_is_not_repeated_once_another_node_has_room():
+    """The node whose removal was refused is the same candidate in all passes."""
+    leaves = runs("leaves", "b", cpu="3")
+    stays = runs("stays", "b", cpu="1", annotations={DO_NOT_DISRUPT: "true"})
+    builder = cluster(box("a"), box("b"), runs("moves", "a", cpu="3"), leaves, stays)
+    memory = DisruptionMemory()
+
+    def planned(**options):
+        return plan(pass_over(builder, **options), methods=(SingleNodeConsolidation(),))
+
+    first, repeated = planned(memory=memory), planned(memory=memory)
+    builder.apply_event(ObjectRemoved(leaves))
+    assert gone(first) == gone(repeated) == []
+    assert messages(first) == messages(repeated) != []
+    assert gone(planned(memory=memory)) == gone(planned()) == ["a"]
