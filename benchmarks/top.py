@@ -70,7 +70,7 @@ class TopProcess:
                 "TERM": "xterm-256color", "PROVIDERS": "kwok", "CLUSTER_NAME": "standing",
                 "LANG": "C.UTF-8", "LINES": str(ROWS), "COLUMNS": str(COLUMNS),
             }  # fmt: skip
-            program = "from karpenter_core.cli.main import main; main()"
+            program = "from karpenter_core.cli.entry import main; main()"
             os.execv(
                 sys.executable,
                 [sys.executable, "-c", program, "top", "--kubeconfig", str(kubeconfig)],

@@ -130,7 +130,7 @@ def test_the_printed_frame_is_plain_text(program, tmp_path):
     assert "\x1b" not in shown.out
     lines = shown.out.splitlines()
     assert lines[0].startswith("10 nodes (1 Launching, 1 Registering, 1 Initializing, 2 Ready,")
-    assert lines[1] == "10 pods: 1 running, 6 bound, 4 pending"
+    assert lines[1] == "10 pods: 6 running, 6 bound, 4 pending"
     assert "7.0000 USD per hour, 5,110.00 USD per month, without 3 nodes of unknown price" in lines
     names = [line.split()[0] for line in lines if " large " in line and "general" in line]
     assert names[0] == "busy"
