@@ -221,7 +221,7 @@ class _Module:
         elif isinstance(node, ast.stmt):
             for kind, place, new in self._of_statement(node, around):
                 yield kind, *place, new
-        elif isinstance(node, ast.ExceptHandler) and not _is_pass(node.body):
+        elif isinstance(node, ast.ExceptHandler) and not _does_nothing(node, around):
             start, end = self._at(node.body[0])[0], self._at(node.body[-1])[1]
             yield "error swallowed", start, end, "pass"
         elif isinstance(node, ast.comprehension):
@@ -304,7 +304,7 @@ class _Module:
                 yield "condition negated", self._at(node.test), f"not ({self._text(node.test)})"
             case ast.Return() | ast.Continue() | ast.Break() | ast.Raise() if isinstance(
                 around[-1], ast.If | ast.ExceptHandler | ast.For
-            ):
+            ) and not (_is_none(node) and _is_last(around)):
                 yield "early exit removed", at, "pass"
             case _:
                 pass
@@ -409,8 +409,37 @@ def _name(node: ast.AST | None) -> str:
             return ""
 
 
-def _is_pass(body: Sequence[ast.stmt]) -> bool:
-    return len(body) == 1 and isinstance(body[0], ast.Pass | ast.Continue)
+def _does_nothing(handler: ast.ExceptHandler, around: tuple[ast.AST, ...]) -> bool:
+    """Return whether an error is swallowed already: nothing happens, or something is said."""
+    match handler.body:
+        case [ast.Pass() | ast.Continue()]:
+            return True
+        case [statement] if _is_none(statement):
+            return _is_last((*around, handler))
+        case body:
+            return all(map(_only_says, body))
+
+
+def _is_none(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Return(value=None | ast.Constant(value=None)):
+            return True
+        case _:
+            return False
+
+
+def _is_last(around: tuple[ast.AST, ...]) -> bool:
+    """Return whether a function ends behind the innermost of these nodes, a handler of errors."""
+    match around:
+        case (
+            *_,
+            ast.FunctionDef() | ast.AsyncFunctionDef() as function,
+            ast.Try() as tried,
+            ast.ExceptHandler(),
+        ):
+            return function.body[-1] is tried and not tried.finalbody
+        case _:
+            return False
 
 
 def _is_text(node: ast.BinOp) -> bool:

@@ -119,6 +119,15 @@ class TestDraw:
         source = "def f():\n    try:\n        g()\n    except OSError:\n        raise\n"
         assert ("error swallowed", "pass") in changes(source)
 
+    @pytest.mark.parametrize("handled", ["return None", "return", "log.debug('failed')", "pass"])
+    def test_a_handler_that_does_nothing_at_the_end_of_a_function_is_ignored(self, handled):
+        source = f"def f():\n    try:\n        x.f = g\n    except OSError:\n        {handled}\n"
+        assert {kind for kind, _ in changes(source)} == {"statement removed"}
+
+    def test_a_handler_that_ends_a_function_early_is_changed(self):
+        source = "def f():\n    try:\n        g()\n    except OSError:\n        return\n    h()\n"
+        assert "error swallowed" in {kind for kind, _ in changes(source)}
+
     def test_a_seed_decides_the_sample(self):
         areas = {"karpenter_core/lifecycle": 1, "karpenter_core/state": 2}
         first = draw(ROOT, areas, seed=5, count=9)
