@@ -15,9 +15,10 @@ from karpenter_core.controllers.object_writer import ObjectWriter
 from karpenter_core.controllers.provisioning.claim_creator import ClaimCreator
 from karpenter_core.controllers.provisioning.new_claims import DecisionRef
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
-from karpenter_core.errors import ApiError, FencedError
+from karpenter_core.errors import ApiError, ConflictError, FencedError
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.scheduling.solve import solve
+from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_core.state.events import ObjectRemoved, ObjectWritten
 from karpenter_core.state.launch_limits import LaunchLimits
 from karpenter_core.testing.builders import EPOCH, node_pool, pod, problem
@@ -214,3 +215,79 @@ async def test_a_pool_that_is_gone_gets_no_claims():
 
     assert len((await create(creator, five())).refused) == 5
     assert server.asked == 0
+
+
+class DoubtfulServer:
+    """Answers each creation by the next of some errors, and notes when it was asked."""
+
+    def __init__(self, clock, errors):
+        self.errors, self.times, self.read_back = list(errors), [], []
+        self._clock = clock
+
+    async def create(self, _kind, _manifest):
+        self.times.append(self._clock.monotonic())
+        if self.errors:
+            raise self.errors.pop(0)
+
+    async def patch(self, _kind, name, body):
+        self.read_back.append((name, list(body["metadata"]["annotations"])))
+
+
+def sent(*errors):
+    """Create a claim on a server with these errors; return the server and the outcome."""
+
+    async def story():
+        clock = LoopClock()
+        server = DoubtfulServer(clock, errors)
+        cluster_state = ClusterState(synced_state(ready_node_pool(node_pool())), clock)
+        metrics = Metrics()
+        creator = ClaimCreator(
+            writer=ObjectWriter(
+                kube_writer=server,
+                cluster_state=cluster_state,
+                publish=print,
+                metrics=metrics,
+                owns_nodes=True,
+            ),
+            runtime=ControllerRuntime(
+                clock=clock, new_id=map(str, count()).__next__, metrics=metrics
+            ),
+            launch_limits=LaunchLimits(),
+        )
+        begun = clock.monotonic()
+        creation = await create(creator, planned(pod("web", cpu="3")))
+        server.times = [at - begun for at in server.times]
+        return server, creation
+
+    outcome = []
+
+    async def keep():
+        outcome.append(await story())
+
+    run_virtual(keep())
+    return outcome[0]
+
+
+DOUBTS = [ApiError("connection reset", status=0), ApiError("internal error", status=500)]
+
+
+@pytest.mark.parametrize("error", DOUBTS)
+def test_a_creation_in_doubt_is_repeated_ever_more_slowly_and_then_given_up(error):
+    server, creation = sent(*[error] * 9)
+    assert server.times == pytest.approx([0, 0.5, 1.5, 3.5, 7.5, 15.5], abs=0.01)
+    assert made(creation) == 0
+
+
+@pytest.mark.parametrize("error", DOUBTS)
+def test_a_claim_that_exists_after_a_lost_answer_is_read_back(error):
+    server, creation = sent(error, ConflictError("exists", status=409))
+    assert made(creation) == 1
+    assert [name for name, _ in server.read_back] == list(creation.names)
+
+
+@pytest.mark.parametrize(
+    "error", [ConflictError("exists", status=409), ApiError("invalid", status=422)]
+)
+def test_a_creation_that_is_refused_is_not_repeated(error):
+    server, creation = sent(error)
+    assert (len(server.times), made(creation), server.read_back) == (1, 0, [])

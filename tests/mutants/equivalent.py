@@ -55,6 +55,10 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
         "if (text is None):",
     ): "there is no text without a claim: only the type checker asks for the claim again",
     (
+        "providers/alibabacloud/karpenter_provider_alibabacloud/interruption/reclaims.py",
+        "self._recorded.put(instance_id, value=False)",
+    ): "only whether the instance is there is asked",
+    (
         "karpenter_core/controllers/nodeclaim/drift.py",
         "self._classes.pop(key, None) -> pass",
     ): "a NodeClass that returns has another UID, which its text tells: only memory is given back",

@@ -199,6 +199,23 @@ def test_a_pod_that_its_spread_does_not_count_moves_beside_as_many_as_the_skew_a
     assert whatif.evaluate(("going",), max_claims=0).fits is fits
 
 
+def test_pods_that_belong_together_move_to_one_zone():
+    """The first decides, though none of its kind is anywhere else."""
+    together = {"pod_affinity": term(ZONE, WEB)}
+    going = [web(f"web-{n}", "going", **together) for n in range(3)]
+    whatif = ask(
+        node("going", *going),
+        node("a", free="2"),
+        node("b", free="2", zone="zone-b"),
+        node("c", free="2"),
+    )
+
+    verdict = whatif.evaluate(("going",), max_claims=0)
+
+    assert moves(verdict) == {"a": ["web-0", "web-1"], "c": ["web-2"]}
+    assert dict(solve(whatif.problem_without(("going",)), OPTIONS).existing) == verdict.moves
+
+
 def test_no_pod_moves_to_an_excluded_node():
     """Until it is not any more."""
     whatif = ask(node("going", web("one", "going")), node("a", free="4"), node("b", free="4"))

@@ -132,7 +132,7 @@ class TopologyCounts:
             else:
                 cap = _separation_caps(group, row, count, grows=grows)
                 if grows:
-                    new = min(new, group.max_skew)
+                    new = min(new, max(group.max_skew, 0))
             if cap is not None:
                 caps = cap if caps is None else np.minimum(caps, cap)
         return HostCaps(caps, new, first)
