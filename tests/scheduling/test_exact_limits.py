@@ -10,6 +10,7 @@ import pytest
 from karpenter_core.api.labels import HOSTNAME, INSTANCE_TYPE, ZONE
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.compiled.problem import compile_steps
+from karpenter_core.scheduling.placement.topology_counts import TopologyCounts
 from karpenter_core.scheduling.portfolio.plan_portfolio import first_fit_steps
 from karpenter_core.scheduling.problem import PackingPolicy, SolveOptions
 from karpenter_core.scheduling.solve import solve
@@ -58,6 +59,16 @@ def test_a_pod_that_its_spread_does_not_count_may_join_at_exactly_max_skew(key, 
 def test_a_pod_that_its_spread_does_not_count_keeps_away_beyond_max_skew(key, options):
     """Although it is not to blame for the skew."""
     assert not there(key, 2, options)
+
+
+@pytest.mark.parametrize(("max_skew", "places"), [(2, 2), (0, 0), (-1, 0)])
+def test_a_new_node_takes_as_many_pods_as_max_skew_and_never_less_than_none(max_skew, places):
+    """No API server admits a negative one."""
+    spreading = pod("a", topology_spread=spread(HOSTNAME, max_skew, WEB))
+    steps = compile_steps(problem([spreading]), SolveOptions(), CatalogueCache())
+    compiled = run_steps(steps)
+    (relaxation_steps,) = compiled.topologies
+    assert TopologyCounts(compiled).host_caps(relaxation_steps[0], 0).new == places
 
 
 SIZES = catalogue(*(instance_type(f"m-{n:02}", cpu=str(n), memory="64Gi") for n in (2, 4, 8, 16)))

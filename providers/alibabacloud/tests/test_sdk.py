@@ -76,17 +76,28 @@ def test_answers_are_handed_on_as_they_are(clients, cloud):
     assert "nodepool_id" not in cloud.calls.of("DescribeClusterAttachScripts")[0].parameters
 
 
-def test_a_refusal_names_code_request_and_action(clients, cloud):
-    cloud.deny("DescribeVSwitches", times=1)
+@pytest.mark.parametrize(
+    ("service", "called", "action", "parameters"),
+    [
+        ("vpc", "vpc", "DescribeVSwitches", {"RegionId": "cn-hangzhou"}),
+        ("ack", "cs", "DescribeClusterDetail", {"ClusterId": "c"}),
+    ],
+)
+def test_a_refusal_names_code_request_and_action(
+    clients, cloud, service, called, action, parameters
+):
+    """One service writes its message in lower case."""
+    cloud.deny(action, times=1)
 
     with pytest.raises(ApiError) as caught:
-        clients.vpc.call("DescribeVSwitches", {"RegionId": "cn-hangzhou"})
+        getattr(clients, service).call(action, parameters)
 
     error = caught.value
     assert error.error_class is ErrorClass.AUTH
-    assert (error.action, error.status) == ("vpc:DescribeVSwitches", 403)
+    assert (error.action, error.status) == (f"{called}:{action}", 403)
     assert len(error.request_id) == 36
     assert "request id" not in error.message.lower()
+    assert error.message
 
 
 def test_throttling_twice_and_then_success_makes_three_calls(cloud):

@@ -15,6 +15,7 @@ from karpenter_core.controllers.reconciling.passes import (
     THROTTLED_PASSES,
     PassHealth,
     pass_failure_gauge,
+    pool_failure_reporter,
 )
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime, PeriodicLoop
 from karpenter_core.errors import (
@@ -28,6 +29,8 @@ from karpenter_core.lifecycle.nodepool.failing_passes import PASSES_SUCCEED
 from karpenter_core.provider.host.facade import Providers
 from karpenter_core.scheduling.whatif.first_fit import FirstFitPlacement
 from karpenter_core.sim.virtual_time import LoopClock, run_virtual
+from karpenter_core.testing import builders
+from karpenter_core.testing.state_builders import synced_state
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 WITHOUT_ELECTION = "--disable-leader-election"
@@ -128,6 +131,21 @@ def test_failures_in_between_count_beside_throttled_passes():
 def test_work_that_is_not_vital_is_no_problem_of_the_process():
     """Prices of a plug-in, say."""
     assert set(looped([ValueError("odd")] * 9, is_vital=False)) == {None}
+
+
+def test_an_event_is_published_on_every_pool_while_passes_fail_and_not_after():
+    pools = [builders.node_pool("a"), builders.node_pool("b")]
+    health, notices = PassHealth(), []
+    health.subscribe(pool_failure_reporter(synced_state(*pools).snapshot, notices.append))
+    streak = health.streak("provisioning")
+    for _ in range(FAILING_PASSES):
+        assert notices == []
+        streak.failed(ValueError("odd"))
+    assert [notice.regarding.name for notice in notices] == ["a", "b"]
+    assert notices[0].message.startswith("pass of controller provisioning")
+
+    streak.succeeded()
+    assert len(notices) == 2
 
 
 def test_loops_of_one_name_are_counted_separately():
