@@ -243,6 +243,26 @@ def test_a_method_that_fails_with_several_candidates_alone_is_left_out(monkeypat
     assert outcome.method == EmptinessMethod()
 
 
+def test_the_last_error_of_a_method_is_the_one_that_its_pools_are_set_aside_for(monkeypatch):
+    """The first is of a candidate that was set aside by then."""
+    genuine = DriftMethod.plan_steps
+
+    def failing(self, pass_over, candidates, budgets):
+        names = {candidate.name for candidate in candidates}
+        if "a" in names:
+            raise RuntimeError("a is too many")
+        if len(names) > 1:
+            raise RuntimeError("two are too many")
+        return genuine(self, pass_over, candidates, budgets)
+
+    monkeypatch.setattr(DriftMethod, "plan_steps", failing)
+    outcome = found(cluster(drifted("a"), drifted("b"), drifted("c")), DriftMethod())
+
+    told = {item.regarding.kind: item.message for item in outcome.set_aside}
+    assert "a is too many" in told["Node"]
+    assert "two are too many" in told["NodePool"]
+
+
 def test_a_candidate_that_a_method_cannot_accept_is_set_aside(monkeypatch):
     """The others are taken."""
     accept = EmptinessMethod.accept
