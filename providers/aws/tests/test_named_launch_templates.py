@@ -58,3 +58,14 @@ def test_a_reference_finds_its_version(reference, image):
 def test_a_version_that_no_document_has_is_not_found(reference):
     """lt-2 has no default version here: another version must not pass for it."""
     assert find_launch_template(reference, DOCUMENTS) is None
+
+
+def test_a_version_without_a_number_is_older_than_any():
+    """The latest is the first one here."""
+    numberless = {**version(0), "LaunchTemplateData": {"ImageId": "ami-numberless"}}
+    del numberless["VersionNumber"]
+    documents = [{"LaunchTemplateVersions": [version(1), numberless]}]
+    latest = {"LaunchTemplateId": "lt-1", "Version": "$Latest"}
+    template = find_launch_template(latest, documents)
+    assert template is not None
+    assert template.data["ImageId"] == "ami-lt-1-1"
