@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 
 from karpenter_core.api.labels import DISRUPTED_TAINT
 from karpenter_core.api.nodeclaim import INITIALIZED
 from karpenter_core.api.records import VirtualSource
+from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.provisioning import provisioner
 from karpenter_core.state.events import DeletionMarked, PodsDecided, VirtualPodsDeclared
 from karpenter_core.state.object_kinds import ObjectKind
@@ -19,6 +23,7 @@ from karpenter_core.testing.state_builders import (
     ready_node_pool,
     synced_state,
 )
+from tests.scheduling.devices.builders import device_pod
 
 POOL = ready_node_pool(node_pool("default"))
 TAINT = f"{DISRUPTED_TAINT}:NoSchedule"
@@ -118,3 +123,35 @@ def test_pool_and_catalogue_changes_trigger_a_pass_only_while_pods_wait():
 def test_a_pool_without_types_triggers_no_pass():
     builder = synced_state(POOL, pod("waiting"), catalogues={})
     assert askers(builder, node_pool=["default"]) == []
+
+
+def test_every_kind_whose_changes_trigger_a_pass_is_listened_to(monkeypatch):
+    class Subscribed(Exception):  # noqa: N818 - ends the construction
+        pass
+
+    def subscribed(_cluster_state, *kinds):
+        raise Subscribed(kinds)
+
+    monkeypatch.setattr(provisioner, "ChangedNames", subscribed)
+    around = SimpleNamespace(cluster_state=None, clock=None, metrics=Metrics())
+    with pytest.raises(Subscribed) as raised:
+        provisioner.Provisioner(
+            writer=around,
+            planner=around,
+            creator=around,
+            runtime=around,
+            options=provisioner.ProvisioningOptions(),
+            unevaluated_pools=tuple,
+            planning_turn=asyncio.Lock(),
+        )
+    (kinds,) = raised.value.args
+
+    waiting = device_pod("waiting", "gpu")
+    builder = synced_state(POOL, waiting, nominated("placed", "gone"))
+    names = {ObjectKind.POD: waiting.uid, ObjectKind.NODE: "gone"}
+    asking = {
+        kind
+        for kind in ObjectKind
+        if askers(builder, **{kind.name.lower(): [names.get(kind, "default")]})
+    }
+    assert asking == set(kinds)
