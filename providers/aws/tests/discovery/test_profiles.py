@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 import pytest
+from botocore.exceptions import ClientError
 
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.errors import AuthError, CloudProviderError, FencedError
@@ -256,6 +257,23 @@ def test_a_profile_that_was_made_though_the_reply_was_lost_is_used(profiles, iam
 
     assert profiles.ensure(node_class()) == name
     assert role_of(iam, name) == ["node-role"]
+
+
+def test_a_profile_that_is_there_already_is_not_used_after_another_refusal(
+    profiles, iam, monkeypatch
+):
+    """It was not made by this call, and the refusal is told."""
+    name = profile_name(node_class="default", unique="id-0", **PLACE)
+    iam.create_instance_profile(InstanceProfileName=name, Path=profile_path(**PLACE, uid="uid-1"))
+    answer = {"Error": {"Code": "LimitExceeded", "Message": "no more profiles"}}
+    refusal = ClientError(answer, "CreateInstanceProfile")
+
+    def refuse(**_):
+        raise refusal
+
+    monkeypatch.setattr(profiles._clients.iam, "create_instance_profile", refuse)
+    with pytest.raises(CloudProviderError, match="no more profiles"):
+        profiles.ensure(node_class())
 
 
 # -- Removing -----------------------------------------------------------------------------------
