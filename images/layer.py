@@ -176,6 +176,8 @@ def _apply(rule: Mapping[str, Any], packages: Path) -> None:
             path.unlink(missing_ok=True)
     for name, pattern in rule.get("drop_lines", {}).items():
         _drop_lines(packages / name, pattern)
+    for name, (old, new) in rule.get("replace", {}).items():
+        _replace(packages / name, old, new)
 
 
 def _models_of(models: set[Path], policy: str, service: str) -> set[Path]:
@@ -217,6 +219,13 @@ def _drop_lines(path: Path, pattern: str) -> None:
     if kept == lines:
         raise ValueError(f"{_RULES.name}: {path.name} has no line like {pattern}")
     path.write_text("".join(kept))
+
+
+def _replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    if text.count(old) != 1:
+        raise ValueError(f"{_RULES.name}: {path.name} does not have {old} once")
+    path.write_text(text.replace(old, new))
 
 
 def _rewrite_record(record: Path, packages: Path) -> None:

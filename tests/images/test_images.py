@@ -229,6 +229,24 @@ def test_nothing_can_be_written_but_temporary_files_and_the_cache(built, tmp_pat
     assert done.stdout.split() == ["/tmp/a", "/var/cache/karpenter/a"]
 
 
+def test_rules_of_crds_and_selectors_of_devices_are_evaluated(built, tmp_path):
+    """Their library has a command line, which an image does without; nothing else may need it."""
+    program = (
+        "from karpenter_core.api import cel as rules\n"
+        "from karpenter_core.scheduling.devices import selectors\n"
+        "import cel, sys\n"
+        "assert cel.evaluate('1 + x', {'x': 2}) == 3\n"
+        "assert 'typer' not in sys.modules\n"
+    )
+    command = image_command(built.base, built.layer, tmp_path / "root", mounts=(), variables=())
+    index = command.index("--")
+    words = [*command[:index], "--program=/usr/bin/python3.13", "--", "-c", program]
+
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+
+
 def test_commands_that_need_the_embedded_cluster_say_so(built, tmp_path):
     if "kwok" in providers_of(built.name):
         pytest.skip("has the embedded cluster")
