@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from karpenter_core.api.crd import core_models, crd_name, render_crd
 from karpenter_core.cli.catalogues import open_providers
 from karpenter_core.cli.doctor.definitions import check_definitions
-from karpenter_core.cli.doctor.objects import check_objects
+from karpenter_core.cli.doctor.objects import check_objects, object_findings
 from karpenter_core.cli.doctor.permissions import (
     Permission,
     check_fact_permissions,
@@ -24,7 +24,7 @@ from karpenter_core.errors import ApiError
 from karpenter_core.kube.api import ClusterApis, KubeApi
 from karpenter_core.kube.resources import EVENTS, NODES, PODS
 from karpenter_core.kube.transport import ApiResponse
-from karpenter_core.kube.wire.codecs import NODE_POOLS
+from karpenter_core.kube.wire.codecs import NODE_OVERLAYS, NODE_POOLS
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.operator.settings_loader import load_settings
 from karpenter_core.provider.contract import Finding, Severity
@@ -219,6 +219,17 @@ def an_object(name, *conditions, kind="KWOKNodeClass", group="karpenter.kwok.sh"
 
 
 READY = ("Ready", "True", "")
+
+
+def test_without_an_object_to_check_none_is_called_ready():
+    found = dict.fromkeys((NODE_POOLS, NODE_OVERLAYS), ())
+
+    (finding,) = object_findings(found, [KWOKNodeClass], static_capacity=False)
+
+    assert (finding.severity, finding.message) == (
+        Severity.OK,
+        "no NodePool or NodeClass has a status to check",
+    )
 
 
 def test_ready_pools_and_classes_are_fine():

@@ -83,6 +83,8 @@ def object_findings(
                     *_replicas_findings(item, static_capacity=static_capacity),
                 ]
     count = sum(map(len, found.values()))
+    if not count:
+        return [ok_finding("no NodePool or NodeClass has a status to check")]
     return findings or [ok_finding(f"{count} NodePools and NodeClasses, all of them ready")]
 
 
