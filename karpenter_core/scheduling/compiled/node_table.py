@@ -29,6 +29,8 @@ __all__ = ["ExistingNodeReader", "NodeTable"]
 
 NODES_PER_STEP: Final = 200
 """The number of nodes read between two yields."""
+_SIGNATURES_PER_NODE: Final = 2
+"""A reader lives as long as pods ask for the same labels; nodes with names of their own come and go."""
 
 
 class ExistingNodeReader:
@@ -108,6 +110,11 @@ class ExistingNodeReader:
             )
         return node_signature
 
+    def forget_signatures(self, *, nodes: int) -> None:
+        """Forget the signatures if most of them are of nodes that are gone."""
+        if len(self._node_signatures) > _SIGNATURES_PER_NODE * (nodes + NODES_PER_STEP):
+            self._node_signatures.clear()
+
     def _requirements(self, node: ExistingNode) -> Requirements:
         # A CSI driver spells some values of an alias in its own way: the canonical label counts.
         labels = {self._aliases.get(key, key): value for key, value in node.labels.items()}
@@ -156,6 +163,7 @@ class NodeTable:
     ) -> Generator[int, None, tuple[Amounts, Numbers]]:
         """Return what is left on each node (resources x nodes), and the numbers of signatures."""
         made: dict[int, tuple[NodeSignature, list[int]]] = {}
+        reader.forget_signatures(nodes=len(nodes))
 
         def read_node(node: ExistingNode) -> tuple[NodeSignature, list[int]]:
             found = made.get(id(node))
