@@ -9,7 +9,6 @@ import pytest
 
 from karpenter_core.api.conditions import find_condition
 from karpenter_core.lifecycle.nodeclaim.garbage_collection import (
-    ORPHAN_FLOOR,
     ORPHAN_GRACE,
     SURPLUS_GRACE,
     SURPLUS_PER_PASS,
@@ -186,16 +185,16 @@ class TestOrphans:
         assert self.run_pass(unsynced, [Instance("kwok://1")], since=since).terminate == ()
 
     def test_too_many_orphans_are_held_back(self):
-        """More than half of what is there, and more than a few."""
-        many = [Instance(f"kwok://{n:02}") for n in range(ORPHAN_FLOOR + 1)]
+        """More than half of what is there, and more than ten."""
+        many = [Instance(f"kwok://{n:02}") for n in range(11)]
         report = self.twice(synced_state(), many)
         assert (report.terminate, report.held_back) == ((), len(many))
-        assert len(self.twice(synced_state(), many[:ORPHAN_FLOOR]).terminate) == ORPHAN_FLOOR
+        assert len(self.twice(synced_state(), many[:10]).terminate) == 10
 
     def test_same_number_of_orphans_among_more_instances_is_terminated(self):
         claims = [node_claim(f"web-{n:02}", stage="Launched") for n in range(20)]
         theirs = [Instance(claim.status.provider_id) for claim in claims]
-        many = [Instance(f"kwok://{n:02}") for n in range(ORPHAN_FLOOR + 1)]
+        many = [Instance(f"kwok://{n:02}") for n in range(11)]
         assert len(self.twice(synced_state(*claims), [*theirs, *many]).terminate) == len(many)
 
 

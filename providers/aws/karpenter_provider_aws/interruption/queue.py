@@ -88,7 +88,7 @@ class InterruptionQueue:
         self._url = ""
         self._log: FilteringBoundLogger = structlog.get_logger("aws.interruption")
 
-    def poll(self, *, wait: bool = True) -> tuple[Interruption, ...]:
+    def poll(self, *, wait: bool) -> tuple[Interruption, ...]:
         """Return what the queue says and was not acknowledged, the first received first.
 
         With nothing in hand it waits for a message, unless told not to.
