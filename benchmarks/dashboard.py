@@ -15,7 +15,6 @@ without the dashboard, then one with it. Measured are
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -31,7 +30,7 @@ from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
-from benchmarks.standing import ClusterSize, StandingServer
+from benchmarks.standing import ClusterSize, StandingServer, view_options
 from karpenter_core.cli.demo.processes import free_port
 from tests.support.controller import ControllerProcess
 
@@ -252,13 +251,7 @@ async def _view_cpu_seconds(controller: ControllerProcess) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    parser.add_argument("--nodes", type=int, default=1_000)
-    parser.add_argument("--pods", type=int, default=30_000)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--pods-per-second", type=float, default=2.0)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args(arguments)
+    options = view_options(__doc__, arguments)
     found = asyncio.run(
         measure(
             ClusterSize(options.nodes, options.pods),

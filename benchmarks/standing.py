@@ -53,7 +53,9 @@ if TYPE_CHECKING:
 
     from karpenter_core.kube.resources import ResourceKind
 
-__all__ = ["ClusterSize", "StandingCluster", "StandingServer", "Template", "build_template"]
+__all__ = [
+    "ClusterSize", "StandingCluster", "StandingServer", "Template", "build_template", "view_options",
+]  # fmt: skip
 
 Json = dict[str, Any]
 
@@ -396,6 +398,19 @@ async def _serve(options: argparse.Namespace) -> None:
     await ended.wait()
     changes.cancel()
     await http.stop()
+
+
+def view_options(
+    description: str | None, arguments: Sequence[str] | None = None
+) -> argparse.Namespace:
+    """Return the options of a benchmark that measures a view of a standing cluster."""
+    parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
+    parser.add_argument("--nodes", type=int, default=1_000)
+    parser.add_argument("--pods", type=int, default=30_000)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--pods-per-second", type=float, default=2.0)
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args(arguments)
 
 
 def main() -> None:

@@ -13,7 +13,6 @@ Measured are
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import fcntl
 import json
@@ -28,7 +27,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final, final
 
-from benchmarks.standing import ClusterSize, StandingServer
+from benchmarks.standing import ClusterSize, StandingServer, view_options
 from karpenter_core.kube.resources import NODES
 from karpenter_core.testing.cluster import ClusterClient
 
@@ -169,13 +168,7 @@ async def _cores(process: TopProcess, seconds: float) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    parser.add_argument("--nodes", type=int, default=1_000)
-    parser.add_argument("--pods", type=int, default=30_000)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--pods-per-second", type=float, default=2.0)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args(arguments)
+    options = view_options(__doc__, arguments)
     found = asyncio.run(
         measure(
             ClusterSize(options.nodes, options.pods),
