@@ -131,7 +131,6 @@ def start_tracing(settings: Settings) -> tuple[Tracer, Callable[[], None]] | Non
     if not endpoint:
         return None
     _check(endpoint)
-    _hear_libraries()
     try:
         export = import_module("opentelemetry.sdk.trace.export")
         otlp = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
@@ -140,6 +139,7 @@ def start_tracing(settings: Settings) -> tuple[Tracer, Callable[[], None]] | Non
             f"otlp-traces-endpoint: {error.name} is not installed; install karpenter-core[otel]"
         )
         raise SettingsError(message) from error
+    _hear_libraries()
     tracer = OpenTelemetryTracer(
         export.BatchSpanProcessor(otlp.OTLPSpanExporter(endpoint=endpoint))
     )

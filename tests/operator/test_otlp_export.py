@@ -93,11 +93,15 @@ def collector(**options):
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
-    """No proxy of the machine is asked, the libraries' logger is left as it was, and the end may be slow."""
+    """No proxy of the machine is asked, the logger starts without handlers, and the end may be slow.
+
+    An exporter of an earlier test may still try again, and a handler of that test would log it.
+    """
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(open_telemetry, "STOP_SECONDS", 60.0)
     logger = logging.getLogger("opentelemetry")
     before = logger.propagate, list(logger.handlers)
+    logger.propagate, logger.handlers[:] = False, [logging.NullHandler()]
     yield
     logger.propagate, logger.handlers[:] = before
 
