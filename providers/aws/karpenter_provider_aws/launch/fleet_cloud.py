@@ -1,7 +1,8 @@
 """Launches instances by CreateFleet, for the kit's launch state machine.
 
 A fleet serves claims with equal requests. Where one of its subnets turns out to be full, another one
-of its zone is tried; where it could not take all templates and had nothing, the others are.
+of its zone is tried; where it could not take all templates and had nothing, the others are. Templates
+that EC2 does not find are looked for again, and made.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from karpenter_core.provider.kit.launch.groups import claim_ref
 from karpenter_provider_aws.codes import (
     INSUFFICIENT_ADDRESSES,
     SERVICE_LINKED_ROLE_DENIED,
+    is_launch_template_missing,
     is_token_used,
     is_unfulfillable,
     launch_failure,
@@ -89,6 +91,8 @@ EC2_TRAITS: Final = CloudTraits(
 )
 _OTHER_SUBNETS: Final = 2
 """Maximum number of further calls of a launch to other subnets."""
+_REPEATS_WITHOUT_TEMPLATE: Final = 1
+"""Maximum number of further calls of a launch after an answer that misses a template."""
 
 AnsweredFleet = AnsweredCall[FleetCall, LaunchAnswer]
 
@@ -121,6 +125,7 @@ class FleetJob:
         self._plan: Final = plan
         self._untried_templates = templates
         self._other_subnets = _OTHER_SUBNETS
+        self._repeats_without_template = _REPEATS_WITHOUT_TEMPLATE
         self._answered: Final[list[AnsweredFleet]] = []
 
     def next_call(
@@ -132,7 +137,10 @@ class FleetJob:
         return self._calls.build(self._plan, requests, self._untried_templates, attempts)
 
     def note_answer(self, answered: AnsweredFleet) -> None:
-        """Choose between other subnets and other templates for the next call."""
+        """Choose between the same templates, other subnets and other templates for the next call."""
+        if self._repeats_without_template and _misses_template(answered.answer):
+            self._repeats_without_template -= 1
+            return
         self._answered.append(answered)
         if self._other_subnets and self._has_other_subnets(answered.answer):
             self._other_subnets -= 1
@@ -371,6 +379,8 @@ class FleetCloud:
             availability.unavailable_offerings.mark_subnet(subnet_id, now=now)
             availability.subnets.note_exhausted(subnet_id)
         availability.reservation_counts.note_exhausted(*shortages.reservations)
+        if _misses_template(answer):
+            self._templates.invalidate(template.name for template in call.templates)
         self._count(answer.failures, plan.group.capacity_type)
 
     def unserved_error(self, answered: Sequence[AnsweredFleet]) -> CloudProviderError:
@@ -396,6 +406,11 @@ def _unserved_error(answered: Sequence[AnsweredFleet]) -> CloudProviderError:
             for each in answered
         ),
     )
+
+
+def _misses_template(answer: LaunchAnswer) -> bool:
+    """Whether EC2 accepted a fleet and did not find one of its launch templates."""
+    return any(is_launch_template_missing(failure.code) for failure in answer.failures)
 
 
 def _call_failure(error: CloudProviderError, *, is_sent: bool) -> CallFailure[LaunchAnswer]:

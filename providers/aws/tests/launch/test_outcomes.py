@@ -233,6 +233,31 @@ def test_a_template_that_is_gone_is_made_again(aws, process, node_class):
     assert failed.reason == "LaunchTemplateNotFound"
 
 
+def test_a_template_that_a_fleet_reports_missing_is_looked_for_again(aws, process, node_class):
+    """A fleet that EC2 accepts reports a missing template among the errors of its targets."""
+    wish = (ON_DEMAND, M5, ZONE_A)
+    process.launch_one(claim_of("before", *wish), node_class)
+    aws.fail_pools(code="InvalidLaunchTemplateName.NotFoundException", times=1)
+    aws.calls.clear()
+
+    outcome = process.launch_one(claim_of("after", *wish), node_class)
+
+    assert isinstance(outcome, LaunchedInstance)
+    assert aws.calls.count("DescribeLaunchTemplates") == 1
+    tokens = [call.parameters["ClientToken"] for call in aws.calls.of("CreateFleet")]
+    assert len(tokens) == len(set(tokens)) == 2
+
+
+def test_a_template_that_fleets_go_on_reporting_missing_is_a_failure(aws, process, node_class):
+    aws.fail_pools(code="InvalidLaunchTemplateId.NotFound")
+
+    failed = process.launch_one(claim_of("never", ON_DEMAND, M5, ZONE_A), node_class)
+
+    assert isinstance(failed, LaunchFailedError)
+    assert failed.reason == "LaunchTemplateNotFound"
+    assert aws.calls.count("CreateFleet") == 2
+
+
 @pytest.mark.parametrize(
     ("capacity_type", "annotations", "options", "strategy"),
     [
