@@ -8,8 +8,9 @@ be read. Both are to be deleted from the queue.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.provider.contract import InterruptionKind
@@ -33,6 +34,8 @@ _STATES: Final = {
 _CLOSED: Final = "closed"
 """AWS Health's word for a change that is over, or called off."""
 _LONGEST_QUOTE: Final = 200
+_INSTANCE_ID: Final = re.compile(r"[!-~]{1,255}")
+"""Any text that a call of EC2 can carry: one that cannot would make the look-up of all instances fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,12 +145,13 @@ def _health(envelope: _Envelope) -> InterruptionMessage:
         for entity in (cast("list[object]", entities) if isinstance(entities, list) else ())
         if isinstance(entity, dict)
     ]
-    if not any(ids):
+    named = {name for name in ids if _INSTANCE_ID.fullmatch(name)}
+    if not named:
         raise _UnreadableMessageError("without an affected entity")
     start = _text(detail, "startTime")
     return InterruptionMessage(
         kind=InterruptionKind.SCHEDULED_MAINTENANCE,
-        instance_ids=tuple(sorted({name for name in ids if name})),
+        instance_ids=tuple(sorted(named)),
         detail=f"{code} from {start}" if start else code,
         sent_at=envelope.sent_at,
     )
@@ -161,7 +165,7 @@ def _about_one(
     detail: str = "",
 ) -> InterruptionMessage:
     instance_id = _text(envelope.detail, "instance-id")
-    if not instance_id:
+    if not _INSTANCE_ID.fullmatch(instance_id):
         raise _UnreadableMessageError("without an instance-id")
     return InterruptionMessage(
         kind=kind,
@@ -196,14 +200,19 @@ _READERS: Final[Mapping[tuple[str, ...], Callable[[_Envelope], InterruptionMessa
 
 
 def _text(record: Mapping[str, object], key: str) -> str:
+    """Return a text; what JSON can escape and nobody can encode (a lone surrogate) is a "?"."""
     value = record.get(key)
-    return value if isinstance(value, str) else ""
+    return value.encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
 def _instant(text: str) -> datetime | None:
-    """Read an instant of ISO 8601; one without a time zone is UTC."""
+    """Read an instant of ISO 8601 in UTC; one without a time zone is UTC.
+
+    One so near to the end of the calendar that no notice can be added to it is no instant.
+    """
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        instant = moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return instant if instant.year < MAXYEAR else None

@@ -164,8 +164,11 @@ def test_an_unlisted_event_announces_nothing(kind, other):
         message("EC2 Spot Instance Interruption Warning", None),
         message("EC2 Spot Instance Interruption Warning", {}),
         message("EC2 Spot Instance Interruption Warning", {"instance-id": 7}),
+        message("EC2 Spot Instance Interruption Warning", {"instance-id": "i-1\0"}),
+        message("EC2 Spot Instance Interruption Warning", {"instance-id": "i" * 256}),
         message("EC2 Instance State-change Notification", {"state": "stopped"}),
         health(affectedEntities=[]),
+        health(affectedEntities=[{"entityValue": "i-1 and i-2"}]),
         health(affectedEntities={"entityValue": "i-1"}),
         health(affectedEntities=["i-1", {"entityValue": ""}]),
     ],
@@ -178,9 +181,12 @@ def test_an_unreadable_message_is_unknown_and_raises_no_error(text):
     assert said.instance_ids == ()
 
 
-def test_a_message_without_a_readable_time_has_no_deadline():
+@pytest.mark.parametrize(
+    "time", ["?", "9999-12-31T23:59:59Z", "9999-12-31T23:59:59-01:00", "0001-01-01T00:00:00+01:00"]
+)
+def test_a_message_without_a_readable_time_has_no_deadline(time):
     detail = {"instance-id": INSTANCE}
 
-    said = parse_message(message("EC2 Spot Instance Interruption Warning", detail, time="?"))
+    said = parse_message(message("EC2 Spot Instance Interruption Warning", detail, time=time))
 
     assert (said.kind, said.deadline, said.sent_at) == (Kind.SPOT_RECLAIM, None, None)

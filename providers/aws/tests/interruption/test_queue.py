@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from karpenter_core.api.labels import CAPACITY_TYPE
@@ -142,6 +144,37 @@ def test_an_unreadable_text_is_announced_and_deleted(world: World):
 
     assert [(one.kind, one.provider_id) for one in said] == [(Kind.UNKNOWN, "")]
     assert "What is this?" in said[0].detail
+    assert world.left_in_queue() == 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"time": "9999-12-31T23:59:59Z"},
+        {"detail": {"instance-id": "i-\ud800", "instance-action": "terminate"}},
+        {"detail": {"instance-id": "i-1", "instance-action": "\udfff"}},
+        {"detail": {"instance-id": "i-1\0", "instance-action": "terminate"}},
+        {"detail": {"instance-id": "i-" * 60_000, "instance-action": "terminate"}},
+    ],
+)
+def test_a_malformed_message_holds_no_other_message_back(world: World, changes):
+    """Anybody who may send to the queue can write it; text that cannot be encoded reaches no call."""
+    (spot,) = world.launch(spot=True)
+    malformed = {
+        "version": "0",
+        "source": "aws.ec2",
+        "detail-type": "EC2 Spot Instance Interruption Warning",
+        "detail": {"instance-id": "i-1", "instance-action": "terminate"},
+        **changes,
+    }
+    world.aws.messages.send_text(json.dumps(malformed))
+    world.aws.messages.spot_interruption(world.aws.instance(spot))
+
+    said = world.poll()
+    world.acknowledge(*said)
+
+    assert spot in {one.provider_id for one in said}
+    assert all(one.detail.encode() for one in said)
     assert world.left_in_queue() == 0
 
 
