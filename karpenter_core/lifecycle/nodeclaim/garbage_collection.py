@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DRAIN_LIMIT",
+    "ENDING_ORPHAN_GRACE",
     "GARBAGE_COLLECTED",
     "ORPHAN_FLOOR",
     "ORPHAN_GRACE",
@@ -60,6 +61,9 @@ GARBAGE_COLLECTED: Final = "garbage_collected"
 
 ORPHAN_GRACE: Final = timedelta(minutes=1)
 """The time for which an orphan must have been without a claim; a launch is recorded far sooner."""
+ENDING_ORPHAN_GRACE: Final = timedelta(minutes=10)
+"""The same for an instance that is reported as terminating: some clouds cannot tell it from one that a
+user has stopped, which does not end by itself and is paid for."""
 ORPHAN_SHARE: Final = 0.5
 """The share of the listed instances above which orphans are taken for a mistake."""
 ORPHAN_FLOOR: Final = 10
@@ -166,7 +170,8 @@ def orphaned_instances(
     """Return the instances to terminate because no claim uses them.
 
     An instance without a claim is first remembered, and terminated if it still has none after the
-    grace period. An incomplete listing changes nothing. `now` is the time that the listing shows.
+    grace period, which is longer while it is terminating. An incomplete listing changes nothing. `now`
+    is the time that the listing shows.
     """
     if not complete or not snapshot.synced:
         return OrphanReport(missing_since=dict(missing_since))
@@ -180,13 +185,19 @@ def orphaned_instances(
     unclaimed = [
         item
         for item in instances
-        if not item.terminating
-        and item.provider_id not in ids
+        if item.provider_id not in ids
         and (item.token not in uids if item.token else item.node_claim not in snapshot.node_claims)
         and (not item.launched_for or _is_unused(item, users))
     ]
     since = {item.provider_id: missing_since.get(item.provider_id, now) for item in unclaimed}
-    to_terminate = tuple(sorted(name for name, first in since.items() if now - first >= grace))
+    ending = {item.provider_id for item in unclaimed if item.terminating}
+    to_terminate = tuple(
+        sorted(
+            name
+            for name, first in since.items()
+            if now - first >= (max(grace, ENDING_ORPHAN_GRACE) if name in ending else grace)
+        )
+    )
     if len(to_terminate) > max(floor, share * len(instances)):
         return OrphanReport(missing_since=since, held_back=len(to_terminate))
     return OrphanReport(terminate=to_terminate, missing_since=since)

@@ -9,6 +9,7 @@ import pytest
 
 from karpenter_core.api.conditions import find_condition
 from karpenter_core.lifecycle.nodeclaim.garbage_collection import (
+    ENDING_ORPHAN_GRACE,
     ORPHAN_GRACE,
     SURPLUS_GRACE,
     SURPLUS_PER_PASS,
@@ -174,8 +175,17 @@ class TestOrphans:
         second = self.run_pass(builder, stray, since=first.missing_since)
         assert dict(second.missing_since) == {}
 
-    def test_terminating_instance_is_ignored(self):
+    def test_terminating_instance_is_given_time_to_end(self):
         assert self.twice(synced_state(), [Instance("kwok://1", terminating=True)]).terminate == ()
+
+    def test_terminating_instance_that_does_not_end_is_terminated(self):
+        """A user has stopped it, and the cloud does not tell that from an end."""
+        builder, stopped = synced_state(), [Instance("kwok://1", terminating=True)]
+        since = self.run_pass(builder, stopped).missing_since
+        early = EPOCH + ENDING_ORPHAN_GRACE - timedelta(seconds=1)
+        assert self.run_pass(builder, stopped, now=early, since=since).terminate == ()
+        late = EPOCH + ENDING_ORPHAN_GRACE
+        assert self.run_pass(builder, stopped, now=late, since=since).terminate == ("kwok://1",)
 
     def test_incomplete_listing_terminates_nothing_and_forgets_nothing(self):
         since = {"kwok://1": EPOCH - timedelta(hours=1)}
