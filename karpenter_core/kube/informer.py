@@ -177,7 +177,7 @@ class Informer:
         """
         body = await self._api.list_page(self.kind, limit=0, field_selector=field_selector)
         page = self._codec.decode_list(body)
-        if not self._version or int(page.resource_version or 0) > int(self._version):
+        if not self._version or int(page.resource_version or 0) >= int(self._version):
             for listed_object in page.objects:
                 self._apply_ahead_of_watch(listed_object)
         return list(page.objects), list(page.invalid)
@@ -445,6 +445,8 @@ class Informer:
         if event.error is not None:
             self._note_refusal(event.error)
             raise event.error
+        if self._is_repeated(event):
+            return
         self._record_contact()
         if event.resource_version:
             self._version = event.resource_version
@@ -466,6 +468,17 @@ class Informer:
             if stored is None or version_of(stored) != version_of(event.object):
                 self._emit(ObjectObserved(event.object))
         self._count()
+
+    def _is_repeated(self, event: WatchEvent) -> bool:
+        """Return whether this very change was applied already: the versions of one kind only rise.
+
+        Raises:
+            GoneError: the change is older than the last one, so some may be missing or undone.
+        """
+        version = int(event.resource_version or self._reached_version)
+        if version < self._reached_version:
+            raise GoneError("the watch shows changes out of order; listing again", status=_GONE)
+        return version == self._reached_version and event.type != "BOOKMARK"
 
     def _apply_invalid(self, invalid_object: InvalidObject, *, deleted: bool) -> None:
         """Keep the last good state of an object that cannot be read, but not beyond its end."""
