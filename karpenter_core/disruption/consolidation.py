@@ -231,6 +231,9 @@ def evaluate_move(
     unready = disruption_pass.simulation.unready_destination(verdict)
     if unready:
         return MoveRefusal(unready[:1].upper() + unready[1:])
+    crowding = disruption_pass.expendable_moves.taking_buffer_room(chosen, verdict)
+    if crowding:
+        return MoveRefusal(f"{crowding} expendable pod(s) would take the room of a CapacityBuffer")
     try:
         replacements = _replacements(disruption_pass, chosen, verdict, below)
     except ReplacementRefusedError as refused:

@@ -13,6 +13,7 @@ from karpenter_core.api.labels import WELL_KNOWN
 from karpenter_core.disruption.balanced import BALANCED, pool_totals
 from karpenter_core.disruption.budgets import pool_budgets
 from karpenter_core.disruption.candidates import DisruptionClass, evaluate_nodes
+from karpenter_core.disruption.expendable_moves import ExpendableMoves
 from karpenter_core.disruption.pass_memory import DisruptionMemory
 from karpenter_core.disruption.pricing import NodePrices
 from karpenter_core.disruption.simulation import DisruptionSimulation
@@ -128,6 +129,16 @@ class DisruptionPass:
             cache=self.cache,
             failed=self.failed,
             memory=self.memory,
+        )
+
+    @cached_property
+    def expendable_moves(self) -> ExpendableMoves:
+        """The places that expendable pods of nodes would take."""
+        return ExpendableMoves(
+            self.snapshot,
+            now=self.now,
+            problem_settings=self.options.problem_settings,
+            options=self.options.solve,
         )
 
     @cached_property

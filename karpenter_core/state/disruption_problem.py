@@ -39,12 +39,13 @@ def build_disruption_problem(
     problem_settings: ProblemSettings | None = None,
     failed: FailedJudgements | None = None,
     memory: NodeMemory | None = None,
+    moves_expendable: bool = False,
 ) -> tuple[SchedulingProblem, Mapping[str, frozenset[str]]]:
     """Return the problem of a pass, and the UIDs of the movable pods of each node.
 
     Movable are pods that would be evicted and created again elsewhere: not those of DaemonSets,
     nor those that are protected now or for ever, nor expendable ones, which need no other place. The
-    others stay until their node is gone. Nodes
+    others stay until their node is gone. With `moves_expendable` expendable ones are movable too. Nodes
     that cannot be evaluated are added to `failed`; they and their pods stay as they are. `memory` is
     that of earlier passes.
     """
@@ -59,7 +60,10 @@ def build_disruption_problem(
     state_nodes = {
         node.name: state_node for node, state_node in pairs if state_node.claim is not None
     }
-    found = _movable_pods(snapshot, state_nodes, problem_settings, memory, now=now, failed=failed)
+    cutoff = None if moves_expendable else problem_settings.priority_cutoff
+    found = _movable_pods(
+        snapshot, state_nodes, problem_settings, memory, now=now, failed=failed, cutoff=cutoff
+    )
     movable = {name: pods.uids for name, pods in found.items()}
     volumes = dict(asking.problem.volumes)
     for pods in found.values():
@@ -92,8 +96,12 @@ def _movable_pods(
     *,
     now: datetime,
     failed: FailedJudgements,
+    cutoff: int | None,
 ) -> dict[str, MovablePods]:
-    """Return the movable pods of nodes by name, without nodes that cannot be evaluated."""
+    """Return the movable pods of nodes by name, without nodes that cannot be evaluated.
+
+    Expendable pods, of a priority below `cutoff`, are not movable; None: they are.
+    """
     volumes = PodVolumeReader(
         snapshot,
         aliases=problem_settings.aliases,
@@ -101,13 +109,13 @@ def _movable_pods(
         unsupported=problem_settings.unsupported_volumes,
     )
     budgets = PodBudgets(snapshot.disruption_budgets.values())
-    cutoff = problem_settings.priority_cutoff
 
     def read(state_node: StateNode) -> MovablePods:
         moving = [
             pod
             for pod in state_node.pods
-            if budgets.is_reschedulable_now(pod, now) and not expendable_reason(pod.shape, cutoff)
+            if budgets.is_reschedulable_now(pod, now)
+            and (cutoff is None or not expendable_reason(pod.shape, cutoff))
         ]
         asked = {pod.uid: volumes.pod_volumes(pod) for pod in moving if pod.shape.volumes}
         return MovablePods(

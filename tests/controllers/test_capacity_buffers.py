@@ -8,7 +8,13 @@ from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.crd import render_crd
 from karpenter_core.kube.resources import DEPLOYMENTS, POD_TEMPLATES
 from karpenter_core.kube.wire.codecs import CAPACITY_BUFFERS, NODE_POOLS
-from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
+from tests.controllers.whole_controller import (
+    NODE_CLASS,
+    cloud,
+    deployment,
+    node_pool,
+    run_controller,
+)
 
 ARGUMENTS = ("--disable-leader-election", "--feature-gates=CapacityBuffer=true")
 CONSOLIDATING = {
@@ -224,6 +230,34 @@ def test_a_buffer_whose_workload_vanishes_gives_up_its_room_and_takes_it_again(t
         assert not scene.claims()
         scene.cluster.apply([deployment("web", 0)])
         await scene.settle(lambda: is_provided(scene) and len(ready_nodes(scene)) >= 1, seconds=300)
+
+    run_controller(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(("cpu", "running"), [("1", 2), ("3", 0)], ids=["fitting", "large"])
+def test_expendable_pods_do_not_move_a_buffer_from_node_to_node(tmp_path, cpu, running):
+    """They would take its room if their nodes were removed, unless they are larger than that."""
+
+    async def scenario(scene):
+        sizes = {**SMALL_NODES[1], "values": ["2", "4"]}
+        template = {"requirements": [SMALL_NODES[0], sizes]}
+        pool = node_pool(disruption=CONSOLIDATING, template=template)
+        low = deployment("low", 2, cpu=cpu, memory="512Mi", priority=-1)
+        web = deployment("web", 2, cpu="3")
+        scene.cluster.apply([NODE_CLASS, pool, pod_template(), buffer(), web])
+        scene.start(*ARGUMENTS, "--priority-cutoff=0")
+        await scene.settle(lambda: is_provided(scene) and len(scene.pods("Running")) == 2)
+        scene.cluster.delete(DEPLOYMENTS, "web", namespace="default")
+        await scene.settle(lambda: not scene.pods())
+        scene.cluster.apply([low])
+        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=5)
+        await scene.cluster.clock.sleep(600)
+        launched = len(cloud(scene, tmp_path)["launches"])
+        await scene.cluster.clock.sleep(1800)
+
+        assert is_provided(scene)
+        assert len(scene.pods("Running")) == running
+        assert len(cloud(scene, tmp_path)["launches"]) == launched
 
     run_controller(tmp_path, scenario)
 
