@@ -52,6 +52,10 @@ NAMED_IN_FILES = ("cluster_runs", "properties")
 # All providers of the workspace are installed; programs that tests start need but one.
 os.environ.setdefault("PROVIDERS", "kwok")
 
+# NumPy's OpenBLAS adds in another order on other processors, which decides ties between plans of equal
+# cost: recorded plans need the same one everywhere. It is chosen when NumPy is imported.
+os.environ["OPENBLAS_CORETYPE"] = "Haswell"
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
