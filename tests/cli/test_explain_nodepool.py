@@ -104,6 +104,11 @@ def test_a_static_pool_shows_its_replicas(explain):
     assert found["limits"] == {}
 
 
+def test_a_static_pool_shows_the_limit_of_its_nodes(explain):
+    found = explain(pool(replicas=3, limits={"nodes": "2"}), claim_with_node("a"))
+    assert found["limits"]["nodes"] == {"used": "1", "limit": "2", "left": "1", "message": ""}
+
+
 def test_a_static_pool_names_the_nodeclaims_beyond_its_replicas(explain):
     found = explain(pool(replicas=0), claim_with_node("a"))
     assert found["message"] == "1 NodeClaim too many: general-a"

@@ -15,7 +15,7 @@ from karpenter_core.cli.static_pools import static_pool_document
 from karpenter_core.cli.tables import NODE_POOL_STATES, counted
 from karpenter_core.state.capacity_quotas import planned_amounts, planned_types
 from karpenter_core.state.static_claims import plan_static_claim
-from karpenter_core.state.static_pools import is_static
+from karpenter_core.state.static_pools import is_static, static_pool_claims
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -138,14 +138,19 @@ def _static_text(static: Mapping[str, object]) -> str:
 def _limits(
     cluster: ClusterInput, pool: NodePool, typical: PlannedNodeClaim | None
 ) -> list[dict[str, object]]:
-    """Return the limits of a NodePool that is not static, with what its nodes hold."""
-    if is_static(pool) or not pool.spec.limits:
+    """Return the limits of a NodePool, with what its nodes hold; of a static one that of its nodes."""
+    if not pool.spec.limits:
         return []
-    used = cluster.input.problem.pool_usage.get(pool.name, {})
+    limits = parse_resources(pool.spec.limits)
+    if is_static(pool):
+        used = {NODES: static_pool_claims(cluster.snapshot, pool.name).node_count}
+        limits = {name: limit for name, limit in limits.items() if name == NODES}
+    else:
+        used = cluster.input.problem.pool_usage.get(pool.name, {})
     smallest = _smallest_amounts(cluster, typical)
     return [
         _ceiling(name, name, limit, used.get(name, 0), smallest)
-        for name, limit in sorted(parse_resources(pool.spec.limits).items())
+        for name, limit in sorted(limits.items())
     ]
 
 
