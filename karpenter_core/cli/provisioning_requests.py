@@ -131,11 +131,16 @@ def _plan(cluster: ClusterInput, request: ProvisioningRequest) -> JsonObject:
 def _judged(
     cluster: ClusterInput, request: ProvisioningRequest, gang: tuple[PodView, ...]
 ) -> tuple[SchedulingPlan, GangPlan]:
+    is_atomic = request.spec.provisioning_class_name == ATOMIC_SCALE_UP
     asked = build_provisioning_input(
-        cluster.snapshot, now=cluster.now, problem_settings=cluster.problem_settings, gang=gang
+        cluster.snapshot,
+        now=cluster.now,
+        problem_settings=cluster.problem_settings,
+        gang=gang,
+        joins_attempts=is_atomic,
     )
     problem = asked.problem
-    if request.spec.provisioning_class_name != ATOMIC_SCALE_UP:
+    if not is_atomic:
         problem = replace(problem, pools=(), catalogues={})
     plan = solve_isolated(problem, cluster.options)
     return plan, judge_plan(gang, asked, plan)

@@ -11,6 +11,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from karpenter_core.api.conditions import is_true
+from karpenter_core.api.nodeclaim import INITIALIZED
 from karpenter_core.api.provisioning_request import (
     ATOMIC_SCALE_UP,
     GANG_ATTEMPT,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.provisioning_request import ProvisioningRequest
     from karpenter_core.api.records import PodShape
+    from karpenter_core.state.gang_places import Places
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = [
@@ -43,6 +46,7 @@ __all__ = [
     "is_launching",
     "launching_nodes",
     "request_pods",
+    "starting_claims",
 ]
 
 ATTEMPT_CLAIMS_DETAIL: Final = "karpenter.sh/attempt-claims"
@@ -134,7 +138,7 @@ def booked_nodes(snapshot: Snapshot) -> dict[StateNode, str]:
 
 
 def launching_nodes(snapshot: Snapshot) -> dict[StateNode, str]:
-    """Return the nodes of attempts that still run, which take no other pods, with the request."""
+    """Return the nodes of attempts that still run, with the request; they take no ordinary pods."""
     launching = {
         request.uid: request.key
         for request in snapshot.provisioning_requests.values()
@@ -150,6 +154,26 @@ def launching_nodes(snapshot: Snapshot) -> dict[StateNode, str]:
         if key is not None and GANG_ATTEMPT in annotations and state_node is not None:
             nodes[state_node] = key
     return nodes
+
+
+def starting_claims(
+    snapshot: Snapshot, request: ProvisioningRequest, places: Places
+) -> tuple[str, ...]:
+    """Return the NodeClaims with places of a request that may yet come to nothing.
+
+    Their nodes are not initialised, or belong to an attempt of another request, which ends all of them
+    if it fails.
+    """
+    starting: list[str] = []
+    for name in sorted(places):
+        claim = snapshot.node_claims.get(name)
+        if claim is None:
+            continue
+        annotations = claim.metadata.annotations
+        is_others = GANG_ATTEMPT in annotations and annotations.get(GANG_UID) != request.uid
+        if is_others or not is_true(claim.status.conditions, INITIALIZED):
+            starting.append(name)
+    return tuple(starting)
 
 
 def _booking(

@@ -135,6 +135,7 @@ def build_provisioning_input(
     now: datetime,
     problem_settings: ProblemSettings | None = None,
     gang: tuple[PodView, ...] = (),
+    joins_attempts: bool = False,
     memory: NodeMemory | None = None,
 ) -> ProvisioningInput:
     """Build the problem for pending pods and for pods whose nodes are being removed.
@@ -142,8 +143,9 @@ def build_provisioning_input(
     A placed pod keeps its placement while its node starts, or while the scheduler still has time to
     bind it. It is not scheduled again, and its resources are reserved. Virtual pods have no
     placement that lasts: every pass places all of them. With a `gang`, the virtual pods of one
-    ProvisioningRequest, the problem is to place those and no others. With the `memory` of earlier
-    passes, nodes that are as they were are not read again; the result is the same.
+    ProvisioningRequest, the problem is to place those and no others, with `joins_attempts` also on
+    nodes that are launched for other requests. With the `memory` of earlier passes, nodes that are as
+    they were are not read again; the result is the same.
     """
     problem_settings, memory = problem_settings or ProblemSettings(), memory or NodeMemory()
     well_known, aliases = problem_settings.well_known, problem_settings.aliases
@@ -186,8 +188,8 @@ def build_provisioning_input(
     places, unplaced = _keep_placements(
         snapshot, capacity, candidates, nominated, now=now, nomination_window=nomination_window
     )
-    taken, launching = booked_pods(bookings(snapshot), snapshot), launching_nodes(snapshot)
-    state_nodes = _placeable(snapshot, launching)
+    taken = booked_pods(bookings(snapshot), snapshot)
+    state_nodes = _placeable(snapshot, () if joins_attempts else launching_nodes(snapshot))
     held = refused_pools(snapshot, now=now, launch_limits=problem_settings.launch_limits)
     pools = tuple(pool for pool in usable_pools(snapshot) if pool.name not in held)
     spread = DefaultSpread(snapshot, problem_settings.default_spread)

@@ -77,10 +77,26 @@ async def withdrawn(scene):
     await scene.until(scene.is_empty)
 
 
+async def shared(scene):
+    """Another request has places on the same nodes, and the request that launched them is deleted."""
+    scene.break_cloud({"fault": "slow-node", "delay": "60s", "count": 1})
+    job = request("job", ("workers", 4), ValidUntilSeconds="3600")
+    scene.prepare(job, request("second", ("workers", 2)), disruption=NEVER)
+    await scene.until(lambda: len(scene.nodes()) >= 1, seconds=3600)
+    scene.cluster.delete(PROVISIONING_REQUESTS, "job", namespace="default")
+    await scene.until(lambda: scene.is_true("Provisioned", "second"), seconds=3600)
+    assert not scene.is_true("CapacityRevoked", "second")
+    await scene.until(lambda: scene.is_true("BookingExpired", "second"))
+    assert not scene.is_true("CapacityRevoked", "second")
+    scene.cluster.patch(NODE_POOLS, "general", {"spec": {"disruption": AT_ONCE}})
+    await scene.until(scene.is_empty)
+
+
 RUNS = {
     "launched": (launched_at_the_second_attempt, 30),
     "given up": (given_up, 18),
     "withdrawn": (withdrawn, 18),
+    "shared": (shared, 24),
 }
 """Each with the number of writes that it has had at least."""
 

@@ -388,10 +388,56 @@ def test_a_dozen_requests_are_all_served(tmp_path):
         await scene.until(
             lambda: all(scene.is_true("Provisioned", f"job-{n}") for n in range(12)), seconds=120
         )
-        assert len(scene.instances()) == 12, "no request depends on the attempt of another one"
+        assert len(scene.instances()) == 4, "three requests share each node"
         served = 'karpenter_provisioning_requests{provisioning_class="%s",state="Provisioned"}'
         await scene.passes(1)
         assert running.metric(served % ATOMIC_SCALE_UP) == 12
+
+    run_gangs(tmp_path, story)
+
+
+def test_a_shared_node_is_lost_with_the_request_that_launched_it(tmp_path):
+    """Nothing is promised on it before that request is provisioned; the other one is served anew."""
+
+    async def story(scene):
+        scene.break_cloud({"fault": "unready-node", "count": 1})
+        jobs = request("job", ("workers", 2)), request("second", ("workers", 1))
+        scene.prepare(*jobs, disruption=NEVER)
+        scene.harness.start()
+        await scene.until(lambda: len(scene.nodes()) == 1)
+        await scene.passes(60)
+        assert len(scene.harness.claims()) == 1
+        assert scene.condition("Provisioned", "second")["reason"] == "CapacityIsLaunching"
+        assert "1 that start already" in scene.condition("Provisioned", "second")["message"]
+        scene.cluster.delete(PROVISIONING_REQUESTS, "job", namespace="default")
+        await scene.until(
+            lambda: scene.condition("Provisioned", "second")["reason"] == "CapacityIsNotFound"
+        )
+        await scene.until(lambda: scene.is_true("Provisioned", "second"), seconds=180)
+        assert not scene.is_true("CapacityRevoked", "second")
+        assert len(scene.launches()) == 2
+        assert len(scene.instances()) == 1
+
+    run_gangs(tmp_path, story)
+
+
+def test_a_request_waits_for_nodes_that_start_for_pods(tmp_path):
+    """It is not provisioned on a node that may never be ready."""
+
+    async def story(scene):
+        scene.break_cloud({"fault": "slow-node", "delay": "60s", "count": 1})
+        scene.prepare(deployment("web", 1), disruption=NEVER)
+        scene.harness.start()
+        await scene.until(lambda: len(scene.harness.claims()) == 1)
+        scene.cluster.apply([request("job", ("workers", 2))])
+        await scene.until(lambda: scene.condition("Provisioned"))
+        assert scene.condition("Provisioned")["reason"] == "CapacityIsLaunching"
+        await scene.passes(30)
+        assert not scene.is_true("Provisioned")
+        await scene.until(lambda: scene.is_true("Provisioned"), seconds=60)
+        assert attempts(scene) == 1
+        assert scene.condition("Provisioned")["reason"] == "CapacityIsFound"
+        assert len(scene.launches()) == 1
 
     run_gangs(tmp_path, story)
 

@@ -43,7 +43,7 @@ from karpenter_core.lifecycle.provisioning_request.status import (
     with_partial_capacity,
     with_provisioned,
 )
-from karpenter_core.state.bookings import bookings, request_pods
+from karpenter_core.state.bookings import bookings, request_pods, starting_claims
 from karpenter_core.state.gang_places import claims_by_request
 from karpenter_core.state.object_kinds import ObjectKind
 from karpenter_core.state.provisioning_input import build_provisioning_input
@@ -219,16 +219,20 @@ class ProvisioningRequestController:
             if problem:
                 some = await self._with_some(snapshot, request, gang)
                 await self._write(request, some or with_no_capacity(request, problem, now=now))
-            elif not plan.claims:
+                return
+            starting: tuple[str, ...] = ()
+            if request.spec.provisioning_class_name == ATOMIC_SCALE_UP:
+                starting = starting_claims(snapshot, request, verdict.places)
+            if not plan.claims and not starting:
                 found = with_provisioned(request, verdict.places, launched=0, now=now)
                 await self._write(request, found)
-            else:
-                started = with_attempt_started(
-                    request, verdict.places, claims=len(plan.claims), now=now
-                )
-                stored = await self._write(request, started)
-                if stored is not None:
-                    await self._launch(stored, provisioning_input, plan)
+                return
+            started = with_attempt_started(
+                request, verdict.places, claims=len(plan.claims), starting=starting, now=now
+            )
+            stored = await self._write(request, started)
+            if stored is not None and plan.claims:
+                await self._launch(stored, provisioning_input, plan)
 
     async def _plan(
         self, snapshot: Snapshot, request: ProvisioningRequest, gang: tuple[PodView, ...]
@@ -274,6 +278,7 @@ class ProvisioningRequestController:
             now=self._runtime.clock.now(),
             problem_settings=self._options.problem_settings,
             gang=gang,
+            joins_attempts=request.spec.provisioning_class_name == ATOMIC_SCALE_UP,
         )
         if request.spec.provisioning_class_name == ATOMIC_SCALE_UP:
             return provisioning_input

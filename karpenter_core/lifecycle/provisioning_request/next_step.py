@@ -9,6 +9,8 @@ takes over at any moment continues:
 * An attempt fails as soon as it has fewer NodeClaims than it began with, for whatever reason: no
   capacity, a time limit, a process that died between two creations.
 * The next attempt begins when no NodeClaim of an earlier one exists.
+* Places may be on NodeClaims that another request or pending pods have launched. The attempt then
+  lasts until these are ready and the attempt of the other request has ended well.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from karpenter_core.lifecycle.provisioning_request.status import (
     with_provisioned,
     with_revocation,
 )
-from karpenter_core.state.bookings import ATTEMPT_CLAIMS_DETAIL, is_launching
+from karpenter_core.state.bookings import ATTEMPT_CLAIMS_DETAIL, is_launching, starting_claims
 from karpenter_core.state.gang_places import parse_places
 
 if TYPE_CHECKING:
@@ -102,7 +104,7 @@ def next_step(
         failed = with_failure(request, why, reason="Expired", now=now)
         return RequestStep(request=failed, delete=_alive(unfinished))
     if is_launching(request):
-        return _attempt(request, unfinished, booking, expiry=expiry, now=now)
+        return _attempt(snapshot, request, unfinished, booking, expiry=expiry, now=now)
     if unfinished:
         return RequestStep(request=request, delete=_alive(unfinished), wake_at=expiry)
     return _waiting(snapshot, request, expiry=expiry, now=now)
@@ -146,6 +148,7 @@ def _booked(
 
 
 def _attempt(
+    snapshot: Snapshot,
     request: ProvisioningRequest,
     unfinished: tuple[NodeClaim, ...],
     booking: Booking | None,
@@ -157,10 +160,10 @@ def _attempt(
     current = [item for item in unfinished if item.metadata.annotations[GANG_ATTEMPT] == number]
     older = tuple(item for item in unfinished if item not in current)
     text = request.status.provisioning_class_details[ATTEMPT_CLAIMS_DETAIL]
-    size = int(text) if text.isdecimal() else 0
+    size = int(text) if text.isdecimal() else None
     alive = _alive(current)
-    if not size or len(alive) < size:
-        why = _failure(current, size)
+    if size is None or len(alive) < size:
+        why = _failure(current, size or 0)
     elif booking is not None and booking.lost:
         why = f"existing nodes with booked capacity for {booking.lost} pod(s) are gone or leave"
     else:
@@ -168,8 +171,9 @@ def _attempt(
     if why:
         ended = with_attempt_ended(request, why, now=now)
         return RequestStep(request=ended, delete=_alive(unfinished))
-    if all(is_true(claim.status.conditions, INITIALIZED) for claim in alive):
-        places = parse_places(request.status.provisioning_class_details)
+    places = parse_places(request.status.provisioning_class_details)
+    is_ready = all(is_true(claim.status.conditions, INITIALIZED) for claim in alive)
+    if is_ready and not starting_claims(snapshot, request, places):
         done = with_provisioned(request, places, launched=len(alive), now=now)
         return RequestStep(request=done, delete=_alive(older), release=alive)
     return RequestStep(request=request, delete=_alive(older), wake_at=expiry)

@@ -94,9 +94,17 @@ def with_missing_templates(
 
 
 def with_attempt_started(
-    request: ProvisioningRequest, places: Places, *, claims: int, now: datetime
+    request: ProvisioningRequest,
+    places: Places,
+    *,
+    claims: int,
+    starting: tuple[str, ...] = (),
+    now: datetime,
 ) -> ProvisioningRequest:
-    """Return the request as it is before the NodeClaims of an attempt are created."""
+    """Return the request as it is before the NodeClaims of an attempt are created.
+
+    `starting` are NodeClaims with places of it that exist already, and are not ready.
+    """
     number = attempt_number(request) + 1
     details = {
         ATTEMPTS_DETAIL: str(number),
@@ -104,6 +112,8 @@ def with_attempt_started(
         **places_details(places),
     }
     text = f"Attempt {number}: {claims} NodeClaim(s) are launched for {request.pod_count} pod(s)"
+    if starting:
+        text += f", and {len(starting)} that start already have places for some of them"
     launching = _with(request, PROVISIONED, FALSE, LAUNCHING, text, now)
     return _with_details(launching, details)
 
@@ -168,7 +178,8 @@ def with_provisioned(
         reason, text = CAPACITY_PROVISIONED, f"{launched} node(s) were launched for the request"
     else:
         reason, text = CAPACITY_FOUND, "Existing nodes have the capacity"
-    number = attempt_number(request) + (not launched)
+    is_started = ATTEMPT_CLAIMS_DETAIL in request.status.provisioning_class_details
+    number = attempt_number(request) + (not is_started)
     details = {ATTEMPTS_DETAIL: str(number), **places_details(places)}
     if not launched and request.spec.parameters.get(PARTIAL_CHECK):
         names = _pod_set_names(request, range(len(request.spec.pod_sets)))

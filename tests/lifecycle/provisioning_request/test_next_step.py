@@ -134,6 +134,21 @@ def test_an_attempt_fails_with_the_existing_nodes_that_it_counted_on():
     assert names(step.delete) == ["a"]
 
 
+@pytest.mark.parametrize("stage", ["Launched", "Initialized"])
+def test_an_attempt_lasts_while_nodes_of_another_request_may_go(stage):
+    """Also one without NodeClaims of its own."""
+    asked = with_attempt_started(request(3), {"a": {0: 3}}, claims=0, now=EPOCH)
+    other = request(name="other", conditions=PENDING, details=ATTEMPT)
+    shared = gang_claim("a", job="other", stage=stage)
+    step = step_of(asked, other, shared, gang_claim("b", job="other"))
+    assert step.request is asked
+    assert not step.delete
+
+    done = step_of(asked, *node_and_claim("a"))
+    assert condition(done, "Provisioned") == ("True", "CapacityIsFound")
+    assert done.request.status.provisioning_class_details[ATTEMPTS] == "1"
+
+
 def test_no_attempt_begins_while_claims_of_an_earlier_one_exist():
     asked = with_attempt_ended(request(conditions=PENDING, details=ATTEMPT), "full", now=EPOCH)
     later = 5 * MINUTE
