@@ -9,6 +9,7 @@ driver attaches a limited number of volumes to a node, shared or not.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias, final
@@ -35,6 +36,7 @@ __all__ = ["PodVolumeReader", "UnsupportedVolumes"]
 
 _LOST: Final = "Lost"
 _IMMEDIATE: Final = "Immediate"
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _NOTHING: Final[Mapping[str, frozenset[str]]] = MappingProxyType({})
 
 VolumeAlternatives: TypeAlias = tuple[Requirements, ...]
@@ -89,6 +91,31 @@ class PodVolumeReader:
             if error:
                 return error
         return ""
+
+    def rivals(self, pods: Iterable[PodView]) -> Mapping[str, str]:
+        """Return, by UID, why some of the pending pods wait: another gets their claim first.
+
+        Of pods that ask for the same ReadWriteOncePod claim the scheduler binds one, and takes them in
+        the order of priority and age.
+        """
+        first: dict[str, PodView] = {}
+        waiting: dict[str, str] = {}
+        for pod in sorted((pod for pod in pods if pod.shape.volumes), key=_queue_order):
+            keys = [
+                key
+                for key in (_claim_key(pod, volume) for volume in pod.shape.volumes)
+                if key in self._snapshot.volume_claims
+                and self._snapshot.volume_claims[key].is_exclusive
+            ]
+            taken = next((key for key in keys if key in first), None)
+            if taken is None:
+                first.update(dict.fromkeys(keys, pod))
+            else:
+                waiting[pod.uid] = (
+                    f'persistentvolumeclaim "{taken}" (ReadWriteOncePod) is for pod '
+                    f'"{first[taken].key}", which comes first'
+                )
+        return waiting
 
     def pod_volumes(self, pod: PodView) -> PodVolumes | None:
         """Return what the pod's volumes require of a node; None for nothing.
@@ -266,6 +293,12 @@ class PodVolumeReader:
             return "" if volume is None else volume.driver
         storage_class = self._snapshot.storage_classes.get(claim.storage_class or "")
         return "" if storage_class is None else storage_class.provisioner
+
+
+def _queue_order(pod: PodView) -> tuple[int, bool, datetime, str]:
+    """Return the place of a pod in the scheduler's queue."""
+    created = pod.created
+    return -pod.shape.priority, created is None, created or _EPOCH, pod.uid
 
 
 def _claim_key(pod: PodView, volume: VolumeView) -> str:

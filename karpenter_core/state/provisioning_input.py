@@ -488,7 +488,9 @@ def _split_ignored(
             ignored.append(IgnoredPod(pod=pod, reason=reason, silent=silent))
         else:
             good.append(pod)
-    return good, ignored
+    rivals = volumes.rivals(good)
+    ignored.extend(IgnoredPod(pod=pod, reason=rivals[pod.uid]) for pod in good if pod.uid in rivals)
+    return [pod for pod in good if pod.uid not in rivals], ignored
 
 
 def _keep_placements(

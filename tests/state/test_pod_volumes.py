@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import msgspec
 import pytest
 
@@ -163,6 +165,40 @@ class TestValidation:
     def test_mountable_volumes_are_accepted(self, objects):
         """Cases 271 and 285: a bound claim needs no class; a missing binding mode is accepted."""
         assert ask(pod("a", shape=mounting("data")), *objects).ignored == ()
+
+    @pytest.mark.parametrize(
+        ("older", "priority", "first"), [("b", 0, "b"), ("a", 0, "a"), ("a", 1, "b")]
+    )
+    def test_one_of_the_pods_that_ask_for_an_exclusive_claim_is_planned(
+        self, older, priority, first
+    ):
+        """The first in the scheduler's queue; pods with other claims are planned beside it."""
+        shared = mounting("data")
+        created = {name: EPOCH if name == older else EPOCH + timedelta(minutes=1) for name in "ab"}
+        question = ask(
+            pod("a", shape=shared, created=created["a"]),
+            pod(
+                "b",
+                shape=msgspec.structs.replace(shared, priority=priority),
+                created=created["b"],
+            ),
+            pod("c", shape=mounting("other")),
+            claim(storage_class="fast", is_exclusive=True),
+            claim("other", storage_class="fast"),
+            storage_class(),
+        )
+        planned = {item.name for item in question.problem.pods}
+        assert planned == {first, "c"}
+        assert f'(ReadWriteOncePod) is for pod "default/{first}"' in reason(question)
+
+    def test_pods_that_share_a_claim_of_a_node_are_all_planned(self):
+        question = ask(
+            pod("a", shape=mounting("data")),
+            pod("b", shape=mounting("data")),
+            claim(storage_class="fast"),
+            storage_class(),
+        )
+        assert question.ignored == ()
 
     @pytest.mark.parametrize(
         "objects",
