@@ -24,7 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from karpenter_core.api.nodeclaim import NodeClaim
-    from karpenter_core.api.records import HostPort, NodeView, PodShape, PodView, Resources
+    from karpenter_core.api.records import (
+        HostPort,
+        NodeSelectorRequirement,
+        NodeView,
+        PodShape,
+        PodView,
+        Resources,
+    )
     from karpenter_core.scheduling.requirements import Requirement
     from karpenter_core.state.request_predictions import RequestPredictions
     from karpenter_core.state.snapshot import Snapshot, StateNode
@@ -32,6 +39,9 @@ if TYPE_CHECKING:
 __all__ = ["ExistingNodeBuilder", "daemon_pods"]
 
 _PREFERENCE: Final = "PreferNoSchedule"
+_NAME_FIELD: Final = "metadata.name"
+_NO_NAME: Final = ""
+"""That of a node that does not exist yet."""
 _NEGATIVE: Final = frozenset({"NotIn", "DoesNotExist"})
 
 
@@ -67,17 +77,54 @@ class _DaemonTerms:
     """A daemon pod with its selectors read: any one of `terms` must hold."""
 
     pod: DaemonPod
-    terms: tuple[Requirements, ...]
+    terms: tuple[tuple[_NodeFields, Requirements], ...]
 
-    def runs_on_labels(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether a node with these labels is selected."""
+    @property
+    def terms_of_new_nodes(self) -> tuple[Requirements, ...]:
+        """Those that a node without a name can meet."""
+        return tuple(term for fields, term in self.terms if _admits_name(fields, _NO_NAME))
+
+    def runs_on(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Tell whether a node with this name and these labels is selected."""
         return any(
-            all(_admits(labels.get(key), item) for key, item in term.items()) for term in self.terms
+            _admits_name(fields, name)
+            and all(_admits(labels.get(key), item) for key, item in term.items())
+            for fields, term in self.terms
         )
 
     def may_run_on(self, requirements: Requirements, well_known: frozenset[str]) -> bool:
-        """Tell whether a node that these requirements describe may be selected."""
-        return any(requirements.compatible(term, allow_undefined=well_known) for term in self.terms)
+        """Tell whether a new node that these requirements describe may be selected."""
+        return any(
+            requirements.compatible(term, allow_undefined=well_known)
+            for term in self.terms_of_new_nodes
+        )
+
+
+def _admits_name(fields: _NodeFields, name: str) -> bool:
+    return all(
+        field.key == _NAME_FIELD and (name in field.values) is (field.operator == "In")
+        for field in fields
+    )
+
+
+def _of_new_nodes(daemons: Iterable[DaemonPod]) -> tuple[DaemonPod, ...]:
+    """Return the daemons of nodes that do not exist yet: those of one named node run on none."""
+    import msgspec
+
+    found: list[DaemonPod] = []
+    for daemon in daemons:
+        terms = daemon.shape.required_node_terms
+        if not any(term.match_fields for term in terms):
+            found.append(daemon)
+            continue
+        met = [term for term in terms if _admits_name(term.match_fields, _NO_NAME)]
+        if met:
+            kept = tuple(msgspec.structs.replace(term, match_fields=()) for term in met)
+            if not all(term.match_expressions for term in kept):
+                kept = ()  # one of them selects every new node
+            shape = msgspec.structs.replace(daemon.shape, required_node_terms=kept)
+            found.append(DaemonPod(name=daemon.name, shape=shape))
+    return tuple(found)
 
 
 def _admits(value: str | None, requirement: Requirement) -> bool:
@@ -86,6 +133,8 @@ def _admits(value: str | None, requirement: Requirement) -> bool:
     return requirement.has(value)
 
 
+_NodeFields: TypeAlias = "tuple[NodeSelectorRequirement, ...]"
+"""Conditions of the node's name (`matchFields`)."""
 _FreeResources: TypeAlias = "tuple[Resources, Resources, Requirements | None]"
 """Capacity, free resources, and the requirements of a claim whose instance type is open."""
 
@@ -116,9 +165,10 @@ class ExistingNodeBuilder:
         self._aliases = aliases
         self._claim_resources: dict[tuple[object, ...], _FreeResources] = {}
         present = daemon_pods(snapshot, ignores_devices=ignores_devices)
-        self.daemons: Final = predictions.apply_to_daemons(present) if predictions else present
+        coming = predictions.apply_to_daemons(present) if predictions else present
+        self.daemons: Final = _of_new_nodes(coming)
         self._daemons = tuple(
-            _DaemonTerms(pod=pod, terms=_terms(pod.shape, aliases)) for pod in self.daemons
+            _DaemonTerms(pod=pod, terms=_terms(pod.shape, aliases)) for pod in coming
         )
         # Those of an initialised node are there, and stay as they are.
         self._present_daemons = self._daemons
@@ -128,7 +178,7 @@ class ExistingNodeBuilder:
             )
 
         self.settings: Final = (
-            tuple((pod.name, pod.shape) for pod in self.daemons),
+            tuple((pod.name, pod.shape) for pod in coming),
             tuple((pod.name, pod.shape) for pod in present),
             well_known,
             dict(aliases),
@@ -210,7 +260,7 @@ class ExistingNodeBuilder:
             daemons = merge(
                 item.pod.shape.requests
                 for item in self._tolerating(state_node)
-                if item.runs_on_labels(state_node.labels)
+                if item.runs_on(state_node.name, state_node.labels)
             )
             still_to_come = {
                 name: max(amount - state_node.daemon_requests.get(name, 0), 0)
@@ -254,7 +304,7 @@ class ExistingNodeBuilder:
                 merge(
                     item.pod.shape.requests
                     for item in tolerating
-                    if any(it.requirements.intersects(term) for term in item.terms)
+                    if any(it.requirements.intersects(term) for term in item.terms_of_new_nodes)
                 ),
             )
             for it in types
@@ -269,12 +319,17 @@ class ExistingNodeBuilder:
         ]
 
 
-def _terms(shape: PodShape, aliases: Mapping[str, str]) -> tuple[Requirements, ...]:
+def _terms(
+    shape: PodShape, aliases: Mapping[str, str]
+) -> tuple[tuple[_NodeFields, Requirements], ...]:
     selector = Requirements.from_labels(shape.node_selector, aliases=aliases)
     if not shape.required_node_terms:
-        return (selector,)
+        return (((), selector),)
     return tuple(
-        selector.merge(Requirements.from_expressions(term.match_expressions, aliases=aliases))
+        (
+            term.match_fields,
+            selector.merge(Requirements.from_expressions(term.match_expressions, aliases=aliases)),
+        )
         for term in shape.required_node_terms
     )
 

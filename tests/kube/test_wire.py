@@ -190,6 +190,24 @@ def test_daemon_pods_share_a_shape_across_nodes():
     assert first.shape.required_node_terms == ()
 
 
+def test_the_template_of_a_daemon_set_keeps_the_nodes_that_it_names():
+    fields = [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]
+    required = {"nodeSelectorTerms": [{"matchFields": fields}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    spec = {"containers": [{"name": "agent", "image": "agent"}], "affinity": affinity}
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "d", "namespace": "default", "uid": "1", "resourceVersion": "1"},
+        "spec": {"selector": {}, "template": {"spec": spec}},
+    }
+
+    daemon_set = Codecs().for_kind(resources.DAEMON_SETS).decode(msgspec.json.encode(body))
+
+    (term,) = daemon_set.template.required_node_terms
+    assert [each.values for each in term.match_fields] == [("node-1",)]
+
+
 def test_a_daemon_pod_keeps_the_node_requirements_of_its_daemon_set():
     """The controller adds its field selector to every term of the DaemonSet's own."""
     arm = {"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]}

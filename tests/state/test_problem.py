@@ -392,6 +392,45 @@ class TestExistingCapacity:
         builder = synced_state(POOL, *node_and_claim("web"), daemon_set(cpu="1", **options))
         assert (ask(builder).problem.nodes[0].available["cpu"] == 3000) is counts
 
+    @pytest.mark.parametrize(
+        ("operator", "name", "on_web", "on_new"),
+        [
+            ("In", "web", True, False),
+            ("In", "other", False, False),
+            ("NotIn", "web", False, True),
+            ("NotIn", "other", True, True),
+        ],
+    )
+    def test_daemons_of_named_nodes_count_on_those(self, operator, name, on_web, on_new):
+        """By `matchFields` of the template: a new node has none of the names."""
+        field = NodeSelectorRequirement(key="metadata.name", operator=operator, values=(name,))
+        shape = pod_shape(
+            cpu="1", owner_kind="DaemonSet", required=[NodeSelectorTerm(match_fields=(field,))]
+        )
+        launching = node_claim("new", requirements=[listing("m-4x")], requests={"cpu": "1"})
+        without = ask(synced_state(POOL, *node_and_claim("web"), launching))
+        question = ask(
+            synced_state(POOL, *node_and_claim("web"), launching, daemon_set(shape=shape))
+        )
+        taken = {
+            node.name: before.available["cpu"] - node.available["cpu"]
+            for before, node in zip(without.problem.nodes, question.problem.nodes, strict=True)
+        }
+        assert taken == {"web": 1000 * on_web, "new": 1000 * on_new}
+        assert [each.shape.required_node_terms for each in question.problem.daemons] == (
+            [()] if on_new else []
+        )
+
+    def test_one_of_several_terms_of_a_daemon_may_name_nodes(self):
+        field = NodeSelectorRequirement(key="metadata.name", operator="In", values=("web",))
+        sized = node_term(("size", "In", "huge"))
+        terms = [NodeSelectorTerm(match_fields=(field,)), sized]
+        shape = pod_shape(cpu="1", owner_kind="DaemonSet", required=terms)
+        question = ask(synced_state(POOL, *node_and_claim("web"), daemon_set(shape=shape)))
+        assert question.problem.nodes[0].available["cpu"] == 3000
+        (daemon,) = question.problem.daemons
+        assert daemon.shape.required_node_terms == (sized,)
+
     def test_daemons_that_do_not_tolerate_the_node_do_not_count(self):
         builder = synced_state(
             POOL, *node_and_claim("web", taints=("dedicated=web:NoSchedule",)), daemon_set(cpu="1")

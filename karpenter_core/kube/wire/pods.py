@@ -89,7 +89,8 @@ def daemon_set_view(raw: RawDaemonSet, shapes: PodShapes) -> DaemonSetView:
             owner_api_version="apps/v1",
             owner_kind="DaemonSet",
             spec=template.spec,
-        )
+        ),
+        is_template=True,
     )
     return DaemonSetView(
         uid=meta.uid,

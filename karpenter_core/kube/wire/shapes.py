@@ -105,11 +105,14 @@ class PodShapes:
         """Count the shapes that are in use."""
         return len(self._shapes)
 
-    def intern(self, parts: PodShapeParts) -> PodShape:
-        """Return the one shape made of these parts. The spec's node name must be cleared."""
+    def intern(self, parts: PodShapeParts, *, is_template: bool = False) -> PodShape:
+        """Return the one shape made of these parts. The spec's node name must be cleared.
+
+        The template of a DaemonSet keeps the field selectors that a user has written into it.
+        """
         spec = parts.spec
         spec.volumes = [volume for volume in spec.volumes or () if _is_claim(volume)] or None
-        if parts.owner_kind == "DaemonSet":
+        if parts.owner_kind == "DaemonSet" and not is_template:
             _forget_target_node(spec.affinity)
         key = self._encoder.encode(parts)
         shape = self._shapes.get(key)
