@@ -11,7 +11,13 @@ import pytest
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.controllers.nodeclaim.instance_launcher import InstanceLauncher
 from karpenter_core.errors import ThrottledError
-from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
+from tests.controllers.whole_controller import (
+    NODE_CLASS,
+    cloud,
+    deployment,
+    node_pool,
+    run_controller,
+)
 
 
 class Clock:
@@ -80,3 +86,26 @@ def test_offerings_sold_out_during_a_successful_launch_are_masked_at_once(tmp_pa
         )
 
     run_controller(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
+
+
+def test_a_lifetime_shorter_than_the_boot_of_a_node_launches_few_instances(tmp_path):
+    """Without pauses there would be one each half a minute, of which none takes a pod."""
+
+    async def scenario(scene):
+        pool = node_pool(template={"expireAfter": "30s"})
+        scene.cluster.apply([NODE_CLASS, pool, deployment("web", 1)])
+        scene.start("--kwok-registration-delay=90s")
+        await scene.cluster.clock.sleep(3600)
+        launches = cloud(scene, tmp_path)["launches"]
+        (healthy,) = (
+            each
+            for each in scene.pool("general")["status"]["conditions"]
+            if each["type"] == "NodeRegistrationHealthy"
+        )
+
+        assert 5 <= len(launches) <= 12
+        assert healthy["status"] == "False"
+        assert healthy["reason"] == "ExpiredBeforeRegistration"
+        assert "expireAfter" in healthy["message"]
+
+    run_controller(tmp_path, scenario)

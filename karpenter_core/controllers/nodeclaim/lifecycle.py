@@ -77,6 +77,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.devices import ResourceSliceView
     from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.records import NodeView
     from karpenter_core.controllers.live_reader import LiveReader
     from karpenter_core.controllers.nodeclaim.registration_gates import GatedNodes
@@ -324,6 +325,22 @@ class NodeClaimLifecycleController:
         step = merge_steps(step, consistency_step(step.claim, nodes, now=now))
         labelled = nodes if step.node is None else tuple(map(step.node.applied_to, nodes))
         step = merge_steps(step, self._labels.step(step.claim, labelled))
+        step = self._with_expiration(step, nodes, pool, snapshot)
+        if held is None:
+            return step
+        return merge_steps(step, LifecycleStep(claim=step.claim, requeue_after=held))
+
+    def _with_expiration(
+        self,
+        step: LifecycleStep,
+        nodes: Sequence[NodeView],
+        pool: NodePool | None,
+        snapshot: Snapshot,
+    ) -> LifecycleStep:
+        """Add the claim's expiry, unless it is given up already."""
+        if step.delete:
+            return step
+        now = self._runtime.clock.now()
         pods = (pod for node in nodes for pod in snapshot.pods_by_node.get(node.name, ()))
         paused = bool(
             replacement_pause_reason(
@@ -331,12 +348,9 @@ class NodeClaimLifecycleController:
             )
         )
         expiring = expiration_step(step.claim, pods, now=now, paused=paused)
-        if expiring.delete and self._is_state_stale(FreshnessConsumer.EXPIRATION, claim):
+        if expiring.delete and self._is_state_stale(FreshnessConsumer.EXPIRATION, step.claim):
             expiring = expiration_step(step.claim, (), now=now, paused=True)
-        step = merge_steps(step, expiring)
-        if held is None:
-            return step
-        return merge_steps(step, LifecycleStep(claim=step.claim, requeue_after=held))
+        return merge_steps(step, expiring)
 
     def _published_slices(
         self, claim: NodeClaim, nodes: Sequence[NodeView], snapshot: Snapshot

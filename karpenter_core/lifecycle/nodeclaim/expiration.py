@@ -9,8 +9,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from karpenter_core.api.conditions import is_true
+from karpenter_core.api.nodeclaim import REGISTERED
 from karpenter_core.lifecycle.changes import LifecycleMetric, LifecycleStep, MetricUpdate
 from karpenter_core.lifecycle.claim_status import disrupted_labels
+from karpenter_core.lifecycle.nodeclaim.registration import pool_uid_of
+from karpenter_core.state.events import RegistrationSettled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["EXPIRED", "expiration_step", "expires_at"]
 
 EXPIRED: Final = "expired"
+EXPIRED_TOO_EARLY: Final = "ExpiredBeforeRegistration"
 PAUSED_RETRY: Final = timedelta(minutes=1)
 
 
@@ -36,7 +41,9 @@ def expiration_step(
 ) -> LifecycleStep:
     """Delete an expired claim, or requeue it for when it expires; `pods` run on its node.
 
-    While all disruption of its pool is `paused`, the claim does not expire.
+    While all disruption of its pool is `paused`, the claim does not expire. One that expires before its
+    node has registered counts as a failed registration: a lifetime shorter than the boot of a node would
+    launch instances for ever.
     """
     at = None if claim.is_deleting else expires_at(claim)
     if at is None:
@@ -45,6 +52,13 @@ def expiration_step(
         return LifecycleStep(claim=claim, requeue_after=at - now)
     if paused:
         return LifecycleStep(claim=claim, requeue_after=PAUSED_RETRY)
+    owner = "" if is_true(claim.status.conditions, REGISTERED) else pool_uid_of(claim)
+    settled = RegistrationSettled(
+        pool_uid=owner,
+        succeeded=False,
+        reason=EXPIRED_TOO_EARLY,
+        message="expireAfter has passed before the node registered; set a longer one",
+    )
     labels = disrupted_labels(claim, EXPIRED)
     moving = sum(pod.is_reschedulable for pod in pods)
     return LifecycleStep(
@@ -55,5 +69,6 @@ def expiration_step(
                 metric=LifecycleMetric.PODS_DISRUPTION_INITIATED, labels=labels, value=moving
             ),
         ),
+        events=(settled,) if owner else (),
         delete=EXPIRED,
     )

@@ -48,6 +48,19 @@ class TestExpiration:
             ("pods_disruption_initiated", labels, 2),
         ]
 
+    @pytest.mark.parametrize(
+        ("stage", "failed"),
+        [("Launched", ["uid-default"]), ("Registered", []), ("Initialized", [])],
+    )
+    def test_a_claim_that_expires_before_its_node_registers_counts_as_a_failure(
+        self, stage, failed
+    ):
+        claim = node_claim(stage=stage, expire_after="30s")
+        step = expiration_step(claim, (), now=after(60))
+        assert step.delete == "expired"
+        assert [event.pool_uid for event in step.events if not event.succeeded] == failed
+        assert all(event.reason == "ExpiredBeforeRegistration" for event in step.events)
+
     def test_claim_expires_at_the_exact_second(self):
         claim = node_claim(expire_after="30s")
 
