@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from karpenter_core.cli.manifest_format import ManifestFormat, json_list
+from karpenter_core.errors import SettingsError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -24,17 +27,27 @@ def crds(
         Path | None,
         typer.Option(help="Write one file for each CRD into this folder instead of printing them."),
     ] = None,
+    output: Annotated[
+        ManifestFormat, typer.Option("--output", "-o", help="Format of what is printed.")
+    ] = ManifestFormat.YAML,
 ) -> None:
     """Print the CustomResourceDefinitions that this version needs."""
-    from karpenter_core.api.crd import crd_file_name, render_yaml
+    from karpenter_core.api.crd import crd_file_name, render_crd, render_yaml
+    from karpenter_core.cli.written_files import writes_to
 
-    for model in _models(provider or ()):
-        text = render_yaml(model)
-        if output_dir is None:
-            print(text, end="")
-        else:
-            output_dir.mkdir(parents=True, exist_ok=True)
-            (output_dir / crd_file_name(model)).write_text(text, encoding="utf-8")
+    models = _models(provider or ())
+    if output is ManifestFormat.JSON:
+        if output_dir is not None:
+            raise SettingsError("--output-dir writes YAML files: omit --output json")
+        print(json_list([render_crd(model) for model in models]))
+        return
+    if output_dir is None:
+        print("".join(map(render_yaml, models)), end="")
+        return
+    with writes_to(output_dir):
+        output_dir.mkdir(parents=True, exist_ok=True)
+        for model in models:
+            (output_dir / crd_file_name(model)).write_text(render_yaml(model), encoding="utf-8")
 
 
 def _models(names: Sequence[str]) -> list[type[KubernetesObject]]:

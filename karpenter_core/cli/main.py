@@ -14,6 +14,7 @@ import typer
 
 from karpenter_core import __version__
 from karpenter_core.cli import crds, plan, plugin, rbac, run
+from karpenter_core.cli.command_examples import add_examples
 from karpenter_core.cli.convert import command as convert
 from karpenter_core.cli.demo import command as demo
 from karpenter_core.cli.doctor import command as doctor
@@ -55,6 +56,7 @@ def build_app(arguments: Sequence[str] = ()) -> typer.Typer:
     plugin.register(app)
     doctor.register(app)
     convert.register(app)
+    add_examples(app)
     if not arguments or arguments[0] not in _command_names(app):
         _add_plugin_commands(app)
     return app
@@ -62,13 +64,18 @@ def build_app(arguments: Sequence[str] = ()) -> typer.Typer:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program and end the process with its exit code."""
+    from karpenter_core.cli.remedies import remedy_of
     from karpenter_core.errors import KarpenterError
 
     line = list(sys.argv[1:] if arguments is None else arguments)
     try:
         build_app(line)(args=line)
     except KarpenterError as error:
-        print(f"karpenter: {error}", file=sys.stderr)
+        print(f"karpenter: {error}{remedy_of(error)}", file=sys.stderr)
+        sys.exit(BAD_USE)
+    except OSError as error:
+        where = "" if error.filename is None else f"{error.filename}: "
+        print(f"karpenter: {where}{error.strerror or error}", file=sys.stderr)
         sys.exit(BAD_USE)
 
 

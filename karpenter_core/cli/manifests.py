@@ -221,12 +221,18 @@ def manifest_text(file: Path) -> tuple[str, str]:
         raw = sys.stdin.buffer.read() if is_stdin else file.read_bytes()
         if raw.startswith(_GZIP):
             raw = gzip.decompress(raw)
-        return name.removesuffix(".gz"), raw.decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        reason = "is not UTF-8 text"
-        if not isinstance(error, UnicodeDecodeError):
-            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        return name, raw.decode("utf-8-sig")
+    except EOFError as error:
+        reason = "the compressed file ends early; save the file again"
         raise BadInputError(f"{name}: cannot be read: {reason}") from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        reason = f"the compressed file is damaged ({error}); save the file again"
+        raise BadInputError(f"{name}: cannot be read: {reason}") from error
+    except UnicodeDecodeError as error:
+        reason = "is neither text nor compressed by gzip"
+        raise BadInputError(f"{name}: cannot be read: {reason}") from error
+    except OSError as error:
+        raise BadInputError(f"{name}: cannot be read: {error.strerror or error}") from error
 
 
 def _read_file(

@@ -1,4 +1,4 @@
-"""Refuses names of objects that do not exist, with names that are nearly the same."""
+"""Refuses names of objects that do not exist, with names that exist, similar ones if there are any."""
 
 from __future__ import annotations
 
@@ -8,15 +8,22 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.errors import BadInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-__all__ = ["missing_object"]
+__all__ = ["missing_object", "some_names"]
 
 _NEAR: Final = 5
 
 
 def missing_object(kind: str, name: str, known_names: Iterable[str]) -> BadInputError:
-    """Return the error for a name that no object of the kind has; suggests similar ones."""
-    near = get_close_matches(name, sorted(known_names), n=_NEAR)
-    hint = f"; did you mean {', '.join(near)}?" if near else ""
-    return BadInputError(f'there is no {kind} "{name}"{hint}')
+    """Return the error for a name that no object of the kind has; suggests similar ones, or else the first ones."""
+    names = sorted(known_names)
+    near = get_close_matches(name, names, n=_NEAR)
+    hint = f"did you mean {', '.join(near)}?" if near else f"there are {some_names(names)}"
+    return BadInputError(f'there is no {kind} "{name}"; {hint}')
+
+
+def some_names(names: Sequence[str]) -> str:
+    """Return the first names, and the number of the others; "none" without any."""
+    omitted = len(names) - _NEAR
+    return (", ".join(names[:_NEAR]) or "none") + (f" and {omitted} more" if omitted > 0 else "")

@@ -23,7 +23,7 @@ def read_documents(name: str, text: str) -> list[object]:
     Raises:
         BadInputError: the text is neither YAML nor JSON; names the file, and the line if known.
     """
-    is_json = name.lower().endswith(".json")
+    is_json = name.lower().removesuffix(".gz").endswith(".json")
     if is_json or text.lstrip().startswith(("{", "[")):
         try:
             return list(_json_documents(text))

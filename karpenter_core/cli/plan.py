@@ -69,9 +69,6 @@ def plan(
     With --rebalance it shows the steps of consolidation until nothing more can be saved. The steps respect
     budgets and PodDisruptionBudgets. Each step has its savings, and each node that stays has its obstacle.
 
-    Examples: karpenter plan; karpenter plan nodepool.yaml; karpenter plan --rebalance;
-    karpenter plan --rebalance -o html > report.html; karpenter plan --offline cluster.json.gz -o json
-
     Exit code: 0 if a plan was made, even if pods stay pending; 2 if files, settings or the cluster
     cannot be used.
     """

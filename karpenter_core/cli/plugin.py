@@ -98,7 +98,9 @@ def _load_one(point: EntryPoint) -> InstalledPlugin:
 
 
 def _list(
-    output: Annotated[Literal["table", "json"], typer.Option(help="Output format.")] = "table",
+    output: Annotated[
+        Literal["table", "json"], typer.Option("--output", "-o", help="Output format.")
+    ] = "table",
 ) -> None:
     """Show the installed plug-ins: the kinds they serve, and errors that prevent loading them."""
     listed, clash = list_plugins()
@@ -140,6 +142,7 @@ def _new(
     ] = None,
 ) -> None:
     """Generate a distribution with a working provider that keeps the contract."""
+    from karpenter_core.cli.written_files import writes_to
     from karpenter_core.errors import BadInputError
 
     if not SCAFFOLD.exists():
@@ -155,12 +158,13 @@ def _new(
     folder = output_dir or Path(f"karpenter-provider-{name}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BadInputError(f"{folder} exists already and is not empty")
-    for source in _scaffold_files():
-        path = folder / _renamed(str(source.relative_to(SCAFFOLD)), name, prefix)
-        path = path.with_name(".gitignore") if path.name == "gitignore" else path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = source.read_text(encoding="utf-8")
-        path.write_text(_renamed(text, name, prefix), encoding="utf-8")
+    with writes_to(folder):
+        for source in _scaffold_files():
+            path = folder / _renamed(str(source.relative_to(SCAFFOLD)), name, prefix)
+            path = path.with_name(".gitignore") if path.name == "gitignore" else path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            text = source.read_text(encoding="utf-8")
+            path.write_text(_renamed(text, name, prefix), encoding="utf-8")
     print(f"{folder} is a provider for {prefix}NodeClass. Next:\n")
     print(f"  pip install --editable '{folder}[test]'")
     print(f"  pytest --pyargs karpenter_core.testing.conformance --karpenter-provider={name}")

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from karpenter_core.cli.manifest_format import ManifestFormat, json_list
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -51,6 +53,9 @@ def rbac(
         bool,
         typer.Option("--surge-moves", help="Add the permissions of `karpenter run --surge-moves`."),
     ] = False,
+    output: Annotated[
+        ManifestFormat, typer.Option("--output", "-o", help="Format of what is printed.")
+    ] = ManifestFormat.YAML,
 ) -> None:
     """Print the roles and bindings that this version needs."""
     import yaml
@@ -71,7 +76,10 @@ def rbac(
         metrics_token_auth=metrics_token_auth,
         surge_moves=surge_moves,
     )
-    print(yaml.safe_dump_all(documents, sort_keys=False), end="")
+    if output is ManifestFormat.JSON:
+        print(json_list(documents))
+    else:
+        print(yaml.safe_dump_all(documents, sort_keys=False), end="")
 
 
 def render_rbac(

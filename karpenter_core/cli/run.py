@@ -32,6 +32,7 @@ def run(context: typer.Context) -> None:
 
 
 def _print_help() -> None:
+    from karpenter_core.cli.command_examples import EXAMPLES
     from karpenter_core.operator.options import OPTIONS
     from karpenter_core.operator.settings_loader import options_by_plugin
     from karpenter_core.provider.host.manager import load_plugins
@@ -44,6 +45,9 @@ def _print_help() -> None:
     for name, options in of_plugins.items():
         print(f"\nOf the plug-in {name}:\n")
         _print_options(options)
+    print("\nExamples:")
+    for line in EXAMPLES["run"]:
+        print(f"  {line}")
 
 
 def _print_options(options: Iterable[ProcessOption]) -> None:

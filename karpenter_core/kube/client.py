@@ -6,6 +6,7 @@ import ipaddress
 import os
 import socket
 from contextlib import asynccontextmanager
+from errno import errorcode
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -207,12 +208,25 @@ def _no_answer(error: Exception, host: str) -> ApiError:
     import aiohttp
 
     unreachable = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
-    text = str(error) or type(error).__name__
     return ApiError(
-        f"no answer from {host}: {text}",
+        f"no answer from {host}: {_cause(error)}",
         status=0,
         reason=UNREACHABLE if unreachable else NO_ANSWER,
     )
+
+
+def _cause(error: Exception) -> str:
+    """Return why there is no connection, without the addresses of objects that aiohttp prints."""
+    import aiohttp
+
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return str(error.certificate_error)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        cause = error.os_error
+        # The loop writes its own sentence into an error of the system.
+        number = cause.errno
+        return os.strerror(number) if number is not None and number in errorcode else str(cause)
+    return str(error) or type(error).__name__
 
 
 def _headers(answer: aiohttp.ClientResponse) -> dict[str, str]:

@@ -203,7 +203,7 @@ async def find_login(*, kubeconfig: str | None, context: str | None, clock: Cloc
         return await _from_kubeconfig(default, context, clock)
     message = (
         f"no cluster to connect to: no kubeconfig given, KUBECONFIG not set, not in a pod, "
-        f"and no file {_DEFAULT_KUBECONFIG}"
+        f"and no file {_DEFAULT_KUBECONFIG}; give --kubeconfig, or set KUBECONFIG"
     )
     raise SettingsError(message)
 
@@ -313,8 +313,12 @@ def _check_files(paths: str, context: str | None) -> None:
         has_file = True
         try:
             content: Any = yaml.safe_load(file.read_text())
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise SettingsError(f"kubeconfig {path}: {error}") from error
+        except yaml.YAMLError as error:
+            raise SettingsError(f"kubeconfig {path}: {_yaml_problem(error)}") from error
+        except UnicodeDecodeError as error:
+            raise SettingsError(f"kubeconfig {path}: is not UTF-8 text") from error
+        except OSError as error:
+            raise SettingsError(f"kubeconfig {path}: {error.strerror or error}") from error
         if not isinstance(content, dict):
             raise SettingsError(f"kubeconfig {path}: not a kubeconfig")
         document = cast("dict[str, Any]", content)
@@ -330,3 +334,11 @@ def _check_files(paths: str, context: str | None) -> None:
         raise SettingsError(
             f'kubeconfig {paths}: no context "{context_name}"; there are: {context_names}'
         )
+
+
+def _yaml_problem(error: yaml.YAMLError) -> str:
+    """Return on one line what is wrong with a text, and where."""
+    mark: Any = getattr(error, "problem_mark", None)
+    line = "" if mark is None else f"line {mark.line + 1}: "
+    problem: Any = getattr(error, "problem", None) or error
+    return f"{line}is not YAML: {' '.join(str(problem).split())}"

@@ -43,7 +43,7 @@ def parse_commitments(text: str) -> tuple[Commitment, ...]:
     if document is None:
         return ()
     if not isinstance(document, list):
-        raise SettingsError(f"{_SOURCE}: must be a list")
+        raise SettingsError(f"{_SOURCE}: must be a list, not {document!r}".replace("'", '"'))
     rows = cast("list[object]", document)
     found = tuple(_commitment(row, f"{_SOURCE}: [{index}]") for index, row in enumerate(rows))
     names = [each.name for each in found]

@@ -183,7 +183,10 @@ def test_people_are_shown_which_pool_takes_a_pod(explain):
     [
         ("shop/hugee", 'no pod "shop/hugee"; near: shop/huge'),
         ("huge", 'no pod "default/huge"; near: shop/huge'),
-        ("shop/zzzzzz", 'no pod "shop/zzzzzz"'),
+        (
+            "shop/zzzzzz",
+            'no pod "shop/zzzzzz"; pods there: arm, daemon, device, done, ending and 11 more',
+        ),
         ("shop/web", 'no pod "shop/web"; near: shop/web-5d8f-a, shop/web-5d8f-b'),
         ("bazaar/zzzzzz", 'no pod "bazaar/zzzzzz"; namespaces with pods: shop'),
     ],

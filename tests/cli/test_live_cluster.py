@@ -350,7 +350,8 @@ def test_an_unlistable_kind_is_left_out_or_ends_the_plan(ask, two_waiting):
     assert "poddisruptionbudgets is forbidden" in note
     assert "planned as if there were none" in note
     assert refusal.strip() == (
-        'karpenter: list pods: pods is forbidden: User "reader" cannot GET it'
+        'karpenter: list pods: pods is forbidden: User "reader" cannot GET it; '
+        "ask for the right to get, list and watch it: `karpenter rbac` prints a role"
     )
 
 

@@ -263,7 +263,7 @@ async def test_both_sides_prove_themselves_over_tls(tmp_path):
     ("content", "context", "message"),
     [
         (None, None, "no such file"),
-        ("a: [", None, "while parsing"),
+        ("a: [", None, "line 1: is not YAML"),
         ("just text", None, "not a kubeconfig"),
         ("contexts: []", None, "no current-context"),
         ("current-context: main\ncontexts: [{name: other}]", None, 'no context "main"'),

@@ -50,8 +50,6 @@ def _convert(
     Needs no cluster. Converts Provisioners (v1alpha5), NodePools of v1beta1, workloads with older labels,
     and the older kinds of the installed providers, for example AWSNodeTemplates and Auto Scaling groups.
     Other objects are written unchanged. The report has a reason for each field that is not converted.
-
-    Example: karpenter convert provisioners/ > nodepools.yaml
     """
     from karpenter_core.cli.convert.checks import kubelet_fields, manifest_errors
     from karpenter_core.cli.convert.cluster_autoscaler import CLUSTER_AUTOSCALER_CONVERSIONS

@@ -48,7 +48,9 @@ def register(app: typer.Typer) -> None:
 
 def _doctor(
     context: typer.Context,
-    output: Annotated[OutputFormat, typer.Option(help="Output format.")] = OutputFormat.TABLE,
+    output: Annotated[
+        OutputFormat, typer.Option("--output", "-o", help="Output format.")
+    ] = OutputFormat.TABLE,
     offline: Annotated[
         bool,
         typer.Option(
@@ -68,8 +70,6 @@ def _doctor(
 
     With --offline FILE... it checks the objects in the files, such as a file of `karpenter snapshot`:
     whether NodePools are ready, and common mistakes in workloads, PodDisruptionBudgets and NodePools.
-
-    Examples: karpenter doctor; karpenter doctor --offline; karpenter doctor --offline cluster.json.gz
     """
     if take_over and offline:
         raise typer.BadParameter("--take-over reads the cluster: omit --offline")

@@ -17,6 +17,7 @@ from karpenter_core.api.nodeclaim import DRIFTED
 from karpenter_core.api.returning import return_rule
 from karpenter_core.cli.disruption_passes import count_virtual, disruption_pass
 from karpenter_core.cli.document import instant_text, offering
+from karpenter_core.cli.missing_objects import some_names
 from karpenter_core.cli.obstacles import OBSTACLES, blocked_text
 from karpenter_core.cli.plan_notes import schedule_notes
 from karpenter_core.cli.tables import NODE_STATES, counted
@@ -39,7 +40,7 @@ from karpenter_core.state.static_pools import is_static
 from karpenter_core.state.virtual_pods import virtual_count_key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from datetime import datetime
 
     from karpenter_core.api.nodepool import NodePool
@@ -109,8 +110,7 @@ def find_state_node(cluster: ClusterInput, name: str) -> StateNode:
     if near:
         hint = f"; near: {', '.join(near)}"
     elif known_names:
-        more = len(known_names) - _NEAR
-        hint = f"; nodes: {', '.join(known_names[:_NEAR])}{f' and {more} more' if more > 0 else ''}"
+        hint = f"; nodes: {some_names(known_names)}"
     else:
         hint = "; there are no nodes"
     raise BadInputError(f'no node "{name}"{hint}')
@@ -312,7 +312,9 @@ def _method_message(answer: MethodExplanation, node: _ExplainedNode) -> str:
             return _move_text(answer.command)
         case MethodVerdict.LATER:
             first = (
-                f"disrupts first: {_some(answer.others)}" if answer.others else "not in this pass"
+                f"disrupts first: {some_names(answer.others)}"
+                if answer.others
+                else "not in this pass"
             )
             return first if answer.command is None else f"{_move_text(answer.command)}; {first}"
         case _:
@@ -447,8 +449,3 @@ def _score(answer: MethodExplanation) -> Mapping[str, object] | None:
                 "disruptionShare": round(score.disruption_share, 4),
             }
     return None
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _NEAR
-    return ", ".join(names[:_NEAR]) + (f" and {more} more" if more > 0 else "")

@@ -15,6 +15,7 @@ from karpenter_core.api.json_objects import JsonMapping, JsonObject
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import INITIALIZED, LAUNCHED, REGISTERED
 from karpenter_core.cli.document import constraint_of_ignored, hold_reason, offering
+from karpenter_core.cli.missing_objects import some_names
 from karpenter_core.cli.provisioning_requests import consumer_message
 from karpenter_core.cli.tables import STATES, counted
 from karpenter_core.errors import BadInputError
@@ -81,7 +82,7 @@ def _hint(key: str, listed_names: Sequence[str]) -> str:
         more = len(near) - _NEAR
         return f"; near: {', '.join(near[:_NEAR])}{f' and {more} more' if more > 0 else ''}"
     if here:
-        return ""
+        return f"; pods there: {some_names(here)}"
     namespaces = sorted({other.rpartition("/")[0] for other in listed_names})
     return f"; namespaces with pods: {', '.join(namespaces) or 'none'}"
 

@@ -142,12 +142,6 @@ def simulate(
     evictions, utilisation, and the time that pods waited for a node. The same input and seed give the
     same output.
 
-    Examples: karpenter simulate --nodepools pools.yaml --workload day.yaml;
-    karpenter simulate --nodepools pools.yaml --compare other.yaml --workload day.yaml -o html > day.html;
-    karpenter simulate --nodepools pools.yaml --workload trace.csv --spot-reclaims 0.05;
-    karpenter simulate --nodepools pools.yaml --workload day.yaml
-    --sweep spec.disruption.consolidateAfter=30s,5m,30m --sweep seed=1,2,3
-
     Exit code: 0 if the simulation has finished, even if pods stay pending; 1 if some runs of a sweep failed; 2 if
     files or settings cannot be used.
     """

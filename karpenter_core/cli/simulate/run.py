@@ -15,7 +15,7 @@ from karpenter_core.cli.object_reader import dropped_fields
 from karpenter_core.cli.simulate.cloud_troubles import CloudTroubles
 from karpenter_core.cli.simulate.driver import WorkloadDriver
 from karpenter_core.cli.simulate.recorder import SimulationRecorder
-from karpenter_core.errors import BadInputError, KarpenterError
+from karpenter_core.errors import BadInputError, KarpenterError, SettingsError
 from karpenter_core.kube.wire.codecs import NODE_POOLS
 from karpenter_core.operator.inline_platform import inline_platform
 from karpenter_core.operator.process import Process
@@ -151,7 +151,10 @@ class _Run:
             arguments.append(f"--instance-types-file={scenario.instance_types_file}")
         given = {each.partition("=")[0] for each in scenario.settings}
         arguments = [each for each in arguments if each.partition("=")[0] not in given]
-        settings = load_settings((*arguments, *scenario.settings), {}, plugin_options=specs)
+        try:
+            settings = load_settings((*arguments, *scenario.settings), {}, plugin_options=specs)
+        except SettingsError as error:
+            raise SettingsError(f"--set: {error}") from error
         self._notes.extend(settings.warnings)
         platform = inline_platform(
             name="karpenter",

@@ -105,7 +105,7 @@ class SweepResults:
             with file.open("r+b" if content else "wb") as opened:
                 opened.truncate(len(whole))
         except OSError as error:
-            raise BadInputError(f"{file}: {error.strerror}") from error
+            raise BadInputError(f"{file}: cannot be written: {error.strerror}") from error
 
     def find(self, digest: str) -> FinishedRun | None:
         """Return the run with this input."""

@@ -201,7 +201,9 @@ def _read_files(
 
     manifests = read_files(source.files)
     if manifests.snapshot is not None:
-        raise BadInputError(f"{manifests.snapshot.where}: is a snapshot already")
+        raise BadInputError(
+            f"{manifests.snapshot.where}: is a snapshot already; copy the file, or give it to other commands"
+        )
     used = groups_in_use(manifests.entries)
     gates = replace(
         settings.feature_gates,

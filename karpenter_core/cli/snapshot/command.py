@@ -13,7 +13,7 @@ import typer
 
 from karpenter_core.cli.cluster_options import takes_cluster
 from karpenter_core.cli.cluster_source import ClusterSource, help_of
-from karpenter_core.errors import SettingsError
+from karpenter_core.cli.written_files import writes_to
 
 if TYPE_CHECKING:
     from karpenter_core.cli.snapshot.collection import CollectedCluster
@@ -56,9 +56,6 @@ def snapshot(
     argument, command, user data, managed field or token. Reads the current cluster (get and list
     only), or with --offline only the FILEs.
 
-    Examples: karpenter snapshot -o cluster.json.gz; karpenter snapshot --hash-names -o report.json;
-    karpenter plan --offline cluster.json.gz
-
     Exit code: 0 if the file was written; 2 if files, settings or the cluster cannot be used.
     """
     from karpenter_core.cli.plan import print_notes
@@ -96,9 +93,7 @@ def _body(collected: CollectedCluster) -> bytes:
 
 def _write(path: Path, body: bytes) -> None:
     """Write the file, readable for its owner alone: names of a cluster are nobody else's business."""
-    try:
+    with writes_to(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _OWNER_ONLY)
         with os.fdopen(descriptor, "wb") as file:
             file.write(body)
-    except OSError as error:
-        raise SettingsError(f"--output {path}: cannot be written: {error.strerror}") from error

@@ -85,12 +85,9 @@ def top(
 
     The key ? shows all keys. The live view needs the extra `tui` of karpenter-core.
 
-    Examples: karpenter top --sort price; karpenter top --once --filter state:notready;
-    karpenter top --offline cluster.yaml -o json
-
     Exit code: 0 if the cluster was shown; 2 if files, settings or the cluster cannot be used.
     """
-    from karpenter_core.cli.top.order import parse_selector, parse_sorting
+    from karpenter_core.cli.top.order import check_filter, parse_selector, parse_sorting
     from karpenter_core.cli.top.view import ViewOptions
 
     options = ViewOptions(
@@ -100,6 +97,7 @@ def top(
     )
     source = replace(source, with_decisions=True)
     sorting = parse_sorting(sort)
+    check_filter(filter_text)
     if once or output is OutputFormat.JSON or not _is_on_terminal():
         _print_once(source, options, sorting=sorting, filter_text=filter_text, output=output)
         return

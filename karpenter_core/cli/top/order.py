@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from karpenter_core.cli.top.view import NodeRow, PendingPod
 
 __all__ = [
-    "Column", "Sorting", "filter_nodes", "filter_pending", "parse_selector", "parse_sorting",
+    "Column", "Sorting", "check_filter", "filter_nodes", "filter_pending", "parse_selector", "parse_sorting",
     "sort_nodes",
 ]  # fmt: skip
 
@@ -105,6 +105,18 @@ def parse_selector(text: str) -> dict[str, str]:
             raise BadInputError(f'--node-selector: "{part}" is not KEY=VALUE')
         labels[key] = value.removeprefix("=")
     return labels
+
+
+def check_filter(text: str) -> None:
+    """Refuse a word with a field that nodes do not have: nothing would ever match it.
+
+    Raises:
+        BadInputError: there is no such field.
+    """
+    for word in text.casefold().split():
+        name, separator, _ = word.partition(":")
+        if separator and name not in _FIELDS:
+            raise BadInputError(f'--filter: no field "{name}"; fields: {", ".join(_FIELDS)}')
 
 
 def sort_nodes(rows: Iterable[NodeRow], sorting: Sorting) -> list[NodeRow]:

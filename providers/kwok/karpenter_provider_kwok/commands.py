@@ -16,7 +16,7 @@ def add_commands(app: typer.Typer) -> None:
     """Add `dump` and `catalogue` to a program."""
     import typer
 
-    @app.command()
+    @app.command(epilog="Examples:\n\nkarpenter kwok dump /var/lib/karpenter/kwok.sqlite3")
     def dump(  # pyright: ignore[reportUnusedFunction] - typer keeps it
         file: str = typer.Argument(help="State file of the simulated cloud."),
     ) -> None:
@@ -29,11 +29,11 @@ def add_commands(app: typer.Typer) -> None:
         try:
             state = dump_file(file, now=datetime.now(UTC))
         except SettingsError as error:
-            typer.echo(str(error), err=True)
-            raise typer.Exit(1) from error
+            typer.echo(f"karpenter: {error}", err=True)
+            raise typer.Exit(2) from error
         sys.stdout.write(json.dumps(state, indent=2) + "\n")
 
-    @app.command()
+    @app.command(epilog="Examples:\n\nkarpenter kwok catalogue > instance-types.json")
     def catalogue() -> None:  # pyright: ignore[reportUnusedFunction] - typer keeps it
         """Print the shipped catalogue, to start one's own from."""
         from karpenter_provider_kwok.catalogue_default import default_catalogue_text

@@ -736,7 +736,7 @@ def test_the_dump_can_be_printed_from_a_shell(tmp_path):
     missing = subprocess.run(
         [*command, str(tmp_path / "none")], capture_output=True, text=True, check=False
     )
-    assert missing.returncode == 1
+    assert missing.returncode == 2
     assert "cannot be used" in missing.stderr
 
 
