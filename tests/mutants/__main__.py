@@ -4,10 +4,12 @@
     .venv/bin/python -m tests.mutants --seed 7 --count 150   draw mutants and judge them
     .venv/bin/python -m tests.mutants --seed 7 --count 150 --draw-only
 
-`--with-cluster-runs` adds tests that run whole clusters, which take minutes: record with it once, then judge survivors.
-
-The first takes as long as the unit tests, and afterwards only what changed test files take. Nothing is
-judged while test files have no record, because mutants that only their tests kill would survive. Exit code
+The first takes as long as the unit tests, and afterwards only what changed test files, and tests that run
+changed functions, take. Nothing is judged while tests have no record, because mutants that only they kill
+would survive. A survivor is judged again with more time (`--survivor-budget`), and with the tests that CI
+runs besides: properties on their usual examples, and runs of whole clusters, which are taken by what they
+are about unless `--record --with-cluster-runs` recorded what they reach. Judge in a worktree in which
+nothing is edited: judging ends where a file changes. Exit code
 1: fewer are killed than `--goal` per cent of those that are not explained as equivalent, or none was
 judged. Where pytest cannot collect the tests, its own.
 """
@@ -20,28 +22,25 @@ import argparse
 import os
 import random
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.mutants.areas import AREAS, CLUSTER_RUNS, NOT_JUDGES, ROOT, TESTS
+from tests.mutants.areas import AREAS, NOT_JUDGES, ROOT, TESTS
 from tests.mutants.draw import Mutant, draw
 from tests.mutants.equivalent import reason_for
-from tests.mutants.judge import (
-    Recorder,
-    RecordingError,
-    Verdict,
-    judge,
-    passes,
-    tests_reaching,
-    unrecorded,
-)
-from tests.mutants.modules import judge_module
+from tests.mutants.frozen import FrozenTree, TreeChangedError
+from tests.mutants.judge import Verdict, failure_of, judge, tests_reaching
+from tests.mutants.modules import judge_module, name_at, tests_mentioning
 from tests.mutants.order import Record, file_of
 from tests.mutants.probes import MARKS, Blocks, Hook
+from tests.mutants.records import Recorder, RecordingError, unrecorded
+from tests.mutants.wider import CLUSTER_RUN, judge_wider, wider_tests
 
 _QUICK_EXAMPLES: Final = "5"
 """Of each property: as many judge as were recorded, or times and limits would not be comparable."""
@@ -54,20 +53,30 @@ class Session:
         self._recorder = Recorder(blocks)
         self._options = options
         self._sound: set[str] = set()
+        self._tree = FrozenTree(ROOT)
+        self._marks: dict[str, frozenset[str]] = {}
         self.verdicts: list[Verdict] = []
         self.unrecorded: dict[str, int] = {}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Record, or judge."""
-        if self._options.record or self._options.record_first:
-            try:
+        self._marks = {
+            item.nodeid: frozenset(mark.name for mark in item.iter_markers())
+            for item in session.items
+        }
+        runs = self._options.with_cluster_runs
+        items = [
+            item for item in session.items if runs or CLUSTER_RUN not in self._marks[item.nodeid]
+        ]
+        try:
+            if self._options.record or self._options.record_first:
                 with self._recorder.alone():
-                    self._record(session.items)
-            except RecordingError as error:
-                print(error, flush=True)
-                raise session.Failed from error
-        if not self._options.record and self._is_recorded(session.items):
-            self._judge(session.items)
+                    self._record(items)
+            if not self._options.record and self._is_recorded(items):
+                self._judge(session.items)
+        except (RecordingError, TreeChangedError) as error:
+            print(error, flush=True)
+            raise session.Failed from error
         return True
 
     def _is_recorded(self, items: Sequence[pytest.Item]) -> bool:
@@ -89,7 +98,10 @@ class Session:
 
     def _record(self, items: Sequence[pytest.Item]) -> None:
         missing = self._recorder.missing(items)
-        print(f"{len(items)} tests; {len(missing)} files to record", flush=True)
+        count = sum(len(tests) for tests in missing.values())
+        print(
+            f"{len(items)} tests; {len(missing)} files to record, {count} tests of them", flush=True
+        )
         for number, (file, tests) in enumerate(missing.items(), 1):
             begun = time.monotonic()
             ended = self._recorder.record(file, tests)
@@ -100,37 +112,87 @@ class Session:
         record = self._recorder.read(items)
         by_name = {item.nodeid: item for item in items}
         for mutant in drawn(self._options):
-            verdict = self._verdict(mutant, record, by_name)
+            self._tree.check()
+            budget = self._options.budget
+            verdict = self._verdict(mutant, record, by_name, budget_seconds=budget)
             self.verdicts.append(verdict)
-            place = f"{mutant.path}:{mutant.line}"
-            outcome = f"killed by {verdict.killed_by}" if verdict.killed_by else "SURVIVED"
-            print(f"{len(self.verdicts)} {place} ({mutant.kind}): {outcome}", flush=True)
-            if not verdict.killed_by:
-                print(described(verdict), flush=True)
+            tell(len(self.verdicts), verdict)
+        if self._options.first_pass_only:
+            return
+        for index, verdict in enumerate(self.verdicts):
+            if not verdict.killed_by and not is_equivalent(verdict):
+                self._tree.check()
+                self.verdicts[index] = self._judge_again(verdict, record, by_name)
+                tell(index + 1, self.verdicts[index])
 
-    def _verdict(self, mutant: Mutant, record: Record, items: dict[str, pytest.Item]) -> Verdict:
+    def _judge_again(
+        self, verdict: Verdict, record: Record, items: dict[str, pytest.Item]
+    ) -> Verdict:
+        """Judge a survivor with the tests that did not run yet, and with those of CI."""
+        mutant = verdict.mutant
+        source = (ROOT / mutant.path).read_text("utf-8")
+        again = verdict
+        if verdict.tried < verdict.reaching:
+            rest = {test: known for test, known in record.items() if test not in verdict.ran}
+            budget = self._options.survivor_budget
+            again = self._verdict(mutant, rest, items, budget_seconds=budget)
+            again = replace(again, tried=again.tried + len(verdict.ran), reaching=verdict.reaching)
+        if again.killed_by:
+            return again
+        if mutant.function:
+            reaching = tests_reaching(mutant, source, record)
+        else:
+            reaching = tests_mentioning(name_at(source, mutant.line), mutant, record)
+        tests = wider_tests(mutant, reaching, self._marks, record)
+        if tests:
+            seconds = self._options.survivor_seconds
+            killed_by = judge_wider(mutant, source, tests, seconds=seconds)
+            if killed_by and judge_wider(mutant, source, [killed_by], seconds=seconds, as_is=True):
+                print(f"fails without a mutant: {killed_by}", flush=True)
+                killed_by = ""
+            again = replace(again, killed_by=killed_by)
+        return again
+
+    def _verdict(
+        self,
+        mutant: Mutant,
+        record: Record,
+        items: dict[str, pytest.Item],
+        *,
+        budget_seconds: float,
+    ) -> Verdict:
         """Judge a mutant with tests that pass without it."""
         source = (ROOT / mutant.path).read_text("utf-8")
-        budget = self._options.budget
         while True:
             if mutant.function:
                 tests = tests_reaching(mutant, source, record)
-                verdict = judge(mutant, source, tests, record, items, budget_seconds=budget)
+                verdict = judge(mutant, source, tests, record, items, budget_seconds=budget_seconds)
             else:
-                verdict = judge_module(mutant, source, record, budget_seconds=budget)
+                verdict = judge_module(mutant, source, record, budget_seconds=budget_seconds)
             test = verdict.killed_by
             if test not in record or test in self._sound:
                 return verdict
-            if passes(items[test]):
+            reason = failure_of(items[test])
+            if not reason:
                 self._sound.add(test)
                 return verdict
-            print(f"fails without a mutant: {test}", flush=True)
+            self._tree.check()
+            print(f"fails without a mutant: {test}\n{reason}", flush=True)
             del record[test]
 
 
-def skipped_cluster_runs(options: argparse.Namespace) -> tuple[str, ...]:
-    """Return the files of cluster runs that are not asked for."""
-    return () if options.with_cluster_runs else CLUSTER_RUNS
+def tell(number: int, verdict: Verdict) -> None:
+    """Print a verdict, and what there is to know of a survivor."""
+    mutant = verdict.mutant
+    outcome = f"killed by {verdict.killed_by}" if verdict.killed_by else "SURVIVED"
+    print(f"{number} {mutant.path}:{mutant.line} ({mutant.kind}): {outcome}", flush=True)
+    if not verdict.killed_by:
+        print(described(verdict), flush=True)
+
+
+def is_equivalent(verdict: Verdict) -> bool:
+    """Return whether a mutant is explained as one that changes no behaviour."""
+    return bool(reason_for(verdict.mutant, (ROOT / verdict.mutant.path).read_text("utf-8")))
 
 
 def drawn(options: argparse.Namespace) -> list[Mutant]:
@@ -156,11 +218,7 @@ def described(verdict: Verdict) -> str:
 def report(verdicts: Sequence[Verdict]) -> float:
     """Print the survivors and both ratios; return the share without equivalent mutants."""
     survivors = [verdict for verdict in verdicts if not verdict.killed_by]
-    equal = [
-        verdict
-        for verdict in survivors
-        if reason_for(verdict.mutant, (ROOT / verdict.mutant.path).read_text("utf-8"))
-    ]
+    equal = [verdict for verdict in survivors if is_equivalent(verdict)]
     print("\n=== survivors ===\n")
     for verdict in survivors:
         print(described(verdict))
@@ -180,6 +238,18 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
     parser.add_argument("--count", type=int, default=150)
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of CPU for a mutant")
+    parser.add_argument(
+        "--survivor-budget", type=float, default=300.0, help="seconds of CPU for a survivor"
+    )
+    parser.add_argument(
+        "--survivor-seconds",
+        type=float,
+        default=900.0,
+        help="seconds for the properties and cluster runs of a survivor",
+    )
+    parser.add_argument(
+        "--first-pass-only", action="store_true", help="do not judge survivors again"
+    )
     parser.add_argument("--goal", type=float, default=95.0, help="per cent that must be killed")
     parser.add_argument("--only", default="", help="judge those whose PATH:LINE contains this")
     parser.add_argument(
@@ -192,9 +262,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--incomplete", action="store_true", help="judge without files that have no record"
     )
-    parser.add_argument(
-        "--with-cluster-runs", action="store_true", help="record and judge with cluster runs too"
-    )
+    parser.add_argument("--with-cluster-runs", action="store_true", help="record cluster runs too")
     parser.add_argument("--draw-only", action="store_true", help="print the sample")
     parser.add_argument("tests", nargs="*", help="test files or folders (all)")
     options = parser.parse_args(arguments)
@@ -230,9 +298,8 @@ def collect_and_run(options: argparse.Namespace) -> tuple[Session, int]:
     hook.install()
     os.environ["KARPENTER_PROPERTY_EXAMPLES"] = _QUICK_EXAMPLES
     session = Session(blocks, options)
-    left_out = [f"--ignore={path}" for path in (*NOT_JUDGES, *skipped_cluster_runs(options))]
-    if options.with_cluster_runs:
-        left_out += ["-m", "not e2e and not upstream"]
+    left_out = [f"--ignore={path}" for path in NOT_JUDGES]
+    left_out += ["-m", "not e2e and not upstream and not charts and not images and not browser"]
     # A busy machine is no mutant; one that hangs in a loop ends at its limit of CPU.
     limits = ["-o", "timeout=300"]
     usual = [
@@ -246,8 +313,11 @@ def collect_and_run(options: argparse.Namespace) -> tuple[Session, int]:
         "no:xdist",
         "--hypothesis-seed=0",
     ]
-    arguments = [*usual, *limits, *left_out, *(options.tests or TESTS)]
-    return session, int(pytest.main(arguments, plugins=[session]))
+    with tempfile.TemporaryDirectory() as folder:
+        # Not the folder that all pytest processes of a user share, and of which they clear the oldest.
+        own = f"--basetemp={folder}/base"
+        arguments = [*usual, *limits, own, *left_out, *(options.tests or TESTS)]
+        return session, int(pytest.main(arguments, plugins=[session]))
 
 
 if __name__ == "__main__":

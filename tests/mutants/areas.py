@@ -39,13 +39,6 @@ NOT_JUDGES: Final = (
     "tests/repository",
 )
 """Tests of other things than the product, or ones that take minutes: they judge no mutant."""
-CLUSTER_RUNS: Final = (
-    "tests/controllers/test_every_write.py",
-    "tests/controllers/test_every_write_of_commands.py",
-    "tests/controllers/test_histories.py",
-    "tests/controllers/test_kills.py",
-)
-"""Tests that run whole clusters over and over: they judge if they are asked for (`--with-cluster-runs`)."""
 
 
 def sources(root: Path, areas: tuple[str, ...]) -> dict[str, list[str]]:

@@ -8,17 +8,12 @@ never runs a test, so a child inherits neither threads nor loops, and no file is
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gc
-import gzip
-import hashlib
 import importlib
-import json
 import os
 import resource
 import signal
 import time
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,16 +24,12 @@ import pytest
 
 from tests.mutants.areas import ROOT
 from tests.mutants.draw import Mutant
-from tests.mutants.order import Record, file_of, most_telling_first
-from tests.mutants.probes import Blocks, block_of
+from tests.mutants.order import Record, most_telling_first
+from tests.mutants.probes import block_of
 
-CACHE: Final = Path.home() / ".cache/karpenter-core/mutants"
 _LEAST_CPU_SECONDS: Final = 20.0
 _WALL_SECONDS: Final = 900.0
-_RECORDING_CPU_SECONDS: Final = 300.0
-"""Of each file; the tests of it that would come later have no record, which judging tells."""
-_SAVING_CPU_SECONDS: Final = 5.0
-"""A limit of time loses no more of a record than this."""
+_PASSING_CPU_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,90 +41,8 @@ class Verdict:
     """A test, or a limit that was passed; empty for a survivor."""
     tried: int
     reaching: int
-
-
-class RecordingError(Exception):
-    """Two processes must not record at once: they would do everything twice."""
-
-
-class Recorder:
-    """Keeps, outside of the repository, which blocks each test of a file runs."""
-
-    def __init__(self, blocks: Blocks, root: Path = ROOT, cache: Path = CACHE) -> None:
-        self._blocks = blocks
-        self._root = root
-        self._cache = cache
-
-    def place(self, file: str) -> Path:
-        """Return where the record of a test file is: a changed file has another place."""
-        content = (self._root / file).read_bytes()
-        return self._cache / f"{hashlib.sha256(file.encode() + content).hexdigest()[:24]}.json.gz"
-
-    def missing(self, items: Sequence[pytest.Item]) -> dict[str, list[pytest.Item]]:
-        """Return the tests of each file without a record, files with few tests first."""
-        files: dict[str, list[pytest.Item]] = defaultdict(list)
-        for item in items:
-            files[file_of(item.nodeid)].append(item)
-        unjudged = {file: each for file, each in files.items() if not self.place(file).exists()}
-        return dict(sorted(unjudged.items(), key=lambda pair: len(pair[1])))
-
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Keep other processes from recording; raise RecordingError where one does."""
-        self._cache.mkdir(parents=True, exist_ok=True)
-        with (self._cache / "recording.lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RecordingError(f"another process records into {self._cache}") from None
-            yield
-
-    def record(self, file: str, items: Sequence[pytest.Item]) -> str:
-        """Run the tests of a file and keep the blocks of each; in a child."""
-        place = self.place(file)
-        partial = place.with_suffix(".partial")
-        _save(partial, {})
-
-        def child() -> str:
-            result: Record = {}
-            saved = 0.0
-            spent = 0.0
-            self._blocks.taken()
-            for test, took, passed in run_each(items):
-                names = [self._blocks.names[each] for each in self._blocks.taken()]
-                spent += took
-                if passed:
-                    result[test] = (took, names)
-                if spent >= saved + _SAVING_CPU_SECONDS:
-                    saved = spent
-                    _save(partial, result)
-            _save(partial, result)
-            return ""
-
-        ended = in_child(child, cpu_seconds=_RECORDING_CPU_SECONDS)[0]
-        partial.rename(place)  # what is known when a limit ends the child, too
-        return ended
-
-    def read(self, items: Sequence[pytest.Item]) -> Record:
-        """Return all records that there are; `missing` and `unrecorded` tell what they lack."""
-        result: Record = {}
-        for file in sorted({file_of(item.nodeid) for item in items}):
-            place = self.place(file)
-            if place.exists():
-                result.update(json.loads(gzip.decompress(place.read_bytes())))
-        return result
-
-
-def unrecorded(items: Sequence[pytest.Item], record: Record) -> dict[str, int]:
-    """Return how many tests of each file no record tells of: they failed, or came too late."""
-    return dict(Counter(file_of(item.nodeid) for item in items if item.nodeid not in record))
-
-
-def _save(place: Path, record: Record) -> None:
-    """Write a record whole or not at all: a limit may end this process here."""
-    new = place.with_suffix(".new")
-    new.write_bytes(gzip.compress(json.dumps(record).encode(), 4))
-    new.rename(place)
+    ran: tuple[str, ...] = ()
+    """The tests that were run; empty for a mutant of a module's body."""
 
 
 def tests_reaching(mutant: Mutant, source: str, record: Record) -> list[str]:
@@ -168,17 +77,25 @@ def judge(
         return next((test for test, _, passed in tests if not passed), "")
 
     said, failed = in_child(child, cpu_seconds=3 * expected + _LEAST_CPU_SECONDS)
-    killed_by = failed or said
-    return Verdict(mutant=mutant, killed_by=killed_by, tried=len(chosen), reaching=len(tests))
+    return Verdict(
+        mutant=mutant,
+        killed_by=failed or said,
+        tried=len(chosen),
+        reaching=len(tests),
+        ran=tuple(chosen),
+    )
 
 
-def passes(item: pytest.Item) -> bool:
-    """Return whether a test passes without a mutant."""
+def failure_of(item: pytest.Item) -> str:
+    """Return why a test fails without a mutant; empty if it passes."""
 
     def child() -> str:
-        return "".join(test for test, _, passed in run_each([item]) if not passed)
+        watch = Watch()
+        failed = [test for test, _, passed in run_each([item], watch) if not passed]
+        return watch.reason[-2000:] or "it fails" if failed else ""
 
-    return in_child(child, cpu_seconds=_RECORDING_CPU_SECONDS) == ("", "")
+    ended, reason = in_child(child, cpu_seconds=_PASSING_CPU_SECONDS)
+    return ended or reason
 
 
 def put_into_memory(mutant: Mutant, source: str) -> None:
@@ -217,9 +134,24 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(each)
 
 
-def run_each(items: Sequence[pytest.Item]) -> Iterator[tuple[str, float, bool]]:
+class Watch:
+    """Notes whether the running test passed, and the last reason why one did not."""
+
+    passed = True
+    reason = ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note one phase of a test."""
+        self.passed = self.passed and report.passed
+        if not report.passed:
+            self.reason = report.longreprtext
+
+
+def run_each(
+    items: Sequence[pytest.Item], watch: Watch | None = None
+) -> Iterator[tuple[str, float, bool]]:
     """Run tests one by one; yield the name, the seconds of CPU, and whether it passed."""
-    watch = _Watch()
+    watch = watch or Watch()
     if items:
         items[0].config.pluginmanager.register(watch)
     for index, item in enumerate(items):
@@ -228,13 +160,6 @@ def run_each(items: Sequence[pytest.Item]) -> Iterator[tuple[str, float, bool]]:
         following = items[index + 1] if index + 1 < len(items) else None
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         yield item.nodeid, time.process_time() - begun, watch.passed
-
-
-class _Watch:
-    passed = True
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.passed = self.passed and report.passed
 
 
 def in_child(work: Callable[[], str], *, cpu_seconds: float) -> tuple[str, str]:

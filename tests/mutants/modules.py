@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 from typing import Final
 
 from tests.mutants.areas import AREAS, ROOT, sources
@@ -16,9 +11,9 @@ from tests.mutants.draw import Mutant
 from tests.mutants.judge import Verdict
 from tests.mutants.order import Record, file_of, most_telling_first
 from tests.mutants.probes import blocks_of
+from tests.mutants.process import run_in_process
 
 _MOST_FILES: Final = 12
-_SECONDS: Final = 900
 
 
 def judge_module(mutant: Mutant, source: str, record: Record, *, budget_seconds: float) -> Verdict:
@@ -33,7 +28,7 @@ def judge_module(mutant: Mutant, source: str, record: Record, *, budget_seconds:
             chosen.append(test)
             spent += record[test][0]
             files += [file_of(test)] * (file_of(test) not in files)
-    killed_by = _run(mutant, source, chosen) if chosen else ""
+    killed_by = run_in_process(mutant, source, chosen) if chosen else ""
     return Verdict(mutant=mutant, killed_by=killed_by, tried=len(chosen), reaching=len(tests))
 
 
@@ -78,34 +73,3 @@ def tests_mentioning(name: str, mutant: Mutant, record: Record) -> list[str]:
         blocks = own
     reaching = (test for test, (_, ran) in record.items() if not blocks.isdisjoint(ran))
     return most_telling_first(reaching, mutant, record)
-
-
-def _run(mutant: Mutant, source: str, tests: list[str]) -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        changed = Path(folder) / "changed.py"
-        changed.write_text(mutant.apply(source), "utf-8")
-        command = [sys.executable, "-m", "pytest", "-p", "tests.mutants.replace", "-x", "-q"]
-        command += [
-            "--assert=plain",
-            "-n",
-            "0",
-            "-p",
-            "no:cacheprovider",
-            "--hypothesis-seed=0",
-            "--tb=no",
-            *tests,
-        ]
-        environment = {**os.environ, "KARPENTER_MUTANT": f"{mutant.path}={changed}"}
-        try:
-            done = subprocess.run(
-                command, cwd=ROOT, env=environment, capture_output=True, text=True,
-                timeout=_SECONDS, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return "time limit"
-    if done.returncode == 0:
-        return ""
-    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", done.stdout, re.MULTILINE)
-    if not failed:
-        return f"::{done.stdout[-300:]} {done.stderr[-300:]}"
-    return failed[1]

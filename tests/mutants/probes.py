@@ -65,13 +65,20 @@ def blocks_of(tree: ast.Module) -> Iterator[tuple[str, range, list[ast.stmt]]]:
     A block's name is the path to its function and its number there, so that it keeps its name while
     other functions of the module change.
     """
-    for scope, function in _functions(tree, ""):
+    for scope, function in functions_of(tree):
         for number, body in enumerate(_bodies(function)):
             lines = range(body[0].lineno, (body[-1].end_lineno or 0) + 1)
             yield f"{scope}#{number}", lines, body
 
 
-def _functions(node: ast.AST, scope: str) -> Iterator[tuple[str, ast.AST]]:
+def functions_of(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Yield the functions outside of functions, with the names of their classes before theirs."""
+    yield from _functions(tree, "")
+
+
+def _functions(
+    node: ast.AST, scope: str
+) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, _FUNCTIONS):
             yield f"{scope}{child.name}", child

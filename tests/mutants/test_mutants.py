@@ -13,9 +13,10 @@ from textwrap import dedent
 import pytest
 
 from tests.mutants.__main__ import drawn
-from tests.mutants.areas import AREAS, CLUSTER_RUNS, ROOT, sources
+from tests.mutants.areas import AREAS, ROOT, sources
 from tests.mutants.draw import Mutant, draw, enum_members, mutants_of
 from tests.mutants.equivalent import EQUIVALENT, fragment, reason_for
+from tests.mutants.frozen import FrozenTree, TreeChangedError
 from tests.mutants.order import most_telling_first, nearness
 from tests.mutants.probes import MARKS, Blocks, block_of
 
@@ -255,17 +256,10 @@ def test_no_mutant_is_empty():
 @pytest.fixture
 def tiny(tmp_path):
     """A tree with a tool, a module and its tests: of `is_empty` half is tested."""
-    for name in (
-        "__main__",
-        "areas",
-        "draw",
-        "equivalent",
-        "judge",
-        "modules",
-        "order",
-        "probes",
-        "replace",
-    ):
+    names = [path.stem for path in (ROOT / "tests/mutants").glob("*.py")]
+    for name in names:
+        if name.startswith("test_"):
+            continue
         place = tmp_path / "tests/mutants" / f"{name}.py"
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text((ROOT / f"tests/mutants/{name}.py").read_text("utf-8"), "utf-8")
@@ -278,7 +272,7 @@ def tiny(tmp_path):
     (tmp_path / "providers").mkdir()
     (tmp_path / "pyproject.toml").write_text(
         '[tool.pytest.ini_options]\npythonpath = ["."]\n'
-        'addopts = ["-m", "not cluster_runs"]\nmarkers = ["cluster_runs"]\n'
+        'addopts = ["-m", "not cluster_runs"]\nmarkers = ["cluster_runs", "properties"]\n'
     )
     return tmp_path
 
@@ -307,8 +301,7 @@ class TestJudge:
         ids=["usual", "with cluster runs"],
     )
     def test_cluster_runs_are_recorded_only_by_option(self, tiny, options, files):
-        runs = tiny / CLUSTER_RUNS[0]
-        runs.parent.mkdir()
+        runs = tiny / "tests/test_runs.py"
         runs.write_text("import pytest\n\n\n@pytest.mark.cluster_runs\ndef test_run():\n    pass\n")
         recorded = tool(tiny, "--record", *options)
         asked_for = f"; {files} files to record"
@@ -329,6 +322,87 @@ class TestJudge:
         assert (tiny / module).read_text("utf-8") == PRODUCT
 
 
+CLUSTER_RUN = """
+import os
+
+import pytest
+from karpenter_core.state.tiny import is_empty
+
+
+@pytest.mark.{mark}
+def test_nothing_is_empty():
+    usual = not os.environ.get("KARPENTER_PROPERTY_EXAMPLES")
+    assert (is_empty(0) and not is_empty(1)) or not usual
+"""
+
+
+BLIND_TEST = """
+from karpenter_core.state.tiny import is_empty
+
+
+def test_nothing():
+    is_empty(0)
+"""
+
+
+class TestSurvivors:
+    """Tests that the first pass left out may still kill."""
+
+    ONLY = ("--seed=1", "--count=300", "--only=tiny.py:10")
+
+    def killers(self, folder, *options):
+        done = tool(folder, *self.ONLY, *options)
+        lines = [line for line in done.stdout.splitlines() if "tiny.py:10" in line]
+        assert lines, done.stdout + done.stderr
+        return [line.rpartition(" by ")[2] for line in lines if " killed by " in line], lines
+
+    def test_tests_that_a_first_budget_left_out_judge_survivors(self, tiny):
+        long = "\n\ndef test_long():\n    assert sum(range(5_000_000))\n"
+        long += "    assert is_empty(0)\n    assert not is_empty(1)\n"
+        (tiny / "tests/test_tiny.py").write_text(BLIND_TEST + long, "utf-8")
+        tool(tiny, "--record")
+        assert self.killers(tiny, "--budget=0", "--first-pass-only")[0] == []
+        assert self.killers(tiny, "--budget=0")[0] == ["tests/test_tiny.py::test_long"]
+
+    @pytest.mark.parametrize("mark", ["cluster_runs", "properties"])
+    def test_tests_of_ci_judge_survivors_on_their_usual_examples(self, tiny, mark):
+        (tiny / "tests/test_tiny.py").write_text(BLIND_TEST, "utf-8")
+        (tiny / "tests/test_tiny_runs.py").write_text(CLUSTER_RUN.format(mark=mark), "utf-8")
+        tool(tiny, "--record")
+        test = "tests/test_tiny_runs.py::test_nothing_is_empty"
+        assert test not in self.killers(tiny, "--first-pass-only")[0]
+        assert test in self.killers(tiny)[0]
+
+    def test_a_test_of_ci_that_fails_anyway_kills_nothing(self, tiny):
+        failing = CLUSTER_RUN.format(mark="cluster_runs") + "    assert not usual\n"
+        (tiny / "tests/test_tiny.py").write_text(BLIND_TEST, "utf-8")
+        (tiny / "tests/test_tiny_runs.py").write_text(failing, "utf-8")
+        tool(tiny, "--record")
+        killers, lines = self.killers(tiny)
+        assert not [test for test in killers if "test_tiny_runs" in test], lines
+
+
+class TestFrozenTree:
+    @pytest.fixture
+    def root(self, tmp_path):
+        (tmp_path / "tests").mkdir()
+        (tmp_path / "tests/test_a.py").write_text("a")
+        return tmp_path
+
+    def test_an_unchanged_tree_passes(self, root):
+        tree = FrozenTree(root)
+        (root / "tests/notes.txt").write_text("not read by a test")
+        tree.check()
+
+    @pytest.mark.parametrize("name", ["test_a.py", "test_b.py"])
+    def test_a_changed_or_new_file_is_named(self, root, name):
+        tree = FrozenTree(root)
+        (root / "tests" / name).write_text("b")
+        os.utime(root / "tests" / name, ns=(5, 5))
+        with pytest.raises(TreeChangedError, match=f"tests/{name}"):
+            tree.check()
+
+
 class TestRecords:
     """Mutants that only tests without a record kill would survive: judging tells of such tests."""
 
@@ -340,6 +414,25 @@ class TestRecords:
         assert "tests/test_tiny.py" not in done.stdout
         assert "no mutant was judged" in done.stdout
         assert done.returncode == 1
+
+    def test_only_tests_that_run_a_changed_function_are_recorded_again(self, tiny):
+        other = "from karpenter_core.state.tiny import is_empty\n\n\n"
+        other += "def test_other():\n    assert not is_empty(1)\n"
+        (tiny / "tests/test_other.py").write_text(other)
+        tool(tiny, "--record")
+        module = tiny / "karpenter_core/state/tiny.py"
+        module.write_text(PRODUCT.replace("count <= 0", "count < 1"), "utf-8")
+        judged = tool(tiny, "--seed", "1", "--count", "3")
+        assert "no record: tests/test_other.py" in judged.stdout, judged.stdout + judged.stderr
+        recorded = tool(tiny, "--record")
+        assert "2 files to record, 2 tests" in recorded.stdout
+        assert "killed by" in tool(tiny, "--seed", "1", "--count", "3").stdout
+
+    def test_a_moved_function_keeps_its_records(self, tiny):
+        tool(tiny, "--record")
+        module = tiny / "karpenter_core/state/tiny.py"
+        module.write_text(f"# A comment.\n\n{PRODUCT}", "utf-8")
+        assert "0 files to record" in tool(tiny, "--record").stdout
 
     def test_judging_without_records_needs_an_option_and_counts_them(self, tiny):
         tool(tiny, "--record")
@@ -358,12 +451,12 @@ class TestRecords:
         assert "1 tests of 1 files had no record and judged nothing" in done.stdout
 
     def test_a_time_limit_keeps_earlier_records(self, tiny):
-        judge = tiny / "tests/mutants/judge.py"
-        text = judge.read_text("utf-8")
+        records = tiny / "tests/mutants/records.py"
+        text = records.read_text("utf-8")
         for limit, shorter in (("300.0", "2.0"), ("CPU_SECONDS: Final = 5.0", "CPU_SECONDS = 0.0")):
             assert limit in text
             text = text.replace(limit, shorter)
-        judge.write_text(text, "utf-8")
+        records.write_text(text, "utf-8")
         endless = "\n\ndef test_endless():\n    while True:\n        pass\n"
         (tiny / "tests/test_tiny.py").write_text(TESTS + endless, "utf-8")
         recorded = tool(tiny, "--record")
