@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from _pytest.terminal import TerminalReporter
 
+pytest_plugins = ("tests.support.forked_workers",)
+
 settings.register_profile(
     "drawn",
     database=None,  # a seed means the same examples on every machine
