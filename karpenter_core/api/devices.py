@@ -35,6 +35,7 @@ __all__ = [
     "DeviceVersion",
     "InstanceDevices",
     "PrioritizedRequest",
+    "ResourceClaimTemplateView",
     "ResourceClaimView",
     "ResourceSliceView",
     "qualified_name",
@@ -230,6 +231,23 @@ class ResourceClaimView(Record, frozen=True, kw_only=True, eq=False):
     """Nodes that can use the allocated devices; none: all nodes."""
     reserved_for: tuple[ClaimConsumer, ...] = ()
     deletion_timestamp: datetime | None = None
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, as users write it."""
+        return f"{self.namespace}/{self.name}"
+
+
+class ResourceClaimTemplateView(Record, frozen=True, kw_only=True, eq=False):
+    """One ResourceClaimTemplate: the claims that Kubernetes generates from it ask for the same."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int = 0
+    requests: tuple[PrioritizedRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+    unsupported: str = ""
 
     @property
     def key(self) -> str:

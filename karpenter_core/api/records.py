@@ -270,6 +270,8 @@ class PodShape(Record, frozen=True, kw_only=True, eq=False, weakref=True):
     """The pod's names of its ResourceClaims (Dynamic Resource Allocation)."""
     resource_claim_names: Mapping[str, str] = {}
     """The ResourceClaims that the pod names itself, by the pod's name; others are generated."""
+    resource_claim_templates: Mapping[str, str] = {}
+    """The ResourceClaimTemplates that those are generated from, by the pod's name."""
     termination_grace_period_seconds: int | None = 30
     owner_api_version: str = ""
     """API version of the controlling owner, else of the first; `PodView` has its name and UID."""

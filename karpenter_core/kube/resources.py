@@ -125,7 +125,9 @@ RESOURCE_SLICES: Final = ResourceKind(
 DEVICE_CLASSES: Final = ResourceKind(
     "resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False,
 )  # fmt: skip
-DEVICE_KINDS: Final = (RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES)
+DEVICE_KINDS: Final = (
+    RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_SLICES, DEVICE_CLASSES,
+)  # fmt: skip
 """The kinds that devices are allocated from (Kubernetes 1.34)."""
 LEASES: Final = ResourceKind("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True)
 CUSTOM_RESOURCE_DEFINITIONS: Final = ResourceKind(

@@ -85,6 +85,7 @@ _TABLES: Final[Mapping[ObjectKind, str]] = {
     ObjectKind.SERVICE: "services",
     ObjectKind.WORKLOAD: "workloads",
     ObjectKind.RESOURCE_CLAIM: "resource_claims",
+    ObjectKind.RESOURCE_CLAIM_TEMPLATE: "resource_claim_templates",
     ObjectKind.RESOURCE_SLICE: "resource_slices",
     ObjectKind.DEVICE_CLASS: "device_classes",
     ObjectKind.AUTOSCALER: "vertical_pod_autoscalers",

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, TypeAlias
 from karpenter_core.api.autoscalers import VerticalPodAutoscalerView
 from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.capacity_quota import CapacityQuota
-from karpenter_core.api.devices import DeviceClassView, ResourceClaimView, ResourceSliceView
+from karpenter_core.api.devices import (
+    DeviceClassView,
+    ResourceClaimTemplateView,
+    ResourceClaimView,
+    ResourceSliceView,
+)
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.api.nodeoverlay import NodeOverlay
@@ -92,6 +97,7 @@ StateObject: TypeAlias = (
     | ResourceClaimView
     | ResourceSliceView
     | DeviceClassView
+    | ResourceClaimTemplateView
     | VerticalPodAutoscalerView
     | PodTemplateView
     | CapacityBuffer

@@ -51,7 +51,7 @@ def daemon_pods(snapshot: Snapshot, *, ignores_devices: bool = True) -> tuple[Da
     The newest of its pods shows the actual requests (quotas and webhooks change them); the node
     terms are the template's, if it has any, since a running pod is pinned to its node. With
     `ignores_devices`, those with ResourceClaims are left out: they will not run. Otherwise their
-    resources count, but not their devices.
+    resources count, and their devices on new nodes (`state.device_inventory`).
     """
     daemons: list[DaemonPod] = []
     for name, daemon_set in sorted(snapshot.daemon_sets.items()):
@@ -255,13 +255,23 @@ class ExistingNodeBuilder:
                 refused.append(pod)
         return accepted, refused
 
+    def daemons_on(self, state_node: StateNode) -> list[DaemonPod]:
+        """Return the DaemonSets that run, or may run, on a node."""
+        tolerating = self._tolerating(state_node)
+        if is_launched(state_node) or state_node.claim is None:
+            name, labels = state_node.name, state_node.labels
+            return [item.pod for item in tolerating if item.runs_on(name, labels)]
+        requirements = self._claim_requirements(state_node.claim)
+        return [item.pod for item in tolerating if item.may_run_on(requirements, self._well_known)]
+
+    def _claim_requirements(self, claim: NodeClaim) -> Requirements:
+        return Requirements.from_specs(claim.spec.requirements, aliases=self._aliases).merge(
+            Requirements.from_labels(claim.metadata.labels, aliases=self._aliases)
+        )
+
     def _free_resources(self, state_node: StateNode) -> _FreeResources:
         if is_launched(state_node) or state_node.claim is None:
-            daemons = merge(
-                item.pod.shape.requests
-                for item in self._tolerating(state_node)
-                if item.runs_on(state_node.name, state_node.labels)
-            )
+            daemons = merge(daemon.shape.requests for daemon in self.daemons_on(state_node))
             still_to_come = {
                 name: max(amount - state_node.daemon_requests.get(name, 0), 0)
                 for name, amount in daemons.items()
@@ -285,9 +295,7 @@ class ExistingNodeBuilder:
         return free
 
     def _compute_free_resources(self, state_node: StateNode, claim: NodeClaim) -> _FreeResources:
-        requirements = Requirements.from_specs(
-            claim.spec.requirements, aliases=self._aliases
-        ).merge(Requirements.from_labels(claim.metadata.labels, aliases=self._aliases))
+        requirements = self._claim_requirements(claim)
         types = listed_types(claim, self._snapshot.catalogues.get(state_node.pool))
         if not types:
             # Without a catalogue only the claim's own requests are certain.

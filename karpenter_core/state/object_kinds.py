@@ -9,7 +9,12 @@ from karpenter_core.api.autoscalers import VerticalPodAutoscalerView
 from karpenter_core.api.base import KubernetesObject
 from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.capacity_quota import CapacityQuota
-from karpenter_core.api.devices import DeviceClassView, ResourceClaimView, ResourceSliceView
+from karpenter_core.api.devices import (
+    DeviceClassView,
+    ResourceClaimTemplateView,
+    ResourceClaimView,
+    ResourceSliceView,
+)
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.api.nodeoverlay import NodeOverlay
@@ -60,6 +65,7 @@ class ObjectKind(StrEnum):
     WORKLOAD = "Workload"
     """A Deployment, ReplicaSet, StatefulSet or ReplicationController."""
     RESOURCE_CLAIM = "ResourceClaim"
+    RESOURCE_CLAIM_TEMPLATE = "ResourceClaimTemplate"
     RESOURCE_SLICE = "ResourceSlice"
     DEVICE_CLASS = "DeviceClass"
     AUTOSCALER = "VerticalPodAutoscaler"
@@ -101,6 +107,7 @@ _KINDS: Final[Mapping[type, ObjectKind]] = {
     ServiceView: ObjectKind.SERVICE,
     WorkloadView: ObjectKind.WORKLOAD,
     ResourceClaimView: ObjectKind.RESOURCE_CLAIM,
+    ResourceClaimTemplateView: ObjectKind.RESOURCE_CLAIM_TEMPLATE,
     ResourceSliceView: ObjectKind.RESOURCE_SLICE,
     DeviceClassView: ObjectKind.DEVICE_CLASS,
     VerticalPodAutoscalerView: ObjectKind.AUTOSCALER,
@@ -124,7 +131,7 @@ def object_key(obj: StateObject) -> str | tuple[str, str, str]:
         case (
             DaemonSetView() | PodDisruptionBudgetView() | PersistentVolumeClaimView()
             | ServiceView() | PodTemplateView() | CapacityBuffer() | ResourceClaimView()
-            | VerticalPodAutoscalerView()
+            | ResourceClaimTemplateView() | VerticalPodAutoscalerView()
         ):  # fmt: skip
             return f"{obj.namespace}/{obj.name}"
         case ProvisioningRequest():

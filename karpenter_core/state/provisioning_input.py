@@ -237,7 +237,7 @@ def build_provisioning_input(
         ),
         devices=None
         if problem_settings.ignores_devices
-        else build_device_inventory(snapshot, state_nodes),
+        else build_device_inventory(snapshot, state_nodes, capacity.daemons_on),
     )
     return ProvisioningInput(
         problem=problem,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.capacity_quota import CapacityQuota
     from karpenter_core.api.devices import (
         DeviceClassView,
+        ResourceClaimTemplateView,
         ResourceClaimView,
         ResourceSliceView,
     )
@@ -146,7 +147,11 @@ class Snapshot:
     resource_claims: Mapping[str, ResourceClaimView] = field(
         default_factory=dict[str, "ResourceClaimView"],
     )
-    """By `namespace/name`; empty while requests for devices are ignored, like the next two."""
+    """By `namespace/name`; empty while requests for devices are ignored, like the next three."""
+    resource_claim_templates: Mapping[str, ResourceClaimTemplateView] = field(
+        default_factory=dict[str, "ResourceClaimTemplateView"],
+    )
+    """By `namespace/name`."""
     resource_slices: Mapping[str, ResourceSliceView] = field(
         default_factory=dict[str, "ResourceSliceView"],
     )

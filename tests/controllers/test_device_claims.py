@@ -10,7 +10,7 @@ from tests.support.device_manifests import API, CLASS, DEVICE, DRIVER, claim
 
 
 def catalogue(folder):
-    """Write a catalogue of a cheap type without devices and one with a device."""
+    """Write a catalogue of a cheap type without devices, one with a device and one with two."""
     offerings = [
         {
             "Price": 0.1,
@@ -34,8 +34,15 @@ def catalogue(folder):
         "offerings": [{**offerings[0], "Price": 1.0}],
         "resourceSliceTemplates": [{"driver": DRIVER, "pool": "node", "devices": [DEVICE]}],
     }
+    second = {**DEVICE, "name": "gpu-1"}
+    with_two = {
+        **with_device,
+        "name": "with-two-devices",
+        "offerings": [{**offerings[0], "Price": 2.0}],
+        "resourceSliceTemplates": [{"driver": DRIVER, "pool": "node", "devices": [DEVICE, second]}],
+    }
     path = folder / "types.json"
-    path.write_text(json.dumps([plain, with_device]), encoding="utf-8")
+    path.write_text(json.dumps([plain, with_device, with_two]), encoding="utf-8")
     return f"--instance-types-file={path}"
 
 
@@ -107,6 +114,35 @@ def test_a_node_with_the_device_is_launched_and_initialised_when_its_driver_has_
         )
         await scene.settle(lambda: bool(scene.pods("Running")))
         assert len(scene.claims()) == 1
+
+    run_controller(tmp_path, story, arguments=["--ignore-dra-requests=false", catalogue(tmp_path)])
+
+
+def daemon_set():
+    """A DaemonSet whose pods have a generated claim, and the template."""
+    spec = claim("gpu")["spec"]
+    template = {
+        "apiVersion": API,
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "agent-gpu", "namespace": "default"},
+        "spec": {"spec": spec},
+    }
+    asked = [{"name": "gpu", "resourceClaimTemplateName": "agent-gpu"}]
+    like = deployment("agent", 1, cpu="10m", memory="10Mi", resourceClaims=asked)
+    del like["spec"]["replicas"]
+    return template, {**like, "kind": "DaemonSet"}
+
+
+def test_a_node_has_devices_for_its_daemons_and_for_the_pod_it_is_launched_for(tmp_path):
+    async def story(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), CLASS, *daemon_set()])
+        scene.cluster.apply([claim("gpu"), gpu_pods()])
+        scene.start()
+        await scene.settle(lambda: bool(scene.nodes()))
+        await scene.cluster.clock.sleep(60)
+        (made,) = scene.claims()
+        labels = made["metadata"]["labels"]
+        assert labels["node.kubernetes.io/instance-type"] == "with-two-devices"
 
     run_controller(tmp_path, story, arguments=["--ignore-dra-requests=false", catalogue(tmp_path)])
 

@@ -12,6 +12,7 @@ from karpenter_core.kube.resources import (
     DEVICE_CLASSES,
     DEVICE_KINDS,
     PODS,
+    RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
 )
@@ -63,6 +64,16 @@ def test_a_claim_is_read_with_its_requests_and_constraints():
     assert (either.has_subrequests, either.alternatives[0].count) == (True, 1)
     assert every.alternatives[0].count is None
     assert found.constraints[0].match_attribute == "x/numa"
+
+
+def test_a_template_is_read_like_the_claims_that_are_generated_from_it():
+    devices = {"requests": [exactly(count=2)], "constraints": [{"matchAttribute": "x/numa"}]}
+    found = read(RESOURCE_CLAIM_TEMPLATES, spec={"spec": {"devices": devices}})
+    same = claim(**devices)
+    assert (found.key, found.unsupported) == ("default/x", "")
+    assert (found.requests, found.constraints) == (same.requests, same.constraints)
+    odd = read(RESOURCE_CLAIM_TEMPLATES, spec={"spec": {"devices": {"future": 1}}})
+    assert "unknown field `future`" in odd.unsupported
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,11 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from karpenter_core.api.devices import DeviceTemplate, InstanceDevices
+from karpenter_core.api.devices import (
+    DeviceTemplate,
+    InstanceDevices,
+    ResourceClaimTemplateView,
+)
 from karpenter_core.api.records import DaemonSetView
 from karpenter_core.state.device_inventory import slices_of_node
 from karpenter_core.state.events import ObjectObserved
@@ -21,8 +25,8 @@ from karpenter_core.testing.builders import (
     pod_shape,
     requirement_spec,
 )
-from karpenter_core.testing.state_builders import node, node_claim, synced_state
-from tests.scheduling.devices.builders import claim, device_class, resource_slice
+from karpenter_core.testing.state_builders import node, node_and_claim, node_claim, synced_state
+from tests.scheduling.devices.builders import allocated, claim, device_class, resource_slice
 
 DEVICES = InstanceDevices(templates=(DeviceTemplate(driver="d", pool="p"),))
 ALLOCATES = ProblemSettings(ignores_devices=False)
@@ -88,6 +92,46 @@ def test_a_pod_that_requests_the_resource_of_a_class_is_refused_with_the_reason(
     assert ignored(node("plugged", allocatable={resource: "1"})) == []
     typed_alike = catalogue(instance_type("gpu", resources={resource: "1"}))
     assert ignored(catalogues={"default": typed_alike}) == []
+
+
+def daemon_with_claim(uid="ds"):
+    """A DaemonSet, and the template of its claim."""
+    shape = msgspec.structs.replace(
+        pod_shape(owner_kind="DaemonSet"),
+        resource_claims=("gpu",),
+        resource_claim_templates={"gpu": "one-gpu"},
+    )
+    template = ResourceClaimTemplateView(
+        uid="t", namespace="default", name="one-gpu", requests=claim("gpu").requests
+    )
+    return DaemonSetView(uid=uid, namespace="default", name="agent", template=shape), template
+
+
+def test_daemons_claim_what_their_templates_say():
+    """Without the template no claim is generated."""
+    daemon_set, template = daemon_with_claim()
+    assert problem(synced_state(POOL, daemon_set)).devices.daemon_claims == {}
+    found = problem(synced_state(POOL, daemon_set, template)).devices.daemon_claims
+    assert [one.requests for one in found["default/agent"]] == [template.requests]
+
+
+def test_a_starting_node_expects_daemons_that_have_no_devices_yet():
+    daemon_set, template = daemon_with_claim()
+    starting = node_and_claim("starting", stage="Registered")
+    elsewhere = node_and_claim("ready")
+    running = msgspec.structs.replace(
+        pod("agent-1", owner_kind="DaemonSet", node_name="starting"),
+        owner_uid=daemon_set.uid,
+        resource_claim_statuses={"gpu": "agent-1-gpu"},
+    )
+    objects = POOL, daemon_set, template, *starting, *elsewhere
+    expected = problem(synced_state(*objects)).devices.expected_daemons
+    assert expected == {"starting": {"default/agent"}}
+    waiting = problem(synced_state(*objects, running, claim("agent-1-gpu"))).devices
+    assert waiting.expected_daemons == expected
+    served = allocated("agent-1-gpu", "gpu-0", node="starting")
+    found = problem(synced_state(*objects, running, served)).devices
+    assert found.expected_daemons == {"starting": frozenset()}
 
 
 def typed(name, devices=None):

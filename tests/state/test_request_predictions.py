@@ -195,7 +195,11 @@ def test_of_two_autoscalers_with_one_target_the_older_counts():
 
 def test_pods_of_one_shape_stay_one_class():
     predictions = RequestPredictions(synced_state(autoscaler()).snapshot())
-    first, second = predictions.apply(pod("a")), predictions.apply(pod("b"))
+    pods = (
+        pod("a"),
+        pod("b"),
+    )  # both exist, as in a snapshot: a shape is interned while it is in use
+    first, second = map(predictions.apply, pods)
     assert first.shape is second.shape
     assert (first.uid, second.uid) == (pod("a").uid, pod("b").uid)
     assert not RequestPredictions(synced_state().snapshot())

@@ -15,7 +15,12 @@ import msgspec
 from karpenter_core.errors import BadInputError
 from karpenter_core.kube.wire import raw
 from karpenter_core.kube.wire.autoscalers import RawVerticalPodAutoscaler
-from karpenter_core.kube.wire.devices import RawDeviceClass, RawResourceClaim, RawResourceSlice
+from karpenter_core.kube.wire.devices import (
+    RawDeviceClass,
+    RawResourceClaim,
+    RawResourceClaimTemplate,
+    RawResourceSlice,
+)
 from karpenter_core.kube.wire.shapes import READ_ANNOTATIONS
 
 if TYPE_CHECKING:
@@ -40,6 +45,7 @@ READ_STRUCTS: Final[dict[tuple[str, str], type[msgspec.Struct]]] = {
     ("policy", "PodDisruptionBudget"): raw.RawPodDisruptionBudget,
     ("resource.k8s.io", "DeviceClass"): RawDeviceClass,
     ("resource.k8s.io", "ResourceClaim"): RawResourceClaim,
+    ("resource.k8s.io", "ResourceClaimTemplate"): RawResourceClaimTemplate,
     ("resource.k8s.io", "ResourceSlice"): RawResourceSlice,
     ("storage.k8s.io", "CSINode"): raw.RawCSINode,
     ("storage.k8s.io", "StorageClass"): raw.RawStorageClass,

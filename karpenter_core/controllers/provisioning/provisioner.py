@@ -101,6 +101,7 @@ class Provisioner:
             ObjectKind.NODE_POOL,
             ObjectKind.CATALOGUE,
             ObjectKind.RESOURCE_CLAIM,
+            ObjectKind.RESOURCE_CLAIM_TEMPLATE,
             ObjectKind.RESOURCE_SLICE,
             ObjectKind.DEVICE_CLASS,
             ObjectKind.VIRTUAL_PODS,
@@ -287,6 +288,7 @@ def _device_triggers(
         f"{kind.value.lower()}/{name}"
         for kind in (
             ObjectKind.RESOURCE_CLAIM,
+            ObjectKind.RESOURCE_CLAIM_TEMPLATE,
             ObjectKind.RESOURCE_SLICE,
             ObjectKind.DEVICE_CLASS,
         )

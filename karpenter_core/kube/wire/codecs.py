@@ -26,8 +26,10 @@ from karpenter_core.kube.wire.autoscalers import (
 from karpenter_core.kube.wire.devices import (
     RawDeviceClass,
     RawResourceClaim,
+    RawResourceClaimTemplate,
     RawResourceSlice,
     device_class_view,
+    resource_claim_template_view,
     resource_claim_view,
     resource_slice_view,
 )
@@ -202,6 +204,10 @@ def _autoscaler_codec() -> Codec:
 def _device_codecs() -> list[Codec]:
     fasts: list[tuple[ResourceKind, TypedDecoders[Any]]] = [
         (resources.RESOURCE_CLAIMS, TypedDecoders(RawResourceClaim, resource_claim_view)),
+        (
+            resources.RESOURCE_CLAIM_TEMPLATES,
+            TypedDecoders(RawResourceClaimTemplate, resource_claim_template_view),
+        ),
         (resources.RESOURCE_SLICES, TypedDecoders(RawResourceSlice, resource_slice_view)),
         (resources.DEVICE_CLASSES, TypedDecoders(RawDeviceClass, device_class_view)),
     ]

@@ -28,6 +28,7 @@ from karpenter_core.api.devices import (
     DeviceRequest,
     DeviceToleration,
     PrioritizedRequest,
+    ResourceClaimTemplateView,
     ResourceClaimView,
     ResourceSliceView,
     qualified_name,
@@ -42,8 +43,10 @@ if TYPE_CHECKING:
 __all__ = [
     "RawDeviceClass",
     "RawResourceClaim",
+    "RawResourceClaimTemplate",
     "RawResourceSlice",
     "device_class_view",
+    "resource_claim_template_view",
     "resource_claim_view",
     "resource_slice_view",
 ]
@@ -146,6 +149,15 @@ class RawResourceClaim(_Lenient):
     status: RawResourceClaimStatus | None = None
 
 
+class RawResourceClaimTemplateSpec(_Lenient):
+    spec: dict[str, object] | None = None
+
+
+class RawResourceClaimTemplate(_Lenient):
+    metadata: RawMeta
+    spec: RawResourceClaimTemplateSpec | None = None
+
+
 class RawDeviceClassSpec(StrictStruct):
     selectors: list[RawDeviceSelector] | None = None
     config: list[dict[str, object]] | None = None
@@ -185,27 +197,14 @@ def resource_claim_view(raw: RawResourceClaim) -> ResourceClaimView:
     allocation = status.allocation
     results = (allocation.devices.results if allocation and allocation.devices else None) or ()
     selector = allocation.node_selector if allocation else None
-    spec = read_strictly(RawResourceClaimSpec, raw.spec or {})
-    unsupported = spec if isinstance(spec, str) else ""
-    asked = RawDeviceClaim()
-    if not isinstance(spec, str):
-        asked = spec.devices or asked
-    requests, constraints = asked.requests or (), asked.constraints or ()
-    unsupported = unsupported or _unsupported_claim(requests, constraints)
+    requests, constraints, unsupported = _asked_devices(raw.spec)
     return ResourceClaimView(
         uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
         resource_version=int(meta.resource_version or 0),
-        requests=() if unsupported else tuple(map(_request, requests)),
-        constraints=()
-        if unsupported
-        else tuple(
-            DeviceConstraint(
-                match_attribute=one.match_attribute or "", requests=tuple(one.requests or ())
-            )
-            for one in constraints
-        ),
+        requests=requests,
+        constraints=constraints,
         unsupported=unsupported,
         is_allocated=allocation is not None,
         devices=tuple(map(_allocated, results)),
@@ -218,6 +217,42 @@ def resource_claim_view(raw: RawResourceClaim) -> ResourceClaimView:
         ),
         deletion_timestamp=meta.deletion_timestamp,
     )
+
+
+def resource_claim_template_view(raw: RawResourceClaimTemplate) -> ResourceClaimTemplateView:
+    """Read a ResourceClaimTemplate."""
+    meta = raw.metadata
+    requests, constraints, unsupported = _asked_devices(raw.spec.spec if raw.spec else None)
+    return ResourceClaimTemplateView(
+        uid=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        resource_version=int(meta.resource_version or 0),
+        requests=requests,
+        constraints=constraints,
+        unsupported=unsupported,
+    )
+
+
+def _asked_devices(
+    raw: dict[str, object] | None,
+) -> tuple[tuple[PrioritizedRequest, ...], tuple[DeviceConstraint, ...], str]:
+    """Read the requests and constraints of a claim, or what is not supported in them."""
+    spec = read_strictly(RawResourceClaimSpec, raw or {})
+    if isinstance(spec, str):
+        return (), (), spec
+    asked = spec.devices or RawDeviceClaim()
+    requests, constraints = asked.requests or (), asked.constraints or ()
+    unsupported = _unsupported_claim(requests, constraints)
+    if unsupported:
+        return (), (), unsupported
+    read = tuple(
+        DeviceConstraint(
+            match_attribute=one.match_attribute or "", requests=tuple(one.requests or ())
+        )
+        for one in constraints
+    )
+    return tuple(map(_request, requests)), read, ""
 
 
 def _unsupported_claim(requests: Iterable[RawRequest], constraints: Iterable[RawConstraint]) -> str:

@@ -205,6 +205,7 @@ class RawNamed(_Raw, gc=False):
 class RawPodResourceClaim(_Raw, gc=False):
     name: str = ""
     resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
 
 
 class RawPodResourceClaimStatus(_Raw, gc=False):

@@ -211,6 +211,11 @@ def _shape(parts: PodShapeParts, *, keeps_parts: bool) -> PodShape:
             for claim in spec.resource_claims or ()
             if claim.resource_claim_name
         },
+        resource_claim_templates={
+            claim.name: claim.resource_claim_template_name
+            for claim in spec.resource_claims or ()
+            if claim.resource_claim_template_name
+        },
         termination_grace_period_seconds=spec.termination_grace_period_seconds,
         owner_api_version=parts.owner_api_version,
         owner_kind=parts.owner_kind,

@@ -24,7 +24,9 @@ class DeviceInventory:
 
     `node_types` are the devices of the instance types that a node which is not initialised may have,
     by the name of its `ExistingNode`. Such a node has these, whatever is published on it: drivers
-    may have published a part only.
+    may have published a part only. `daemon_claims` are the claims that Kubernetes generates for the
+    pod of each DaemonSet, and `expected_daemons` the DaemonSets whose pods have no devices yet on a
+    node that is not initialised.
     """
 
     claims: Mapping[str, ResourceClaimView] = field(default_factory=dict[str, "ResourceClaimView"])
@@ -33,4 +35,11 @@ class DeviceInventory:
     slices: tuple[ResourceSliceView, ...] = ()
     node_types: Mapping[str, tuple[InstanceDevices | None, ...]] = field(
         default_factory=dict[str, "tuple[InstanceDevices | None, ...]"]
+    )
+    daemon_claims: Mapping[str, tuple[ResourceClaimView, ...]] = field(
+        default_factory=dict[str, "tuple[ResourceClaimView, ...]"]
+    )
+    """By `namespace/name` of the DaemonSet; none without generated claims."""
+    expected_daemons: Mapping[str, frozenset[str]] = field(
+        default_factory=dict[str, frozenset[str]]
     )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from karpenter_core.scheduling.devices.allocator import DeviceSources, allocate_devices
+from karpenter_core.scheduling.devices.daemon_devices import DaemonDevices
 from karpenter_core.scheduling.devices.pod_claims import AllocatedClaim, ClaimTable
 from karpenter_core.scheduling.devices.pools import (
     PublishedPools,
@@ -92,6 +93,7 @@ class NodeDevices:
         )
         # Allocated devices may be on nodes that do not count.
         self._claims: Final = ClaimTable(inventory, PublishedPools(inventory.slices), moving)
+        self._daemons: Final = DaemonDevices(inventory)
         self._templates: Final = dict["InstanceDevices", "tuple[DevicePool, ...]"]()
         self._nodes: Final = dict[int, _NodeUsage]()
         self._changes: Final = dict[int, int]()
@@ -116,13 +118,14 @@ class NodeDevices:
         node: DeviceNode,
         groups: Iterable[DeviceGroup],
         *,
+        daemons: Mapping[DeviceGroup, frozenset[str]] | None = None,
         every: bool = False,
         local: bool = True,
     ) -> DeviceOffer | DeviceRefusal:
         """Return devices for a pod on a node, or why there are none.
 
-        `column` is None for a new claim. With `every`, each group needs an allocation. `local`: the
-        node's own slices count.
+        `column` is None for a new claim. `daemons` are the DaemonSets that will take devices of a
+        group. With `every`, each group needs an allocation. `local`: the node's own slices count.
         """
         resolved = self._claims.resolve(pod)
         if isinstance(resolved, DeviceRefusal):
@@ -140,8 +143,13 @@ class NodeDevices:
         for group in groups:
             if usage is not None and group not in usage.groups:
                 continue
-            sources = self._sources(column, usage, group, pools)
-            allocation = allocate_devices(claims, node, sources)
+            expected = frozenset[str]() if daemons is None else daemons.get(group, frozenset())
+            sources = self._sources(column, usage, group, pools, expected)
+            allocation = (
+                sources
+                if isinstance(sources, DeviceRefusal)
+                else allocate_devices(claims, node, sources)
+            )
             if isinstance(allocation, DeviceRefusal):
                 if every:
                     return allocation
@@ -181,16 +189,24 @@ class NodeDevices:
         usage: _NodeUsage | None,
         group: DeviceGroup,
         pools: tuple[DevicePool, ...],
-    ) -> DeviceSources:
+        daemons: frozenset[str],
+    ) -> DeviceSources | DeviceRefusal:
         own = None if usage is None else usage.groups[group]
         layers = [self._claims.layer, self._fixed]
         layers += [layer for other, layer in self._choosing.items() if other != column]
         if own is not None and own.published is not self._fixed:
             layers.append(own.published)
+        templates = self._template_pools(group)
+        own_layers = [] if own is None else [own.own]
+        if daemons:
+            taken = self._daemons.layer(group, daemons, templates)
+            if isinstance(taken, DeviceRefusal):
+                return taken
+            own_layers.append(taken)
         return DeviceSources(
-            pools=(*pools, *self._template_pools(group)),
+            pools=(*pools, *templates),
             layers=tuple(layers),
-            own_layers=() if own is None else (own.own,),
+            own_layers=tuple(own_layers),
             bindings=() if group is None else group.bindings,
         )
 

@@ -56,6 +56,7 @@ class DevicePlaces:
             ),
         )
         self._groups: Final = dict[int, dict["DeviceGroup", int]]()
+        self._daemons: Final = dict[int, dict["DeviceGroup", frozenset[str]]]()
         self._device_nodes: Final = dict[int, DeviceNode]()
         self._unusable: Final = set[int]()
         """Nodes whose pods have devices that cannot be told: no others get any there."""
@@ -123,11 +124,14 @@ class DevicePlaces:
         if column in self._unusable:
             return DeviceRefusal(message="the devices of other pods there are not known")
         node = self._compiled.nodes[column]
+        groups = dict.fromkeys(self._groups_of_node(node))
+        expected = self._inventory.expected_daemons.get(node.name)
         return self._devices.offer(
             column,
             pod,
             self._device_node(column, node),
-            dict.fromkeys(self._groups_of_node(node)),
+            groups,
+            daemons=None if expected is None else dict.fromkeys(groups, expected),
             every=True,
             local=node.initialized,
         )
@@ -178,7 +182,11 @@ class DevicePlaces:
     ) -> DeviceOffer | DeviceRefusal:
         groups = self._groups_of(claim.pool)
         return self._devices.offer(
-            column, pod, node, [group for group, rows in groups.items() if rows & bits]
+            column,
+            pod,
+            node,
+            [group for group, rows in groups.items() if rows & bits],
+            daemons=self._daemons_of(claim.pool),
         )
 
     def _narrowed(self, number: int, claim: ClaimSignature, offer: DeviceOffer) -> int:
@@ -201,6 +209,22 @@ class DevicePlaces:
                 devices = instance_type.devices
                 groups[devices] = groups.get(devices, 0) | 1 << row
         return groups
+
+    def _daemons_of(self, pool: CompiledPool) -> dict[DeviceGroup, frozenset[str]]:
+        """Return the DaemonSets with claims that run on some row of each group."""
+        daemons = self._daemons.get(id(pool))
+        if daemons is None:
+            asking = [
+                (daemon.name, bits)
+                for daemon, bits in pool.daemons
+                if daemon.name in self._inventory.daemon_claims
+            ]
+            daemons = self._daemons[id(pool)] = {
+                group: frozenset(name for name, bits in asking if bits & rows)
+                for group, rows in self._groups_of(pool).items()
+                if asking
+            }
+        return daemons
 
     def opening(self, task: PlacementTask, number: int) -> int:
         """Return the signature of new claims that have devices for a pod; NO_MATCH for none."""
