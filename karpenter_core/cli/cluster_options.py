@@ -101,7 +101,13 @@ def takes_cluster(command: _Command) -> _Command:
     @functools.wraps(command)
     def run(**values: object) -> None:
         given = {name: values.pop(name) for name in option_parameters}
-        command(source=_options(**given), **values)  # pyright: ignore[reportArgumentType] - typer has converted the values by the same signature
+        from karpenter_core.kube.garbage_collector import tune_gc
+
+        undo = tune_gc()  # the objects of a cluster are millions, and all are kept
+        try:
+            command(source=_options(**given), **values)  # pyright: ignore[reportArgumentType] - typer has converted the values by the same signature
+        finally:
+            undo()
 
     del run.__wrapped__  # typer would read the signature of the command itself
     run.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue] - inspect reads it

@@ -7,7 +7,7 @@ and gaps are always filled in the same way.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import defaultdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, cast
 
@@ -39,17 +39,18 @@ def complete_entries(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
     """
     entries = [_with_metadata(entry) for entry in entries]
     gaps = _EntryCompleter(entries)
-    filled = [gaps.fill(entry) for entry in entries if not gaps.is_replaced(entry)]
+    replaced = gaps.replaced_daemon_sets()
+    filled = [gaps.fill(entry) for entry in entries if id(entry) not in replaced]
     return [*filled, *gaps.missing_namespaces(), *gaps.missing_volume_claims()]
 
 
 def _with_metadata(entry: ManifestEntry) -> ManifestEntry:
     """Drop fields that only a server may set, and refuse invalid times."""
-    metadata = {
-        name: value
-        for name, value in entry.metadata.items()
-        if name not in _SERVERS_OWN and not (name == "uid" and not value)
-    }
+    metadata = dict(entry.metadata)
+    for name in _SERVERS_OWN:
+        metadata.pop(name, None)
+    if not metadata.get("uid"):
+        metadata.pop("uid", None)
     for name in _INSTANTS:
         value = metadata.get(name)
         if value is not None and not _is_instant(value):
@@ -70,32 +71,42 @@ def _is_instant(value: object) -> bool:
 
 
 def _changed(entry: ManifestEntry, **fields: object) -> ManifestEntry:
-    return replace(entry, manifest={**entry.manifest, **fields})
+    return ManifestEntry(
+        where=entry.where,
+        manifest={**entry.manifest, **fields},
+        key=entry.key,
+        is_implied=entry.is_implied,
+    )
 
 
 class _EntryCompleter:
     """Facts that the objects of one input need about each other."""
 
     def __init__(self, entries: Sequence[ManifestEntry]) -> None:
-        self._entries: Final = entries
-        self._nodes: Final = {entry.name for entry in _of(entries, "", "Node")}
-        self._class: Final = _default_class(_of(entries, "storage.k8s.io", "StorageClass"))
+        self._by_kind: Final = defaultdict[tuple[str, str], list[ManifestEntry]](list)
+        for entry in entries:
+            self._by_kind[entry.group, entry.kind].append(entry)
+        self._nodes: Final = {entry.name for entry in self._by_kind["", "Node"]}
+        self._class: Final = _default_class(self._by_kind["storage.k8s.io", "StorageClass"])
         self._sampled: Final = {
             (_namespace(entry), owner)
             for entry in entries
             if entry.key == DAEMON_SET_PODS
             for owner in (entry.name, *_daemon_set_owners(entry))
         }
-        self._claims: Final = {_key(entry) for entry in _of(entries, "", "PersistentVolumeClaim")}
-        self._provider_ids: Final = _ProviderIds(entries)
+        self._claims: Final = {_key(entry) for entry in self._by_kind["", "PersistentVolumeClaim"]}
+        self._provider_ids: Final = _ProviderIds(
+            nodes=self._by_kind["", "Node"], claims=self._by_kind["karpenter.sh", "NodeClaim"]
+        )
         self._node_class_refs: Final = {
             entry.name: _template_spec(entry).get("nodeClassRef")
-            for entry in _of(entries, "karpenter.sh", "NodePool")
+            for entry in self._by_kind["karpenter.sh", "NodePool"]
         }
 
-    def is_replaced(self, entry: ManifestEntry) -> bool:
-        """Return whether a pod in the input describes a DaemonSet."""
-        return (entry.group, entry.kind) == ("apps", "DaemonSet") and _key(entry) in self._sampled
+    def replaced_daemon_sets(self) -> set[int]:
+        """Return the ids of the entries of DaemonSets that a pod in the input describes."""
+        daemon_sets = self._by_kind["apps", "DaemonSet"]
+        return {id(entry) for entry in daemon_sets if _key(entry) in self._sampled}
 
     def fill(self, entry: ManifestEntry) -> ManifestEntry:
         """Return the object with its gaps filled."""
@@ -168,8 +179,8 @@ class _EntryCompleter:
 
     def missing_namespaces(self) -> Iterator[ManifestEntry]:
         """Yield the namespaces of pods that are not in the input."""
-        namespace_names = {entry.name for entry in _of(self._entries, "", "Namespace")}
-        for entry in _of(self._entries, "", "Pod"):
+        namespace_names = {entry.name for entry in self._by_kind["", "Namespace"]}
+        for entry in self._by_kind["", "Pod"]:
             name = _namespace(entry)
             if name not in namespace_names:
                 namespace_names.add(name)
@@ -179,7 +190,7 @@ class _EntryCompleter:
     def missing_volume_claims(self) -> Iterator[ManifestEntry]:
         """Yield the PersistentVolumeClaims of the ephemeral volumes of pods."""
         claim_keys = set(self._claims)
-        for entry in _of(self._entries, "", "Pod"):
+        for entry in self._by_kind["", "Pod"]:
             if entry.key == DAEMON_SET_PODS:
                 continue
             for volume in _objects(_mapping(entry.manifest, "spec"), "volumes"):
@@ -201,19 +212,17 @@ class _ProviderIds:
     A Node without a provider id gets one; a claim that names the Node shares it.
     """
 
-    def __init__(self, entries: Iterable[ManifestEntry]) -> None:
+    def __init__(self, *, nodes: Iterable[ManifestEntry], claims: Iterable[ManifestEntry]) -> None:
         self._ids: Final = dict[str, str]()
-        for entry in entries:
-            if (entry.group, entry.kind) == ("karpenter.sh", "NodeClaim"):
-                status = _mapping(entry.manifest, "status")
-                if status.get("nodeName") and status.get("providerID"):
-                    self._ids[str(status["nodeName"])] = str(status["providerID"])
-        for entry in entries:
-            if (entry.group, entry.kind) == ("", "Node"):
-                written = _mapping(entry.manifest, "spec").get("providerID")
-                self._ids[entry.name] = str(
-                    written or self._ids.get(entry.name) or f"node://{entry.name}"
-                )
+        for entry in claims:
+            status = _mapping(entry.manifest, "status")
+            if status.get("nodeName") and status.get("providerID"):
+                self._ids[str(status["nodeName"])] = str(status["providerID"])
+        for entry in nodes:
+            written = _mapping(entry.manifest, "spec").get("providerID")
+            self._ids[entry.name] = str(
+                written or self._ids.get(entry.name) or f"node://{entry.name}"
+            )
 
     def joined(self, entry: ManifestEntry) -> ManifestEntry:
         """Return a Node or NodeClaim with its provider id, if it can be derived."""
@@ -309,10 +318,6 @@ def _new_entry(
 ) -> ManifestEntry:
     manifest = {"apiVersion": api_version, "kind": kind, "metadata": dict(metadata), **fields}
     return ManifestEntry(where=entry.where, manifest=manifest, is_implied=True)
-
-
-def _of(entries: Iterable[ManifestEntry], group: str, kind: str) -> Iterator[ManifestEntry]:
-    return (entry for entry in entries if (entry.group, entry.kind) == (group, kind))
 
 
 def _key(entry: ManifestEntry) -> tuple[str, str]:

@@ -7,14 +7,23 @@ because one of the two values would be lost.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from karpenter_core.errors import BadInputError
+from karpenter_core.kube.garbage_collector import gc_paused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["read_documents"]
+
+_UNREAD: Final = object()
+_COMPACT: Final = -1
+_END_OF_KEY: Final = b'":'
+_ESCAPED_QUOTE: Final = b'\\":'
+_ESCAPED_BACKSLASH: Final = b'\\\\":'
 
 
 def read_documents(name: str, text: str) -> list[object]:
@@ -26,7 +35,9 @@ def read_documents(name: str, text: str) -> list[object]:
     is_json = name.lower().removesuffix(".gz").endswith(".json")
     if is_json or text.lstrip().startswith(("{", "[")):
         try:
-            return list(_json_documents(text))
+            with gc_paused():
+                document = _json_document(text)
+                return list(_json_documents(text)) if document is _UNREAD else [document]
         except _DuplicateKeyError as error:
             raise BadInputError(f"{name}: {error}") from error
         except json.JSONDecodeError as error:
@@ -42,6 +53,31 @@ def read_documents(name: str, text: str) -> list[object]:
 
 class _DuplicateKeyError(Exception):
     """A key is duplicated in one object."""
+
+
+def _json_document(text: str) -> object:
+    """Parse a text that is one JSON document without duplicate keys; else return `_UNREAD`.
+
+    Several times as fast as a parser that sees the keys of each object. The parser used here keeps the
+    last of duplicate keys, so the keys of the text are counted and compared with those of the value.
+    """
+    written = text.encode("utf-8", "surrogatepass")
+    try:
+        document: object = msgspec.json.decode(written)
+        compact = msgspec.json.format(written, indent=_COMPACT)
+    except (msgspec.MsgspecError, RecursionError):
+        return _UNREAD
+    if (
+        _ESCAPED_BACKSLASH in compact
+    ):  # a key may end with a backslash: its end would not be counted
+        return _UNREAD
+    kept = _count_keys(msgspec.json.encode(document))
+    return document if _count_keys(compact) == kept else _UNREAD
+
+
+def _count_keys(compact: bytes) -> int:
+    """Count the keys in compact JSON; an escaped quote before a colon stands inside a string."""
+    return compact.count(_END_OF_KEY) - compact.count(_ESCAPED_QUOTE)
 
 
 def _json_documents(text: str) -> Iterator[object]:

@@ -108,7 +108,11 @@ def load_catalogue(text: str, *, file: str) -> tuple[InstanceType, ...]:
     entries = cast("list[object]", document) if isinstance(document, list) else []
     if not entries:
         raise BadInputError(f"instance types file {file}: must be a list of instance types")
-    types = [_instance_type(entry, file=file, index=index) for index, entry in enumerate(entries)]
+    reader = _OfferingReader()
+    types = [
+        _instance_type(entry, file=file, index=index, reader=reader)
+        for index, entry in enumerate(entries)
+    ]
     _check_names(types, file)
     return _define_extra_labels(types)
 
@@ -163,7 +167,9 @@ class _FilePosition:
         return tuple(self.at(str(index)).text(item) for index, item in enumerate(items))
 
 
-def _instance_type(value: object, *, file: str, index: int) -> InstanceType:
+def _instance_type(
+    value: object, *, file: str, index: int, reader: _OfferingReader
+) -> InstanceType:
     name = cast("dict[str, object]", value).get("name") if isinstance(value, dict) else None
     named = f' "{name}"' if isinstance(name, str) else ""
     place = _FilePosition(f"instance types file {file}: entry {index}{named}")
@@ -182,7 +188,7 @@ def _instance_type(value: object, *, file: str, index: int) -> InstanceType:
     if "overhead" in fields:
         given = place.at("overhead").mapping(fields["overhead"])
         overhead = _resources(place.at("overhead"), given)
-    offerings = _offerings(place.at("offerings"), fields.get("offerings"))
+    offerings = reader.read_all(place.at("offerings"), fields.get("offerings"))
     cpu = _canonical(CPU, amounts[CPU])
     labels = {
         INSTANCE_TYPE: (type_name,),
@@ -228,47 +234,75 @@ def _resources(place: _FilePosition, amounts: Mapping[str, object]) -> dict[str,
     return result
 
 
-def _offerings(place: _FilePosition, value: object) -> tuple[Offering, ...]:
-    offerings: list[Offering] = []
-    for index, item in enumerate(place.items(value)):
-        offerings.extend(_offering(place.at(str(index)), item))
-    return tuple(offerings)
+@final
+class _OfferingReader:
+    """Reads offerings; equal requirements of a file are read once, and become one object.
 
+    To compare an object with itself takes no time.
+    """
 
-def _offering(place: _FilePosition, value: object) -> Iterable[Offering]:
-    """Read an offering; one that names several zones is sold in each of them."""
-    fields = place.fields(value, _OFFERING_FIELDS)
-    price = fields.get("price")
-    if isinstance(price, bool) or not isinstance(price, int | float) or not _is_price(price):
-        raise place.at("Price").error(price, "must be a number of at least zero")
-    available = fields.get("available", True)
-    if not isinstance(available, bool):
-        raise place.at("Available").error(available, "must be true or false")
-    reserved = fields.get("reservationcapacity", 0)
-    if isinstance(reserved, bool) or not isinstance(reserved, int) or reserved < 0:
-        raise place.at("ReservationCapacity").error(reserved, "must be a count")
-    currency = place.at("Currency").text(fields.get("currency", DEFAULT_CURRENCY))
-    requirements = _requirements(place.at("Requirements"), fields.get("requirements"))
-    rest = requirements.without({ZONE, CAPACITY_TYPE})
-    zones = sorted(requirements.get(ZONE).values)
-    capacity_types = sorted(requirements.get(CAPACITY_TYPE).values)
-    for zone, capacity_type in product(zones, capacity_types):
-        yield Offering(
-            requirements=_shared(
-                rest.add(
-                    Requirement.of(ZONE, "In", (zone,)),
-                    Requirement.of(CAPACITY_TYPE, "In", (capacity_type,)),
-                )
-            ),
-            price=Price(float(price), currency),
-            available=available,
-            reservation_capacity=reserved,
+    def __init__(self) -> None:
+        self._sold: Final = dict[str, tuple[Requirements, ...]]()
+        """Requirements of the offerings that an entry is sold as, by what the file holds."""
+
+    def read_all(self, place: _FilePosition, value: object) -> tuple[Offering, ...]:
+        """Read the offerings of an entry."""
+        return tuple(
+            offering
+            for index, item in enumerate(place.items(value))
+            for offering in self._read(place, index, item)
         )
+
+    def _read(self, above: _FilePosition, index: int, item: object) -> Iterable[Offering]:
+        """Read an offering; one that names several zones is sold in each of them."""
+        place = above.at(str(index))
+        fields = place.fields(item, _OFFERING_FIELDS)
+        price = fields.get("price")
+        if isinstance(price, bool) or not isinstance(price, int | float) or not _is_price(price):
+            raise place.at("Price").error(price, "must be a number of at least zero")
+        available = fields.get("available", True)
+        if not isinstance(available, bool):
+            raise place.at("Available").error(available, "must be true or false")
+        reserved = fields.get("reservationcapacity", 0)
+        if isinstance(reserved, bool) or not isinstance(reserved, int) or reserved < 0:
+            raise place.at("ReservationCapacity").error(reserved, "must be a count")
+        currency = fields.get("currency", DEFAULT_CURRENCY)
+        if currency is not DEFAULT_CURRENCY:
+            currency = place.at("Currency").text(currency)
+        amount = Price(float(price), currency)
+        return [
+            Offering(
+                requirements=requirements,
+                price=amount,
+                available=available,
+                reservation_capacity=reserved,
+            )
+            for requirements in self._requirements(place, fields.get("requirements"))
+        ]
+
+    def _requirements(self, place: _FilePosition, value: object) -> tuple[Requirements, ...]:
+        written = repr(value)
+        sold = self._sold.get(written)
+        if sold is None:
+            requirements = _requirements(place.at("Requirements"), value)
+            rest = requirements.without({ZONE, CAPACITY_TYPE})
+            zones = sorted(requirements.get(ZONE).values)
+            capacity_types = sorted(requirements.get(CAPACITY_TYPE).values)
+            sold = self._sold[written] = tuple(
+                _shared(
+                    rest.add(
+                        Requirement.of(ZONE, "In", (zone,)),
+                        Requirement.of(CAPACITY_TYPE, "In", (capacity_type,)),
+                    )
+                )
+                for zone, capacity_type in product(zones, capacity_types)
+            )
+        return sold
 
 
 @lru_cache(maxsize=1024)
 def _shared(requirements: Requirements) -> Requirements:
-    """Return the one object of equal requirements: to compare it with itself takes no time."""
+    """Return the one object of equal requirements, also of different files."""
     return requirements
 
 
