@@ -34,17 +34,22 @@ build() { # further options of buildx
 
 mkdir -p "$folder"
 metadata=$(mktemp)
+index=$(mktemp)
 layers=$(mktemp -d)
-trap 'rm -rf "$metadata" "$layers"' EXIT
+trap 'rm -rf "$metadata" "$index" "$layers"' EXIT
 
 build --attest type=provenance,mode=max --attest type=sbom --metadata-file "$metadata" \
     --output "type=image,name=$image:$version,push=true,rewrite-timestamp=true"
 pushed=$image@$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["containerimage.digest"])' "$metadata")
 
 build --target layer --output "type=local,dest=$layers"
-sbom=$folder/karpenter-core-$provider-$version.cdx.json
-cp "$layers/linux_amd64/usr/local/share/sbom/karpenter-core-$provider.cdx.json" "$sbom"
-
 cosign sign --yes "$pushed"
-cosign attest --yes --type cyclonedx --predicate "$sbom" "$pushed"
+# Packages of one architecture are not always those of the other: each image is attested by its own list.
+docker buildx imagetools inspect "$pushed" --raw >"$index"
+for arch in amd64 arm64; do
+    manifest=$(python3 images/platform_digest.py "$arch" <"$index")
+    sbom=$folder/karpenter-core-$provider-$version-$arch.cdx.json
+    cp "$layers/linux_$arch/usr/local/share/sbom/karpenter-core-$provider.cdx.json" "$sbom"
+    cosign attest --yes --type cyclonedx --predicate "$sbom" "$image@$manifest"
+done
 echo "$pushed base=$base_digest builder=$builder_digest"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -16,6 +17,13 @@ ROOT = Path(__file__).parents[2]
 WORKFLOW = ROOT / ".github/workflows/release.yaml"
 LINTER = Path(__file__).parent / "actionlint"
 SCRIPT = ROOT / "images/release.sh"
+INDEX = {
+    "manifests": [
+        {"digest": f"sha256:{arch}", "platform": {"os": os, "architecture": arch}}
+        for os, arch in (("linux", "amd64"), ("linux", "arm64"), ("unknown", "unknown"))
+    ]
+}
+"""An index of images as a registry has it, with the attestations of the builder."""
 
 
 def jobs():
@@ -69,12 +77,13 @@ def test_the_workflow_may_do_nothing_by_default_and_signs_without_a_key():
     assert "--key" not in WORKFLOW.read_text() + SCRIPT.read_text()
 
 
-def arguments(tool, folder):
+def arguments(tool, folder, index=INDEX):
     """A stand-in for a program: notes its arguments, and answers as the program does."""
     (folder / tool).write_text(
         "#!/bin/bash\n"
         f'echo "{tool} $*" >>"$CALLS"\n'
         'case "$*" in\n'
+        f"*--raw*) echo '{json.dumps(index)}' ;;\n"
         "*imagetools*builder*|*imagetools*python:*) echo sha256:bbbb ;;\n"
         "*imagetools*) echo sha256:aaaa ;;\n"
         "esac\n"
@@ -83,7 +92,7 @@ def arguments(tool, folder):
         '    --metadata-file) echo \'{"containerimage.digest": "sha256:cccc"}\' >"$2" ;;\n'
         "    type=local,dest=*) for arch in amd64 arm64; do\n"
         '        mkdir -p "${1#*dest=}/linux_$arch/usr/local/share/sbom"\n'
-        '        echo "{}" >"${1#*dest=}/linux_$arch/usr/local/share/sbom/karpenter-core-aws.cdx.json"\n'
+        '        echo "{\\"of\\": \\"$arch\\"}" >"${1#*dest=}/linux_$arch/usr/local/share/sbom/karpenter-core-aws.cdx.json"\n'
         "    done ;;\n"
         "    esac\n"
         "    shift\n"
@@ -92,24 +101,26 @@ def arguments(tool, folder):
     (folder / tool).chmod(0o755)
 
 
-def test_a_release_pins_base_images_by_digest_and_signs_pushed_images(tmp_path):
-    calls = tmp_path / "calls"
-    for tool in ("docker", "cosign"):
-        arguments(tool, tmp_path)
-    environment = {
-        "PATH": f"{tmp_path}:/usr/local/bin:/usr/bin:/bin",
-        "CALLS": str(calls),
-        "SOURCE": "https://example.com/karpenter-core",
-        "HOME": str(tmp_path),
-    }
-
-    done = subprocess.run(
-        ["bash", SCRIPT, "aws", "1.2.3", "registry.example.com/team", tmp_path / "dist"],
-        env=environment,
+def release(folder):
+    return subprocess.run(
+        ["bash", SCRIPT, "aws", "1.2.3", "registry.example.com/team", folder / "dist"],
+        env={
+            "PATH": f"{folder}:/usr/local/bin:/usr/bin:/bin",
+            "CALLS": str(folder / "calls"),
+            "SOURCE": "https://example.com/karpenter-core",
+            "HOME": str(folder),
+        },
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_a_release_pins_base_images_by_digest_and_signs_pushed_images(tmp_path):
+    calls = tmp_path / "calls"
+    for tool in ("docker", "cosign"):
+        arguments(tool, tmp_path)
+    done = release(tmp_path)
 
     assert done.returncode == 0, done.stderr
     pushed = "registry.example.com/team/karpenter-core-aws@sha256:cccc"
@@ -123,11 +134,22 @@ def test_a_release_pins_base_images_by_digest_and_signs_pushed_images(tmp_path):
     assert "push=true" in build
     assert "push=true" not in layer
     assert f"cosign sign --yes {pushed}" in lines
-    (attested,) = (line for line in lines if line.startswith("cosign attest"))
-    assert attested.endswith(pushed)
-    assert [path.name for path in (tmp_path / "dist").iterdir()] == [
-        "karpenter-core-aws-1.2.3.cdx.json"
-    ]
+    attested = [line for line in lines if line.startswith("cosign attest")]
+    for arch, line in zip(("amd64", "arm64"), attested, strict=True):
+        sbom = tmp_path / "dist" / f"karpenter-core-aws-1.2.3-{arch}.cdx.json"
+        assert json.loads(sbom.read_text()) == {"of": arch}
+        assert line.endswith(
+            f"--predicate {sbom} registry.example.com/team/karpenter-core-aws@sha256:{arch}"
+        )
+
+
+def test_a_release_without_an_image_for_an_architecture_ends(tmp_path):
+    for tool in ("docker", "cosign"):
+        arguments(tool, tmp_path, index={"manifests": INDEX["manifests"][:1]})
+    done = release(tmp_path)
+
+    assert done.returncode != 0
+    assert "the index has 0 images for linux/arm64, not one" in done.stderr
 
 
 def test_a_base_whose_digest_is_unknown_ends_the_release(tmp_path):
