@@ -111,6 +111,15 @@ def test_probes_and_the_metrics_service_use_the_ports_of_the_process(values_of, 
     assert metrics["name"] == "http-metrics"
 
 
+def test_the_service_has_the_ip_families_of_the_cluster_or_those_of_the_values(values_of):
+    values = values_of("aws")
+    fields = {"ipFamilyPolicy", "ipFamilies"}
+    assert not fields & only(render(values), "Service")["spec"].keys()
+    values["service"] = {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6", "IPv4"]}
+    spec = only(render(values), "Service")["spec"]
+    assert {field: spec[field] for field in fields} == values["service"]
+
+
 def test_ports_default_to_those_of_the_process(values_of):
     options = {option.env: option.default_text for option in OPTIONS}
     variables = {
