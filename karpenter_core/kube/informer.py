@@ -22,22 +22,18 @@ import structlog
 from karpenter_core.errors import ApiError, BadInputError, GoneError, NotFoundError
 from karpenter_core.kube.api import PAGE_SIZE
 from karpenter_core.kube.contact import ContactTimes, LastContact
-from karpenter_core.kube.listing import (
-    add_initial_event,
-    has_passed_over,
-    is_fully_held,
-    is_restored,
-)
+from karpenter_core.kube.held_objects import HeldObjects
+from karpenter_core.kube.listing import add_initial_event
 from karpenter_core.kube.pacing import JitteredBackoff, cancel_when_raised, time_limit
 from karpenter_core.kube.transport import LINE_TOO_LONG
-from karpenter_core.kube.wire.kind_codec import uid_of, version_of
-from karpenter_core.state.events import ObjectObserved, ObjectRemoved
+from karpenter_core.kube.wire.kind_codec import uid_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from karpenter_core.clock import Clock
     from karpenter_core.kube.api import KubeApi
+    from karpenter_core.kube.held_objects import Change
     from karpenter_core.kube.metrics import KubeMetrics
     from karpenter_core.kube.resources import ResourceKind
     from karpenter_core.kube.wire.kind_codec import Codec, InvalidObject, ListPage, WatchEvent
@@ -45,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Informer", "Sink"]
 
-Sink: TypeAlias = "Callable[[ObjectObserved | ObjectRemoved], None]"
+Sink: TypeAlias = "Callable[[Change], None]"
 
 _BACKOFF_BASE_SECONDS: Final = 0.8  # client-go's reflector: 0.8 s to 30 s
 _BACKOFF_CAP_SECONDS: Final = 30.0
@@ -94,18 +90,14 @@ class Informer:
         self._clock: Final = clock
         self._sink: Final = sink
         self._metrics: Final = metrics
-        self._on_invalid: Final = on_invalid or _log_invalid
         self._jitter: Final = jitter or random.Random().random  # noqa: S311 - spreads retries only
         self._backoff: Final = JitteredBackoff(
             self._jitter, base=_BACKOFF_BASE_SECONDS, cap=_BACKOFF_CAP_SECONDS
         )
         self._watch_list = watch_list
         self._resource: Final = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
-        self._store: dict[str, StateObject] = {}
-        self._invalid: dict[str, InvalidObject] = {}
-        self._written: dict[str, StateObject] = {}
+        self._held: Final = HeldObjects(on_invalid or _log_invalid)
         self._version = ""
-        self._reached_version = 0
         self._refused_at = ""
         self._deletions_owed_at = ""
         self._deletions_owed = 0
@@ -136,7 +128,7 @@ class Informer:
 
     def __len__(self) -> int:
         """Count the objects held."""
-        return len(self._store)
+        return len(self._held)
 
     def note_written(self, written: StateObject) -> None:
         """Take note of the answer to a write of ours, which the state knows already.
@@ -144,13 +136,7 @@ class Informer:
         What was made and has vanished while the stream was broken appears in no listing, before or
         after. Without this note nobody would ever be told that it is gone.
         """
-        uid = uid_of(written)
-        if uid in self._store or uid in self._invalid:
-            return
-        if self._version and version_of(written) <= int(self._version):
-            self._emit(ObjectRemoved(written))  # the stream is past it: it came and went
-        else:
-            self._written[uid] = written
+        self._emit(self._held.note_written(written, self._version))
 
     async def read_all(self) -> tuple[list[StateObject], list[InvalidObject]]:
         """Ask the API server for every object there is now, past the watch; the rare way.
@@ -179,20 +165,8 @@ class Informer:
         page = self._codec.decode_list(body)
         if not self._version or int(page.resource_version or 0) >= int(self._version):
             for listed_object in page.objects:
-                self._apply_ahead_of_watch(listed_object)
+                self._emit(self._held.note_listed(listed_object))
         return list(page.objects), list(page.invalid)
-
-    def _apply_ahead_of_watch(self, listed_object: StateObject) -> None:
-        """Pass on an object that a list has shown before the watch."""
-        uid = uid_of(listed_object)
-        stored = self._store.get(uid) or self._written.get(uid)
-        if stored is not None and version_of(stored) >= version_of(listed_object):
-            return
-        if uid not in self._store and uid not in self._invalid:
-            self._written[uid] = (
-                listed_object  # like what we wrote: a later listing may not show it
-            )
-        self._emit(ObjectObserved(listed_object))
 
     async def run(self) -> None:
         """List and follow until cancelled."""
@@ -334,25 +308,21 @@ class Informer:
         count = 0
         async for body in self._api.list_pages(self.kind, limit=PAGE_SIZE):
             page = self._codec.decode_list(body)
-            if int(page.resource_version or 0) < self._reached_version:
+            if int(page.resource_version or 0) < self._held.reached_version:
                 raise GoneError("the API server has returned to an older version", status=_GONE)
-            if not is_fully_held(page, held=self._store, invalid=self._invalid):
+            if not self._held.is_fully_held(page):
                 self._check_passed_over(page, heard)
                 return "the watch does not report changed objects"
             count += len(page.objects) + len(page.invalid)
             await asyncio.sleep(0)
-        held = len(self._store.keys() | self._invalid.keys())
-        if count == held:
+        if count == self._held.count:
             return ""
         if self._contact.at == heard:
             self._note_owed_deletions()
         return "the watch does not report deleted objects"
 
     def _check_passed_over(self, page: ListPage, heard: float | None) -> None:
-        passed_over = self._contact.at == heard and has_passed_over(
-            page, reached=self._reached_version, held=self._store, invalid=self._invalid
-        )
-        if passed_over:
+        if self._contact.at == heard and self._held.has_passed_over(page):
             raise GoneError("the watch has lost changes; listing again", status=_GONE)
 
     def _note_owed_deletions(self) -> None:
@@ -385,34 +355,10 @@ class Informer:
         self, objects: dict[str, StateObject], invalid: dict[str, InvalidObject], version: str
     ) -> None:
         """Replace the held objects by a complete listing and pass on the differences."""
-        before = self._store
-        restored = is_restored(
-            objects,
-            version=version,
-            reached=self._reached_version,
-            held=before,
-            invalid=self._invalid,
-        )
+        changes, restored = self._held.replace(objects, invalid, version)
+        self._version = version
         if restored:
             _log.warning("the API server has returned to an older state", kind=self.kind.kind)
-        last_valid = {uid: before[uid] for uid in invalid if uid in before}
-        self._store = objects | last_valid
-        self._version = version
-        self._reached_version = int(version or 0)
-        for invalid_object in invalid.values():
-            self._report(invalid_object)
-        self._invalid = invalid
-        changes: list[ObjectObserved | ObjectRemoved] = [
-            ObjectRemoved(gone) for uid, gone in before.items() if uid not in self._store
-        ]
-        changes += [ObjectRemoved(gone) for gone in self._take_vanished(version, restored=restored)]
-        changes += [
-            ObjectObserved(invalid_object, authoritative=restored)
-            for uid, invalid_object in objects.items()
-            if restored
-            or uid not in before
-            or version_of(before[uid]) != version_of(invalid_object)
-        ]
         for index, change in enumerate(changes, start=1):
             self._emit(change)
             if index % _YIELD_EVERY == 0:
@@ -425,75 +371,21 @@ class Informer:
             self.synced.set()
             _log.debug("synced", kind=self.kind.kind, objects=len(objects))
 
-    def _take_vanished(self, version: str, *, restored: bool) -> list[StateObject]:
-        """Return objects that we wrote before this listing and that it does not show."""
-        shown = self._store.keys() | self._invalid.keys()
-        later = {
-            uid: written_object
-            for uid, written_object in self._written.items()
-            if uid not in shown and version_of(written_object) > int(version or 0) and not restored
-        }
-        gone = [
-            written_object
-            for uid, written_object in self._written.items()
-            if uid not in shown and uid not in later
-        ]
-        self._written = later
-        return gone
-
     def _apply(self, event: WatchEvent) -> None:
         if event.error is not None:
             self._note_refusal(event.error)
             raise event.error
-        if self._is_repeated(event):
+        if self._held.is_repeated(event):
             return
         self._record_contact()
         if event.resource_version:
             self._version = event.resource_version
-            self._reached_version = int(event.resource_version)
-        if event.invalid is not None:
-            self._apply_invalid(event.invalid, deleted=event.type == "DELETED")
-            return
-        if event.type == "BOOKMARK":
-            return
-        uid = uid_of(event.object)
-        self._invalid.pop(uid, None)
-        self._written.pop(uid, None)
-        if event.type == "DELETED":
-            self._store.pop(uid, None)
-            self._emit(ObjectRemoved(event.object))
-        else:
-            stored = self._store.get(uid)
-            self._store[uid] = event.object
-            if stored is None or version_of(stored) != version_of(event.object):
-                self._emit(ObjectObserved(event.object))
+        self._emit(self._held.apply(event))
         self._count()
 
-    def _is_repeated(self, event: WatchEvent) -> bool:
-        """Return whether this very change was applied already: the versions of one kind only rise.
-
-        Raises:
-            GoneError: the change is older than the last one, so some may be missing or undone.
-        """
-        version = int(event.resource_version or self._reached_version)
-        if version < self._reached_version:
-            raise GoneError("the watch shows changes out of order; listing again", status=_GONE)
-        return version == self._reached_version and event.type != "BOOKMARK"
-
-    def _apply_invalid(self, invalid_object: InvalidObject, *, deleted: bool) -> None:
-        """Keep the last good state of an object that cannot be read, but not beyond its end."""
-        written = self._written.pop(invalid_object.uid, None)
-        if not deleted:
-            self._report(invalid_object)
-            self._invalid[invalid_object.uid] = invalid_object
-        else:
-            self._invalid.pop(invalid_object.uid, None)
-            stored = self._store.pop(invalid_object.uid, written)
-            if stored is not None:
-                self._emit(ObjectRemoved(stored))
-        self._count()
-
-    def _emit(self, change: ObjectObserved | ObjectRemoved) -> None:
+    def _emit(self, change: Change | None) -> None:
+        if change is None:
+            return
         try:
             self._sink(change)
         except Exception:
@@ -501,11 +393,6 @@ class Informer:
             _log.exception(
                 "an event handler failed", kind=self.kind.kind, uid=uid_of(change.object)
             )
-
-    def _report(self, invalid_object: InvalidObject) -> None:
-        reported = self._invalid.get(invalid_object.uid)
-        if reported is None or reported.resource_version != invalid_object.resource_version:
-            self._on_invalid(invalid_object)
 
     def _note_refusal(self, error: ApiError) -> None:
         """List again if the server has refused twice to resume the watch from one version."""
@@ -547,8 +434,10 @@ class Informer:
 
     def _count(self) -> None:
         if self._metrics is not None:
-            self._metrics.informer_objects.labels(self.kind.kind).set(len(self._store))
-            self._metrics.informer_invalid_objects.labels(self.kind.kind).set(len(self._invalid))
+            self._metrics.informer_objects.labels(self.kind.kind).set(len(self._held))
+            self._metrics.informer_invalid_objects.labels(self.kind.kind).set(
+                self._held.invalid_count
+            )
 
 
 class _NoInitialEventsError(Exception):
