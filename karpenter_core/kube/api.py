@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -117,20 +118,32 @@ class KubeApi:
     ) -> AsyncGenerator[bytes]:
         """Yield every page of a kind; a token that expired on the way raises GoneError.
 
+        The next page is on its way while the reader is busy with one.
+
         Raises:
             ApiError: also if a page names itself as the next one: the list would never end.
         """
         token = ""
+        page = await self.list_page(kind, namespace=namespace, limit=limit)
         while True:
-            page = await self.list_page(
-                kind, namespace=namespace, limit=limit, continue_token=token
-            )
-            yield page
-            before, token = token, _list_head.decode(page).metadata.continue_token
+            before, token = token, _continue_token(page)
             if not token:
+                yield page
                 return
             if token == before:
+                yield page
                 raise ApiError(f"list {kind.plural}: a page continues with itself", status=0)
+            following = asyncio.ensure_future(
+                self.list_page(kind, namespace=namespace, limit=limit, continue_token=token)
+            )
+            try:
+                yield page
+                page = await following
+            finally:
+                if not following.done():
+                    following.cancel()
+                elif not following.cancelled():
+                    following.exception()  # of a reader that has stopped: nobody asks for it
 
     async def create(
         self,
@@ -400,6 +413,14 @@ class _ListHead(msgspec.Struct):
 
 _status_decoder: Final = msgspec.json.Decoder(_Status)
 _list_head: Final = msgspec.json.Decoder(_ListHead)
+
+
+def _continue_token(page: bytes) -> str:
+    """Return the token of the next page; empty also for a page that its reader will refuse."""
+    try:
+        return _list_head.decode(page).metadata.continue_token
+    except msgspec.MsgspecError:
+        return ""
 
 
 def error_of(response: ApiResponse, subject: str) -> ApiError:

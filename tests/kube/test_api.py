@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from datetime import timedelta
 
 import msgspec
@@ -197,6 +199,53 @@ def test_pages_follow_the_continue_token():
         {"limit": "500"},
         {"limit": "500", "continue": "more"},
     ]
+
+
+def test_the_next_page_is_asked_for_while_one_is_read():
+    """Reading thousands of objects takes the reader as long as the server needs to send them."""
+    transport = ScriptedTransport(
+        [page([node("a")], 5, "more"), page([node("b")], 5, "last"), page([node("c")], 5)]
+    )
+    asked = []
+
+    async def scenario():
+        async for _ in KubeApi(transport, clock=LoopClock()).list_pages(resources.NODES):
+            await asyncio.sleep(1)
+            asked.append(len(transport.requests))
+
+    run_virtual(scenario())
+    assert asked == [2, 3, 3]
+
+
+def test_a_reader_that_stops_leaves_no_request_behind():
+    """Neither its task, nor an error that nobody sees."""
+    transport = ScriptedTransport([page([node("a")], 5, "more"), refusal(410, "Expired")])
+    problems = []
+
+    async def scenario():
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: problems.append(context)
+        )
+        pages = KubeApi(transport, clock=LoopClock()).list_pages(resources.NODES)
+        await anext(pages)
+        await asyncio.sleep(1)
+        await pages.aclose()
+        return [each for each in asyncio.all_tasks() if each is not asyncio.current_task()]
+
+    assert run_virtual(scenario()) == []
+    gc.collect()
+    assert problems == []
+
+
+def test_a_page_that_cannot_be_read_is_still_shown():
+    """Its reader says what is wrong with it."""
+
+    async def conversation(api):
+        pages = api.list_pages(resources.NODES)
+        return await anext(pages)
+
+    found, _ = talk(conversation, ApiResponse(status=200, headers={}, body=b'{"metadata": 5}'))
+    assert found == b'{"metadata": 5}'
 
 
 def test_requests_are_counted_under_the_reference_names():

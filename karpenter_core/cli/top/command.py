@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register", "top"]
 
-_LEAST_REFRESH: Final = 0.5
+_LEAST_REFRESH: Final = 0.1
 _STDIN: Final = Path("-")
 
 
@@ -43,7 +43,7 @@ def top(
         typer.Option(
             metavar="SECONDS",
             min=_LEAST_REFRESH,
-            help="Least time between two views of a cluster that is watched (1), or time between two "
+            help="Least time between two views of a cluster that is watched (0.15), or time between two "
             "readings (5).",
             show_default=False,
         ),

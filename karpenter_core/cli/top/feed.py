@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["ViewFeed", "view_of"]
 
 _END_SECONDS: Final = 5.0
-LIVE_SECONDS: Final = 1.0
+LIVE_SECONDS: Final = 0.15
 """Least time between two views of a cluster that is watched."""
 READING_SECONDS: Final = 5.0
 """Time between two readings of a cluster that is not watched."""

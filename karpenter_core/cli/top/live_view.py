@@ -45,6 +45,8 @@ MOST_HELD: Final = 3
 PROGRESS_SECONDS: Final = 0.25
 BURST_SECONDS: Final = 0.02
 """Time for which changes that arrive together are gathered."""
+PAINT_SECONDS: Final = 0.3
+"""Time for the first view to be drawn, before a full collection, which no other thread runs beside."""
 VIEW_PAUSE: Final = 10.0
 PLAN_PAUSE: Final = 30.0
 """A view or a plan is made anew after so many times the CPU time that it took."""
@@ -72,6 +74,7 @@ async def follow_cluster(
             await _await_sync(watched, report)
             view = LiveView(watched, decisions, options)
             publish(await view.make(may_plan=False))
+            await asyncio.sleep(PAINT_SECONDS)
             freeze_after_sync()
             follower = _Follower(watched, view, least_seconds, wanted)
             await follower.run(publish, report, fail)
