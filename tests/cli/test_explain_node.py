@@ -482,3 +482,15 @@ def test_a_node_shows_the_part_of_its_price_that_commitments_pay_anyway(explain)
     assert "paidByCommitments" not in json.loads(explain("a", *two, options=options).out)
     shown = explain("a", *busy, options=(paid_commitment(),)).out
     assert "of which 0.2000 is paid by commitments in any case" in " ".join(shown.split())
+
+
+def test_a_node_without_the_labels_of_its_type_is_said_to_wait_for_them(explain):
+    """It has a provider id, and it is its claim's: nothing else is wrong with it."""
+    claim, node = claim_with_node("fresh")
+    for label in ("karpenter.sh/initialized", "node.kubernetes.io/instance-type"):
+        del node["metadata"]["labels"][label]
+
+    shown = explain("fresh", CONSOLIDATING, (claim, node), code=2)
+
+    assert 'node "fresh" cannot be used yet' in shown.err
+    assert 'explain its NodeClaim "general-fresh"' in shown.err

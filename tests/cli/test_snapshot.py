@@ -13,6 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+import yaml
 
 from karpenter_core.api.devices import Device, DeviceCapacity, DeviceTemplate, InstanceDevices
 from karpenter_core.api.prices import Price
@@ -54,6 +55,7 @@ TYPES = [
 ]
 
 
+EVERY_KIND = Path(__file__).with_name("every_kind.yaml")
 PAGE = (Path(__file__).parents[2] / "docs/reference/snapshot.md").read_text()
 
 
@@ -438,6 +440,73 @@ def test_the_plan_of_hashed_names_is_the_plan_up_to_names(save, tmp_path, seed):
     shown = json.dumps(plan_of(hashed_file))
     renamed = json.loads(TOKEN.sub(lambda token: names[token[0]], shown))
     assert renamed == plan_of(plain_file)
+
+
+def texts(value, place=""):
+    """Yield every string of a document with its place; keys are no strings of their own."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from texts(inner, f"{place}.{name}")
+    elif isinstance(value, list):
+        for inner in value:
+            yield from texts(inner, place)
+    elif isinstance(value, str):
+        yield place, value
+
+
+KEPT_PLACES = re.compile(r"\.(key|topologyKey|matchLabelKeys|driver|expression|attributes\..*)$")
+"""Keys of labels and taints, and what device drivers define: docs/reference/snapshot.md says so."""
+
+
+def test_no_name_is_left_anywhere(save):
+    """In no field and no annotation of any kind, referenced object or not."""
+    objects = list(yaml.safe_load_all(EVERY_KIND.read_text()))
+    plain = json.loads(save(*objects, name="plain.json").read_text())
+    hashed = json.loads(save(*objects, name="hashed.json", options=["--hash-names"]).read_text())
+
+    assert {item["kind"] for item in plain["items"]} == {each["kind"] for each in objects}
+    left = {
+        (place, text)
+        for item in (*hashed["items"], hashed["karpenterSnapshot"])
+        for place, text in texts(item)
+        if "zq" in text and not KEPT_PLACES.search(place)
+    }
+    assert left == set()
+
+
+def test_every_command_decides_alike_on_hashed_names(save, program):
+    """Plans, explanations and findings differ in names alone."""
+    objects = list(yaml.safe_load_all(EVERY_KIND.read_text()))
+    plain_file = save(*objects, name="plain.json")
+    hashed_file = save(*objects, name="hashed.json", options=["--hash-names"])
+    plain, hashed = (json.loads(file.read_text()) for file in (plain_file, hashed_file))
+    kept = [item for item in plain["items"] if item["kind"] != "KWOKNodeClass"]
+    names = {
+        other: one for one, other in pairs([names_of(each) for each in kept], [names_of(each) for each in hashed["items"]])
+    }  # fmt: skip
+    new = {one: other for other, one in names.items()}
+    values = dict(pairs(kept, hashed["items"]))
+    for command in (
+        ("plan",), ("plan", "--rebalance"), ("top",),
+        ("explain", "pod", "zq-ns/zq-pod"), ("explain", "node", "zq-node.zq.internal"),
+        ("explain", "nodepool", "zq-pool"), ("explain", "nodeclaim", "zq-claim"),
+    ):  # fmt: skip
+        renamed = ["/".join(new.get(part, part) for part in word.split("/")) for word in command]
+        one = json.loads(program(*command, "--offline", plain_file, "-o", "json").out)
+        other = json.loads(program(*renamed, "--offline", hashed_file, "-o", "json").out)
+        shown = TOKEN.sub(
+            lambda token: next((n for n, o in values.items() if o == token[0]), token[0]),
+            json.dumps(other),
+        )
+        found = json.loads(shown)
+        for document in (found, one):
+            document.pop("timings", None)
+            document.pop("conditions", None)  # their messages are left out
+        assert found == one, command
+
+
+def names_of(item):
+    return [item["metadata"]["name"], item["metadata"].get("namespace") or ""]
 
 
 def test_the_key_of_the_hashes_differs_each_time(save):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.durations import format_duration
-from karpenter_core.api.labels import DISRUPTED_TAINT
+from karpenter_core.api.labels import DISRUPTED_TAINT, INITIALIZED, INSTANCE_TYPE
 from karpenter_core.api.nodeclaim import DRIFTED
 from karpenter_core.api.returning import return_rule
 from karpenter_core.cli.disruption_passes import count_virtual, disruption_pass
@@ -36,6 +36,7 @@ from karpenter_core.errors import BadInputError
 from karpenter_core.lifecycle.node.surge_move import asks_for_surge, early_refusal
 from karpenter_core.lifecycle.nodeclaim.consolidatable import consolidatable_at
 from karpenter_core.lifecycle.nodeclaim.termination import deadline_of
+from karpenter_core.state.node_identity import is_node_of
 from karpenter_core.state.static_pools import is_static
 from karpenter_core.state.virtual_pods import virtual_count_key
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.api.records import NodeView
     from karpenter_core.cli.cluster_input import ClusterInput
     from karpenter_core.cli.cluster_source import CommandInput
     from karpenter_core.disruption.budgets import PoolBudget
@@ -101,6 +103,12 @@ def find_state_node(cluster: ClusterInput, name: str) -> StateNode:
     if state_node is not None:
         return state_node
     if name in snapshot.nodes:
+        claim = _claim_of_unlabelled(snapshot, snapshot.nodes[name])
+        if claim:
+            raise BadInputError(
+                f'node "{name}" cannot be used yet: it has neither the label {INSTANCE_TYPE} nor'
+                f' {INITIALIZED}; explain its NodeClaim "{claim}"'
+            )
         raise BadInputError(
             f'node "{name}" is of a NodePool and has no provider id, or that of another node:'
             " it is ignored"
@@ -114,6 +122,15 @@ def find_state_node(cluster: ClusterInput, name: str) -> StateNode:
     else:
         hint = "; there are no nodes"
     raise BadInputError(f'no node "{name}"{hint}')
+
+
+def _claim_of_unlabelled(snapshot: Snapshot, node: NodeView) -> str:
+    """Return the claim that waits for the labels of a Node; empty if the Node is not used for other reasons."""
+    for name, state_node in sorted(snapshot.state_nodes_by_claim.items()):
+        claim = state_node.claim
+        if claim is not None and claim.status.provider_id == node.provider_id != "":
+            return name if is_node_of(claim, node) else ""
+    return ""
 
 
 def node_explanation(command_input: CommandInput, state_node: StateNode) -> dict[str, object]:

@@ -6,18 +6,29 @@ names. The key is random and is not kept.
 
 Names are names and UIDs of objects, namespaces and owners, hostnames, provider ids, and values of labels and
 taints, except values that a cloud or Kubernetes defines (zones, instance types, capacity types, numbers,
-truth values). Keys of labels stay.
+truth values). Keys of labels stay. Of annotations stay the values that rules parse, with hashes for names,
+and of others only numbers, truth values and versions.
 """
 
 from __future__ import annotations
 
 import hmac
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from msgspec import structs
 
 from karpenter_core.api.labels import WELL_KNOWN
+from karpenter_core.api.provisioning_request import (
+    CONSUMED_REQUEST,
+    CONSUMED_REQUEST_DEPRECATED,
+    GANG_PODS,
+    GANG_REQUEST,
+    GANG_UID,
+)
+from karpenter_core.controllers.provisioning.new_claims import CAUSE
+from karpenter_core.kube.wire.shapes import READ_ANNOTATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -52,6 +63,23 @@ _KEPT: Final = frozenset(
         "system-cluster-critical", "system-node-critical",
     }
 )  # fmt: skip
+_NAME_ANNOTATIONS: Final = frozenset({CONSUMED_REQUEST, CONSUMED_REQUEST_DEPRECATED})
+"""Annotations whose value is a name, also of an object that does not exist."""
+_REFERENCES: Final = frozenset(
+    {
+        *_NAME_ANNOTATIONS, GANG_PODS, GANG_REQUEST, GANG_UID, "volume.kubernetes.io/selected-node",
+    }
+)  # fmt: skip
+"""Annotations whose value is made of names of objects."""
+_PARSED_DOMAINS: Final = frozenset(
+    {"karpenter.sh", "pv.kubernetes.io", "storageclass.kubernetes.io"}
+)
+"""Domains of annotations that rules parse: their values are settings, times and references."""
+_PLAIN: Final = re.compile(r"v?\d[\d.:TZ+-]*[a-z%]?|true|false|yes|no", re.IGNORECASE)
+_FREE_TEXTS: Final = frozenset({"annotations", "parameters", "provisioningClassDetails"})
+"""Fields that hold texts of their writer under any key."""
+_SEPARATORS: Final = re.compile(r"([/,; ]+)")
+"""Characters between the names of a reference."""
 _IDENTITY_LABELS: Final = frozenset({"kubernetes.io/hostname", "kubernetes.io/metadata.name"})
 _KEPT_DOMAINS: Final = (
     "karpenter.sh/capacity-type",
@@ -139,6 +167,11 @@ class _Vocabulary:
                 self._label(key, [text])
             return
         self._selection(fields)
+        if field in _FREE_TEXTS:
+            self._found.update(
+                str(text) for key, text in fields.items() if key in _NAME_ANNOTATIONS
+            )
+            return
         for name, inner in fields.items():
             if name == "drivers" or (isinstance(inner, str) and name in _FIXED_FIELDS):
                 self._kept.update(_strings(inner))
@@ -203,8 +236,18 @@ def _renamed(value: object, renamed: Callable[[str], str], field: str = "") -> o
     if isinstance(value, list | tuple):
         return [_renamed(item, renamed, field) for item in cast("list[object]", value)]
     if isinstance(value, dict):
-        return {
-            name: _renamed(inner, renamed, name)
-            for name, inner in cast("JsonObject", value).items()
-        }
+        fields = cast("JsonObject", value)
+        if field in _FREE_TEXTS:
+            return {key: _free_text(key, inner, renamed) for key, inner in fields.items()}
+        return {name: _renamed(inner, renamed, name) for name, inner in fields.items()}
     return value
+
+
+def _free_text(key: str, value: object, renamed: Callable[[str], str]) -> object:
+    """Return the value of an annotation or a parameter without names; empty if it may be one."""
+    if not isinstance(value, str):
+        return _renamed(value, renamed)
+    if key in _REFERENCES:
+        return "".join(map(renamed, _SEPARATORS.split(value)))
+    is_parsed = key in READ_ANNOTATIONS or key.rpartition("/")[0] in _PARSED_DOMAINS
+    return value if (is_parsed and key != CAUSE) or _PLAIN.fullmatch(value) else ""
