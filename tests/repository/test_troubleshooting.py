@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from karpenter_core.scheduling.problem import PoolConstraint
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "troubleshooting.md"
 CODE = re.compile(r"`([^`\n]+)`")
@@ -45,6 +47,11 @@ def test_names_of_every_kind_are_looked_for():
     for name in ("--launch-timeout", "karpenter.sh/do-not-disrupt", "FailedDraining", "karpenter_"):
         assert name in found
     assert len(names()) > 40
+
+
+@pytest.mark.parametrize("constraint", PoolConstraint)
+def test_every_constraint_of_an_explanation_has_a_row(constraint):
+    assert re.search(rf"^\| constraint[^|]*`{constraint}`", PAGE.read_text(), re.MULTILINE)
 
 
 def test_commands_on_the_page_exist():
