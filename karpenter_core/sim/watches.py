@@ -94,6 +94,8 @@ class Watch:
                     async with asyncio.timeout_at(min(end, bookmark_due)):
                         await self._wake.wait()
                 except TimeoutError:
+                    if self._wake.is_set():
+                        continue  # a bookmark has the version of all changes before it
                     if self._bookmarks:
                         yield self._in_version([self._bookmark()])
                     if loop.time() >= end:

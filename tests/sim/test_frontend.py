@@ -192,6 +192,25 @@ def test_an_idle_watch_gets_a_bookmark_every_minute():
     assert run_virtual(scenario()) == ({"BOOKMARK"}, 3600)
 
 
+def test_a_bookmark_never_has_the_version_of_a_change_that_comes_after_it():
+    """The change happens in the moment in which the bookmark is due."""
+
+    async def scenario():
+        query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "90"}
+        request = ApiRequest(method="GET", path=NODES.path(), query=query)
+        async with (
+            EmbeddedCluster(times=NEVER) as cluster,
+            cluster.transport().stream(request) as (_, lines),
+        ):
+            loop = asyncio.get_running_loop()
+            loop.call_at(loop.time() + 60, cluster.apply, [node("one")])
+            events = [json.loads(line) async for line in lines]
+            versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
+            return [event["type"] for event in events], versions == sorted(versions)
+
+    assert run_virtual(scenario()) == (["ADDED", "BOOKMARK", "BOOKMARK"], True)
+
+
 def test_requests_are_counted_by_verb_and_kind():
     """Subresources apart."""
 
