@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import DO_NOT_DISRUPT
 from karpenter_core.api.nodeclaim import CONSOLIDATABLE
+from karpenter_core.scheduling.identity_memo import IdentityMemo
 from karpenter_core.state.request_predictions import predicted_requests
 
 if TYPE_CHECKING:
@@ -46,18 +47,12 @@ class FingerprintBuilder:
     __slots__ = ("_state_node_parts",)
 
     def __init__(self) -> None:
-        self._state_node_parts: dict[str, tuple[StateNode, Hashable]] = {}
+        self._state_node_parts: Final = IdentityMemo["StateNode", "Hashable"]()
 
     def fingerprint(self, snapshot: Snapshot) -> ConsolidationFingerprint:
         """Return the fingerprint of a snapshot, as `consolidation_fingerprint` does."""
-        parts: dict[str, tuple[StateNode, Hashable]] = {}
-        for state_node in snapshot.state_nodes:
-            entry = self._state_node_parts.get(state_node.name)
-            if entry is None or entry[0] is not state_node:
-                entry = (state_node, _state_node_part(state_node))
-            parts[state_node.name] = entry
-        self._state_node_parts = parts
-        return (tuple(part for _, part in parts.values()), *_cluster_parts(snapshot))
+        parts = self._state_node_parts.values(snapshot.state_nodes, _state_node_part)
+        return (parts, *_cluster_parts(snapshot))
 
 
 def consolidation_fingerprint(snapshot: Snapshot) -> ConsolidationFingerprint:

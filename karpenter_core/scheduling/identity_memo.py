@@ -6,13 +6,14 @@ an object when anything in it changes, so the same object has the same value.
 
 from __future__ import annotations
 
-from operator import is_
+from itertools import compress, count
+from operator import is_, is_not
 from typing import TYPE_CHECKING, Generic, TypeVar, final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["IdentityMemo", "are_same"]
+__all__ = ["IdentityMemo", "are_same", "replaced_places"]
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
@@ -50,8 +51,7 @@ class IdentityMemo(Generic[Item, Value]):
         if not are_same(same, self._same) or equal != self._equal:
             values, self.changed = tuple(map(compute, items)), None
         elif len(items) == len(self._items):
-            changed = [n for n, is_old in enumerate(map(is_, items, self._items)) if not is_old]
-            self.changed = changed
+            self.changed = changed = replaced_places(self._items, items)
             if not changed:
                 return self._values
             values = self._replaced(items, changed, compute)
@@ -67,10 +67,9 @@ class IdentityMemo(Generic[Item, Value]):
         if not are_same(same, self._same) or equal != self._equal:
             return list(items)
         if len(items) == len(self._items):
-            pairs = zip(items, self._items, strict=True)
-            moved = [(item, old) for item, old in pairs if item is not old]
-            known = {id(old) for _, old in moved}
-            return [item for item, _ in moved if id(item) not in known]
+            moved = replaced_places(self._items, items)
+            known = {id(self._items[place]) for place in moved}
+            return [items[place] for place in moved if id(items[place]) not in known]
         known = set(map(id, self._items))
         return [item for item in items if id(item) not in known]
 
@@ -99,6 +98,11 @@ class IdentityMemo(Generic[Item, Value]):
         """Return the values of another number of objects."""
         known = dict(zip(map(id, self._items), self._values, strict=True))
         return tuple([known[id(item)] if id(item) in known else compute(item) for item in items])
+
+
+def replaced_places(before: Sequence[object], after: Sequence[object]) -> list[int]:
+    """Return the places at which two sequences of one length hold different objects."""
+    return list(compress(count(), map(is_not, before, after)))
 
 
 def are_same(first: Sequence[object], second: Sequence[object]) -> bool:

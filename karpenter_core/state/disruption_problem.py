@@ -7,6 +7,7 @@ that stay are on those nodes, and pods of nodes that are being removed are pendi
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.judgements import FailedJudgements
@@ -21,15 +22,17 @@ from karpenter_core.state.request_predictions import RequestPredictions
 from karpenter_core.state.state_nodes import state_node_ref
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from karpenter_core.scheduling.problem import ExistingNode, SchedulingProblem
+    from karpenter_core.scheduling.problem import ExistingNode, PodVolumes, SchedulingProblem
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = ["build_disruption_problem"]
 
 DISRUPTION_STEP: Final = "disruption"
+_UIDS: Final[Callable[[MovablePods], frozenset[str]]] = attrgetter("uids")
+_VOLUMES: Final[Callable[[MovablePods], Mapping[str, PodVolumes]]] = attrgetter("volumes")
 
 
 def build_disruption_problem(
@@ -64,11 +67,10 @@ def build_disruption_problem(
     found = _movable_pods(
         snapshot, state_nodes, problem_settings, memory, now=now, failed=failed, cutoff=cutoff
     )
-    movable = {name: pods.uids for name, pods in found.items()}
+    movable = dict(zip(found, map(_UIDS, found.values()), strict=True))
     volumes = dict(asking.problem.volumes)
-    for pods in found.values():
-        if pods.volumes:
-            volumes.update(pods.volumes)
+    for asked in filter(None, map(_VOLUMES, found.values())):
+        volumes.update(asked)
     problem = replace(asking.problem, volumes=volumes)
     predictions = RequestPredictions(snapshot)
     if not (problem_settings.default_spread or predictions):

@@ -6,19 +6,21 @@ again, and what NodePools hold is not added up again. The problem is the same wi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
-from karpenter_core.scheduling.identity_memo import IdentityMemo, are_same
+from karpenter_core.scheduling.identity_memo import IdentityMemo, are_same, replaced_places
 from karpenter_core.state.node_pool_usage import is_launched, pool_usage, priced_pools, shared_pools
+from karpenter_core.state.state_nodes import has_lost_node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from karpenter_core.api.records import CSINodeView
     from karpenter_core.scheduling.problem import ExistingNode, PodVolumes
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
-__all__ = ["MovablePods", "NodeMemory"]
+__all__ = ["MovablePods", "NodeMemory", "PlaceableNodes"]
 
 
 class _ReadNode(NamedTuple):
@@ -31,6 +33,22 @@ class _ReadNode(NamedTuple):
     """False for a claim without an instance, whose resources are those of a catalogue."""
 
 
+class _Admission(NamedTuple):
+    """Whether a state node may take pods, and what its place among the others depends on."""
+
+    is_placeable: bool
+    is_starting: bool
+    has_node: bool
+
+
+class PlaceableNodes(NamedTuple):
+    """The state nodes that may take pods, in the order in which they are filled."""
+
+    state_nodes: list[StateNode]
+    node_count: int
+    """The number of Nodes among them."""
+
+
 class MovablePods(NamedTuple):
     """The pods of a node that would have to move, by UID, and what their volumes require."""
 
@@ -40,15 +58,28 @@ class MovablePods(NamedTuple):
     """Whether that may change with the time, or with volumes of the pods."""
 
 
+_NODE_OF_READ: Final[Callable[[_ReadNode], ExistingNode]] = attrgetter("node")
+
+
 @final
 class NodeMemory:
     """The nodes of the last problem, and what NodePools held then; one for each series of passes."""
 
     __slots__ = (
-        "_catalogues", "_counted", "_csi_nodes", "_movable", "_nodes", "_usage", "_volumes",
+        "_admissions", "_admitted", "_catalogues", "_counted", "_csi_nodes", "_movable",
+        "_node_count", "_nodes", "_order", "_placed", "_unsettled", "_usage", "_volumes",
     )  # fmt: skip
 
     def __init__(self) -> None:
+        self._admissions: Final = IdentityMemo["StateNode", _Admission]()
+        self._admitted: tuple[_Admission, ...] = ()
+        self._placed: tuple[StateNode, ...] = ()
+        self._order: list[int] | None = None
+        """The places of the placeable ones among `_placed`."""
+        self._node_count = 0
+        """The number of Nodes among the placeable ones."""
+        self._unsettled = frozenset[int]()
+        """The places of existing nodes that are read anew in every pass."""
         self._nodes: IdentityMemo[StateNode, _ReadNode] = IdentityMemo()
         self._movable: IdentityMemo[StateNode, MovablePods] = IdentityMemo()
         self._csi_nodes: Mapping[str, CSINodeView] | None = None
@@ -56,6 +87,35 @@ class NodeMemory:
         self._counted: tuple[StateNode, ...] = ()
         self._catalogues: tuple[object, ...] = ()
         self._usage: dict[str, dict[str, int]] | None = None
+
+    def placeable(self, snapshot: Snapshot, launching: Container[StateNode]) -> PlaceableNodes:
+        """Return the nodes that may take pods: initialised ones first, then by name.
+
+        Those that are `launching` may not.
+        """
+        state_nodes = snapshot.state_nodes
+        admitted = self._admissions.values(state_nodes, _admission)
+        if not (admitted == self._admitted and self._is_named_alike(state_nodes)):
+            self._order = None
+        if self._order is None:
+            order = [place for place, found in enumerate(admitted) if found.is_placeable]
+            order.sort(key=lambda place: (admitted[place].is_starting, state_nodes[place].name))
+            self._order = order
+            self._node_count = sum(admitted[place].has_node for place in order)
+        self._admitted, self._placed = admitted, state_nodes
+        placed = list(map(state_nodes.__getitem__, self._order))
+        if launching:
+            placed = [state_node for state_node in placed if state_node not in launching]
+            return PlaceableNodes(placed, sum(each.node is not None for each in placed))
+        return PlaceableNodes(placed, self._node_count)
+
+    def _is_named_alike(self, state_nodes: tuple[StateNode, ...]) -> bool:
+        """Tell whether the same names are in the same places as in the pass before."""
+        before = self._placed
+        return len(before) == len(state_nodes) and all(
+            before[place].name == state_nodes[place].name
+            for place in replaced_places(before, state_nodes)
+        )
 
     def existing_nodes(
         self,
@@ -82,12 +142,9 @@ class NodeMemory:
 
         found = self._nodes.values(state_nodes, read_again, same=same, equal=equal)
         volumes = (snapshot.volume_claims, snapshot.volumes, snapshot.storage_classes)
-        has_new_volumes = not are_same(volumes, self._volumes)
-        outdated = [
-            place
-            for place, item in enumerate(found)
-            if not item.is_settled or (has_new_volumes and item.has_volumes)
-        ]
+        outdated = self._unsettled_places(found)
+        if not are_same(volumes, self._volumes):
+            outdated += [place for place, item in enumerate(found) if item.has_volumes]
         if snapshot.csi_nodes is not self._csi_nodes:
             outdated += [
                 place
@@ -95,9 +152,20 @@ class NodeMemory:
                 if item.csi_node is not _csi_node(snapshot, state_node)
             ]
         if outdated:
-            found = self._nodes.renew(outdated, read_again)
+            found = self._nodes.renew(dict.fromkeys(outdated), read_again)
         self._volumes, self._csi_nodes = volumes, snapshot.csi_nodes
-        return [item.node for item in found]
+        return list(map(_NODE_OF_READ, found))
+
+    def _unsettled_places(self, found: Sequence[_ReadNode]) -> list[int]:
+        """Return the places of nodes without an instance; only changed ones are looked at."""
+        changed = self._nodes.changed
+        if changed is None:
+            places = {place for place, item in enumerate(found) if not item.is_settled}
+        else:
+            settled = {place for place in changed if found[place].is_settled}
+            places = (self._unsettled | set(changed)) - settled
+        self._unsettled = frozenset(places)
+        return sorted(places)
 
     def movable_pods(
         self,
@@ -138,13 +206,25 @@ def _csi_node(snapshot: Snapshot, state_node: StateNode) -> CSINodeView | None:
 def _hold_alike(before: tuple[StateNode, ...], after: tuple[StateNode, ...]) -> bool:
     """Tell whether every node holds as much as the node that was in its place."""
     return len(before) == len(after) and all(
-        old is new
-        or (
-            old.pool == new.pool
-            and old.marked_for_deletion == new.marked_for_deletion
-            and is_launched(old)
-            and is_launched(new)
-            and old.capacity == new.capacity
-        )
-        for old, new in zip(before, after, strict=True)
+        _holds_alike(before[place], after[place]) for place in replaced_places(before, after)
+    )
+
+
+def _holds_alike(old: StateNode, new: StateNode) -> bool:
+    return (
+        old.pool == new.pool
+        and old.marked_for_deletion == new.marked_for_deletion
+        and is_launched(old)
+        and is_launched(new)
+        and old.capacity == new.capacity
+    )
+
+
+def _admission(state_node: StateNode) -> _Admission:
+    has_node = state_node.node is not None
+    return _Admission(
+        is_placeable=not state_node.marked_for_deletion
+        and (has_node or not has_lost_node(state_node)),
+        is_starting=not state_node.initialized,
+        has_node=has_node,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import READY, is_true
@@ -39,7 +38,7 @@ from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_rules import pod_ref
 from karpenter_core.state.pod_volumes import PodVolumeReader, UnsupportedVolumes
 from karpenter_core.state.request_predictions import RequestPredictions
-from karpenter_core.state.state_nodes import has_lost_node, state_node_ref
+from karpenter_core.state.state_nodes import state_node_ref
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import PodShape, PodView, TopologySpread
     from karpenter_core.scheduling.problem import ExistingNode, PodVolumes
     from karpenter_core.state.launch_limits import LaunchRefusal
+    from karpenter_core.state.node_memory import PlaceableNodes
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
 __all__ = [
@@ -189,7 +189,8 @@ def build_provisioning_input(
         snapshot, capacity, candidates, nominated, now=now, nomination_window=nomination_window
     )
     taken = booked_pods(bookings(snapshot), snapshot)
-    state_nodes = _placeable(snapshot, () if joins_attempts else launching_nodes(snapshot))
+    placeable = memory.placeable(snapshot, () if joins_attempts else launching_nodes(snapshot))
+    state_nodes = placeable.state_nodes
     held = refused_pools(snapshot, now=now, launch_limits=problem_settings.launch_limits)
     pools = tuple(pool for pool in usable_pools(snapshot) if pool.name not in held)
     spread = DefaultSpread(snapshot, problem_settings.default_spread)
@@ -213,7 +214,7 @@ def build_provisioning_input(
         catalogues={pool.name: snapshot.catalogues[pool.name] for pool in pools},
         nodes=(
             *open_nodes,
-            *_closed_nodes(snapshot, capacity, state_nodes, {pod.uid for pod in candidates}),
+            *_closed_nodes(snapshot, capacity, placeable, {pod.uid for pod in candidates}),
         ),
         daemons=capacity.daemons,
         pool_usage=memory.pool_usage(snapshot, problem_settings.launch_limits.rates),
@@ -299,24 +300,6 @@ def _with_defaults(
 
 def _unevaluated(pod: PodView, error: Exception) -> IgnoredPod:
     return IgnoredPod(pod=pod, reason=failure_message(PROVISIONING_STEP, describe_failure(error)))
-
-
-def _placeable(snapshot: Snapshot, launching: Container[StateNode]) -> list[StateNode]:
-    """Return the nodes that may take pods: initialised ones first, then by name."""
-    by_name = sorted(
-        [
-            state_node
-            for state_node in snapshot.state_nodes
-            if not state_node.marked_for_deletion
-            and (state_node.node is not None or not has_lost_node(state_node))
-            and not (launching and state_node in launching)
-        ],
-        key=attrgetter("name"),
-    )
-    return [
-        *[state_node for state_node in by_name if state_node.initialized],
-        *[state_node for state_node in by_name if not state_node.initialized],
-    ]
 
 
 def _open_nodes(
@@ -414,7 +397,7 @@ def pods_on_leaving_nodes(
 def _closed_nodes(
     snapshot: Snapshot,
     capacity: ExistingNodeBuilder,
-    state_nodes: Sequence[StateNode],
+    placeable: PlaceableNodes,
     moving: Container[str],
 ) -> list[ExistingNode]:
     """Return every other Node with pods: topology counts these until they are gone.
@@ -422,9 +405,9 @@ def _closed_nodes(
     These are Nodes that are being removed, and Nodes that are not joined with their claim yet. Pods
     that are `moving` (by UID) count where they go.
     """
-    open_nodes = {state_node.node.name for state_node in state_nodes if state_node.node is not None}
-    if len(open_nodes) == len(snapshot.nodes):
+    if placeable.node_count == len(snapshot.nodes):
         return []
+    open_nodes = {each.node.name for each in placeable.state_nodes if each.node is not None}
     closed: list[ExistingNode] = []
     for name, node in sorted(snapshot.nodes.items()):
         if name in open_nodes:

@@ -29,6 +29,7 @@ __all__ = ["ExistingNodeReader", "NodeTable"]
 
 NODES_PER_STEP: Final = 200
 """The number of nodes read between two yields."""
+_SPARE_SIGNATURES: Final = 64
 _SIGNATURES_PER_NODE: Final = 2
 """A reader lives as long as pods ask for the same labels; nodes with names of their own come and go."""
 
@@ -135,6 +136,12 @@ class NodeTable:
         self._repelling: Final = IdentityMemo["ExistingNode", "tuple[PodShape, ...]"]()
         self._read: Final = IdentityMemo["ExistingNode", tuple[NodeSignature, list[int]]]()
         self._columns: Amounts = np.zeros((0, 0), dtype=np.int64)
+        self._distinct: Final = list["NodeSignature"]()
+        """Signatures of nodes, each once; some may have no node any more."""
+        self._positions: Final = dict[int, int]()
+        """The position of each signature in `_distinct`, by its id."""
+        self._of_nodes: Numbers = np.zeros(0, dtype=np.int64)
+        """The position of the signature of each node."""
 
     def reader(self, reader: ExistingNodeReader) -> ExistingNodeReader:
         """Return the reader of the last problem if it reads nodes in the same way."""
@@ -181,14 +188,37 @@ class NodeTable:
         else:
             for number in self._read.changed:
                 self._columns[:, number] = read[number][1]
-        numbers: dict[int, int] = {}
-        node_numbers: list[int] = []
-        for signature, _ in read:
-            number = numbers.get(id(signature))
-            if number is None:
-                number = numbers[id(signature)] = number_of_node(signature)
-            node_numbers.append(number)
-        return self._columns.copy(), np.array(node_numbers, dtype=np.int64)
+        self._note_signatures(read)
+        return self._columns.copy(), self._numbers(number_of_node)
+
+    def _note_signatures(self, read: Sequence[tuple[NodeSignature, list[int]]]) -> None:
+        """Bring the positions of signatures up to date with the nodes read last."""
+        changed = self._read.changed
+        gone = len(self._distinct) > 2 * len(read) + _SPARE_SIGNATURES
+        if changed is None or gone or len(self._of_nodes) != len(read):
+            self._distinct.clear()
+            self._positions.clear()
+            positions = [self._position(signature) for signature, _ in read]
+            self._of_nodes = np.array(positions, dtype=np.int64)
+            return
+        for place in changed:
+            self._of_nodes[place] = self._position(read[place][0])
+
+    def _position(self, signature: NodeSignature) -> int:
+        position = self._positions.get(id(signature))
+        if position is None:
+            position = self._positions[id(signature)] = len(self._distinct)
+            self._distinct.append(signature)
+        return position
+
+    def _numbers(self, number_of_node: Callable[[NodeSignature], int]) -> Numbers:
+        """Return the number of each node's signature; asks once for each, in the order of nodes."""
+        found, first = np.unique(self._of_nodes, return_index=True)
+        numbers = np.zeros(len(self._distinct), dtype=np.int64)
+        order: list[int] = found[np.argsort(first)].tolist()
+        for position in order:
+            numbers[position] = number_of_node(self._distinct[position])
+        return numbers[self._of_nodes]
 
 
 def _order(node: ExistingNode) -> tuple[bool, str]:

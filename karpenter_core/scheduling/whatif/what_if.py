@@ -24,7 +24,6 @@ from karpenter_core.scheduling.steps import run_steps
 from karpenter_core.scheduling.whatif.base_state import BaseNode, BaseState, PodChange
 from karpenter_core.scheduling.whatif.device_moves import (
     device_verdict,
-    has_devices,
     without_waiting_device_pods,
 )
 from karpenter_core.scheduling.whatif.homeless_pods import HomelessPods
@@ -296,12 +295,11 @@ class WhatIf:
     def _moves_devices(self, removed: Iterable[str]) -> bool:
         """Tell whether devices have to be found for pods of nodes that are removed."""
         cluster = self._cluster
-        return any(
-            has_devices(
-                (pod for pod in cluster.nodes[name].pods if pod.uid in cluster.movable[name]),
-                cluster.frame,
-            )
+        return cluster.frame.devices is not None and any(
+            pod.uid in cluster.movable[name]
             for name in removed
+            for pod in cluster.nodes[name].pods
+            if pod.shape.resource_claims
         )
 
     def exclude_nodes(self, names: Iterable[str]) -> None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import compress
+from operator import attrgetter, is_not
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.scheduling.identity_memo import are_same
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from karpenter_core.api.records import PodView
     from karpenter_core.scheduling.problem import ExistingNode, PodVolumes, SchedulingProblem
 
 __all__ = ["WhatIfCluster"]
+
+
+_NAME: Final[Callable[[ExistingNode], str]] = attrgetter("name")
+_IS_CLOSED: Final[Callable[[ExistingNode], bool]] = attrgetter("closed")
 
 
 @final
@@ -23,15 +29,23 @@ class WhatIfCluster:
     def __init__(self, problem: SchedulingProblem, movable: Mapping[str, Collection[str]]) -> None:
         self.frame: Final = replace(problem, pods=(), nodes=(), volumes={}, pool_usage={})
         """The problem without pods and nodes."""
-        self.nodes: Final = {node.name: node for node in problem.nodes}
-        self.movable: Final = {
-            node.name: frozenset[str]() if node.closed else frozenset(movable.get(node.name, ()))
-            for node in problem.nodes
-        }
+        self.nodes: Final = dict(zip(map(_NAME, problem.nodes), problem.nodes, strict=True))
+        self.movable: Final = self._open_movable(movable)
         """UIDs that leave with a node; none with a node that is closed already."""
         self.pending: Final = {pod.uid: pod for pod in problem.pods}
         self.volumes: Final = dict(problem.volumes)
         self.usage: Final = {pool: dict(usage) for pool, usage in problem.pool_usage.items()}
+
+    def _open_movable(self, movable: Mapping[str, Collection[str]]) -> dict[str, frozenset[str]]:
+        """Return an entry for each node, in their order; an empty one for closed nodes."""
+        nothing = frozenset[str]()
+        found = dict.fromkeys(self.nodes, nothing)
+        found.update(zip(movable, map(frozenset, movable.values()), strict=True))
+        for name in list(found)[len(self.nodes) :]:
+            del found[name]  # no node of the problem
+        for node in compress(self.nodes.values(), map(_IS_CLOSED, self.nodes.values())):
+            found[node.name] = nothing
+        return found
 
     def differs_in_pods(self, other: WhatIfCluster) -> bool:
         """Tell whether another cluster has the same nodes, and everything else but pods."""
@@ -44,17 +58,14 @@ class WhatIfCluster:
 
     def changed_nodes(self, other: WhatIfCluster) -> list[str]:
         """Return the nodes that are other ones in another cluster, or whose pods move otherwise."""
+        replaced = map(is_not, self.nodes.values(), other.nodes.values())
+        moving = map(is_not, self.movable.values(), other.movable.values())
+        either = map(any, zip(replaced, moving, strict=True))
         return [
             name
-            for name, old, new, before, after in zip(
-                self.nodes,
-                self.nodes.values(),
-                other.nodes.values(),
-                self.movable.values(),
-                other.movable.values(),
-                strict=True,
-            )
-            if old is not new or (before is not after and before != after)
+            for name in compress(self.nodes, either)
+            if self.nodes[name] is not other.nodes[name]
+            or self.movable[name] != other.movable[name]
         ]
 
     def problem(self) -> SchedulingProblem:
