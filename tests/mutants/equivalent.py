@@ -66,6 +66,14 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
         "karpenter_core/lifecycle/nodeclaim/nomination.py",
         "return (any(pod.shape is not first.shape for pod in waiting))",
     ): "without a first pod there is none that could differ from it",
+    (
+        "providers/azure/karpenter_provider_azure/settings.py",
+        "return False -> pass",
+    ): "nothing returned counts as False, too",
+    (
+        "providers/azure/karpenter_provider_azure/node_class/local_dns.py",
+        "if (numbers is None or numbers < since):",
+    ): "settings refuse a version that cannot be read: only the type checker asks for it",
 }
 """By module and the changed lines of the mutant, stripped and joined by spaces.
 

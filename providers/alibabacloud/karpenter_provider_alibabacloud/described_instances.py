@@ -227,7 +227,7 @@ class InstanceReader:
             for query in queries:
                 for instance in self._describe(query, pages):
                     instances[instance.id] = instance
-                if "Tag" in query and len(instances) < _MOST_BY_TAG:
+                if len(instances) < _MOST_BY_TAG:
                     break
         except CloudProviderError as error:
             if not pages:

@@ -38,6 +38,8 @@ from karpenter_provider_alibabacloud.codes import (
         ("Throttling", ErrorClass.THROTTLED),
         ("Throttling.User", ErrorClass.THROTTLED),
         ("ServiceUnavailable", ErrorClass.TRANSIENT),
+        ("ServiceUnavailable.Busy", ErrorClass.TRANSIENT),
+        ("InternalError.Store", ErrorClass.TRANSIENT),
         ("InvalidInstanceId.NotFound", ErrorClass.NOT_FOUND),
         ("Forbidden.RAM", ErrorClass.AUTH),
         ("InvalidAccessKeyId.NotFound", ErrorClass.AUTH),

@@ -12,6 +12,7 @@ from karpenter_core.errors import AuthError, CloudProviderError, SettingsError
 from karpenter_core.provider.kit.disk_cache import DiskCache
 from karpenter_provider_alibabacloud.codes import ApiError
 from karpenter_provider_alibabacloud.price_queries import (
+    fetch_spot_history,
     read_price,
     read_spot_advice,
     read_spot_history,
@@ -254,6 +255,14 @@ def test_a_type_without_a_price_is_not_queried_for_a_while(tmp_path: Path):
         shop.clock.at += timedelta(minutes=minutes)
         shop.reader.refresh()
         assert (LARGE in shop.asked(PRICE)) == is_asked
+
+
+def test_a_refused_history_does_not_say_that_a_type_is_not_sold_as_spot():
+    def refuse(action: str, parameters: Mapping[str, object]) -> dict[str, object]:
+        raise AuthError("no", action=f"ecs:{action}")
+
+    with pytest.raises(AuthError):
+        fetch_spot_history(refuse, LARGE, 1)
 
 
 def test_an_account_without_price_permission_uses_list_prices(tmp_path: Path):

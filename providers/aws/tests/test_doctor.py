@@ -51,6 +51,18 @@ def test_a_correct_setup_has_no_finding_and_changes_nothing(world):
     assert len(world.poll()) == 1
 
 
+def test_permissions_of_ec2_are_tried_without_doing_anything(world):
+    doctor(world).check()
+
+    tried = [
+        call
+        for call in world.aws.calls.all
+        if call.action.startswith("Describe") and call.action != "DescribeCluster"
+    ]
+    assert len(tried) > 10
+    assert [call.action for call in tried if not call.parameters.get("DryRun")] == []
+
+
 @pytest.mark.parametrize(
     "action",
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter_provider_alibabacloud.api.nodeclass import SecurityGroupTerm
+from karpenter_provider_alibabacloud.discovery.security_groups import security_group_queries
 from providers.alibabacloud.tests.discovery.worlds import Readers
 
 
@@ -29,6 +30,13 @@ def test_groups_are_selected_by_id_name_and_tags(cloud, readers):
     assert listed({"id": world.security_group_id}, {"id": other}, {"name": "web"}) == sorted(
         [world.security_group_id, other]
     )
+
+
+def test_a_term_with_an_id_asks_for_nothing_else():
+    """Admission refuses other fields beside an id; objects stored before may have them."""
+    term = SecurityGroupTerm.model_construct(id="sg-1", name="web", tags={"team": "web"})
+    (query,) = security_group_queries([term])
+    assert query.parameters == (("SecurityGroupIds", '["sg-1"]'),)
 
 
 def test_ids_share_a_call_and_those_that_are_not_there_are_named(cloud, readers):

@@ -62,6 +62,15 @@ def test_many_vswitches_are_read_in_the_fewest_calls(cloud, readers):
     assert cloud.calls.count("DescribeVSwitches") == 6
 
 
+def test_a_vswitch_is_found_at_once_after_none_was(cloud, readers):
+    wanted = terms({"tags": {"team": "web"}})
+    assert readers.vswitches.find(wanted).items == ()
+    new = cloud.networks.add_vswitch(
+        cloud.world.vpc_id, zone=cloud.world.zones[0], cidr="10.100.0.0/24", tags={"team": "web"}
+    )
+    assert [vswitch.id for vswitch in readers.vswitches.find(wanted).items] == [new.id]
+
+
 def test_terms_are_alternatives_and_fields_of_a_term_are_combined(cloud, readers):
     zone = cloud.world.zones[0]
     ids = cloud.world.vswitches

@@ -115,6 +115,11 @@ def chosen(images, sets=None, now=NOON):
     return [ami.id for ami in select_images(images, sets or {}, now=now)]
 
 
+def test_status_has_the_name_of_each_image():
+    (found,) = select_images([image("ami-1", "web-2030")], {}, now=NOON)
+    assert (found.id, found.name) == ("ami-1", "web-2030")
+
+
 # -- Aliases ------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import pytest
 from karpenter_core.api.labels import ON_DEMAND
 from karpenter_core.errors import NodeClassNotReadyError
 from karpenter_core.provider.contract import ClusterFacts
+from karpenter_provider_azure.bootstrap.boot_configuration import BootConfiguration
 from karpenter_provider_azure.bootstrap.custom_data import custom_data
 from karpenter_provider_azure.bootstrap.node_boot import (
     ClusterBootReader,
@@ -45,11 +46,11 @@ def reader(*, token_file="", **facts):
     )
 
 
-def target() -> BootTarget:
+def target(version: str = "1.33.4") -> BootTarget:
     size = vm_size()
     return BootTarget(
         node_claim=node_claim(),
-        node_class=node_class(),
+        node_class=node_class(version=version),
         size=size,
         requirements=type_requirements(size),
         capacity_type=ON_DEMAND,
@@ -93,6 +94,12 @@ def test_nodes_wait_for_the_certificates_of_the_cluster():
 
     with pytest.raises(NodeClassNotReadyError, match="certificates of the API server"):
         NodeBoot(facts, None).boot_data(target())
+
+
+@pytest.mark.parametrize("version", ["", "latest"])
+def test_no_node_boots_before_its_version_is_known(version):
+    with pytest.raises(NodeClassNotReadyError, match=f'kubernetesVersion "{version}" is not a'):
+        _ = BootConfiguration(cluster=cluster(), target=target(version)).kubernetes_version
 
 
 def test_an_api_server_without_tls_needs_no_certificates():

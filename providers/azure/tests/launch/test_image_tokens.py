@@ -88,6 +88,6 @@ def test_a_token_that_cannot_be_renewed_is_used_until_it_expires():
     clock.forward(minutes=58)
     assert own.headers() == {HEADER: "Bearer first"}
     assert len(left) == 1
-    clock.forward(minutes=3)
+    clock.forward(minutes=2)
     with pytest.raises(CloudProviderError):
         own.headers()

@@ -103,6 +103,15 @@ def test_an_unmanaged_aks_machine_is_never_terminated_drifted_or_changed(start, 
     assert [each.name for each in cloud.living()] == [machine.rpartition("/")[2]]
 
 
+def test_a_pool_that_does_not_exist_is_no_empty_pool(start, cloud):
+    """Else its machines would count as gone, and their claims would be deleted."""
+    cloud.create_aks_machine("web-1")
+    hooks = start(**{"aks-machines-pool-name": "other"}).hooks
+    listed = hooks.list_instances()
+    assert not listed.complete
+    assert '--aks-machines-pool-name "other": ' in listed.problem
+
+
 def claim_of(provider_id):
     return NodeClaim.model_validate(
         {
