@@ -1,7 +1,8 @@
-"""Pauses launches of NodePools whose nodes do not register.
+"""Pauses launches of NodePools whose nodes do not register, or are too small for their pods.
 
 Without a pause a broken image or NodeClass costs money around the clock: instances are launched,
-time out, are terminated, and launched again. After two failures in a row nothing is launched for a
+time out, are terminated, and launched again. So do nodes that have less than their instance type
+promises: the pods stay pending. After two failures in a row nothing is launched for a
 minute, then one claim is tried; each further failure doubles the pause, up to ten minutes. One
 success, or a change of the pool or its NodeClass, ends it.
 """

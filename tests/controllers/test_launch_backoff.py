@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -11,6 +12,8 @@ import pytest
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.controllers.nodeclaim.instance_launcher import InstanceLauncher
 from karpenter_core.errors import ThrottledError
+from karpenter_core.kube.resources import NODES
+from karpenter_core.sim.store import DELETED
 from tests.controllers.whole_controller import (
     NODE_CLASS,
     cloud,
@@ -96,16 +99,54 @@ def test_a_lifetime_shorter_than_the_boot_of_a_node_launches_few_instances(tmp_p
         scene.cluster.apply([NODE_CLASS, pool, deployment("web", 1)])
         scene.start("--kwok-registration-delay=90s")
         await scene.cluster.clock.sleep(3600)
-        launches = cloud(scene, tmp_path)["launches"]
-        (healthy,) = (
-            each
-            for each in scene.pool("general")["status"]["conditions"]
-            if each["type"] == "NodeRegistrationHealthy"
-        )
+        healthy = registration_health(scene)
 
-        assert 5 <= len(launches) <= 12
+        assert 5 <= len(cloud(scene, tmp_path)["launches"]) <= 12
         assert healthy["status"] == "False"
         assert healthy["reason"] == "ExpiredBeforeRegistration"
         assert "expireAfter" in healthy["message"]
 
     run_controller(tmp_path, scenario)
+
+
+def test_nodes_with_less_than_their_type_promises_are_launched_with_pauses(tmp_path):
+    """Their pods stay pending; without pauses there would be dozens of nodes in a minute."""
+
+    async def scenario(scene):
+        registry = scene.cluster.server.registry
+
+        def shrink(change):
+            node = change.stored.obj
+            if change.previous is None and change.type != DELETED:
+                less = {"status": {"allocatable": {**node["status"]["allocatable"], "cpu": "3"}}}
+                name = node["metadata"]["name"]
+                asyncio.get_running_loop().call_soon(
+                    lambda: registry.patch(NODES, less, name, part="status")
+                )
+
+        registry.store.listen(NODES, shrink)
+        pool = node_pool(
+            template={
+                "requirements": [
+                    {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["4"]}
+                ]
+            }
+        )
+        scene.cluster.apply([NODE_CLASS, pool, deployment("web", 1, cpu="3500m")])
+        scene.start()
+        await scene.cluster.clock.sleep(3600)
+        healthy = registration_health(scene)
+
+        assert 5 <= len(cloud(scene, tmp_path)["launches"]) <= 12
+        assert (healthy["status"], healthy["reason"]) == ("False", "NodeTooSmall")
+        assert "only 3 of cpu for pods that ask for 3500m" in healthy["message"]
+        scene.cluster.apply([deployment("web", 1, cpu="2900m")])
+        await scene.settle(lambda: scene.pods("Running"), seconds=900)
+
+    run_controller(tmp_path, scenario)
+
+
+def registration_health(scene):
+    """Return the condition NodeRegistrationHealthy of the pool."""
+    conditions = scene.pool("general")["status"]["conditions"]
+    return next(each for each in conditions if each["type"] == "NodeRegistrationHealthy")

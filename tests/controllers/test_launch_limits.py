@@ -195,7 +195,9 @@ def test_pool_whose_nodes_never_register_backs_off(tmp_path):
         labels = 'nodepool="general",reason="registration_failures"'
         assert running.metric(f"{HELD}{{{labels}}}") > 0
         messages = [event["message"] for event in scene.events("FailedScheduling")]
-        assert any('nodes of nodepool "general" in a row did not register' in m for m in messages)
+        assert any(
+            'nodes of nodepool "general" in a row did not register in time' in m for m in messages
+        )
 
         broken(tmp_path)
         await scene.settle(lambda: len(scene.pods("Running")) == 10, seconds=1800)

@@ -29,6 +29,7 @@ from karpenter_core.api.nodeclaim import (
     REGISTRATION_HOOK_PENDING,
 )
 from karpenter_core.api.notices import Notice
+from karpenter_core.api.quantities import format_resources, parse_resources
 from karpenter_core.api.records import OwnerView, Taint
 from karpenter_core.lifecycle.changes import LifecycleMetric, LifecycleStep, MetricUpdate, NodePatch
 from karpenter_core.lifecycle.claim_status import metric_labels, with_condition
@@ -54,6 +55,7 @@ __all__ = [
     "synced_node",
 ]
 
+NODE_TOO_SMALL: Final = "NodeTooSmall"
 UNREGISTERED: Final = Taint(key=UNREGISTERED_TAINT, effect="NoExecute")
 
 
@@ -133,8 +135,39 @@ def registration_step(
                 labels=metric_labels(claim, "nodepool", "zone"),
             ),
         ),
-        events=(RegistrationSettled(pool_uid=owner, succeeded=True),) if owner else (),
+        events=(_settled(owner, _shortage(claim, node)),) if owner else (),
     )
+
+
+def _settled(pool_uid: str, shortage: str) -> RegistrationSettled:
+    """Return the result of a registration; a node that is too small for its pods is a failure.
+
+    They stay pending, and the next plan would launch the same instance type for them, for ever.
+    """
+    if not shortage:
+        return RegistrationSettled(pool_uid=pool_uid, succeeded=True)
+    return RegistrationSettled(
+        pool_uid=pool_uid, succeeded=False, reason=NODE_TOO_SMALL, message=shortage
+    )
+
+
+def _shortage(claim: NodeClaim, node: NodeView) -> str:
+    """Say what the node has less of than it was launched for; empty if nothing.
+
+    A resource that the node does not report yet is not compared.
+    """
+    requested = parse_resources(claim.spec.resources.requests)
+    short = {
+        name: node.allocatable[name]
+        for name, amount in requested.items()
+        if 0 < node.allocatable.get(name, 0) < amount
+    }
+    wanted = format_resources({name: requested[name] for name in short})
+    listed = ", ".join(
+        f"{amount} of {name} for pods that ask for {wanted[name]}"
+        for name, amount in sorted(format_resources(short).items())
+    )
+    return f"Node {node.name} has only {listed}: its instance type promises more" if short else ""
 
 
 def pool_uid_of(claim: NodeClaim) -> str:

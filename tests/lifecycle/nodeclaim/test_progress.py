@@ -22,6 +22,7 @@ from karpenter_core.api.labels import (
     REGISTERED as REGISTERED_LABEL,
 )
 from karpenter_core.api.nodeclaim import INITIALIZED, LAUNCHED, REGISTERED
+from karpenter_core.api.quantities import parse_resources
 from karpenter_core.api.records import OwnerView, Taint
 from karpenter_core.lifecycle.claim_status import with_condition
 from karpenter_core.lifecycle.nodeclaim.initialization import initialization_step
@@ -103,6 +104,28 @@ class TestRegistration:
         assert step.events == (RegistrationSettled(pool_uid="uid-default", succeeded=True),)
         assert [metric_update.metric for metric_update in step.metric_updates] == ["nodes_created"]
         assert step.notices == ()
+
+    @pytest.mark.parametrize(
+        ("allocatable", "words"),
+        [
+            ({"cpu": "3", "memory": "8Gi"}, "only 3 of cpu for pods that ask for 3500m"),
+            ({"cpu": "3500m", "memory": "1Gi"}, "only 1Gi of memory for pods that ask for 2Gi"),
+            ({"cpu": "3500m", "memory": "2Gi"}, ""),
+            ({"cpu": "0"}, ""),
+        ],
+    )
+    def test_a_node_that_is_too_small_for_its_pods_registers_and_counts_as_a_failure(
+        self, allocatable, words
+    ):
+        claim = launched(requests={"cpu": "3500m", "memory": "2Gi"})
+        young = booted(claim)
+        told = msgspec.structs.replace(young, allocatable=parse_resources(allocatable))
+        step = register(claim, told)
+        assert is_true(step.claim.status.conditions, REGISTERED)
+        (event,) = step.events
+        assert event.succeeded is (not words)
+        assert event.reason == ("NodeTooSmall" if words else "")
+        assert words in event.message
 
     def test_node_has_one_owner_reference(self):
         """Case 33."""
