@@ -7,6 +7,7 @@ because one of the two values would be lost.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -17,7 +18,9 @@ from karpenter_core.kube.garbage_collector import gc_paused
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["read_documents"]
+__all__ = ["read_documents", "template_hint"]
+
+_TEMPLATE: Final = re.compile(r"\{\{.*\}\}|\$\{\w+\}")
 
 _UNREAD: Final = object()
 _COMPACT: Final = -1
@@ -120,4 +123,12 @@ def _yaml_documents(name: str, text: str) -> list[object]:
         problem = " ".join((getattr(error, "problem", None) or str(error)).split())
         if not isinstance(error, UnsupportedYamlError):
             problem = f"is not YAML: {problem}"
-        raise BadInputError(f"{name}:{line} {problem}") from error
+        hint = template_hint(text)
+        raise BadInputError(f"{name}:{line} {problem}{hint}") from error
+
+
+def template_hint(text: str) -> str:
+    """Return what to do with a text that seems to be a template; empty for others."""
+    if _TEMPLATE.search(text) is None:
+        return ""
+    return "; it seems to be a template: render it first (helm template, envsubst)"

@@ -175,6 +175,10 @@ POD_FAILURES = {
     "class-zone": (uses("class-far"), ("volume: ", "z9")),
     "no-class": (uses("no-class"), ("volume: ", "missing-class")),
     "device": (DEVICE, ("device: ", "gpu")),
+    "expendable": (
+        {"metadata": {"annotations": {"karpenter.sh/expendable": "true"}}},
+        ("priority: ", "karpenter.sh/expendable"),
+    ),
     "gated": (GATED, ("does not wait for a node: ", "example.com/wait")),
     "fits": ({}, ("a node of NodePool",)),
 }  # fmt: skip

@@ -48,6 +48,8 @@ def folder(tmp_path, monkeypatch, program):
     (tmp_path / "types.json").write_text(json.dumps(TYPES))
     (tmp_path / "workload.yaml").write_text(json.dumps(WORKLOAD))
     (tmp_path / "broken.yaml").write_text("kind: [Pod\nmetadata: {}\n")
+    (tmp_path / "chart.yaml").write_text("kind: Pod\nmetadata:\n  name: {{ .Values.name }}\n")
+    (tmp_path / "loop.yaml").write_text("kind: Pod\n{{- range .Values.all }}\nspec: {}\n")
     (tmp_path / "noise.json.gz").write_bytes(b"\x00\xff\xfe noise")
     write(tmp_path / "cluster.yaml", *OBJECTS)
     types = ("--instance-types-file", "types.json")
@@ -95,6 +97,11 @@ CASES = {
     "missing file": ((*PLAN, "none.yaml"), "none.yaml", "No such file"),
     "no file": (PLAN, "--offline needs at least one FILE"),
     "file that is no YAML": ((*PLAN, "broken.yaml"), "broken.yaml", "line 2", "is not YAML"),
+    "template": ((*PLAN, "loop.yaml"), "loop.yaml", "render it first (helm template"),
+    "conversion of a template": (("convert", "loop.yaml"), "loop.yaml", "render it first"),
+    "conversion of a template whose text is YAML": (
+        ("convert", "chart.yaml"), "chart.yaml", "line 3", "render it first (helm template",
+    ),
     "file of noise": ((*PLAN, "noise.json.gz"), "noise.json.gz", "is neither text nor compressed by gzip"),
     "snapshot that ends early": (
         (*PLAN, "cut.json.gz"), "cut.json.gz", "ends early", "save the file again",

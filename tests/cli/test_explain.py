@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from karpenter_core.cli.explain.pod import _REMEDIES
+from karpenter_core.scheduling.problem import PoolConstraint
 from tests.cli.inputs import POOL, node, pod, pool, write
 
 DAEMON_SET = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "agent"}
@@ -222,3 +224,8 @@ def test_a_pool_that_can_launch_nothing_is_not_the_first_cause_of_a_pod(
 
     assert 'NodePool "general": resource: ' in document["answer"]
     assert document["pools"]["nothing"]["constraint"] in {"requirement", "offering"}
+
+
+def test_every_constraint_has_a_general_remedy():
+    """A constraint without one would end the command."""
+    assert set(_REMEDIES) == set(PoolConstraint)

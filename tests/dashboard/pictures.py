@@ -126,7 +126,12 @@ async def _top(kubeconfig: Path) -> str:
     options = ViewOptions(resources=("cpu", "memory"), node_selector={})
     app = TopApp(
         lambda app: ViewFeed(
-            source, options, refresh_seconds=5.0, publish=app.publish, fail=app.fail
+            source,
+            options,
+            refresh_seconds=5.0,
+            publish=app.publish,
+            report=app.report,
+            fail=app.fail,
         ),
         sorting=Sorting(),
     )

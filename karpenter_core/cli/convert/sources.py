@@ -9,7 +9,7 @@ import yaml
 from karpenter_core.cli.convert.yaml_manifest import node_of
 from karpenter_core.cli.convert.yaml_text import TextDocument, read_text, write_text
 from karpenter_core.cli.manifests import manifest_files, manifest_text
-from karpenter_core.cli.parsing import read_documents
+from karpenter_core.cli.parsing import read_documents, template_hint
 from karpenter_core.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -40,7 +40,10 @@ def read_sources(paths: Iterable[Path]) -> list[TextDocument]:
 def _read(file: Path) -> Iterator[TextDocument]:
     name, text = manifest_text(file)
     if not text.lstrip().startswith(("{", "[")):
-        yield from read_text(name, text)
+        try:
+            yield from read_text(name, text)
+        except BadInputError as error:
+            raise BadInputError(f"{error}{template_hint(text)}") from error
         return
     documents = read_documents(name, text)
     for number, value in enumerate(documents, start=1):

@@ -37,6 +37,7 @@ __all__ = ["find_pod", "pod_explanation"]
 _NEAR: Final = 5
 
 _REMEDIES: Final = {
+    PoolConstraint.PRIORITY: "remove the annotation karpenter.sh/expendable, or give the pod a higher priority",
     PoolConstraint.TAINT: "add a toleration to the pod, or remove the taint from the NodePool",
     PoolConstraint.REQUIREMENT: "change the pod's node selector or affinity, or the NodePool's "
     "requirements and labels",

@@ -74,6 +74,7 @@ async def follow_cluster(
             await _await_sync(watched, report)
             view = LiveView(watched, decisions, options)
             publish(await view.make(may_plan=False))
+            report(_status(watched.lost()))
             await asyncio.sleep(PAINT_SECONDS)
             freeze_after_sync()
             follower = _Follower(watched, view, least_seconds, wanted)

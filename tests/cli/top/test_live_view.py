@@ -35,6 +35,7 @@ class Screen:
     def __init__(self):
         self.arrived = queue.Queue()
         self.view = None
+        self.views = 0
         self.status = FeedStatus()
         self.progress = []
         self.errors = []
@@ -55,6 +56,7 @@ class Screen:
             what, found = self.arrived.get(timeout=max(deadline - time.monotonic(), 0.01))
             if what == "view":
                 self.view = found
+                self.views += 1
             elif what == "error":
                 self.errors.append(found)
             else:
@@ -191,7 +193,7 @@ def test_a_key_plans_at_once(world, types_file, monkeypatch):
     monkeypatch.setattr("karpenter_core.cli.top.live_view.PLAN_PAUSE", 1e9)
     world.door.watched = {"*"}
     with following(world, types_file) as (screen, feed):
-        screen.wait(lambda shown: names(shown) == ["one"] and shown.status.is_live)
+        screen.wait(lambda shown: names(shown) == ["one"] and shown.views > 1)  # it has planned
         world.apply(pod("huge", cpu="100"))
         world.settle(["huge"])
         screen.wait(lambda shown: [each.state for each in shown.view.pending] == ["held"])
