@@ -483,8 +483,10 @@ class TestExitCode:
         command = [sys.executable, "-m", "tests.mutants", "--seed=1", "--count=1", *arguments]
         return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode
 
-    def test_a_place_without_mutants_fails(self):
-        assert self.run("--only=nowhere.py", "--incomplete", "tests/api/test_conditions.py") == 1
+    def test_a_place_without_mutants_fails(self, tiny):
+        done = tool(tiny, "--only=nowhere.py", "--count=1", "--incomplete", "tests/test_tiny.py")
+        assert "no mutant was judged" in done.stdout
+        assert done.returncode == 1
 
     @pytest.mark.parametrize("record", [(), ("--record",)])
     def test_tests_that_are_not_there_fail_as_in_pytest(self, record):

@@ -67,6 +67,7 @@ def test_the_series_add_up_to_the_totals(simulate):
     assert pods == pytest.approx(20 * 60 + 30 * 60 * 6, rel=0.01)  # evicted pods end a little later
 
 
+@pytest.mark.cluster_runs
 def test_the_cost_is_that_of_the_account_of_the_cloud(simulate, tmp_path):
     """The provider's own record of instances, from launch to end, gives the same sum."""
     state = tmp_path / "cloud.sqlite3"
@@ -99,6 +100,7 @@ def test_progress_is_shown_on_a_terminal_alone(simulate, monkeypatch):
     assert lines[-1] == ""
 
 
+@pytest.mark.cluster_runs
 def test_equal_input_gives_equal_bytes(simulate):
     """And another seed another course."""
     workload = {
@@ -485,6 +487,7 @@ class TestSweep:
         assert alone == together
         assert {run["seed"] for run in alone["runs"]} == {1, 2}
 
+    @pytest.mark.cluster_runs
     def test_shards_are_the_parts_of_a_sweep(self, simulate):
         """Together they have every run once."""
         options = ("--duration", "5m", "--sweep", "seed=1,2,3")
@@ -500,6 +503,7 @@ class TestSweep:
         assert line.startswith("karpenter: ")
         assert "spec.weight" in line
 
+    @pytest.mark.cluster_runs
     def test_table_and_page_have_all_runs(self, simulate):
         """The table fits 80 columns."""
         options = ("--duration", "20m", "--sweep", "seed=1,2")
@@ -522,6 +526,7 @@ class TestStories:
         )  # fmt: skip
         return only(json.loads(shown.out))
 
+    @pytest.mark.cluster_runs
     def test_large_requests_of_low_use_do_not_flap(self, program, monkeypatch):
         """Once the pods of the caches run, no node is removed and no pod is evicted for a day."""
         found = self.simulate(program, monkeypatch, "redis.yaml", "--duration", "24h")

@@ -37,6 +37,7 @@ def test_a_run_that_cannot_be_used_is_listed_and_the_others_are_kept(simulate, j
     assert "spec.weight" in failed["error"]
 
 
+@pytest.mark.cluster_runs
 def test_table_and_page_name_a_run_that_failed(simulate):
     table, page = (
         simulate(BURST, *SHORT, *BAD_WEIGHT, output=output, code=1) for output in ("table", "html")
@@ -74,6 +75,7 @@ def test_a_defect_in_one_run_costs_no_other(simulate, monkeypatch):
     assert document["failed"][0]["error"] == "ZeroDivisionError: by zero"
 
 
+@pytest.mark.cluster_runs
 def test_progress_of_processes_counts_runs_and_failures(simulate, monkeypatch):
     shown = io.StringIO()
     monkeypatch.setattr(shown, "isatty", lambda: True)
@@ -90,6 +92,7 @@ def test_progress_of_processes_counts_runs_and_failures(simulate, monkeypatch):
 class TestResults:
     """`--results` keeps finished runs."""
 
+    @pytest.mark.cluster_runs
     def test_runs_that_the_file_has_are_not_repeated(self, simulate, tmp_path, monkeypatch):
         """The output is that of one sweep."""
         file = tmp_path / "results.jsonl"
@@ -144,6 +147,7 @@ class TestResults:
         assert "--results keeps the runs of a sweep" in refusal
 
 
+@pytest.mark.cluster_runs
 def test_each_seed_of_a_sweep_draws_the_workload_as_the_option_does(simulate):
     """The noise of a curve follows the seed of the run."""
     noisy = {"low": 1, "high": 20, "period": "1h", "noise": 0.5}

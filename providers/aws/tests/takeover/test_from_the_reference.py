@@ -234,7 +234,11 @@ def test_a_deletion_that_was_under_way_is_finished(play):
     play(story)
 
 
-@pytest.mark.parametrize("arguments", [(), STATIC], ids=["gate off", "gate on"])
+@pytest.mark.parametrize(
+    "arguments",
+    [pytest.param((), marks=pytest.mark.cluster_runs), STATIC],
+    ids=["gate off", "gate on"],
+)
 def test_a_static_node_pool_is_left_alone(play, arguments):
     """With the gate too, since it has its replicas."""
 
