@@ -43,6 +43,8 @@ class ReadOnlyTransport:
         self.watched = set()
         """Plurals that may be watched; `*` is all."""
         self.unwatched = set()
+        self.delayed = set()
+        """Plurals whose lists are answered once they are no longer here; one object is answered at once."""
         self.is_cut = False
         self._streams = {}
 
@@ -64,6 +66,8 @@ class ReadOnlyTransport:
             self.watches.append(plural)
             return await self._stream(request)
         self.requests.append((request.method, plural))
+        while plural in self.delayed and request.query.get("limit") != "1":  # noqa: ASYNC110 - another thread ends it
+            await asyncio.sleep(0.05)
         allowed = request.method == "GET" and "watch" not in request.query
         if not allowed or plural in self.forbidden:
             message = f'{plural} is forbidden: User "reader" cannot {request.method} it'

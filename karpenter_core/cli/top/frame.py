@@ -174,7 +174,7 @@ def _columns(
                 for name in view.resources
                 if name != PODS
             )
-        if title in style.left_out:
+        if title in style.left_out or (title == "PODS" and view.awaited):
             continue
         if title == "CAPACITY" and style.is_short:
             columns.append(_column("CAP", [_SHORT_CAPACITY.get(cell, cell) for cell in cells]))
@@ -264,6 +264,8 @@ def header_lines(
         f"{counted(totals.pods, 'pod')}: {totals.running_pods} running, {totals.bound_pods} bound, "
         f"{totals.pending_pods} pending"
     )
+    if view.awaited:
+        pods = f"reads {view.awaited} …"
     wrapped = [nodes] if width is None else wrap(nodes, width, subsequent_indent="  ")
     lines: list[Line] = [
         *((TextSpan(part, Tone.HEADING),) for part in wrapped),

@@ -26,6 +26,7 @@ from karpenter_core.cli.top.view import FeedStatus
 from karpenter_core.cli.watched_cluster import kind_names, watch_cluster
 from karpenter_core.errors import KarpenterError
 from karpenter_core.kube.garbage_collector import freeze_after_sync, tune_gc
+from karpenter_core.kube.resources import PODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +72,8 @@ async def follow_cluster(
         async with asyncio.TaskGroup() as group:
             group.create_task(watched.run())
             group.create_task(decisions.run())
-            await _await_sync(watched, report)
+            early = LiveView(watched, decisions, replace(options, resources=()))
+            await _await_sync(watched, report, early, publish)
             view = LiveView(watched, decisions, options)
             publish(await view.make(may_plan=False))
             report(_status(watched.lost()))
@@ -83,12 +85,25 @@ async def follow_cluster(
         undo()
 
 
-async def _await_sync(watched: WatchedCluster, report: Callable[[FeedStatus], None]) -> None:
-    """Wait for the first list of every kind, and report the number of objects meanwhile."""
+async def _await_sync(
+    watched: WatchedCluster,
+    report: Callable[[FeedStatus], None],
+    early: LiveView,
+    publish: Callable[[ClusterView], None],
+) -> None:
+    """Wait for the first list of every kind, and report the number of objects meanwhile.
+
+    Once only pods are missing, the nodes are shown without them.
+    """
     synced = asyncio.ensure_future(watched.wait_synced())
+    is_shown = False
     while not synced.done():
         report(FeedStatus(progress=_progress(watched)))
         await asyncio.wait((synced,), timeout=PROGRESS_SECONDS)
+        if not is_shown and watched.unsynced == (PODS,):
+            is_shown = True
+            view = await early.make(may_plan=False)
+            publish(replace(view, awaited=PODS.plural))
     await synced
 
 

@@ -175,6 +175,8 @@ class ClusterView:
     currency: str
     has_prices: bool
     notes: tuple[str, ...] = ()
+    awaited: str = ""
+    """Objects that are still being listed: nothing is said about them, nor about requests."""
     decisions: tuple[DecisionRow, ...] = ()
     """The last decisions, the latest first."""
 

@@ -11,6 +11,7 @@ import pytest
 
 from karpenter_core.cli.cluster_source import ClusterSource
 from karpenter_core.cli.top.feed import ViewFeed
+from karpenter_core.cli.top.frame import header_lines, node_table
 from karpenter_core.cli.top.view import FeedStatus, ViewOptions
 from karpenter_core.errors import KarpenterError
 from karpenter_core.kube.resources import EVENTS, PODS
@@ -128,7 +129,9 @@ def test_a_lost_watch_is_stale_and_recovers(world, types_file):
     """The last view stays: a cluster that cannot be reached is not empty."""
     world.door.watched = {"*"}
     with following(world, types_file) as (screen, _):
-        screen.wait(lambda shown: names(shown) == ["one"] and shown.status.is_live)
+        screen.wait(
+            lambda shown: names(shown) == ["one"] and shown.status.is_live and shown.views > 1
+        )
         world.do(_async(world.door.cut))
         screen.wait(lambda shown: shown.status.lost)
         assert names(screen) == ["one"]
@@ -187,6 +190,27 @@ def test_decisions_are_listed_where_they_cannot_be_watched(world, types_file, mo
 
     assert EVENTS.plural not in world.door.watches
     assert screen.status.is_live
+
+
+def test_nodes_are_shown_while_pods_are_still_listed(world, types_file):
+    """The list of pods is the longest by far: until it ends, nothing is said about requests."""
+    world.door.watched, world.door.delayed = {"*"}, {"pods"}
+    with following(world, types_file) as (screen, _):
+        early = screen.wait(lambda shown: names(shown) == ["one"])
+        lines = ["".join(span.text for span in line) for line in header_lines(early, width=80)]
+        table = node_table(early, early.nodes, width=80)
+        world.door.delayed = set()
+        whole = screen.wait(lambda shown: shown.status.is_live)
+
+    assert early.awaited == "pods"
+    assert lines == ["1 node (1 Ready)", "reads pods …", lines[-1]]
+    assert "per hour" in lines[-1]
+    heading = "".join(span.text for span in table.heading)
+    assert "NODE" in heading
+    assert "CPU" not in heading
+    assert "PODS" not in heading
+    assert whole.awaited == ""
+    assert whole.nodes[0].uses["cpu"].requested == 1000
 
 
 def test_a_key_plans_at_once(world, types_file, monkeypatch):
