@@ -53,6 +53,14 @@ class DaemonDevices:
             found = self._layers[key] = self._taken(devices, daemons, pools)
         return found
 
+    def takes(self, devices: InstanceDevices | None, daemons: frozenset[str]) -> bool:
+        """Tell whether `layer` has found devices for these DaemonSets."""
+        return (
+            bool(daemons)
+            and isinstance(found := self._layers.get((devices, daemons)), UsageLayer)
+            and bool(found)
+        )
+
     def _taken(
         self,
         devices: InstanceDevices | None,

@@ -151,6 +151,11 @@ class NodeDevices:
                 else allocate_devices(claims, node, sources)
             )
             if isinstance(allocation, DeviceRefusal):
+                if isinstance(sources, DeviceSources) and self._daemons.takes(group, expected):
+                    names = ", ".join(sorted(expected))
+                    allocation = DeviceRefusal(
+                        message=f"{allocation.message}; DaemonSets take some: {names}"
+                    )
                 if every:
                     return allocation
                 refusals.append(allocation)

@@ -98,6 +98,14 @@ def test_a_daemon_takes_devices_only_where_it_runs():
     assert types_of(plan) == {"b-one", "d-four"}
 
 
+def test_a_pod_without_devices_learns_which_daemons_have_them():
+    plan = planned(
+        device_pod("training", "gpu"), claims=[claim("gpu")], taken=[request()], types=(ONE,)
+    )
+    assert not plan.claims
+    assert reason(plan, "training").endswith("; DaemonSets take some: default/agent")
+
+
 def test_a_daemon_whose_claim_is_not_supported_leaves_nothing_certain():
     odd = msgspec.structs.replace(claim("agent"), unsupported="a strange field")
     asked = problem([device_pod("training", "gpu")], catalogue=catalogue(*TYPES), daemons=[agent()])
