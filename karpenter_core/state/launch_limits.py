@@ -204,7 +204,7 @@ def _pause_refusal(
     pool: str, pause: LaunchPause, booting: int, now: datetime
 ) -> LaunchRefusal | None:
     """Refuse while a pause lasts, and after it while the trial claim boots."""
-    failed = f'{pause.failures} nodes of nodepool "{pool}" in a row did not register in time, or were too small'
+    failed = f'{pause.failures} nodes of nodepool "{pool}" in a row did not register in time, or did not fit their pods'
     if now < pause.until:
         why = f"{failed}, one node is launched as a test at {pause.until:%Y-%m-%dT%H:%M:%SZ}"
     elif booting:

@@ -146,6 +146,61 @@ def test_nodes_with_less_than_their_type_promises_are_launched_with_pauses(tmp_p
     run_controller(tmp_path, scenario)
 
 
+AGENT = {"key": "example.com/agent", "effect": "NoSchedule"}
+
+
+class TaintingAgent:
+    """Taints each new Node, as a kubelet does that is told to; takes the taint off after some time."""
+
+    def __init__(self, cluster, *, seconds):
+        self._cluster, self._seconds = cluster, seconds
+        self._tasks = set()
+        cluster.server.registry.store.listen(NODES, self._follow)
+
+    def _follow(self, change):
+        if change.previous is None and change.type != DELETED:
+            name = change.stored.obj["metadata"]["name"]
+            self._tasks.add(asyncio.get_running_loop().create_task(self._taint(name)))
+
+    async def _taint(self, name):
+        self._put(name, [AGENT])
+        await self._cluster.clock.sleep(self._seconds)
+        self._put(name, [])
+
+    def _put(self, name, own):
+        if (node := self._cluster.find(NODES, name)) is not None:
+            others = [t for t in node["spec"].get("taints") or () if t["key"] != AGENT["key"]]
+            self._cluster.patch(NODES, name, {"spec": {"taints": [*others, *own] or None}})
+
+
+@pytest.mark.parametrize(
+    ("startup_taints", "seconds", "least", "most"),
+    [([], 10**6, 5, 12), ([], 30, 2, 6), ([AGENT], 30, 1, 1)],
+)
+def test_nodes_with_a_taint_that_their_pool_does_not_declare_are_launched_with_pauses(
+    tmp_path, startup_taints, seconds, least, most
+):
+    """Without pauses there would be three in a minute, whether an agent removes the taint or not."""
+
+    async def scenario(scene):
+        agent = TaintingAgent(scene.cluster, seconds=seconds)
+        pool = node_pool(template={"startupTaints": startup_taints})
+        scene.cluster.apply([NODE_CLASS, pool, deployment("web", 1)])
+        scene.start("--kwok-registration-delay=20s")
+        await scene.cluster.clock.sleep(120)
+        healthy = registration_health(scene)
+        await scene.cluster.clock.sleep(3600)
+
+        assert least <= len(cloud(scene, tmp_path)["launches"]) <= most
+        assert bool(scene.pods("Running")) is (seconds == 30)
+        if seconds != 30:
+            assert (healthy["status"], healthy["reason"]) == ("False", "UnexpectedTaint")
+            assert "startupTaints" in healthy["message"]
+        del agent
+
+    run_controller(tmp_path, scenario)
+
+
 def registration_health(scene):
     """Return the condition NodeRegistrationHealthy of the pool."""
     conditions = scene.pool("general")["status"]["conditions"]

@@ -11,6 +11,7 @@ import asyncio
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
@@ -62,6 +63,7 @@ from karpenter_core.lifecycle.nodeclaim.liveness import (
     node_removed_step,
 )
 from karpenter_core.lifecycle.nodeclaim.lost_nodes import NODE_LOST
+from karpenter_core.lifecycle.nodeclaim.nomination import planned_pods
 from karpenter_core.lifecycle.nodeclaim.pod_event_time import pod_event_step
 from karpenter_core.lifecycle.nodeclaim.progress import progress_step
 from karpenter_core.lifecycle.nodeclaim.refused_nodes import refused_nodes, refused_notices
@@ -313,6 +315,9 @@ class NodeClaimLifecycleController:
                 launch_timeout=self._launch_timeout,
                 registration_timeout=self._registration_timeout,
                 slices=self._published_slices(claim, nodes, snapshot),
+                planned=chain.from_iterable(
+                    planned_pods(snapshot, claim=claim.name, node=node.name) for node in nodes
+                ),
             ),
         )
         pool = snapshot.node_pools.get(claim.metadata.labels.get(NODE_POOL, ""))

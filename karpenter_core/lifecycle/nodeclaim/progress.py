@@ -21,12 +21,12 @@ from karpenter_core.lifecycle.nodeclaim.liveness import (
 from karpenter_core.lifecycle.nodeclaim.registration import registration_step
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime, timedelta
 
     from karpenter_core.api.devices import ResourceSliceView
     from karpenter_core.api.nodeclaim import NodeClaim
-    from karpenter_core.api.records import NodeView
+    from karpenter_core.api.records import NodeView, PodView
     from karpenter_core.lifecycle.nodeclaim.refused_nodes import RefusedNode
     from karpenter_core.lifecycle.nodeclaim.registration import PendingGate
 
@@ -44,12 +44,14 @@ def progress_step(
     launch_timeout: timedelta = LAUNCH_TIMEOUT,
     registration_timeout: timedelta = REGISTRATION_TIMEOUT,
     slices: Sequence[ResourceSliceView] | None = None,
+    planned: Iterable[PodView] = (),
 ) -> LifecycleStep:
     """Advance a claim as far as its node allows.
 
     `nodes` are those with the claim's provider id, without those that are `refused`; `pending` are the
     gates that hold its registration. A claim that is not launched has no node, and its conditions say so. `slices` are the ResourceSlices
-    of the node; None if requests for devices are ignored.
+    of the node; None if requests for devices are ignored. `planned` are the waiting pods for which the
+    node was launched.
     """
     step = LifecycleStep(claim=with_current_generation(claim, now))
     if is_unknown(step.claim.status.conditions, REGISTERED):
@@ -62,6 +64,7 @@ def progress_step(
                 refused=refused,
                 pending=pending,
                 gate_error=gate_error,
+                planned=planned,
             ),
         )
     if step.node is not None:

@@ -29,20 +29,20 @@ from karpenter_core.api.nodeclaim import (
     REGISTRATION_HOOK_PENDING,
 )
 from karpenter_core.api.notices import Notice
-from karpenter_core.api.quantities import format_resources, parse_resources
 from karpenter_core.api.records import OwnerView, Taint
 from karpenter_core.lifecycle.changes import LifecycleMetric, LifecycleStep, MetricUpdate, NodePatch
 from karpenter_core.lifecycle.claim_status import metric_labels, with_condition
 from karpenter_core.lifecycle.nodeclaim.refused_nodes import REFUSAL_RETRY
+from karpenter_core.lifecycle.nodeclaim.unfit_nodes import find_unfitness
 from karpenter_core.state.events import RegistrationSettled
 from karpenter_core.state.taints import has_taint, taint_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
     from karpenter_core.api.nodeclaim import NodeClaim
-    from karpenter_core.api.records import NodeView
+    from karpenter_core.api.records import NodeView, PodView
     from karpenter_core.lifecycle.nodeclaim.refused_nodes import RefusedNode
 
 __all__ = [
@@ -55,7 +55,6 @@ __all__ = [
     "synced_node",
 ]
 
-NODE_TOO_SMALL: Final = "NodeTooSmall"
 UNREGISTERED: Final = Taint(key=UNREGISTERED_TAINT, effect="NoExecute")
 
 
@@ -87,11 +86,12 @@ def registration_step(
     refused: Sequence[RefusedNode] = (),
     pending: Sequence[PendingGate] = (),
     gate_error: Exception | None = None,
+    planned: Iterable[PodView] = (),
 ) -> LifecycleStep:
     """Register the node, or set the condition that says what registration waits for.
 
     `refused` are other nodes that show the claim's provider id, `pending` are the gates that hold it. Meanwhile labels, annotations and taints are synced already,
-    but the unregistered taint stays.
+    but the unregistered taint stays. `planned` are the waiting pods for which the node was launched.
     """
     if not nodes and refused:
         text = "; ".join(node.text for node in refused)
@@ -135,39 +135,16 @@ def registration_step(
                 labels=metric_labels(claim, "nodepool", "zone"),
             ),
         ),
-        events=(_settled(owner, _shortage(claim, node)),) if owner else (),
+        events=(_settled(owner, find_unfitness(claim, node, planned)),) if owner else (),
     )
 
 
-def _settled(pool_uid: str, shortage: str) -> RegistrationSettled:
-    """Return the result of a registration; a node that is too small for its pods is a failure.
-
-    They stay pending, and the next plan would launch the same instance type for them, for ever.
-    """
-    if not shortage:
+def _settled(pool_uid: str, unfitness: tuple[str, str] | None) -> RegistrationSettled:
+    """Return the result of a registration; a node that its pods cannot use is a failure."""
+    if unfitness is None:
         return RegistrationSettled(pool_uid=pool_uid, succeeded=True)
-    return RegistrationSettled(
-        pool_uid=pool_uid, succeeded=False, reason=NODE_TOO_SMALL, message=shortage
-    )
-
-
-def _shortage(claim: NodeClaim, node: NodeView) -> str:
-    """Say what the node has less of than it was launched for; empty if nothing.
-
-    A resource that the node does not report yet is not compared.
-    """
-    requested = parse_resources(claim.spec.resources.requests)
-    short = {
-        name: node.allocatable[name]
-        for name, amount in requested.items()
-        if 0 < node.allocatable.get(name, 0) < amount
-    }
-    wanted = format_resources({name: requested[name] for name in short})
-    listed = ", ".join(
-        f"{amount} of {name} for pods that ask for {wanted[name]}"
-        for name, amount in sorted(format_resources(short).items())
-    )
-    return f"Node {node.name} has only {listed}: its instance type promises more" if short else ""
+    reason, message = unfitness
+    return RegistrationSettled(pool_uid=pool_uid, succeeded=False, reason=reason, message=message)
 
 
 def pool_uid_of(claim: NodeClaim) -> str:

@@ -34,7 +34,7 @@ from karpenter_core.lifecycle.nodeclaim.registration import (
     synced_node,
 )
 from karpenter_core.state.events import RegistrationSettled
-from karpenter_core.testing.builders import EPOCH
+from karpenter_core.testing.builders import EPOCH, pod
 from karpenter_core.testing.state_builders import node, node_claim, with_claim_conditions
 
 UNREGISTERED = "karpenter.sh/unregistered:NoExecute"
@@ -126,6 +126,32 @@ class TestRegistration:
         assert event.succeeded is (not words)
         assert event.reason == ("NodeTooSmall" if words else "")
         assert words in event.message
+
+    @pytest.mark.parametrize(
+        ("taint", "tolerations", "fails"),
+        [
+            ("example.com/agent:NoSchedule", (), True),
+            ("example.com/agent:NoExecute", (), True),
+            ("example.com/agent:NoSchedule", ("example.com/agent:NoSchedule",), False),
+            ("example.com/agent:PreferNoSchedule", (), False),
+            ("node.kubernetes.io/unschedulable:NoSchedule", (), False),
+            ("declared:NoSchedule", (), False),
+            ("starting:NoSchedule", (), False),
+        ],
+    )
+    def test_a_taint_that_no_pool_declares_and_a_planned_pod_does_not_tolerate_is_a_failure(
+        self, taint, tolerations, fails
+    ):
+        claim = launched(taints=("declared:NoSchedule",), startup_taints=("starting:NoSchedule",))
+        young = booted(claim, taints=(UNREGISTERED, taint))
+        waiting = [pod("easy", tolerations=[taint]), pod("web", tolerations=tolerations)]
+        (event,) = register(claim, young, planned=waiting).events
+        assert event.succeeded is not fails
+        if fails:
+            assert event.reason == "UnexpectedTaint"
+            assert "pod default/web does not tolerate" in event.message
+        (alone,) = register(claim, young).events
+        assert alone.succeeded
 
     def test_node_has_one_owner_reference(self):
         """Case 33."""
