@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import multiprocessing
 import os
 import signal
+import threading
 
 import pytest
 
@@ -160,3 +162,12 @@ def test_each_seed_of_a_sweep_draws_the_workload_as_the_option_does(simulate):
     assert swept["cost"] == alone["cost"]
     assert swept["pods"] == alone["pods"]
     assert len({json.dumps(run["pods"]) for run in runs}) == 2
+
+
+def test_no_process_is_left_when_all_runs_have_ended(simulate):
+    """A program that ends while they do would print the error of a closed pipe."""
+    simulate(BURST, *SHORT, "--sweep", "seed=1,2,3", "--jobs", "2")
+
+    left = [each for each in threading.enumerate() if "Executor" in type(each).__name__]
+    assert left == []
+    assert multiprocessing.active_children() == []
