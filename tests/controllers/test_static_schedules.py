@@ -9,9 +9,10 @@ import pytest
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.metrics.process_metrics import Metrics
-from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
+from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime, ReconcileResult
 from karpenter_core.controllers.static.deprovisioning import StaticDeprovisioningController
 from karpenter_core.controllers.static.pool_changes import SETTLED_SECONDS
+from karpenter_core.errors import ApiError
 from karpenter_core.operator.inline_platform import SequentialIds
 from karpenter_core.testing import builders
 from karpenter_core.testing.state_builders import KWOK, node_claim, ready_node_pool, synced_state
@@ -34,6 +35,7 @@ class Pool:
         builder = synced_state(pool, node_class, *claims, now=clock.now())
         self.cluster_state = ClusterState(builder, clock)
         self.deleted = []
+        self.refusal = None
         self.controller = StaticDeprovisioningController(
             writer=self,
             runtime=ControllerRuntime(clock=clock, new_id=SequentialIds("id"), metrics=Metrics()),
@@ -47,6 +49,8 @@ class Pool:
         assert updates
 
     async def delete_claim(self, claim):
+        if self.refusal is not None:
+            raise self.refusal
         self.deleted.append(claim.name)
         return True
 
@@ -79,6 +83,15 @@ def test_a_surplus_claim_is_deleted_and_the_pool_is_reconciled_again(schedules):
     result = pool.reconcile()
     assert len(pool.deleted) == 1
     assert result.requeue_after == SETTLED_SECONDS
+
+
+def test_a_refused_deletion_is_tried_again_later_and_later():
+    pool = Pool()
+    pool.refusal = ApiError("no", status=403)
+    assert pool.reconcile() == ReconcileResult(back_off=True)
+    pool.refusal = None
+    assert pool.reconcile().requeue_after == SETTLED_SECONDS
+    assert len(pool.deleted) == 1
 
 
 @pytest.mark.parametrize("schedules", ["[{}]", "{"])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from karpenter_core.errors import SettingsError
+from karpenter_core.kube import exec_plugin
 from karpenter_core.kube.exec_plugin import MAX_OUTPUT_BYTES, ExecPlugin
 from tests.kube.serving import MovableClock
 
@@ -39,6 +42,17 @@ async def test_endless_output_is_refused_while_the_plug_in_still_runs(stream):
 
     with pytest.raises(SettingsError, match=f"it writes more than {MAX_OUTPUT_BYTES} bytes"):
         await plugin(endless).run()
+
+
+async def test_no_reader_is_left_when_output_is_refused():
+    """Two readers of one stream at a time are an error, and whoever kills the program reads the rest."""
+    endless, silent = asyncio.StreamReader(), asyncio.StreamReader()
+    endless.feed_data(b"x" * (MAX_OUTPUT_BYTES + 1))
+
+    with pytest.raises(SettingsError):
+        await exec_plugin._bounded_output(SimpleNamespace(stdout=endless, stderr=silent))
+
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_a_large_bundle_of_certificates_is_no_excess():

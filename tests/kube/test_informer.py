@@ -124,6 +124,24 @@ def test_a_watch_list_syncs_at_its_bookmark():
     }
 
 
+def test_an_error_within_the_initial_events_ends_the_listing():
+    """Else objects of a stream that the server gave up would count as all that there are."""
+
+    async def script(follower):
+        await follower.informer.synced.wait()
+        await asyncio.sleep(5)
+
+    broken = [
+        event("ADDED", node("a", 1)),
+        event("ERROR", EXPIRED),
+        bookmark(5, initial=True),
+        HANG,
+    ]
+    whole = [event("ADDED", node("b", 2)), bookmark(10, initial=True), HANG]
+    follower = follow(script, watches=[broken, whole])
+    assert follower.changes == ["+b@2"]
+
+
 def test_a_server_without_watch_lists_is_listed_in_pages():
     """Tried once for each kind; the watch begins where the list ended."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from kubernetes.aio.client import Configuration
 from structlog.testing import capture_logs
 
-from karpenter_core.kube.login import Login
+from karpenter_core.errors import SettingsError
+from karpenter_core.kube.login import Login, find_login
 from tests.kube.serving import MovableClock
 
 
@@ -52,3 +54,13 @@ async def test_a_refusal_renews_credentials_at_most_every_few_seconds():
     assert not await login.renew()
     clock.ahead += 6
     assert await login.renew()
+
+
+async def test_a_service_account_that_cannot_be_used_is_an_error_of_settings(monkeypatch, tmp_path):
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.delenv("KUBERNETES_SERVICE_PORT", raising=False)
+    monkeypatch.setattr("karpenter_core.kube.login._TOKEN_FILE", tmp_path)
+
+    with pytest.raises(SettingsError, match="the pod's service account cannot be used: "):
+        await find_login(kubeconfig=None, context=None, clock=MovableClock())

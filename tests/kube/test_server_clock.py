@@ -179,6 +179,13 @@ def test_an_absurd_date_is_refused_and_logged_once(sign):
     assert "refused" in logs[0]["event"]
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_date_at_the_greatest_offset_counts(sign):
+    server = Server(seconds=sign * MAX_OFFSET.total_seconds())
+    server.answer()
+    assert server.clock.offset_seconds == sign * MAX_OFFSET.total_seconds()
+
+
 def test_setting_the_wall_clock_of_this_host_changes_nothing():
     server = Server()
     server.answer()

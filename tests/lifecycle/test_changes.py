@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,9 +11,14 @@ from hypothesis import strategies as st
 from karpenter_core.api.labels import TERMINATION_TIMESTAMP
 from karpenter_core.api.quantities import Quantity
 from karpenter_core.api.records import OwnerView, Taint
-from karpenter_core.lifecycle.changes import NodePatch, metadata_patch, status_patch
+from karpenter_core.lifecycle.changes import (
+    NodePatch,
+    changed_fields,
+    metadata_patch,
+    status_patch,
+)
 from karpenter_core.lifecycle.nodeclaim.registration import synced_node
-from karpenter_core.testing.builders import taint
+from karpenter_core.testing.builders import node_pool, taint
 from karpenter_core.testing.state_builders import node, node_claim
 from tests.properties import with_examples
 
@@ -214,3 +221,12 @@ def test_the_owner_of_a_node_is_written_with_its_flags():
             "blockOwnerDeletion": True,
         }
     ]
+
+
+def test_fields_that_are_not_given_are_no_change():
+    """A null in a patch would remove what another writer adds."""
+    pool = node_pool(limits={"cpu": "10"})
+    assert changed_fields(pool, pool) == {}
+    changed = changed_fields(pool, node_pool(limits={"cpu": "12"}))
+    assert list(changed) == ["spec"]
+    assert "null" not in json.dumps(changed)

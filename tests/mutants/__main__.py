@@ -40,7 +40,7 @@ from tests.mutants.modules import judge_module, name_at, tests_mentioning
 from tests.mutants.order import Record, file_of
 from tests.mutants.probes import MARKS, Blocks, Hook
 from tests.mutants.records import Recorder, RecordingError, unrecorded
-from tests.mutants.wider import CLUSTER_RUN, judge_wider, wider_tests
+from tests.mutants.wider import CLUSTER_RUN, judge_wider, nearest_files, wider_tests
 
 _QUICK_EXAMPLES: Final = "5"
 """Of each property: as many judge as were recorded, or times and limits would not be comparable."""
@@ -131,6 +131,12 @@ class Session:
         """Judge a survivor with the tests that did not run yet, and with those of CI."""
         mutant = verdict.mutant
         source = (ROOT / mutant.path).read_text("utf-8")
+        seconds = self._options.survivor_seconds
+        if mutant.function:  # else that was done
+            files = nearest_files(mutant, self._marks)
+            killed_by = judge_wider(mutant, source, files, seconds=seconds, of_ci=False)
+            if killed_by:
+                return replace(verdict, killed_by=killed_by)
         again = verdict
         if verdict.tried < verdict.reaching:
             rest = {test: known for test, known in record.items() if test not in verdict.ran}
@@ -144,14 +150,8 @@ class Session:
         else:
             reaching = tests_mentioning(name_at(source, mutant.line), mutant, record)
         tests = wider_tests(mutant, reaching, self._marks, record)
-        if tests:
-            seconds = self._options.survivor_seconds
-            killed_by = judge_wider(mutant, source, tests, seconds=seconds)
-            if killed_by and judge_wider(mutant, source, [killed_by], seconds=seconds, as_is=True):
-                print(f"fails without a mutant: {killed_by}", flush=True)
-                killed_by = ""
-            again = replace(again, killed_by=killed_by)
-        return again
+        killed_by = judge_wider(mutant, source, tests, seconds=seconds, of_ci=True)
+        return replace(again, killed_by=killed_by)
 
     def _verdict(
         self,

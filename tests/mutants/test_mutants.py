@@ -364,6 +364,14 @@ class TestSurvivors:
         assert self.killers(tiny, "--budget=0", "--first-pass-only")[0] == []
         assert self.killers(tiny, "--budget=0")[0] == ["tests/test_tiny.py::test_long"]
 
+    def test_tests_that_call_the_product_while_they_are_collected_judge_survivors(self, tiny):
+        early = "\n\nEMPTY = [is_empty(count) for count in (0, 1)]\n\n\n"
+        early += "def test_early():\n    is_empty(0)\n    assert EMPTY == [True, False]\n"
+        (tiny / "tests/test_tiny.py").write_text(BLIND_TEST + early, "utf-8")
+        tool(tiny, "--record")
+        assert self.killers(tiny, "--first-pass-only")[0] == []
+        assert self.killers(tiny)[0] == ["tests/test_tiny.py::test_early"]
+
     @pytest.mark.parametrize("mark", ["cluster_runs", "properties"])
     def test_tests_of_ci_judge_survivors_on_their_usual_examples(self, tiny, mark):
         (tiny / "tests/test_tiny.py").write_text(BLIND_TEST, "utf-8")

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.state.builder import StateBuilder, StateChange
 from karpenter_core.state.events import ClockSet, ObjectObserved, ObjectRemoved, TimePassed
 from karpenter_core.state.launch_limits import LaunchLimit, refused_pools
@@ -13,6 +14,7 @@ from karpenter_core.state.object_kinds import ObjectKind
 from karpenter_core.state.pool_schedules import launch_hold
 from karpenter_core.testing.builders import EPOCH, node_pool
 from karpenter_core.testing.state_builders import ready_node_pool, synced_state
+from tests.controllers.clocks import TwoClocks
 from tests.support.pool_windows import hours, with_windows
 
 EIGHT = EPOCH + timedelta(hours=8)
@@ -40,6 +42,16 @@ def test_window_opens_and_closes_when_time_passes_its_edges():
     assert state.apply_event(TimePassed(EIGHT + timedelta(hours=1))) == SHUT
     assert cpu_of(state) == "10"
     assert state.next_schedule_edge == EIGHT + timedelta(days=1)
+
+
+def test_snapshot_of_the_cluster_state_has_the_windows_of_its_time():
+    """Nothing else has to happen at the edge."""
+    clock = TwoClocks()
+    state = synced_state(web(hours(limits={"cpu": "40"}), limits={"cpu": "10"}), now=clock.now())
+    cluster_state = ClusterState(state, clock)
+    assert cpu_of(cluster_state) == "10"
+    clock.passes((EIGHT - clock.now()).total_seconds())
+    assert cpu_of(cluster_state) == "40"
 
 
 def test_snapshot_before_an_edge_keeps_its_nodepool():

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.errors import BadInputError
+from karpenter_core.errors import BadInputError, LaunchFailedError
+from karpenter_provider_kwok.active_faults import ActiveFaults
 from karpenter_provider_kwok.faults import CloudOperation, KwokFault, KwokFaultKind, load_faults
+from karpenter_provider_kwok.instance_rows import repeated_outcome
+from karpenter_provider_kwok.instance_store import InstanceStore
 from tests.properties import with_examples
 
 names = st.lists(st.text("ab*?-", max_size=5), max_size=3).map(tuple)
@@ -57,3 +61,18 @@ def test_a_mistake_is_named(text, message):
     with pytest.raises(BadInputError) as error:
         load_faults(text, file="f.json")
     assert message in str(error.value)
+
+
+def test_a_file_with_a_mistake_is_refused_when_it_is_named(tmp_path):
+    """Not at the first call of the cloud, which may be much later."""
+    file = tmp_path / "faults.json"
+    file.write_text("{")
+    store = InstanceStore(str(tmp_path / "cloud.db"))
+    with pytest.raises(BadInputError, match="is not JSON"):
+        ActiveFaults(store).read_file(file)
+
+
+def test_a_token_is_used_up_at_the_moment_that_its_instance_ends():
+    row = {"gone_at": 5.0, "answer": "{}"}
+    outcome = repeated_outcome(row, SimpleNamespace(token="uid-1"), 5.0)
+    assert isinstance(outcome, LaunchFailedError)

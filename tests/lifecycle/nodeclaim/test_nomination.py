@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.api.labels import HOSTNAME, ZONE
+from karpenter_core.api.labels import HOSTNAME, REGION, ZONE
 from karpenter_core.api.records import LabelSelector, TopologySpread
 from karpenter_core.lifecycle.nodeclaim.nomination import (
     choose_nominations,
@@ -130,6 +130,13 @@ class TestSpreadPods:
         index = next(int(pod_name[1:]) for pod_name, name in first if name == "a-1")
         builder.apply_event(ObjectObserved(changed(meant, index, node_name="a-1")))
         assert [name for _, name in nominated_nodes(builder, meant)].count("a-1") == 1
+
+    def test_the_strictest_spread_limits_the_pods_nominated_for_a_node(self):
+        wide, strict = spread(REGION, skew=3), spread(ZONE, skew=1)
+        both = (*wide.topology_spread, *strict.topology_spread)
+        shape = msgspec.structs.replace(strict, topology_spread=both)
+        meant = waiting(shape, ["a-1", "a-1", "a-1"])
+        assert nominated_nodes(cluster(meant), meant) == [("p0", "a-1")]
 
     def test_pods_spread_over_hosts_alone_are_nominated_together(self):
         meant = waiting(spread(HOSTNAME, skew=2), ["a-1", "a-1", "b-1", "b-1"])
