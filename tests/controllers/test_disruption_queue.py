@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from karpenter_core.disruption.command_queue import command_timeout
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.sim.faults import RequestFault, matching
@@ -220,6 +221,21 @@ class TestReplacement:
             assert stage.reasoned == set()
             assert stage.running.metric(failures) == 1
             assert len(stage.scene.pods("Running")) == 1
+
+        staged(tmp_path, scenario)
+
+    def test_a_command_whose_nodes_cannot_be_deleted_is_rolled_back_in_time(self, tmp_path):
+        async def scenario(stage):
+            await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
+            (old,) = stage.first
+            deletion = matching("DELETE", f"nodeclaims/{old}")
+            refusal = RequestFault(matches=deletion, status=403, times=None)
+            stage.scene.cluster.frontend.faults.add(refusal)
+            stage.change()
+            await stage.until(lambda: old in stage.tainted, seconds=60)
+            limit = command_timeout(1).total_seconds()
+            await stage.until(lambda: old not in stage.tainted, seconds=limit + 60)
+            assert old in stage.claims
 
         staged(tmp_path, scenario)
 

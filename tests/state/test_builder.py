@@ -83,6 +83,23 @@ def test_a_state_node_is_not_found_by_the_name_of_a_deleted_node(renamed):
     assert set(result.state_nodes_by_claim) == set(before.state_nodes_by_claim)
 
 
+def test_a_claim_is_found_by_the_name_of_its_present_node_only():
+    """Else a node that took the old name would be judged by it."""
+
+    def claim_of(node_name):
+        old = node_claim("web-1")
+        return old.model_copy(
+            update={"status": old.status.model_copy(update={"node_name": node_name})}
+        )
+
+    builder = synced_state(claim_of("old"))
+    assert dict(builder.snapshot().claims_by_node_name) == {"old": ("web-1",)}
+    builder.apply_event(ObjectObserved(claim_of("new")))
+    assert dict(builder.snapshot().claims_by_node_name) == {"new": ("web-1",)}
+    builder.apply_event(ObjectRemoved(claim_of("new")))
+    assert dict(builder.snapshot().claims_by_node_name) == {}
+
+
 class TestSharing:
     def test_no_event_gives_the_same_snapshot(self):
         builder = synced_state(*node_and_claim("web-1"))
