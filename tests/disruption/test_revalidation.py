@@ -272,7 +272,7 @@ class TestPlaces:
 
 class TestWhatIsSaid:
     @pytest.mark.parametrize("rejection", list(CommandRejection))
-    def test_why_on_every_object(self, rejection):
+    def test_every_object_gets_the_reason(self, rejection):
         """Case 269: the category is part of the Event."""
         command = only(multi(deleted()))
         notices = rejection_notices(command, str(rejection))

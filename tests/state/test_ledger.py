@@ -278,7 +278,7 @@ def test_registration_health_keeps_the_last_four_and_can_be_reset(ledger: Ledger
     assert "uid-default" not in ledger.view().registration_health
 
 
-def test_why_the_last_launch_of_a_pool_failed_is_kept_until_one_succeeds(ledger: Ledger):
+def test_the_last_launch_failure_of_a_pool_is_kept_until_a_launch_succeeds(ledger: Ledger):
     """Or until the results are set anew."""
     failed = RegistrationSettled(
         pool_uid="uid-default", succeeded=False, reason="NoCapacity", message="sold out"

@@ -86,8 +86,7 @@ class DashboardServer:
 
         if not self._is_local and self._reviewer is None:
             structlog.get_logger("dashboard").warning(
-                "whoever reaches the port reads the dashboard; set metrics-token-auth, or bind it "
-                "to 127.0.0.1",
+                "the dashboard needs no token; set metrics-token-auth, or bind it to 127.0.0.1",
                 setting="dashboard-bind-address",
             )
         app = web.Application(middlewares=[self._make_guard()])

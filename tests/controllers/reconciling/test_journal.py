@@ -421,7 +421,7 @@ def test_rolled_back_command_is_recorded(tmp_path):
     assert taken_back.at > started.at
 
 
-def test_why_pods_are_left_by_a_limit_is_on_record(tmp_path):
+def test_the_journal_names_the_limit_that_leaves_pods(tmp_path):
     """The plan had claims for them that were not created."""
     result = {}
 
