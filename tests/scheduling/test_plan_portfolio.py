@@ -5,6 +5,8 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from karpenter_core.api.labels import ON_DEMAND, ZONE
@@ -21,6 +23,8 @@ from karpenter_core.testing.builders import (
     pod_shape,
     problem,
 )
+from tests.properties import with_examples
+from tests.support.problems import seeded_problem
 from tests.verifier import violations
 
 UNEVEN = catalogue(
@@ -81,7 +85,8 @@ def test_no_plan_is_made_twice(monkeypatch):
     plan_steps = plan_portfolio._plan_steps
 
     def noting(compiled, profile, halt):
-        made.append((profile.measure, profile.fullest_first, openings_of(profile)))
+        how = (profile.measure, profile.fullest_first, profile.late, profile.order)
+        made.append((*how, profile.free_groups, openings_of(profile)))
         return plan_steps(compiled, profile, halt)
 
     def openings_of(profile):
@@ -162,3 +167,34 @@ def test_a_plan_that_leaves_a_pod_that_another_places_is_worse_at_any_price(own,
     first = FinishedPlan(engine=None, left=own, cost_per_hour=9.0 if no_worse else 1.0)
     second = FinishedPlan(engine=None, left=other, cost_per_hour=5.0)
     assert first.is_no_worse_than(second) is no_worse
+
+
+@pytest.mark.parametrize(("seed", "share"), [(83, 0.2), (97, 0.8), (155, 0.9)])
+def test_few_pods_get_a_cheaper_plan_in_another_order(seed, share, monkeypatch):
+    """The problems are drawn; `share` is what they cost of what they would without other orders."""
+    asked = seeded_problem(seed)
+    found = solve(asked)
+    monkeypatch.setattr(plan_portfolio, "_FEW_PODS", 0)
+    usual = solve(asked)
+    assert len(found.unschedulable) == len(usual.unschedulable)
+    assert float(found.cost.hourly) < share * float(usual.cost.hourly)
+    assert violations(asked, found) == []
+
+
+@given(st.integers(0, 10**6))
+@with_examples(60)
+def test_plans_in_other_orders_make_no_plan_worse(seed):
+    asked = seeded_problem(seed)
+    found = solve(asked)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan_portfolio, "_FEW_PODS", 0)
+        usual = solve(asked)
+    assert facts(found) <= facts(usual)
+    if facts(found) == facts(usual):
+        assert [claim.pods for claim in found.claims] == [claim.pods for claim in usual.claims]
+
+
+def facts(plan):
+    """Return what plans are compared by: pods left, and cost with the fee of nodes."""
+    fee = SolveOptions().node_fee_per_hour * len(plan.claims)
+    return len(plan.unschedulable), round(float(plan.cost.hourly) + fee, 6)

@@ -9,7 +9,8 @@ plans that buy capacity where it is cheapest, the most promising first:
   pods need nodes of their own (all others will share these) and zones differ in price: where they
   stand has to be decided for all pods together.
 
-The second of these, and further ones, are made while work units remain.
+The second of these, and further ones, are made while work units remain. Small problems have a few
+more, in other orders: there no bound tells how good a plan is, and one pod decides the cost.
 """
 
 from __future__ import annotations
@@ -54,6 +55,9 @@ _FAR: Final = 1.06
 
 _MAX_REPACKED_PODS: Final = 15_000
 
+_FEW_PODS: Final = 64
+"""The number of pods up to which plans in other orders are made as well."""
+
 _GOOD_ENOUGH: Final = 1.01
 """The ratio to the lower bound up to which no other plan is computed."""
 
@@ -72,7 +76,8 @@ def portfolio_steps(
 ) -> Generator[int, None, PlanPortfolio]:
     """Make the plans of a compiled problem; yields the units of work that each step took.
 
-    The bound is computed only if it is `reported`; without it, no plan is known to be good enough.
+    The bound is computed only if it is `reported`; without it, no plan is known to be good enough, and
+    few pods have no further plans: thousands of what-ifs are asked in a pass.
     """
     first_fit = yield from first_fit_steps(compiled, halt)
     if first_fit.engine.nodes.count == len(compiled.nodes) or first_fit.engine.unreached:
@@ -82,6 +87,8 @@ def portfolio_steps(
     choice = _Choice(first_fit, bound, halt)
     if compiled.options.packing is PackingPolicy.VALUE:
         yield from choice.make_steps()
+        if reported:
+            yield from choice.make_few_steps()
     return PlanPortfolio(best=choice.best, first_fit=first_fit, lower_bound=choice.lower_bound)
 
 
@@ -102,6 +109,7 @@ class _Choice:
         self._compiled: Final = first_fit.engine.compiled
         self._first_fit: Final = first_fit
         self._bound: Final = bound
+        self._pods: Final = sum(len(pod_class.members) for pod_class in self._compiled.classes)
         self._halt: Final = halt
         self.best = first_fit
         self.lower_bound = None if bound is None else bound.cost_per_hour
@@ -135,6 +143,20 @@ class _Choice:
             if self._is_within(_GOOD_ENOUGH):
                 break
 
+    def make_few_steps(self) -> Generator[int, None, None]:
+        """Make further plans if the pods are few; only a better one replaces the best."""
+        if self._pods > _FEW_PODS:
+            return
+        mix = find_purchase_mix(self._compiled, self._first_fit.engine)
+        yield 5
+        for profile in _profiles_of_few(self._compiled, mix):
+            if self._is_within(_GOOD_ENOUGH):
+                return
+            candidate = yield from self._plan_steps(profile)
+            if candidate.score < self.best.score:
+                self._take(candidate)
+                yield from self._repack_steps(candidate)
+
     def _take(self, candidate: FinishedPlan) -> None:
         if not candidate.engine.unreached and candidate.is_no_worse_than(self._first_fit):
             # First-fit leaves zones open, and pods for the next pass that need not wait.
@@ -149,8 +171,7 @@ class _Choice:
 
     def _repack_steps(self, plan: FinishedPlan) -> Generator[int, None, None]:
         """Pack the nodes of a plan better, if the best may be far from the optimum."""
-        pods = sum(len(pod_class.members) for pod_class in self._compiled.classes)
-        if self.lower_bound is None or self._is_within(_FAR) or pods > _MAX_REPACKED_PODS:
+        if self.lower_bound is None or self._is_within(_FAR) or self._pods > _MAX_REPACKED_PODS:
             return
         for recorded in (yield from repacked_steps(plan)):
             profile = replace(plan.engine.profile, mix=(), free_groups=(), recorded=recorded)
@@ -213,18 +234,7 @@ def _profiles(
     compiled: CompiledProblem, mix: PurchaseMix | None, *, is_limited: bool
 ) -> Iterator[PlanProfile]:
     """Yield the value plans to make, from the one that promises most."""
-    weights = None if mix is None else mix.weights
-    class_values = (
-        np.zeros(len(compiled.classes)) if weights is None else weights @ compiled.requests
-    )
-    order = _constrained_first(compiled, class_values)
-    grown = PlanProfile(
-        measure=RowMeasure.PODS if mix is None else RowMeasure.DEMAND,
-        fullest_first=True,
-        order=order,
-        weights=weights,
-        free_groups=free_groups(compiled, order),
-    )
+    grown = _grown(compiled, mix)
     if is_limited:
         yield replace(grown, order=_smallest_first(compiled).order, free_groups=())
     if mix is None:
@@ -240,6 +250,36 @@ def _profiles(
         if what not in made:  # a share of few nodes, rounded down, often equals another one
             made.add(what)
             yield replace(grown, mix=openings)
+
+
+def _grown(compiled: CompiledProblem, mix: PurchaseMix | None) -> PlanProfile:
+    """Return the profile of the value plan that opens a node when a class needs it."""
+    weights = None if mix is None else mix.weights
+    class_values = (
+        np.zeros(len(compiled.classes)) if weights is None else weights @ compiled.requests
+    )
+    order = _constrained_first(compiled, class_values)
+    return PlanProfile(
+        measure=RowMeasure.PODS if mix is None else RowMeasure.DEMAND,
+        fullest_first=True,
+        order=order,
+        weights=weights,
+        free_groups=free_groups(compiled, order),
+    )
+
+
+def _profiles_of_few(compiled: CompiledProblem, mix: PurchaseMix | None) -> Iterator[PlanProfile]:
+    """Yield further plans for few pods.
+
+    They are: a value plan in first-fit's order, with its way of counting; one that measures nodes by
+    the number of pods; one that fills the emptiest claims first; and first-fit with constrained pods first.
+    """
+    grown = replace(_grown(compiled, mix), free_groups=())
+    yield replace(grown, order=(), late=True)
+    if grown.measure is not RowMeasure.PODS:
+        yield replace(grown, measure=RowMeasure.PODS)
+    yield replace(grown, fullest_first=False)
+    yield replace(FIRST_FIT, order=grown.order)
 
 
 def constraint_tier(relaxation_steps: Iterable[ClassTopology]) -> int:
