@@ -338,7 +338,7 @@ def test_no_limit_is_exceeded_in_histories_with_stale_plans_restarts_and_windows
 
 def test_histories_launch_nodes_and_reach_limits(monkeypatch):
     """Without the check at creation some of them exceed limits: the property can fail."""
-    worlds = [World(Random(seed)) for seed in range(12)]
+    worlds = [World(Random(seed)) for seed in range(24)]
     for world in worlds:
         run_history(world)
     assert sum(len(world.instances) for world in worlds) > 20
