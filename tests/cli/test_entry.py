@@ -29,7 +29,7 @@ def start(*arguments: str, then: str = "") -> tuple[int, set[str], str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=120,
     )
     *printed, last = done.stderr.splitlines()
     code, modules = json.loads(last)

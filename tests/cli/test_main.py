@@ -28,7 +28,7 @@ def loaded_by(*arguments: str) -> set[str]:
     """Return the modules that a run of the program has loaded."""
     code = LIST_MODULES.format(arguments=", ".join(map(repr, arguments)))
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
     )
     return set(json.loads(done.stderr.splitlines()[-1]))
 
@@ -39,7 +39,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=120,
         env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **environment},
     )
 
@@ -84,7 +84,7 @@ def test_a_shell_completes_commands_and_options(line, completed):
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=120,
         env={
             "PATH": "/usr/bin:/bin",
             "_KARPENTER_COMPLETE": "complete_bash",
@@ -105,7 +105,7 @@ def test_the_package_loads_nothing():
     """`import karpenter_core` costs nothing."""
     code = "import sys, karpenter_core; print('pydantic' in sys.modules, 'numpy' in sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
     )
     assert done.stdout.split() == ["False", "False"]
 

@@ -32,7 +32,7 @@ def run(*command, cwd, **environment):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
 
 

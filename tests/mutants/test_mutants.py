@@ -289,7 +289,7 @@ def tool(folder, *arguments):
         },
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=240,
         check=False,
     )
 

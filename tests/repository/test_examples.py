@@ -145,7 +145,7 @@ def test_the_guides_commands_run_one_after_the_other_with_every_name_set(cloud, 
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=240,
     )
 
     assert (done.returncode, done.stderr) == (0, "")
