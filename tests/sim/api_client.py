@@ -97,11 +97,11 @@ class Api:
         return events
 
     async def until(self, path: str, holds: Any, *, seconds: float = 45.0) -> Any:
-        """Read an object until something holds of it; `None` stands for not found."""
+        """Read an object until something holds of it; `None` stands for not found, or not served yet."""
         async with asyncio.timeout(seconds):
             while True:
                 answer = await self.send("GET", path)
-                result = None if answer.status == 404 else answer.body
+                result = None if answer.status in {404, 429, 503} else answer.body
                 if holds(result):
                     return result
                 await asyncio.sleep(0.05)

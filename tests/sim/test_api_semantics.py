@@ -370,7 +370,8 @@ async def test_another_version_serves_the_same_objects(api: Api):
     new, deprecated = f"/apis/{group}/v1/gears", f"/apis/{group}/v1alpha1/gears"
     await api.create(DEFINITIONS, definition)
     await api.until(deprecated, lambda found: found is not None)
-    start = (await api.get(new))["metadata"]["resourceVersion"]
+    listed = await api.until(new, lambda found: found is not None)
+    start = listed["metadata"]["resourceVersion"]
     gear = {"kind": "Gear", "metadata": {"name": "one"}, "spec": {"size": 3}}
 
     made = await api.send("POST", deprecated, {"apiVersion": f"{group}/v1alpha1", **gear})
