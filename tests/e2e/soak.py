@@ -221,10 +221,12 @@ class Soak:
                 await controller.start(wait=False)
 
     async def _kill_leader(self) -> None:
-        leader = await self._leader()
-        if leader is not None:
-            self._note("leader killed")
-            await leader.process.kill()
+        async with asyncio.timeout(REST_SECONDS):
+            while (leader := await self._leader()) is None:  # starting, or between two leaders
+                await asyncio.sleep(1.0)
+                await self._supervise()
+        self._note("leader killed")
+        await leader.process.kill()
 
     async def _leader(self) -> ControllerProcess | None:
         for controller in self._world.controllers.values():
