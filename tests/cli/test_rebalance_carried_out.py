@@ -169,6 +169,9 @@ ELSEWHERE = {9, 10, 13, 19}
 evicted pods other places than the plan, so that a later step has no room (9, 10, 13), or the nodes of pending
 pods start while others are consolidated (19)."""
 
+NOTHING_TO_SAVE = {14}
+"""Clusters whose nodes cost as little as they can from the start."""
+
 
 @pytest.mark.parametrize("seed", others_as_cluster_runs(range(20)))
 def test_an_executed_rebalance_saves_as_much_as_its_preview(tmp_path, seed):
@@ -180,8 +183,8 @@ def test_an_executed_rebalance_saves_as_much_as_its_preview(tmp_path, seed):
     preview, carried_out = run_virtual(previewed_and_carried_out(cluster, tmp_path))
 
     assert preview["complete"]
-    assert preview["savingsPerHour"] > 0
-    if cluster.has_window:
+    assert (preview["savingsPerHour"] > 0) is (seed not in NOTHING_TO_SAVE)
+    if cluster.has_window and preview["steps"]:
         starts = [step["afterSeconds"] for step in preview["steps"]]
         assert min(starts) >= (WINDOW - timedelta(minutes=2)).total_seconds()
     launched = preview["launchedForPendingPods"]
@@ -191,7 +194,7 @@ def test_an_executed_rebalance_saves_as_much_as_its_preview(tmp_path, seed):
         preview["before"]["pricePerHour"] + launched["pricePerHour"] - carried_out.price_per_hour
     )
     share = 0.15 if seed in ELSEWHERE else 0.02
-    assert saved == pytest.approx(preview["savingsPerHour"], rel=share)
+    assert saved == pytest.approx(preview["savingsPerHour"], rel=share, abs=1e-9)
     if seed not in ELSEWHERE:
         assert carried_out.nodes == preview["after"]["nodes"]
         after = preview["after"]["pricePerHour"]
