@@ -215,8 +215,8 @@ class ClaimConsumer(Record, frozen=True, kw_only=True, gc=False):
         return not self.api_group and self.resource == "pods"
 
 
-class ResourceClaimView(Record, frozen=True, kw_only=True, eq=False):
-    """One ResourceClaim."""
+class _DeviceDemand(Record, frozen=True, kw_only=True, eq=False):
+    """The requests of a ResourceClaim, or of the claims that are generated from a template."""
 
     uid: str
     namespace: str
@@ -225,6 +225,16 @@ class ResourceClaimView(Record, frozen=True, kw_only=True, eq=False):
     requests: tuple[PrioritizedRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
     unsupported: str = ""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, as users write it."""
+        return f"{self.namespace}/{self.name}"
+
+
+class ResourceClaimView(_DeviceDemand, frozen=True, kw_only=True, eq=False):
+    """One ResourceClaim."""
+
     is_allocated: bool = False
     devices: tuple[AllocatedDevice, ...] = ()
     node_terms: tuple[NodeSelectorTerm, ...] = ()
@@ -232,27 +242,9 @@ class ResourceClaimView(Record, frozen=True, kw_only=True, eq=False):
     reserved_for: tuple[ClaimConsumer, ...] = ()
     deletion_timestamp: datetime | None = None
 
-    @property
-    def key(self) -> str:
-        """`namespace/name`, as users write it."""
-        return f"{self.namespace}/{self.name}"
 
-
-class ResourceClaimTemplateView(Record, frozen=True, kw_only=True, eq=False):
+class ResourceClaimTemplateView(_DeviceDemand, frozen=True, kw_only=True, eq=False):
     """One ResourceClaimTemplate: the claims that Kubernetes generates from it ask for the same."""
-
-    uid: str
-    namespace: str
-    name: str
-    resource_version: int = 0
-    requests: tuple[PrioritizedRequest, ...] = ()
-    constraints: tuple[DeviceConstraint, ...] = ()
-    unsupported: str = ""
-
-    @property
-    def key(self) -> str:
-        """`namespace/name`, as users write it."""
-        return f"{self.namespace}/{self.name}"
 
 
 class DeviceClassView(Record, frozen=True, kw_only=True, eq=False):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -177,16 +178,20 @@ def test_an_expired_continue_token_is_gone():
     assert run_virtual(scenario()) == (1, 410)
 
 
+@asynccontextmanager
+async def idle_watch(cluster, seconds):
+    """Watch the Nodes of a cluster, with bookmarks."""
+    query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
+    request = ApiRequest(method="GET", path=NODES.path(), query=query)
+    async with cluster.transport().stream(request) as (_, lines):
+        yield lines
+
+
 def test_an_idle_watch_gets_a_bookmark_every_minute():
     """An idle hour is sixty bookmarks, and then the watch ends."""
 
     async def scenario():
-        query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "3600"}
-        request = ApiRequest(method="GET", path=NODES.path(), query=query)
-        async with (
-            EmbeddedCluster(times=NEVER) as cluster,
-            cluster.transport().stream(request) as (_, lines),
-        ):
+        async with EmbeddedCluster(times=NEVER) as cluster, idle_watch(cluster, 3600) as lines:
             return {json.loads(line)["type"] async for line in lines}, cluster.clock.monotonic()
 
     assert run_virtual(scenario()) == ({"BOOKMARK"}, 3600)
@@ -196,12 +201,7 @@ def test_a_bookmark_never_has_the_version_of_a_change_that_comes_after_it():
     """The change happens in the moment in which the bookmark is due."""
 
     async def scenario():
-        query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "90"}
-        request = ApiRequest(method="GET", path=NODES.path(), query=query)
-        async with (
-            EmbeddedCluster(times=NEVER) as cluster,
-            cluster.transport().stream(request) as (_, lines),
-        ):
+        async with EmbeddedCluster(times=NEVER) as cluster, idle_watch(cluster, 90) as lines:
             loop = asyncio.get_running_loop()
             loop.call_at(loop.time() + 60, cluster.apply, [node("one")])
             events = [json.loads(line) async for line in lines]

@@ -14,6 +14,7 @@ import msgspec
 
 from karpenter_core import __version__
 from karpenter_core.cli.simulate.batch import FinishedRun
+from karpenter_core.cli.written_files import writes_to
 from karpenter_core.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class SweepResults:
         """
         self._file: Final = file
         self._runs: Final = dict[str, FinishedRun]()
-        try:
+        with writes_to(file):
             content = file.read_bytes() if file.exists() else b""
             whole = content[: content.rfind(b"\n") + 1]
             if len(whole) < len(content) and not whole and not content.startswith(b'{"input":'):
@@ -104,8 +105,6 @@ class SweepResults:
                 self._read(line, f"{file}, line {number}")
             with file.open("r+b" if content else "wb") as opened:
                 opened.truncate(len(whole))
-        except OSError as error:
-            raise BadInputError(f"{file}: cannot be written: {error.strerror}") from error
 
     def find(self, digest: str) -> FinishedRun | None:
         """Return the run with this input."""

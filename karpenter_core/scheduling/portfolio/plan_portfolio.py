@@ -86,9 +86,11 @@ def portfolio_steps(
     yield 5
     choice = _Choice(first_fit, bound, halt)
     if compiled.options.packing is PackingPolicy.VALUE:
-        yield from choice.make_steps()
+        mix = find_purchase_mix(compiled, first_fit.engine)
+        yield 5
+        yield from choice.make_steps(mix)
         if reported:
-            yield from choice.make_few_steps()
+            yield from choice.make_few_steps(mix)
     return PlanPortfolio(best=choice.best, first_fit=first_fit, lower_bound=choice.lower_bound)
 
 
@@ -116,11 +118,9 @@ class _Choice:
         self._value: FinishedPlan | None = None
         """The best plan of which first-fit's order does not decide the nodes."""
 
-    def make_steps(self) -> Generator[int, None, None]:
+    def make_steps(self, mix: PurchaseMix | None) -> Generator[int, None, None]:
         """Make value plans while work units remain; the first is made in any case."""
         compiled = self._compiled
-        mix = find_purchase_mix(compiled, self._first_fit.engine)
-        yield 5
         is_limited = _is_limited(self._first_fit)
         if is_limited:
             self._take((yield from self._plan_steps(_smallest_first(compiled))))
@@ -143,12 +143,10 @@ class _Choice:
             if self._is_within(_GOOD_ENOUGH):
                 break
 
-    def make_few_steps(self) -> Generator[int, None, None]:
+    def make_few_steps(self, mix: PurchaseMix | None) -> Generator[int, None, None]:
         """Make further plans if the pods are few; only a better one replaces the best."""
         if self._pods > _FEW_PODS:
             return
-        mix = find_purchase_mix(self._compiled, self._first_fit.engine)
-        yield 5
         for profile in _profiles_of_few(self._compiled, mix):
             if self._is_within(_GOOD_ENOUGH):
                 return
