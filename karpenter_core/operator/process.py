@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, final
@@ -26,14 +25,12 @@ from karpenter_core.controllers.reconciling.passes import pass_failure_gauge
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.controllers.reconciling.tasks import PluginTasks
 from karpenter_core.errors import FencedError
-from karpenter_core.kube.api import ClusterApis, KubeApi
-from karpenter_core.kube.events import EVENT_BURST, EVENT_QPS, EventRecorder
+from karpenter_core.kube.events import EventRecorder
 from karpenter_core.kube.fence import AlwaysLeaderFence, ObserverFence
 from karpenter_core.kube.garbage_collector import freeze_after_sync
 from karpenter_core.kube.informers import Informers
 from karpenter_core.kube.lease import LeaseElector
 from karpenter_core.kube.metrics import KubeMetrics
-from karpenter_core.kube.rate_limits import AsyncTokenBucket
 from karpenter_core.kube.resources import DEVICE_KINDS, VERTICAL_POD_AUTOSCALERS, custom_kind
 from karpenter_core.kube.server_clock import ServerClock
 from karpenter_core.kube.wire.codecs import (
@@ -51,11 +48,11 @@ from karpenter_core.operator.crd_wait import CrdWaiter
 from karpenter_core.operator.decision_log import log_decision
 from karpenter_core.operator.declared_reads import DeclaredReads
 from karpenter_core.operator.journal_file import JournalFile
-from karpenter_core.operator.journal_page import PATH, decisions_page
 from karpenter_core.operator.kind_groups import kind_groups
 from karpenter_core.operator.loop_calls import on_loop
 from karpenter_core.operator.memory_limit import MemoryLimit, return_memory_regularly
-from karpenter_core.operator.servers import FurtherServer, HttpServers, ReadinessCheck
+from karpenter_core.operator.process_clients import ProcessClients
+from karpenter_core.operator.process_servers import make_servers, readiness_checks
 from karpenter_core.operator.wiring import (
     ControllerDependencies,
     build_controllers,
@@ -75,20 +72,15 @@ if TYPE_CHECKING:
     from karpenter_core.api.notices import Notice
     from karpenter_core.controllers.reconciling.reconciler import Controller
     from karpenter_core.kube.fence import WriteFence
-    from karpenter_core.kube.transport import Transport
     from karpenter_core.kube.wire.kind_codec import InvalidObject
     from karpenter_core.operator.dashboard.process_dashboard import ProcessDashboard
     from karpenter_core.operator.dashboard_content import Role
-    from karpenter_core.operator.metrics_access import AccessReviewer
     from karpenter_core.operator.process_platform import ProcessPlatform
-    from karpenter_core.operator.serving_certificate import ServingCertificate
     from karpenter_core.operator.settings import Settings
     from karpenter_core.provider.host.manager import Plugins
 
 __all__ = ["Process"]
 
-OVERDUE_CALLS: Final = 3
-"""So many calls of plug-ins that never came back make the process unready."""
 DRAIN_SECONDS: Final = 2.0
 
 OK: Final = 0
@@ -123,7 +115,14 @@ class Process:
         self.kube_metrics: Final = KubeMetrics(self.metrics.registry)
         self.kube_metrics.memory_limit.set(max(settings.memory_limit, 0))
         self.kube_metrics.clock_offset.set_function(lambda: self.clock.offset_seconds)
-        self.apis: Final = self._connect()
+        self.clients: Final = ProcessClients(
+            settings,
+            platform,
+            metrics=self.kube_metrics,
+            server_clock=self.clock,
+            node_class_groups=frozenset(group for group, _ in plugins.owners),
+        )
+        self.apis: Final = self.clients.for_objects()
         self._elector: Final = self._stand_for_election()
         self._fence: Final = self._make_fence()
         self.kube_metrics.leader.labels(settings.leader_election_name).set_function(
@@ -145,7 +144,7 @@ class Process:
         )
         self.kube_writer: Final = self._make_writer(codecs)
         self.recorder: Final = EventRecorder(
-            self._apis_for_events(), clock=self.clock, metrics=self.kube_metrics
+            self.clients.for_events(), clock=self.clock, metrics=self.kube_metrics
         )
         self._crds: Final = CrdWaiter(
             self.apis,
@@ -166,7 +165,19 @@ class Process:
             clock=platform.clock,
         )
         self.dashboard: Final = self._make_dashboard()
-        self.servers: Final = self._make_servers()
+        self.servers: Final = make_servers(
+            settings,
+            platform,
+            registry=self.metrics.registry,
+            runtime=self.runtime,
+            checks=readiness_checks(
+                informers=self.informers,
+                crds=self._crds,
+                providers=self.providers,
+                runtime=self.runtime,
+            ),
+            dashboard=None if self.dashboard is None else self.dashboard.feed,
+        )
 
     def _make_fence(self) -> WriteFence:
         if self.settings.observe:
@@ -360,36 +371,11 @@ class Process:
             publish=publish,
         )
 
-    def _connect(self) -> ClusterApis:
-        rate, burst = self.settings.kube_client_qps, self.settings.kube_client_burst
-        return self._apis_with(rate=float(rate), burst=burst)
-
-    def _apis_for_events(self) -> ClusterApis:
-        return self._apis_with(rate=EVENT_QPS, burst=EVENT_BURST)
-
-    def _apis_with(self, *, rate: float, burst: int) -> ClusterApis:
-        """Return clients of both clusters that may send so many requests a second, each."""
-        clock = self.platform.clock
-
-        def api(transport: Transport, server_clock: ServerClock | None = None) -> KubeApi:
-            return KubeApi(
-                transport,
-                clock=clock,
-                limiter=AsyncTokenBucket(clock, rate=rate, burst=burst),
-                metrics=self.kube_metrics,
-                server_clock=server_clock,
-            )
-
-        workload = None if self.platform.workload is None else api(self.platform.workload)
-        groups = frozenset(group for group, _ in self._plugins.owners)
-        objects = api(self.platform.objects, self.clock)
-        return ClusterApis(objects, workload, node_class_groups=groups)
-
     def _stand_for_election(self) -> LeaseElector | None:
         if self.settings.disable_leader_election or self.settings.observe:
             return None
         return LeaseElector(
-            self._lease_api(),
+            self.clients.for_lease(),
             clock=self.platform.clock,
             namespace=self.settings.leader_election_namespace or self.platform.namespace,
             identity=self.platform.identity,
@@ -399,16 +385,6 @@ class Process:
             jitter=self.platform.jitter,
             wait_until_fit=self._wait_until_fresh,
             on_renewed=self.kube_metrics.lease_renewal_interval.observe,
-        )
-
-    def _lease_api(self) -> KubeApi:
-        """Return the API server that keeps the lease; its renewals date its clock every few seconds."""
-        is_elsewhere = bool(self.settings.leader_election_kubeconfig)
-        return KubeApi(
-            self.platform.lease,
-            clock=self.platform.clock,
-            metrics=self.kube_metrics,
-            server_clock=None if is_elsewhere else self.clock,
         )
 
     async def _wait_until_fresh(self) -> None:
@@ -474,80 +450,6 @@ class Process:
         if self.settings.observe:
             return Role.OBSERVER
         return Role.LEADER if self.is_leading else Role.STANDBY
-
-    def _make_servers(self) -> HttpServers:
-        from karpenter_core.operator.profiling import profiling_routes, slow_profiling_routes
-
-        is_profiled = self.settings.enable_profiling
-        return HttpServers(
-            registry=self.metrics.registry,
-            checks=(
-                ReadinessCheck(name="manager", failure=self._unsynced),
-                ReadinessCheck(name="freshness", failure=self._stale),
-                ReadinessCheck(name="crd", failure=lambda: self._crds.problem),
-                ReadinessCheck(name="provider", failure=self._failing_controllers),
-                ReadinessCheck(name="passes", failure=lambda: self.runtime.passes.problem),
-            ),
-            address=self.settings.bind_address,
-            metrics_address=self.settings.metrics_bind_address,
-            probe_address=self.settings.health_probe_bind_address,
-            certificate=self._serving_certificate(),
-            reviewer=self._access_reviewer(),
-            metrics_port=self.settings.metrics_port,
-            probe_port=self.settings.health_probe_port,
-            extra_routes=profiling_routes() if is_profiled else None,
-            slow_routes=slow_profiling_routes() if is_profiled else None,
-            json_routes={PATH: partial(decisions_page, self.runtime.journal)},
-            dashboard=self._serve_dashboard(),
-        )
-
-    def _serve_dashboard(self) -> FurtherServer | None:
-        if self.dashboard is None:
-            return None
-        from karpenter_core.operator.dashboard.server import DashboardServer
-
-        address = self.settings.dashboard_bind_address
-        reviewer = self._access_reviewer()
-        server = DashboardServer(self.dashboard.feed, address=address, reviewer=reviewer)
-        return FurtherServer(
-            make_app=server.make_app,
-            address=address,
-            port=self.settings.dashboard_port,
-            option="dashboard-port",
-        )
-
-    def _serving_certificate(self) -> ServingCertificate | None:
-        if not self.settings.metrics_tls_cert_file:
-            return None
-        from karpenter_core.operator.serving_certificate import ServingCertificate
-
-        return ServingCertificate(
-            self.settings.metrics_tls_cert_file, self.settings.metrics_tls_key_file
-        )
-
-    def _access_reviewer(self) -> AccessReviewer | None:
-        if not self.settings.metrics_token_auth:
-            return None
-        from karpenter_core.operator.metrics_access import AccessReviewer
-
-        # With a limit of its own: requests with unknown tokens delay no controller.
-        return AccessReviewer.of(self.platform.objects, clock=self.platform.clock)
-
-    def _unsynced(self) -> str | None:
-        waiting = [kind.plural for kind in self.informers.unsynced]
-        return f"not listed yet: {', '.join(waiting)}" if waiting else None
-
-    def _stale(self) -> str | None:
-        stale = [each for each in self.informers.stale() if each.seconds is not None]
-        return f"not fresh: {', '.join(map(str, stale))}" if stale else None
-
-    def _failing_controllers(self) -> str | None:
-        overdue = self.providers.overdue_calls()
-        return (
-            f"{overdue} calls to providers exceed their time limit"
-            if overdue >= OVERDUE_CALLS
-            else None
-        )
 
     def _log_invalid(self, invalid: InvalidObject) -> None:
         self._log.error("invalid object is ignored", error=str(invalid))

@@ -234,7 +234,7 @@ def test_renewals_of_a_lease_that_another_cluster_keeps_tell_no_time(tmp_path, a
         clock.lead = timedelta(hours=-1)
         flags = (f"--leader-election-kubeconfig={each}" for each in arguments)
         process = scene.start(*flags, clock=clock).process
-        await process._lease_api().list_page(LEASES)
+        await process.clients.for_lease().list_page(LEASES)
         lead = process.clock.now() - clock.now()
         assert timedelta(minutes=minutes, seconds=-1) <= lead <= timedelta(minutes=minutes)
 
