@@ -25,6 +25,9 @@ __all__ = ["TlsFiles"]
 _CHECK_SECONDS: Final = 30.0
 """Period between two checks of the files; a file of a projected volume may be a minute old itself."""
 
+_BUFFER_BYTES: Final = 2**16
+"""Read buffer of a TLS connection: four records. asyncio takes 256 KiB, and a leader has forty watches."""
+
 _log = structlog.stdlib.get_logger("kube.tls")
 
 
@@ -38,6 +41,7 @@ class TlsFiles:
         Raises:
             SettingsError: one of them cannot be used.
         """
+        _limit_buffers()
         self._configuration: Final = configuration
         self._clock: Final = clock
         self._checked_at = clock.monotonic()
@@ -88,3 +92,10 @@ class TlsFiles:
         return tuple(
             str(path) for path in (named.ssl_ca_cert, named.cert_file, named.key_file) if path
         )
+
+
+def _limit_buffers() -> None:
+    """Let the TLS connections of this process have small buffers; the loop has no option for it."""
+    from asyncio.sslproto import SSLProtocol
+
+    SSLProtocol.max_size = min(SSLProtocol.max_size, _BUFFER_BYTES)

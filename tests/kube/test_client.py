@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import ssl
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -388,3 +389,40 @@ async def test_a_name_that_does_not_resolve_is_no_answer_until_it_does(tmp_path,
                     with pytest.raises(ApiError, match="no answer") as raised:
                         await transport.request(GET)
                     assert raised.value.reason in {UNREACHABLE, NO_ANSWER}
+
+
+async def test_open_watches_over_tls_need_little_memory_each(tmp_path):
+    """A leader has forty: the loop's own buffers would take a quarter of a megabyte for each."""
+    authority = CertificateAuthority(tmp_path / "pki")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(*authority.issue("server", "server", hosts=["127.0.0.1"]))
+    count, ended = 20, asyncio.Event()
+
+    async def handler(request):
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        await ended.wait()
+        return answer
+
+    async def follow(transport):
+        async with transport.stream(GET):
+            opened.append(1)
+            await ended.wait()
+
+    async with serving(handler, tls) as url:
+        path = kubeconfig(
+            tmp_path / "k", url, **{"certificate-authority": str(authority.certificate_file)}
+        )
+        async with connected(path) as transport, asyncio.TaskGroup() as group:
+            opened = []
+            tracemalloc.start()
+            before = tracemalloc.get_traced_memory()[0]
+            for _ in range(count):
+                group.create_task(follow(transport))
+            await until(lambda: len(opened) == count)
+            taken = tracemalloc.get_traced_memory()[0] - before
+            tracemalloc.stop()
+            ended.set()
+
+    both_ends = 2 * count
+    assert taken / both_ends < 2**17
