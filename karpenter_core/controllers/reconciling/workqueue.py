@@ -24,6 +24,9 @@ K = TypeVar("K", bound="Hashable")
 EARLY_SECONDS: Final = 1e-6
 """Timers may fire this much too early: a key that is due so soon counts as due."""
 _NO_EXPONENT_BEYOND: Final = 32
+_STALE_SHARE: Final = 2
+_LEAST_TIMERS: Final = 64
+"""Number of timers below which stale ones are not removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +108,7 @@ class WorkQueue(Generic[K]):
         self._due[key] = due
         self._sequence += 1
         heapq.heappush(self._heap, (due, self._sequence, key))
+        self._remove_stale_timers()
         if self._timer is None or due < self._timer_due:
             self._set_timer()
 
@@ -143,6 +147,19 @@ class WorkQueue(Generic[K]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _remove_stale_timers(self) -> None:
+        """Remove the timers of keys that became due earlier, once they are the larger part.
+
+        They would stay until their time comes: that of an expiring claim is a month away, and each of
+        its reconciles sets one.
+        """
+        if len(self._heap) <= max(_STALE_SHARE * len(self._due), _LEAST_TIMERS):
+            return
+        latest_first = sorted(self._heap, key=lambda entry: entry[1], reverse=True)
+        fresh = {entry[2]: entry for entry in latest_first if self._due.get(entry[2]) == entry[0]}
+        self._heap = list(fresh.values())
+        heapq.heapify(self._heap)
 
     def _set_timer(self) -> None:
         self.close()

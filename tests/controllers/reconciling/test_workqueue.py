@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import pytest
 
@@ -279,6 +280,25 @@ def test_workers_grow_with_the_cpu_requests(milli, workers):
             clock=LoopClock(), new_id=SequentialIds("x"), metrics=Metrics(), cpu_requests=milli
         )
         assert workers == base.workers(10, 1000)
+
+    run_virtual(scenario())
+
+
+def test_a_key_that_is_put_off_again_and_again_takes_the_room_of_one():
+    """Each reconcile of a claim puts it off until it expires, in a month."""
+
+    async def scenario():
+        queue = WorkQueue(LoopClock())
+        queue.add_after("soon", 60.0)
+        before = sys.getallocatedblocks()
+        for _ in range(5_000):
+            queue.add("claim")
+            queue.done(await queue.take())
+            queue.add_after("claim", 720 * 3600.0)
+        assert sys.getallocatedblocks() - before < 2_000
+        assert queue.waiting == 2
+        assert [await queue.take() for _ in range(2)] == ["soon", "claim"]
+        queue.close()
 
     run_virtual(scenario())
 
