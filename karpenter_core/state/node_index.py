@@ -106,6 +106,7 @@ class NodeIndex:
             key = self._key_of_node.pop(old.name, "")
             if key:
                 self._objects_of(key).nodes.pop(old.name, None)
+                self._forget_unseen(key)
             _remove_name(self._nodes_by_id, old.provider_id, old.name)
         if new is not None:
             key = state_node_key(new)
@@ -122,6 +123,7 @@ class NodeIndex:
             key = self._key_of_claim.pop(old.name, "")
             if key:
                 self._objects_of(key).claims.pop(old.name, None)
+                self._forget_unseen(key)
             _remove_name(self._claims_by_id, old.status.provider_id, old.name)
             _remove_name(self._claims_by_node_name, old.status.node_name, old.name)
         if new is not None and self._is_managed(new):
@@ -244,6 +246,14 @@ class NodeIndex:
     def _objects_of(self, key: str) -> _ProviderIdObjects:
         self._stale.add(key)
         return self._objects_by_key.setdefault(key, _ProviderIdObjects())
+
+    def _forget_unseen(self, key: str) -> None:
+        """Forget a key without objects that no snapshot has shown: a standby takes none for weeks."""
+        objects = self._objects_by_key[key]
+        shown = (self._joined, self._failed, self._outlined)
+        if not objects.nodes and not objects.claims and not any(key in each for each in shown):
+            del self._objects_by_key[key]
+            self._stale.discard(key)
 
     def _is_managed(self, claim: NodeClaim) -> bool:
         ref = claim.spec.node_class_ref

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from datetime import timedelta
 
@@ -652,3 +653,24 @@ class TestMask:
         builder = self.builder()
         builder.apply_event(CataloguePublished("default", None))
         assert "default" not in builder.snapshot().catalogues
+
+
+def test_objects_that_have_gone_leave_nothing_behind_without_a_snapshot():
+    """A standby takes one at its start, and then none for weeks."""
+    builder = synced_state(*node_and_claim("stays"))
+    builder.snapshot()
+
+    def come_and_go(first, count):
+        for number in range(first, first + count):
+            its_node, claim = node_and_claim(f"web-{number}")
+            own = pod(f"web-{number}", node_name=its_node.name)
+            for obj in (claim, its_node, own):
+                builder.apply_event(ObjectObserved(obj))
+            for obj in (own, its_node, claim):
+                builder.apply_event(ObjectRemoved(obj))
+            builder.apply_event(TimePassed(at(minutes=number)))
+        return sys.getallocatedblocks()
+
+    before = come_and_go(0, 100)
+    assert come_and_go(100, 400) - before < 1_000
+    assert [each.name for each in builder.snapshot().state_nodes] == ["stays"]
