@@ -30,19 +30,11 @@ from pathlib import Path
 from types import ModuleType
 from unittest.mock import patch
 
-from karpenter_core.api import schema
 from karpenter_core.controllers.disruption import controller as disruption
-from karpenter_core.controllers.interruption import controller as interruption
-from karpenter_core.controllers.nodeclaim import garbage_collection, instance_launcher
 from karpenter_core.controllers.nodeclaim.instance_launcher import InstanceLauncher
 from karpenter_core.controllers.observability import cluster as observability
 from karpenter_core.controllers.provisioning import provisioner
-from karpenter_core.controllers.reconciling.decision_journal import DecisionJournal
-from karpenter_core.kube import events
 from karpenter_core.kube.resources import DEPLOYMENTS, POD_DISRUPTION_BUDGETS
-from karpenter_core.scheduling.compiled import catalogue
-from karpenter_core.sim import topology
-from karpenter_provider_kwok import instance_store
 from tests.controllers.histories import COLLECTED_AT, History, breaches_of
 from tests.controllers.whole_controller import NODE_CLASS
 from tests.support.object_sizes import (
@@ -52,6 +44,7 @@ from tests.support.object_sizes import (
     count_tasks,
     settled_memory,
 )
+from tests.support.small_bounds import small_bounds
 from tests.support.trends import trend_of
 
 CHECKPOINTS_PER_DAY = 2
@@ -83,18 +76,6 @@ LEAST_SHARE_OF_ALL = 0.05
 """The same of memory, tasks and files."""
 LEAST_BYTES = 24 * 2**20
 """Rise of resident memory that may be fragmentation: the API server's objects are in it too."""
-SMALL_BOUNDS = (
-    (catalogue, "_MAX_OFFERING_MATRICES", 4),
-    (catalogue, "_MAX_REQUIREMENTS", 20),
-    (events, "_REMEMBERED", 20),
-    (garbage_collection, "REMEMBERED_CLAIMS", 20),
-    (instance_launcher, "REMEMBERED_TYPE_LISTS", 4),
-    (instance_store, "_KEPT_CALLS", 1000),
-    (instance_store, "_KEPT_GONE", 20),
-    (interruption, "_REMEMBERED", 3),
-    (schema, "_MAX_CACHED_RESULTS", 100),
-    (topology, "_MOST_COUNTS", 4),
-)
 SLOW_LOOPS = (
     (disruption, "PERIOD_SECONDS", 60.0),
     (observability, "PERIOD_SECONDS", 60.0),
@@ -240,7 +221,7 @@ def soak(folder, *, days=14.0, actions=ACTIONS, seed=0, verbose=False):
     """Let a cluster live, and return the record."""
     record = SoakRecord()
     began = time.process_time()
-    with small_bounds():
+    with small_bounds(), slow_loops():
         record.breaches = breaches_of(
             seed,
             folder,
@@ -254,20 +235,12 @@ def soak(folder, *, days=14.0, actions=ACTIONS, seed=0, verbose=False):
 
 
 @contextlib.contextmanager
-def small_bounds():
-    """Lower the bounds of what is kept for the sake of the past, so that a day fills it.
-
-    Within its bound nobody could tell it from a leak.
-    """
+def slow_loops():
+    """Let loops that look again without a cause do so once a minute."""
     with contextlib.ExitStack() as stack:
-        for module, name, bound in SMALL_BOUNDS:
-            assert getattr(module, name) > bound, f"{module.__name__}.{name}"
-            stack.enter_context(patch.object(module, name, bound))
-        stack.enter_context(patch.dict(DecisionJournal.__init__.__kwdefaults__, size=20))
         for module, name, period in SLOW_LOOPS:
             assert getattr(module, name) < period, f"{module.__name__}.{name}"
             stack.enter_context(patch.object(module, name, period))
-        schema._RULE_RESULTS.clear()
         yield
 
 
