@@ -200,7 +200,12 @@ def drawn(options: argparse.Namespace) -> list[Mutant]:
     mutants = draw(ROOT, AREAS, seed=options.seed, count=options.count)
     part, _, parts = options.part.partition("/")
     mine = mutants[int(part) - 1 :: int(parts)]
-    return [mutant for mutant in mine if options.only in f"{mutant.path}:{mutant.line}"]
+    places = options.only or [""]
+    return [
+        mutant
+        for mutant in mine
+        if any(place in f"{mutant.path}:{mutant.line}" for place in places)
+    ]
 
 
 def described(verdict: Verdict) -> str:
@@ -251,7 +256,11 @@ def main(arguments: Sequence[str]) -> int:
         "--first-pass-only", action="store_true", help="do not judge survivors again"
     )
     parser.add_argument("--goal", type=float, default=95.0, help="per cent that must be killed")
-    parser.add_argument("--only", default="", help="judge those whose PATH:LINE contains this")
+    parser.add_argument(
+        "--only",
+        action="append",
+        help="judge those whose PATH:LINE contains this, or another one given so",
+    )
     parser.add_argument(
         "--part", default="1/1", help="K/N: judge this one of N parts of the sample"
     )

@@ -16,6 +16,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Final
@@ -24,6 +25,7 @@ import pytest
 
 from tests.mutants.areas import ROOT
 from tests.mutants.draw import Mutant
+from tests.mutants.lifetime import end_group, end_with
 from tests.mutants.order import Record, most_telling_first
 from tests.mutants.probes import block_of
 
@@ -74,7 +76,7 @@ def judge(
     def child() -> str:
         put_into_memory(mutant, source)
         tests = run_each([items[test] for test in chosen])
-        return next((test for test, _, passed in tests if not passed), "")
+        return next((test for test, _, outcome in tests if outcome is Outcome.FAILED), "")
 
     said, failed = in_child(child, cpu_seconds=3 * expected + _LEAST_CPU_SECONDS)
     return Verdict(
@@ -91,7 +93,8 @@ def failure_of(item: pytest.Item) -> str:
 
     def child() -> str:
         watch = Watch()
-        failed = [test for test, _, passed in run_each([item], watch) if not passed]
+        tests = run_each([item], watch)
+        failed = [test for test, _, outcome in tests if outcome is Outcome.FAILED]
         return watch.reason[-2000:] or "it fails" if failed else ""
 
     ended, reason = in_child(child, cpu_seconds=_PASSING_CPU_SECONDS)
@@ -134,40 +137,52 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(each)
 
 
-class Watch:
-    """Notes whether the running test passed, and the last reason why one did not."""
+class Outcome(Enum):
+    """Verdict of a test on the product; one that is skipped, or expected to fail, has none."""
 
-    passed = True
+    PASSED = auto()
+    SKIPPED = auto()
+    FAILED = auto()
+
+
+class Watch:
+    """Notes the outcome of the running test, and the last reason why one did not pass."""
+
+    outcome = Outcome.PASSED
     reason = ""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note one phase of a test."""
-        self.passed = self.passed and report.passed
+        if report.failed:
+            self.outcome = Outcome.FAILED
+        elif report.skipped and self.outcome is Outcome.PASSED:
+            self.outcome = Outcome.SKIPPED
         if not report.passed:
             self.reason = report.longreprtext
 
 
 def run_each(
     items: Sequence[pytest.Item], watch: Watch | None = None
-) -> Iterator[tuple[str, float, bool]]:
-    """Run tests one by one; yield the name, the seconds of CPU, and whether it passed."""
+) -> Iterator[tuple[str, float, Outcome]]:
+    """Run tests one by one; yield the name, the seconds of CPU, and the outcome."""
     watch = watch or Watch()
     if items:
         items[0].config.pluginmanager.register(watch)
     for index, item in enumerate(items):
-        watch.passed = True
+        watch.outcome = Outcome.PASSED
         begun = time.process_time()
         following = items[index + 1] if index + 1 < len(items) else None
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-        yield item.nodeid, time.process_time() - begun, watch.passed
+        yield item.nodeid, time.process_time() - begun, watch.outcome
 
 
 def in_child(work: Callable[[], str], *, cpu_seconds: float) -> tuple[str, str]:
     """Do work in a forked child; return how it ended, empty if well, and what it returned."""
     reading, writing = os.pipe()
+    parent = os.getpid()
     child = os.fork()
     if child == 0:
-        _become_child(reading, cpu_seconds)
+        _become_child(parent, reading, cpu_seconds)
         code = 3
         try:
             os.write(writing, work().encode())
@@ -198,22 +213,18 @@ def _wait(child: int, pipe: int) -> tuple[int | None, str]:
         with contextlib.suppress(BlockingIOError):
             told += os.read(pipe, 65536)
         if done:
-            _end_group(child)
+            end_group(child)
             return status, told.decode()
         if time.monotonic() > until:
-            _end_group(child)
+            end_group(child)
             os.waitpid(child, 0)
             return None, told.decode()
         time.sleep(0.05)
 
 
-def _end_group(child: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
-
-
-def _become_child(reading: int, cpu_seconds: float) -> None:
+def _become_child(parent: int, reading: int, cpu_seconds: float) -> None:
     os.setsid()
+    end_with(parent)
     os.close(reading)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):

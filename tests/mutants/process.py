@@ -13,6 +13,7 @@ from typing import Final
 
 from tests.mutants.areas import ROOT
 from tests.mutants.draw import Mutant
+from tests.mutants.lifetime import run_in_group
 
 _SECONDS: Final = 900.0
 _NOTHING_RAN: Final = 5
@@ -38,15 +39,14 @@ def run_in_process(
         command += ["--hypothesis-seed=0", f"--basetemp={folder}/base", *options, *tests]
         variables = {**os.environ, **environment, "KARPENTER_MUTANT": f"{mutant.path}={changed}"}
         try:
-            done = subprocess.run(
-                command, cwd=ROOT, env=variables, capture_output=True, text=True,
-                timeout=seconds, check=False,
-            )  # fmt: skip
+            code, output, errors = run_in_group(
+                command, folder=str(ROOT), environment=variables, seconds=seconds
+            )
         except subprocess.TimeoutExpired:
             return "time limit"
-    if done.returncode in (0, _NOTHING_RAN):
+    if code in (0, _NOTHING_RAN):
         return ""
-    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", done.stdout, re.MULTILINE)
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", output, re.MULTILINE)
     if not failed:
-        return f"::{done.stdout[-300:]} {done.stderr[-300:]}"
+        return f"::{output[-300:]} {errors[-300:]}"
     return failed[1]

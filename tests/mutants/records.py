@@ -22,7 +22,7 @@ from typing import Final
 import pytest
 
 from tests.mutants.areas import ROOT
-from tests.mutants.judge import in_child, run_each
+from tests.mutants.judge import Outcome, in_child, run_each
 from tests.mutants.order import Record, file_of
 from tests.mutants.probes import Blocks, functions_of
 
@@ -133,10 +133,10 @@ class Recorder:
             saved = 0.0
             spent = 0.0
             self._blocks.taken()
-            for test, took, passed in run_each(items):
+            for test, took, outcome in run_each(items):
                 names = [self._blocks.names[each] for each in self._blocks.taken()]
                 spent += took
-                if passed:
+                if outcome is Outcome.PASSED:
                     result[test] = (took, names)
                 if spent >= saved + _SAVING_CPU_SECONDS:
                     saved = spent

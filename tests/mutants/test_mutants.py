@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import fcntl
 import os
+import signal
 import subprocess
 import sys
+import time
 from argparse import Namespace
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -108,13 +111,21 @@ class TestDraw:
         )
 
         def part(text):
-            return drawn(Namespace(seed=5, count=12, only="", part=text))
+            return drawn(Namespace(seed=5, count=12, only=None, part=text))
 
         parts = [part("1/3"), part("2/3"), part("3/3")]
         assert [len(each) for each in parts] == [4, 4, 4]
         assert sorted(repr(each) for some in parts for each in some) == sorted(
             map(repr, part("1/1"))
         )
+
+    def test_several_places_may_be_asked_for(self):
+        options = {"seed": 5, "count": 60, "part": "1/1"}
+        every = [f"{each.path}:{each.line}" for each in drawn(Namespace(**options, only=None))]
+        wanted = [every[7], every[30]]
+        some = drawn(Namespace(**options, only=wanted))
+        assert {f"{each.path}:{each.line}" for each in some} >= set(wanted)
+        assert len(some) < len(every) / 2
 
     def test_a_handler_swallows_its_error(self):
         source = "def f():\n    try:\n        g()\n    except OSError:\n        raise\n"
@@ -277,16 +288,21 @@ def tiny(tmp_path):
     return tmp_path
 
 
+def environment(folder):
+    """Return variables for the tool in a tree of its own."""
+    return {
+        "HOME": str(folder),
+        "PATH": os.environ["PATH"],
+        "PYTEST_ADDOPTS": "-p no:karpenter",
+    }
+
+
 def tool(folder, *arguments):
     """Run the tool in a tree of its own."""
     return subprocess.run(
         [sys.executable, "-m", "tests.mutants", *arguments],
         cwd=folder,
-        env={
-            "HOME": str(folder),
-            "PATH": os.environ["PATH"],
-            "PYTEST_ADDOPTS": "-p no:karpenter",
-        },
+        env=environment(folder),
         capture_output=True,
         text=True,
         timeout=240,
@@ -320,6 +336,73 @@ class TestJudge:
         assert f"{module}:6" in killed
         assert f"{module}:10" in killed | survived
         assert (tiny / module).read_text("utf-8") == PRODUCT
+
+    @pytest.mark.parametrize(
+        "body",
+        ["pytest.skip('not here')", "pytest.xfail('known')", "pytest.importorskip('nowhere')"],
+    )
+    def test_a_test_that_a_mutant_skips_has_not_killed_it(self, tiny, body):
+        tests = "import pytest\nfrom karpenter_core.state.tiny import is_empty\n\n\n"
+        tests += f"def test_nothing():\n    if not is_empty(0):\n        {body}\n"
+        (tiny / "tests/test_tiny.py").write_text(tests, "utf-8")
+        tool(tiny, "--record")
+        done = tool(tiny, "--seed=1", "--count=300", "--only=tiny.py:10")
+        verdicts = [line for line in done.stdout.splitlines() if "tiny.py:10 (" in line]
+        assert verdicts, done.stdout + done.stderr
+        assert not [line for line in verdicts if "killed by" in line]
+
+
+def descendants(process):
+    """Return the children of a process and theirs, as the kernel tells them."""
+    found = []
+    for thread in (Path("/proc") / str(process) / "task").glob("*/children"):
+        for child in map(int, thread.read_text().split()):
+            found += [child, *descendants(child)]
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the tool asks Linux for it")
+class TestLifetime:
+    """Processes that judge do not outlive the tool, whatever they compute."""
+
+    @pytest.mark.parametrize("place", ["tiny.py:2", "tiny.py:10"], ids=["process", "fork"])
+    def test_judges_end_with_a_tool_that_is_killed(self, tiny, place):
+        late = "\n\ndef test_late():\n    assert is_full(3)\n    assert is_empty(0)\n"
+        endless = f"{late}    while (Path(__file__).parent / 'endless').exists():\n        pass\n"
+        tests = f"from pathlib import Path\n{BLIND_TEST.strip()}\n{endless}"
+        tests = tests.replace("import is_empty", "import is_empty, is_full")
+        (tiny / "tests/test_tiny.py").write_text(tests, "utf-8")
+        tool(tiny, "--record")
+        (tiny / "tests/endless").touch()
+        command = [sys.executable, "-m", "tests.mutants", "--seed=1", "--count=300"]
+        with subprocess.Popen(
+            [*command, f"--only={place}", "--first-pass-only"],
+            cwd=tiny,
+            env=environment(tiny),
+            stdout=subprocess.DEVNULL,
+        ) as running:
+            until = time.monotonic() + 120
+            try:
+                while not (judges := descendants(running.pid)) and time.monotonic() < until:
+                    time.sleep(0.05)
+            finally:
+                running.kill()
+        assert judges
+        while time.monotonic() < until and any(map(is_running, judges)):
+            time.sleep(0.05)
+        left = [each for each in judges if is_running(each)]
+        for each in left:
+            os.kill(each, signal.SIGKILL)
+        assert not left
+
+
+def is_running(process):
+    """Return whether a process is there and has not ended."""
+    try:
+        state = (Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
 
 
 CLUSTER_RUN = """
