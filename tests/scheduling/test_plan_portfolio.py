@@ -24,6 +24,7 @@ from karpenter_core.testing.builders import (
     problem,
 )
 from tests.properties import with_examples
+from tests.scheduling.plan_checks import FIRST_FIT, left_behind
 from tests.support.problems import seeded_problem
 from tests.verifier import violations
 
@@ -192,6 +193,12 @@ def test_plans_in_other_orders_make_no_plan_worse(seed):
     assert facts(found) <= facts(usual)
     if facts(found) == facts(usual):
         assert [claim.pods for claim in found.claims] == [claim.pods for claim in usual.claims]
+
+
+def test_a_plan_that_counts_as_first_fit_and_leaves_pods_is_not_taken():
+    """Of few pods, another plan would leave two that a node takes, as it leaves zones open."""
+    asked = seeded_problem(2318)
+    assert list(left_behind(asked, solve(asked), solve(asked, FIRST_FIT))) == []
 
 
 def facts(plan):

@@ -307,6 +307,24 @@ def test_pending_pods_that_a_node_would_take_are_reported():
     assert list(leftovers(ASKED, PLAN)) == []
 
 
+@pytest.mark.parametrize("type_key", [INSTANCE_TYPE, "beta.kubernetes.io/instance-type"])
+def test_a_launching_node_takes_no_pod_that_avoids_what_it_may_turn_out_to_be(type_key):
+    """It has no instance type yet; a node that will never have the label is safe."""
+    avoids = by_hand("avoids", required=(node_term((type_key, "NotIn", "large")),))
+    left = SchedulingPlan(unschedulable={avoids.uid: UnschedulablePod(message="left")})
+    bare = replace(existing_node("new"), labels={ZONE: "zone-a"})
+    launching = replace(bare, requirements=Requirements.from_labels({ZONE: "zone-a"}))
+    small = Requirements.from_labels({ZONE: "zone-a", INSTANCE_TYPE: "small"})
+
+    def takers(node):
+        asked = problem([avoids], pools=[], nodes=[node])
+        return list(leftovers(asked, left)), list(solve(asked).unschedulable)
+
+    assert takers(launching) == ([], [avoids.uid])
+    for node in (bare, replace(launching, requirements=small)):
+        assert takers(node) == (["avoids is left, node new would take it"], [])
+
+
 def test_brute_force_finds_a_node_or_none():
     """The other direction: what could be launched for a pod alone."""
     assert hosts_alone(ASKED, PODS[0]) is not None

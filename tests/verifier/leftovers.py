@@ -8,6 +8,7 @@ from itertools import chain
 
 from msgspec.structs import replace as replaced
 
+from karpenter_core.api.labels import WELL_KNOWN
 from tests.verifier.alone import pool_variants
 from tests.verifier.contents import (
     claim_variants,
@@ -18,6 +19,7 @@ from tests.verifier.contents import (
 from tests.verifier.places import Place
 from tests.verifier.rules import (
     CAPACITY_TYPE,
+    DEPRECATED,
     HOSTNAME,
     ZONE,
     add,
@@ -124,17 +126,26 @@ def _nodes(problem, plan, pod, asked, replay):
         pods = (*plan.existing.get(node.name, ()), asked)
         if node.closed or any(existing_node(problem, node, pods)):
             continue
-        if node.requirements is not None and _asks_hostname(problem, pod):
-            continue  # nobody knows yet what a launching node will be called
+        if node.requirements is not None and _asks_unknown(problem, pod, asked, node):
+            continue
         place = places[f"node {node.name}"]
         if _has_labels(problem, pod, place) and not any(replay.refusals(pod, place)):
             yield place.name
 
 
-def _asks_hostname(problem, pod):
+def _asks_unknown(problem, pod, asked, node):
+    """Whether a pod asks for what nobody knows yet of a launching node.
+
+    That is how it will be called, and which values well-known labels will have that its claim leaves
+    open: a pod that avoids an instance type cannot tell whether it becomes that one.
+    """
     volumes = problem.volumes.get(pod.uid)
     mounted = [key for one in (volumes.alternatives if volumes else ()) for key in one]
-    return HOSTNAME in asked_labels(pod.shape).union(mounted)
+    if HOSTNAME in asked_labels(pod.shape).union(mounted):
+        return True
+    said = {*node.labels, *(r.key for r in node.requirements.values())}
+    speaks_of = {DEPRECATED.get(key, key) for key in asked_labels(asked.shape)}
+    return not speaks_of.isdisjoint((WELL_KNOWN | problem.well_known) - said)
 
 
 def _variants(problem, plan, pools, pod, asked, replay, *, reserved=False):

@@ -151,6 +151,8 @@ class _Choice:
             if self._is_within(_GOOD_ENOUGH):
                 return
             candidate = yield from self._plan_steps(profile)
+            if profile.late and not self._waits_in_vain(candidate):
+                continue  # as first-fit's: pods that a node would take may wait for the next pass
             if candidate.score < self.best.score:
                 self._take(candidate)
                 yield from self._repack_steps(candidate)
@@ -161,6 +163,13 @@ class _Choice:
             self.best = min(
                 self.best, candidate, key=lambda plan: (plan.score, plan is self._first_fit)
             )
+
+    def _waits_in_vain(self, plan: FinishedPlan) -> bool:
+        """Whether a value plan, which leaves no zone open, finds no place for the pods left either."""
+        value = self._value
+        return value is not None and all(
+            count <= value.left.get(index, 0) for index, count in plan.left.items()
+        )
 
     def _is_within(self, ratio: float) -> bool:
         """Whether the best plan is known to cost no more than so many times the lower bound."""
