@@ -220,6 +220,33 @@ def windowed(*budgets):
     )
 
 
+def test_an_evicted_pod_that_the_scheduler_leaves_without_room_gets_a_node(rebalance):
+    """The scheduler puts the small pod where the plan has the large one."""
+    stays = {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}
+    objects = (
+        CONSOLIDATING,
+        *(claim_with_node(f"node-{number}") for number in range(4)),
+        web("full", "node-0", cpu="3400m", **stays),
+        web("half", "node-1", cpu="2900m", **stays),
+        web("a-small", "node-2", cpu="400m"),
+        web("b-large", "node-3", cpu="900m"),
+    )
+
+    found = rebalance(*objects)
+
+    assert found["steps"][0]["existingNodes"] == {
+        "node-0": ["shop/a-small"], "node-1": ["shop/b-large"],
+    }  # fmt: skip
+    assert found["launchedForEvictedPods"]["nodes"] == 1
+    saved = sum(step["savingsPerHour"] for step in found["steps"])
+    again = found["launchedForEvictedPods"]["pricePerHour"]
+    assert found["savingsPerHour"] == pytest.approx(saved - again)
+    assert found["after"]["pricePerHour"] == pytest.approx(
+        found["before"]["pricePerHour"] - found["savingsPerHour"]
+    )
+    assert "for evicted pods" in " ".join(rebalance(*objects, options=()).split())
+
+
 def test_the_end_of_a_window_is_awaited(rebalance):
     """No step before; windows that meet count as one."""
     closed = {"nodes": "0", "schedule": "0 * * * *", "duration": "20m"}

@@ -24,6 +24,7 @@ def rebalance_document(rebalance: Rebalance) -> JsonObject:
         "before": _costs(before),
         "after": _costs(after),
         "launchedForPendingPods": _costs(rebalance.launched),
+        "launchedForEvictedPods": _costs(rebalance.relaunched),
         "savingsPerHour": round(rebalance.savings_per_hour, _DIGITS),
         "nodesRemoved": sum(len(step.command.candidates) for step in rebalance.steps),
         "nodesAdded": sum(len(step.command.replacements) for step in rebalance.steps),

@@ -1,11 +1,13 @@
-"""Changes the state as if a disruption command had been carried out: no pod waits, every launch succeeds.
+"""Changes the state as if disruption commands had been carried out and every launch had succeeded.
 
-New nodes are those of the cheapest offering of their claim, ready at once. Pods are where the command
-says. Quiet times of nodes begin again where pods come, so that `consolidateAfter` counts as in a cluster.
+New nodes are those of the cheapest offering of their claim, ready at once. Evicted pods wait until they are
+bound. Nodes of a command stay for some seconds, in which budgets count them. Quiet times of nodes begin again
+where pods come, so that `consolidateAfter` counts as in a cluster.
 """
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, final
 
 import msgspec
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import PodView
+    from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.disruption.command import Command
     from karpenter_core.scheduling.instance_types import InstanceType, Offering
     from karpenter_core.scheduling.problem import PlannedNodeClaim, SchedulingPlan
@@ -32,6 +35,9 @@ if TYPE_CHECKING:
     from karpenter_core.state.builder import StateBuilder
 
 __all__ = ["StateFold"]
+
+_LEAVING: Final = timedelta(seconds=5)
+"""Time from the start of a command until its nodes are gone."""
 
 
 @final
@@ -41,10 +47,17 @@ class StateFold:
     def __init__(self, builder: StateBuilder) -> None:
         self._builder: Final = builder
         self._made = 0
+        self._leaving: Final = list["tuple[datetime, Candidate]"]()
+        """Nodes whose command has begun, with the times at which they are gone."""
 
     def pass_time(self, now: datetime) -> None:
-        """Move the time, and mark the nodes that have been quiet for `consolidateAfter` since."""
+        """Move the time: nodes leave, and are marked when they have been quiet for `consolidateAfter`."""
         self._builder.apply_event(TimePassed(now))
+        gone = [each for at, each in self._leaving if at <= now]
+        self._leaving[:] = [each for each in self._leaving if each[0] > now]
+        for candidate in gone:
+            self._builder.apply_event(ObjectRemoved(candidate.node))
+            self._builder.apply_event(ObjectRemoved(candidate.claim))
         snapshot = self._builder.snapshot()
         for claim in snapshot.node_claims.values():
             pool = snapshot.node_pools.get(_pool_of(claim))
@@ -63,24 +76,40 @@ class StateFold:
         )
         return min((at for at in times if at is not None and at > now), default=None)
 
-    def apply(self, command: Command, now: datetime) -> None:
-        """Launch the replacements, move the pods, and remove the nodes of a command."""
-        targets = {pod.uid: name for name, pods in command.moves.items() for pod in pods}
+    def next_departure(self) -> datetime | None:
+        """Return when the next leaving node is gone; None if none is leaving."""
+        return min((at for at, _ in self._leaving), default=None)
+
+    def start(self, command: Command, now: datetime) -> tuple[PodView, ...]:
+        """Launch the replacements and empty the nodes of a command; return the pods that wait."""
         for planned in command.replacements:
-            name = self._launch(planned, now)
-            targets |= {pod.uid: name for pod in planned.pods if not pod.is_virtual}
+            self._launch(planned, now)
+        evicted: list[PodView] = []
         for candidate in command.candidates:
             for pod in self._builder.snapshot().pods_by_node.get(candidate.node.name, ()):
-                self._move(pod, targets)
-            self._builder.apply_event(ObjectRemoved(candidate.node))
-            self._builder.apply_event(ObjectRemoved(candidate.claim))
-        self._restart_quiet_times(set(targets.values()), now)
+                if pod.is_reschedulable:
+                    evicted.append(pod)
+                self._move(pod, {})
+            claim = self._builder.snapshot().node_claims[candidate.claim.name]
+            metadata = claim.metadata.model_copy(update={"deletion_timestamp": now})
+            self._write(claim.model_copy(update={"metadata": metadata}))
+            self._leaving.append((now + _LEAVING, candidate))
+        return tuple(evicted)
 
-    def provision(self, plan: SchedulingPlan, now: datetime) -> bool:
-        """Launch the nodes of a plan and bind its pods; tell whether there were any."""
+    def bind(self, places: Mapping[str, str], now: datetime) -> None:
+        """Bind waiting pods to nodes, by UID."""
+        pending = self._builder.snapshot().pending_pods
+        for uid in places:
+            self._move(pending[uid], places)
+        self._restart_quiet_times(set(places.values()), now)
+
+    def provision(self, plan: SchedulingPlan, now: datetime) -> dict[str, PlannedNodeClaim] | None:
+        """Launch the nodes of a plan and bind its pods; return the nodes, None if nothing changes."""
         placed = [(pod, name) for name, pods in plan.existing.items() for pod in pods]
+        launched: dict[str, PlannedNodeClaim] = {}
         for planned in plan.claims:
             name = self._launch(planned, now)
+            launched[name] = planned
             placed += [(pod, name) for pod in planned.pods]
         targets = {pod.uid: name for pod, name in placed if not pod.is_virtual}
         for pod, _ in placed:
@@ -88,7 +117,7 @@ class StateFold:
                 self._move(pod, targets)
         if targets:
             self._restart_quiet_times(set(targets.values()), now)
-        return bool(targets or plan.claims)
+        return launched if targets or launched else None
 
     def _move(self, pod: PodView, targets: Mapping[str, str]) -> None:
         """Bind a pod to its new node; pods of DaemonSets and finished pods go with their node."""

@@ -1,17 +1,20 @@
-"""Repeats disruption passes over a state in which each command is carried out at once.
+"""Repeats disruption passes over a state in which each command is carried out after its validation.
 
 The passes are those of the controller (`disruption.plan`): the same methods, budgets, PodDisruptionBudgets
-and prices. Pending pods are placed before each pass, as the controller does. Between passes time moves to the
-next end of a `consolidateAfter` or of a window of budgets. Nothing here reads a clock.
+and prices, at the times at which its loop runs them. Evicted pods are bound as kube-scheduler binds them.
+Pending pods are placed before each pass, as the controller does. When nothing can be disrupted, time moves to
+the next end of a `consolidateAfter` or of a window of budgets. Nothing here reads a clock.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.cli.disruption_passes import count_virtual, disruption_pass
+from karpenter_core.cli.rebalance.evicted_pods import eviction_order, scheduler_places
 from karpenter_core.cli.rebalance.folding import StateFold
 from karpenter_core.disruption.budgets import DisruptionReason, budget_errors, next_opening
 from karpenter_core.disruption.candidates import DisruptionClass
@@ -22,22 +25,23 @@ from karpenter_core.state.pool_schedules import shuts_down_pools
 from karpenter_core.state.provisioning_input import build_provisioning_input
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from karpenter_core.cli.cluster_source import CommandInput
     from karpenter_core.disruption.candidates import BlockedNode
     from karpenter_core.disruption.command import Command
     from karpenter_core.disruption.method import DisruptionMethod, DisruptionPass
+    from karpenter_core.scheduling.problem import PlannedNodeClaim
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["NodeCosts", "Rebalance", "RebalanceStep", "disruptions_now", "simulate_rebalance"]
 
-_MOST_PASSES: Final = 2_000
+_MOST_PASSES: Final = 4_000
 _HORIZON: Final = timedelta(days=1)
 """Time after which quiet times are not awaited any more."""
-_ROUND: Final = timedelta(seconds=30)
-"""Time between two passes that have commands: validation, and the start of replacements."""
+_POLL: Final = timedelta(seconds=10)
+"""Time between two passes without commands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +76,9 @@ class Rebalance:
     before: NodeCosts
     after: NodeCosts
     launched: NodeCosts
-    """The nodes that were launched for pending pods, at no command of disruption."""
+    """The nodes that were launched for pods that were pending at the start."""
+    relaunched: NodeCosts
+    """The nodes that were launched for evicted pods which the scheduler bound elsewhere than planned."""
     blocked: tuple[BlockedNode, ...]
     is_complete: bool
     exhausted_pools: tuple[str, ...] = ()
@@ -80,8 +86,9 @@ class Rebalance:
 
     @property
     def savings_per_hour(self) -> float:
-        """Savings of all steps together."""
-        return sum(step.command.evidence.savings_per_hour for step in self.steps)
+        """Savings of all steps together, less the price of the nodes that evicted pods needed."""
+        saved = sum(step.command.evidence.savings_per_hour for step in self.steps)
+        return saved - self.relaunched.price_per_hour
 
 
 def disruptions_now(command_input: CommandInput) -> Rebalance:
@@ -104,6 +111,7 @@ def disruptions_now(command_input: CommandInput) -> Rebalance:
         before=before,
         after=after,
         launched=_NOTHING,
+        relaunched=_NOTHING,
         blocked=_blocked(planner_pass),
         is_complete=True,
         exhausted_pools=_exhausted_pools(planner_pass),
@@ -122,37 +130,50 @@ def simulate_rebalance(command_input: CommandInput) -> Rebalance:
     fold.pass_time(now)
     planner_pass = _pass(command_input, _counted(command_input, now), now)
     before = _costs(planner_pass)
-    launched = _NOTHING
+    launched = relaunched = _NOTHING
+    displaced: set[str] = set()
     price = before.price_per_hour
     steps: list[RebalanceStep] = []
     is_complete = False
     for _ in range(_MOST_PASSES):
-        if _provision(command_input, fold, now):
-            held = _costs(planner_pass)
+        nodes = _provision(command_input, fold, now)
+        if nodes is not None:
             planner_pass = _pass(command_input, _counted(command_input, now), now)
-            launched = _sum(launched, _difference(_costs(planner_pass), held))
-            price += _costs(planner_pass).price_per_hour - held.price_per_hour
-        commands = plan(planner_pass, methods=methods).commands
-        for command in commands:
-            fold.apply(command, now)
+            again = {
+                name
+                for name, claim in nodes.items()
+                if any(pod.uid in displaced for pod in claim.pods)
+            }
+            launched = _sum(launched, _costs(planner_pass, nodes.keys() - again))
+            relaunched = _sum(relaunched, _costs(planner_pass, again))
+            price += _costs(planner_pass, nodes.keys()).price_per_hour
+        planned = plan(planner_pass, methods=methods)
+        for command in planned.commands:
             price -= command.evidence.savings_per_hour
             steps.append(
                 RebalanceStep(command=command, after=now - cluster.now, price_per_hour=price)
             )
-        quiet = now + _ROUND if commands else _next_chance(planner_pass, fold)
-        if quiet is None:
-            is_complete = True
-            break
-        if quiet - cluster.now > _HORIZON:
-            break
-        now = quiet
-        fold.pass_time(now)
+        if planned.method is not None and planned.commands:
+            if planned.method.is_validated:
+                now += planner_pass.options.validation_delay
+                fold.pass_time(now)
+            displaced |= _carry_out(command_input, fold, planned.commands, now)
+        else:
+            chance = _next_chance(planner_pass, fold)
+            if chance is None:
+                is_complete = True
+                break
+            if chance - cluster.now > _HORIZON:
+                break
+            now += _POLL * max(1, math.ceil((chance - now) / _POLL))
+            fold.pass_time(now)
         planner_pass = _pass(command_input, _counted(command_input, now), now)
     return Rebalance(
         steps=tuple(steps),
         before=before,
         after=_costs(planner_pass),
         launched=launched,
+        relaunched=relaunched,
         blocked=_blocked(planner_pass),
         is_complete=is_complete,
         exhausted_pools=_exhausted_pools(planner_pass),
@@ -160,9 +181,9 @@ def simulate_rebalance(command_input: CommandInput) -> Rebalance:
 
 
 def _next_chance(planner_pass: DisruptionPass, fold: StateFold) -> datetime | None:
-    """Return when a pass may find more: a node is quiet, or a window of budgets or of a pool ends."""
+    """Return when a pass may find more: a node is quiet or gone, or a window of budgets or of a pool ends."""
     snapshot, now = planner_pass.snapshot, planner_pass.now
-    times = [fold.next_quiet(now)]
+    times = [fold.next_quiet(now), fold.next_departure()]
     for name, pool in snapshot.node_pools.items():
         if not budget_errors(pool, now) and any(each.pool == name for each in snapshot.state_nodes):
             times.append(next_opening(pool, now))
@@ -174,18 +195,34 @@ def _next_chance(planner_pass: DisruptionPass, fold: StateFold) -> datetime | No
     return min((at for at in times if at is not None), default=None)
 
 
-def _provision(command_input: CommandInput, fold: StateFold, now: datetime) -> bool:
-    """Place the pending pods as the controller does before it disrupts; tell whether any was placed."""
+def _provision(
+    command_input: CommandInput, fold: StateFold, now: datetime
+) -> Mapping[str, PlannedNodeClaim] | None:
+    """Place the pending pods as the controller does; return new nodes, None if nothing changes."""
     cluster = command_input.cluster
     snapshot = cluster.folded_state.snapshot()
     if not snapshot.pending_pods and not snapshot.has_virtual_pods:
-        return False
+        return None
     provisioning = build_provisioning_input(
         snapshot, now=now, problem_settings=cluster.problem_settings
     )
     if not provisioning.problem.pods:
-        return False
+        return None
     return fold.provision(solve_isolated(provisioning.problem, cluster.options), now)
+
+
+def _carry_out(
+    command_input: CommandInput, fold: StateFold, commands: Iterable[Command], now: datetime
+) -> set[str]:
+    """Start commands and bind the evicted pods as the scheduler does; return their UIDs."""
+    cluster = command_input.cluster
+    evicted = [pod for command in commands for pod in fold.start(command, now)]
+    snapshot = cluster.folded_state.snapshot()
+    fold.bind(
+        scheduler_places(eviction_order(evicted, snapshot), cluster, snapshot, now),
+        now,
+    )
+    return {pod.uid for pod in evicted}
 
 
 def _sum(first: NodeCosts, second: NodeCosts) -> NodeCosts:
@@ -193,14 +230,6 @@ def _sum(first: NodeCosts, second: NodeCosts) -> NodeCosts:
         nodes=first.nodes + second.nodes,
         price_per_hour=first.price_per_hour + second.price_per_hour,
         unknown_prices=first.unknown_prices + second.unknown_prices,
-    )
-
-
-def _difference(later: NodeCosts, earlier: NodeCosts) -> NodeCosts:
-    return NodeCosts(
-        nodes=later.nodes - earlier.nodes,
-        price_per_hour=later.price_per_hour - earlier.price_per_hour,
-        unknown_prices=later.unknown_prices - earlier.unknown_prices,
     )
 
 
@@ -227,11 +256,12 @@ def _pass(command_input: CommandInput, snapshot: Snapshot, now: datetime) -> Dis
     return disruption_pass(command_input, snapshot, now=now, command_id="plan")
 
 
-def _costs(planner_pass: DisruptionPass) -> NodeCosts:
+def _costs(planner_pass: DisruptionPass, names: Container[str] | None = None) -> NodeCosts:
+    """Sum up the nodes of NodePools, of these names if some are given."""
     nodes = [
         each
         for each in planner_pass.snapshot.state_nodes
-        if each.managed and not each.marked_for_deletion
+        if each.managed and not each.marked_for_deletion and (names is None or each.name in names)
     ]
     prices = [planner_pass.prices.hourly_cost_of(each) for each in nodes]
     return NodeCosts(

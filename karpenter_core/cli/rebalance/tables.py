@@ -78,11 +78,11 @@ def answer_line(document: JsonMapping) -> str:
 
 
 def _launched(document: JsonMapping) -> str:
-    launched = document["launchedForPendingPods"]
-    if not launched["nodes"]:
-        return ""
-    price = money_text(launched["pricePerHour"])
-    return f"; {counted(launched['nodes'], 'node')} at {price} for pending pods"
+    return "".join(
+        f"; {counted(launched['nodes'], 'node')} at {money_text(launched['pricePerHour'])} for {name} pods"
+        for name in ("pending", "evicted")
+        if (launched := document[f"launchedFor{name.title()}Pods"])["nodes"]
+    )
 
 
 def _unknown(document: JsonMapping) -> str:
