@@ -8,6 +8,7 @@ import pytest
 
 from karpenter_core.cli.explain.pod import _REMEDIES
 from karpenter_core.scheduling.problem import PoolConstraint
+from tests.cli.explain_failures import needs, only
 from tests.cli.inputs import POOL, node, pod, pool, write
 
 DAEMON_SET = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "agent"}
@@ -209,6 +210,23 @@ def test_without_a_usable_pool_each_pool_says_why(program, tmp_path, types_file)
 
     assert document["state"] == "unschedulable"
     assert 'NodePool "static": it is static' in document["message"]
+
+
+@pytest.mark.parametrize("by_affinity", [False, True])
+def test_a_pool_that_the_pod_asks_for_and_that_cannot_be_used_is_the_first_cause(
+    program, tmp_path, types_file, by_affinity
+):
+    """Other NodePools are not to blame for it."""
+    lost = pool("lost", replicas=1)
+    asks = needs("karpenter.sh/nodepool", "In", "lost") if by_affinity else only("lost")
+    file = write(tmp_path / "cluster.yaml", POOL, lost, pod("a", **asks))
+    arguments = ("--offline", file, "--instance-types-file", types_file, "-o", "json")
+
+    document = json.loads(program("explain", "pod", "shop/a", *arguments).out)
+
+    assert document["state"] == "unschedulable"
+    reason = document["unusablePools"]["lost"]
+    assert f'NodePool "lost" is not used: {reason}' in document["answer"]
 
 
 def test_a_pool_that_can_launch_nothing_is_not_the_first_cause_of_a_pod(

@@ -14,6 +14,7 @@ from tests.cli.test_explain_node import claim_with_node
 INSTANCE_TYPES = [
     instance_type("small", "2", "4Gi", offering(0.10)),
     instance_type("large", "4", "8Gi", offering(0.20)),
+    instance_type("gone", "8", "16Gi", offering(0.40, Available=False)),
 ]
 
 
@@ -41,6 +42,27 @@ def test_a_pool_without_limits_is_open_or_launches(explain):
     assert busy["state"] == "launching"
     assert busy["message"] == "it launches 1 node for 1 pod"
     assert busy["launches"] == {"nodes": 1, "pods": 1}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("node.kubernetes.io/instance-type", "huge", "no instance type meets its requirements"),
+        (
+            "node.kubernetes.io/instance-type",
+            "gone",
+            "no instance type that it may launch is available",
+        ),
+    ],
+)
+def test_a_pool_without_instance_types_cannot_launch(explain, key, value, said):
+    """It is not said to be open, though no pod waits for it."""
+    requirement = {"key": key, "operator": "In", "values": [value]}
+
+    found = explain(pool(template={"requirements": [requirement]}))
+
+    assert found["state"] == "unusable"
+    assert said in found["answer"]
 
 
 def test_commitments_count_as_in_a_plan(program, tmp_path):

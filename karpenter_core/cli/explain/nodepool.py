@@ -13,6 +13,7 @@ from karpenter_core.cli.document import offering
 from karpenter_core.cli.missing_objects import missing_object
 from karpenter_core.cli.static_pools import static_pool_document
 from karpenter_core.cli.tables import NODE_POOL_STATES, counted
+from karpenter_core.scheduling.compiled.pool_templates import SIMULATION_LABELS, read_pool_template
 from karpenter_core.state.capacity_quotas import planned_amounts, planned_types
 from karpenter_core.state.static_claims import plan_static_claim
 from karpenter_core.state.static_pools import is_static, static_pool_claims
@@ -69,7 +70,7 @@ def node_pool_explanation(
         else None
     )
     launches = [claim for claim in plan.claims if claim.pool == pool.name]
-    state, message = _answer(cluster, pool, static, [*limits, *quotas], launches)
+    state, message = _answer(cluster, pool, typical, static, [*limits, *quotas], launches)
     share = pool.metadata.annotations.get(SPOT_SHARE)
     return {
         "nodePool": pool.name,
@@ -100,6 +101,7 @@ def _cheapest(typical: PlannedNodeClaim, launches: list[PlannedNodeClaim]) -> Ch
 def _answer(
     cluster: ClusterInput,
     pool: NodePool,
+    typical: PlannedNodeClaim | None,
     static: Mapping[str, object] | None,
     ceilings: list[dict[str, object]],
     launches: list[PlannedNodeClaim],
@@ -115,10 +117,31 @@ def _answer(
     for item in ceilings:
         if item["message"]:
             return "limited", str(item["message"])
+    if typical is None:
+        return "unusable", _nothing_to_launch(cluster, pool)
     if not launches:
         return "open", "it may launch nodes, and no pod needs one of it now"
     pods = sum(len(claim.pods) for claim in launches)
     return "launching", f"it launches {counted(len(launches), 'node')} for {counted(pods, 'pod')}"
+
+
+def _nothing_to_launch(cluster: ClusterInput, pool: NodePool) -> str:
+    """Return why there is no claim that the NodePool could launch now."""
+    catalogue = cluster.snapshot.catalogues.get(pool.name)
+    if catalogue is None:
+        return "its instance types are not known"
+    template = read_pool_template(pool, aliases=cluster.problem_settings.aliases)
+    if template.unreadable_reason:
+        return template.unreadable_reason
+    requirements = template.requirements.without(SIMULATION_LABELS)
+    types = catalogue.instance_types
+    matching = sum(each.requirements.intersects(requirements) for each in types)
+    if not matching:
+        return f"no instance type meets its requirements ({len(types)} are known)"
+    return (
+        "no instance type that it may launch is available now "
+        f"({counted(matching, 'instance type')} fit its requirements, in no zone and capacity type that it allows)"
+    )
 
 
 def _static_text(static: Mapping[str, object]) -> str:

@@ -25,7 +25,7 @@ from karpenter_core.scheduling.problem import PoolConstraint, PoolRejection
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from karpenter_core.api.records import PodView
+    from karpenter_core.api.records import NodeSelectorRequirement, PodView
     from karpenter_core.cli.cluster_input import ClusterInput
     from karpenter_core.scheduling.problem import (
         PlannedNodeClaim,
@@ -96,7 +96,7 @@ def pod_explanation(
     return {
         "pod": pod.key,
         "state": fate.state,
-        "answer": f"{pod.key}: {_lead(fate.state)}{_cause(pod, fate, plan)}",
+        "answer": f"{pod.key}: {_lead(fate.state)}{_cause(cluster, pod, fate, plan)}",
         "message": fate.message,
         "placement": fate.placement,
         "pools": dict(fate.pools),
@@ -109,17 +109,34 @@ def _lead(state: str) -> str:
     return "" if state in {"bound", "ended", "existing", "launch"} else f"{STATES[state]}: "
 
 
-def _cause(pod: PodView, fate: _PodOutcome, plan: SchedulingPlan) -> str:
+def _selected_pool(pod: PodView) -> str | None:
+    """Return the only NodePool that a pod asks for by name; None if it does not ask for one."""
+    values = [
+        {value for each in term.match_expressions if _names_pools(each) for value in each.values}
+        for term in pod.shape.required_node_terms
+    ]
+    named = values[0] if values and all(each == values[0] for each in values) else set[str]()
+    selected = pod.shape.node_selector.get(NODE_POOL)
+    return selected or (next(iter(named)) if len(named) == 1 else None)
+
+
+def _names_pools(expression: NodeSelectorRequirement) -> bool:
+    return expression.key == NODE_POOL and expression.operator == "In"
+
+
+def _cause(cluster: ClusterInput, pod: PodView, fate: _PodOutcome, plan: SchedulingPlan) -> str:
     """Return the first cause: for a pod that fits nowhere that of the NodePool that came closest.
 
     A NodePool comes the closer, the later in the order of constraints the first one fails. One from which
     nothing can be launched for any pod says little about this one, and comes after those; one that the pod
-    excludes by name comes last.
+    excludes by name comes last. The only one that it asks for by name comes first if it cannot be used.
     """
     rejected = {name: pool for name, pool in fate.pools.items() if not pool["fits"]}
     if fate.state != "unschedulable" or not rejected:
         return fate.message
-    selected = pod.shape.node_selector.get(NODE_POOL)
+    selected = _selected_pool(pod)
+    if selected is not None and selected in cluster.unusable_pools:
+        return f'NodePool "{selected}" is not used: {cluster.unusable_pools[selected]}'
     order = [constraint.value for constraint in PoolConstraint]
 
     def closeness(name: str) -> tuple[bool, bool, bool, int]:
