@@ -25,6 +25,8 @@ _JOINED_STARTS: Final = 100
 """Starts that are followed to find the end of windows that overlap each other."""
 _CHANGES: Final = 16
 """Instants that are tried for the next change, before the search goes on from there later."""
+_SEARCHED: Final = timedelta(days=366)
+"""Time that is searched for changes of the clock at once: the next start may be centuries away."""
 _NOT_PORTABLE: Final = ("posix/", "right/", "Factory", "localtime", "posixrules")
 """Files of some systems' databases that are no zones, or count leap seconds."""
 
@@ -78,11 +80,13 @@ class LocalWindow:
         return start is not None and local < start + self.duration
 
     def _next_candidate(self, at: datetime) -> datetime | None:
-        """Return the next instant at which the window may open or close."""
+        """Return the next instant at which the window may open or close, or an earlier one."""
         edge = self._next_local_edge(_local_time(at, self.zone))
         if edge is None:
             return None
         instants = {edge.replace(tzinfo=self.zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
+        if min(instants) > (searched := at + _SEARCHED):
+            return _next_clock_change(at, searched, self.zone) or searched
         latest = max(instants)
         change = _next_clock_change(at, latest, self.zone)
         return min(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from karpenter_core.api import local_windows
 from karpenter_core.api.cron_schedule import CronSchedule
 from karpenter_core.api.durations import parse_duration
 from karpenter_core.api.local_windows import LocalWindow, read_time_zone
@@ -47,6 +48,27 @@ def window(schedule, duration, zone=BERLIN):
 
 def at(text):
     return datetime.fromisoformat(text).astimezone(UTC)
+
+
+def test_an_edge_that_is_decades_away_is_not_searched_day_by_day(monkeypatch):
+    """The search ends some years ahead with an instant before which nothing changes."""
+    compared = []
+    offset = local_windows._offset
+    monkeypatch.setattr(
+        local_windows, "_offset", lambda *given: compared.append(given) or offset(*given)
+    )
+    start = at("2060-03-01T00:00:00Z")
+    decades = window("0 12 1 1 *", f"{50 * 366 * 24}h", "UTC")
+
+    assert window("0 12 29 2 *", "1h", "UTC").next_change(start) == (
+        at("2064-02-29T12:00:00Z"),
+        True,
+    )
+    compared.clear()
+    instant, is_certain = decades.next_change(start)
+    assert not is_certain
+    assert instant == start + 16 * timedelta(days=366)
+    assert len(compared) < 20 * 366
 
 
 def test_window_is_open_from_its_start_up_to_its_end():
