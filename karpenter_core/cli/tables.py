@@ -374,7 +374,8 @@ def counted(number: int, noun: str) -> str:
 
 
 def _say(console: Console, line: str) -> None:
-    console.print(_plain(line), highlight=False, soft_wrap=True)
+    """Print a sentence: on a terminal wrapped between words, else in one line, which can be searched."""
+    console.print(_plain(line), highlight=False, soft_wrap=not console.is_terminal)
 
 
 def _summary(document: JsonMapping) -> str:

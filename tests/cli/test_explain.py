@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from functools import partial
 
 import pytest
+from rich.console import Console
 
+from karpenter_core.cli import tables
 from karpenter_core.cli.explain.pod import _REMEDIES
 from karpenter_core.scheduling.problem import PoolConstraint
 from tests.cli.explain_failures import needs, only
@@ -147,6 +151,12 @@ def test_a_pod_whose_volume_is_missing_is_kept_out_by_that(answer):
     assert 'persistentvolumeclaim "shop/data" not found' in explanation["message"]
 
 
+def test_a_reason_that_holds_in_all_pools_blames_none(answer):
+    """A claim that is missing is no fault of the first NodePool by name."""
+    assert answer("shop/volume")["answer"].startswith("shop/volume: stays pending: volume: ")
+    assert answer("shop/volume")["answer"].endswith("(in all NodePools)")
+
+
 def test_resource_claims_are_the_reason_of_an_unschedulable_pod(answer):
     """Asking for less would not help it."""
     explanation = answer("shop/device")
@@ -171,6 +181,19 @@ def test_people_are_shown_verdict_closest_type_and_remedy(explain, monkeypatch):
         '  would help: add a toleration for "dedicated:NoSchedule"',
     ]
     assert blocks[2].splitlines()[1].startswith("  not used: it is static")
+
+
+def test_on_a_terminal_all_lines_fit_and_elsewhere_the_answer_is_one_line(explain, monkeypatch):
+    """A terminal breaks long lines within words."""
+    answer = explain("shop/huge").out.splitlines()[0]
+    terminal = partial(Console, force_terminal=True, width=80)
+    monkeypatch.setattr(tables, "Console", terminal)
+
+    shown = re.sub(r"\x1b\[[\d;]*m", "", explain("shop/huge").out)
+
+    assert len(answer) > 80
+    assert max(map(len, shown.splitlines())) <= 80
+    assert " ".join(shown.split()).startswith(answer)
 
 
 def test_people_are_shown_which_pool_takes_a_pod(explain):

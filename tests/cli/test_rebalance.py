@@ -147,6 +147,16 @@ def test_the_report_is_one_page_that_needs_nothing_else(rebalance):
     assert "node-2" in "".join(root.itertext())
 
 
+def test_the_report_writes_times_as_the_table_does(rebalance):
+    """In minutes, where a number of seconds would have to be converted."""
+    claim, made = claim_with_node("node-1", conditions=())
+    claim["status"]["lastPodEventTime"] = START
+    objects = (CONSOLIDATING, claim, made)
+
+    assert "5m00s" in rebalance(*objects, options=())
+    assert ">5m00s<" in rebalance(*objects, options=("-o", "html"))
+
+
 def test_names_are_text_in_the_report():
     """Whatever a file calls a node."""
     costs = {"nodes": 1, "pricePerHour": 1.0, "nodesWithoutPrice": 0}

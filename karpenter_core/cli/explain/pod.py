@@ -149,7 +149,10 @@ def _cause(cluster: ClusterInput, pod: PodView, fate: _PodOutcome, plan: Schedul
     name = max(sorted(rejected), key=closeness)
     closest = rejected[name]
     others = len(rejected) - 1
-    text = f'NodePool "{name}": {closest["constraint"]}: {closest["detail"]}'
+    reason = f"{closest['constraint']}: {closest['detail']}"
+    if others and all(each["detail"] == closest["detail"] for each in rejected.values()):
+        return f"{reason} (in all NodePools)"
+    text = f'NodePool "{name}": {reason}'
     return f"{text} ({counted(others, 'other NodePool')} below)" if others else text
 
 

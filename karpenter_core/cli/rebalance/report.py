@@ -6,6 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.cli.html_page import ChartLine, html_page, html_table, line_chart
+from karpenter_core.cli.rebalance.document import duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +49,7 @@ def _steps(steps: Sequence[JsonObject]) -> str:
     rows = (
         (
             str(number),
-            f"{step['afterSeconds']} s",
+            duration_text(step["afterSeconds"]),
             step["method"],
             _names([each["node"] for each in step["nodes"]]),
             ", ".join(

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from karpenter_core.cli.rebalance.document import duration_text
 from karpenter_core.cli.tables import counted, money_text, plain_table
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ __all__ = ["answer_line", "print_disruption", "print_rebalance"]
 
 _SHOWN_STEPS: Final = 20
 _SHOWN_OBSTACLES: Final = 10
-_MINUTE: Final = 60
-_HOUR: Final = 3600
 
 
 def print_rebalance(document: JsonMapping) -> None:
@@ -97,7 +96,7 @@ def _steps(steps: list[JsonObject]) -> Table:
     for number, step in enumerate(steps[:_SHOWN_STEPS], start=1):
         made.add_row(
             str(number),
-            _duration(step["afterSeconds"]),
+            duration_text(step["afterSeconds"]),
             step["method"],
             str(len(step["nodes"])),
             str(len(step["nodeClaims"])),
@@ -151,11 +150,3 @@ def _names(entry: JsonMapping) -> str:
 
 def _say(console: Console, line: str) -> None:
     console.print(Text(line), highlight=False)
-
-
-def _duration(seconds: int) -> str:
-    if seconds < _MINUTE:
-        return f"{seconds}s"
-    if seconds < _HOUR:
-        return f"{seconds // _MINUTE}m{seconds % _MINUTE:02d}s"
-    return f"{seconds // _HOUR}h{seconds % _HOUR // _MINUTE:02d}m"
