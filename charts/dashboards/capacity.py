@@ -179,6 +179,29 @@ _CAPACITY: Final = Row(
             unit="percentunit",
         ),
         Panel(
+            title="Share of spot",
+            description="Of NodePools with the annotation karpenter.sh/spot-share: as asked for, and as "
+            "it is.",
+            queries=(
+                Query(
+                    "max by (nodepool, kind) (karpenter_nodepools_spot_share{$P})",
+                    "{{nodepool}} {{kind}}",
+                ),
+            ),
+            unit="percentunit",
+        ),
+        Panel(
+            title="Devices",
+            description="Devices of nodes that drivers have published (Dynamic Resource Allocation).",
+            queries=(
+                Query(
+                    "sum by (driver, state) (max by (driver, nodepool, state) (karpenter_devices{$P}))",
+                    "{{driver}} {{state}}",
+                ),
+            ),
+            kind="stacked",
+        ),
+        Panel(
             title="Age of nodes",
             description="Median and oldest age of the nodes of each NodePool.",
             queries=(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from karpenter_core.api.devices import ResourceClaimView
 from karpenter_core.api.labels import INSTANCE_TYPE
 from karpenter_core.scheduling.devices.inventory import DeviceInventory
+from karpenter_core.scheduling.devices.pools import PublishedPools
 from karpenter_core.state.node_pool_usage import is_launched, listed_types
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.problem import DaemonPod
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
-__all__ = ["build_device_inventory", "slices_of_node"]
+__all__ = ["build_device_inventory", "device_counts", "slices_of_node"]
 
 
 def build_device_inventory(
@@ -111,3 +113,29 @@ def slices_of_node(snapshot: Snapshot, name: str) -> tuple[ResourceSliceView, ..
         for _, one in sorted(snapshot.resource_slices.items())
         if name in {one.node_name, one.owner_node}
     )
+
+
+def device_counts(snapshot: Snapshot) -> Counter[tuple[str, str, str]]:
+    """Return the number of published devices by driver, NodePool of their node, and state.
+
+    The state is `allocated`, `free`, or `unusable` for devices of incomplete and invalid pools. The
+    NodePool is empty for devices that belong to no single node of a NodePool.
+    """
+    pool_of = {
+        state_node.node.name: state_node.pool
+        for state_node in snapshot.state_nodes
+        if state_node.node is not None
+    }
+    allocated = {
+        (device.driver, device.pool, device.device)
+        for claim in snapshot.resource_claims.values()
+        for device in claim.devices
+        if not device.admin_access
+    }
+    counts = Counter[tuple[str, str, str]]()
+    slices = [one for _, one in sorted(snapshot.resource_slices.items())]
+    for device_id, node, is_usable in PublishedPools(slices).node_names():
+        idle = "free" if is_usable else "unusable"
+        state = "allocated" if device_id in allocated else idle
+        counts[device_id[0], pool_of.get(node, ""), state] += 1
+    return counts

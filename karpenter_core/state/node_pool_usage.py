@@ -24,7 +24,12 @@ from karpenter_core.api.labels import (
     ZONE,
 )
 from karpenter_core.api.quantities import LARGEST_AMOUNT
-from karpenter_core.api.spot_share import OTHER_NODES, SPOT_NODES
+from karpenter_core.api.spot_share import (
+    OTHER_NODES,
+    SPOT_NODES,
+    read_spot_share,
+    spot_share_error,
+)
 from karpenter_core.scheduling.offerings import highest_price_amount, price_amount
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.resources import element_max, merge
@@ -48,6 +53,7 @@ __all__ = [
     "pool_usage",
     "priced_pools",
     "shared_pools",
+    "spot_shares",
     "unpriced_node",
 ]
 
@@ -107,6 +113,28 @@ def capacity_type_count(state_node: StateNode) -> str:
         listed = Requirements.from_specs(claim.spec.requirements).get(CAPACITY_TYPE)
         capacity_type = next(iter(listed.values), "") if not listed.complement else ""
     return SPOT_NODES if capacity_type == SPOT else OTHER_NODES
+
+
+def spot_shares(snapshot: Snapshot) -> dict[str, tuple[float, float | None]]:
+    """Return the share of spot that each pool asks for, and the one that it has.
+
+    Nodes that are marked for deletion do not count; a pool without nodes has no share.
+    """
+    pools = {
+        name: pool
+        for name, pool in snapshot.node_pools.items()
+        if SPOT_SHARE in pool.metadata.annotations and not spot_share_error(pool)
+    }
+    counts = {name: {SPOT_NODES: 0, OTHER_NODES: 0} for name in pools}
+    for state_node in snapshot.counted_nodes:
+        if state_node.pool in counts and not state_node.marked_for_deletion:
+            counts[state_node.pool][capacity_type_count(state_node)] += 1
+    shares: dict[str, tuple[float, float | None]] = {}
+    for name, pool in pools.items():
+        desired, total = read_spot_share(pool), sum(counts[name].values())
+        if desired is not None:
+            shares[name] = desired, counts[name][SPOT_NODES] / total if total else None
+    return shares
 
 
 def unpriced_node(snapshot: Snapshot, pool: str, rates: Mapping[str, float]) -> str:

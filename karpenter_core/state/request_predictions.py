@@ -110,6 +110,17 @@ class RequestPredictions:
             shape = self._shapes[key] = self._predict(pod.shape, _owners(pod))
         return pod if shape is pod.shape else msgspec.structs.replace(pod, shape=shape)
 
+    def change(self, pod: PodView) -> dict[str, int]:
+        """Return by how much the requests of a pod change when it is created again."""
+        before, after = pod.shape.requests, self.apply(pod).shape.requests
+        if after is before:
+            return {}
+        return {
+            name: change
+            for name in after.keys() | before.keys()
+            if (change := after.get(name, 0) - before.get(name, 0))
+        }
+
     def apply_to_daemons(self, daemons: Iterable[DaemonPod]) -> tuple[DaemonPod, ...]:
         """Return the pods of DaemonSets as they will be on a new node."""
         if not self._by_workload:

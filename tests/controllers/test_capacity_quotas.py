@@ -230,7 +230,7 @@ def test_nodes_of_a_pool_have_its_share_of_spot(tmp_path):
 
     async def scenario(scene):
         scene.cluster.apply([NODE_CLASS, pool, one_to_a_node(3)])
-        scene.start("--disable-leader-election")
+        running = scene.start("--disable-leader-election")
         for replicas in (3, 4, 8):
             scene.cluster.scale(DEPLOYMENTS, "web", replicas)
             await scene.settle(lambda n=replicas: len(scene.pods("Running")) == n, seconds=60)
@@ -239,5 +239,9 @@ def test_nodes_of_a_pool_have_its_share_of_spot(tmp_path):
             ]
             assert abs(kinds.count("spot") - len(kinds) / 2) <= 1
         assert len(kinds) == 8
+        await scene.cluster.clock.sleep(20)
+        series = 'karpenter_nodepools_spot_share{kind="%s",nodepool="general"}'
+        assert running.metric(series % "desired") == 0.5
+        assert running.metric(series % "actual") == kinds.count("spot") / 8
 
     run_controller(tmp_path, scenario)

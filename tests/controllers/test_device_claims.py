@@ -78,7 +78,12 @@ def condition(nodeclaim, kind):
 def test_a_node_with_the_device_is_launched_and_initialised_when_its_driver_has_published(tmp_path):
     async def story(scene):
         scene.cluster.apply([NODE_CLASS, node_pool(), CLASS, gpu_pods()])
-        scene.start()
+        running = scene.start()
+
+        def count(state):
+            labels = f'driver="{DRIVER}",nodepool="general",state="{state}"'
+            return running.metric(f"karpenter_devices{{{labels}}}")
+
         await scene.settle(
             lambda: any("not found" in one["message"] for one in scene.events("FailedScheduling"))
         )
@@ -102,9 +107,11 @@ def test_a_node_with_the_device_is_launched_and_initialised_when_its_driver_has_
         scene.cluster.apply([half])
         await scene.settle(lambda: bool(scene.cluster.list(RESOURCE_SLICES)))
         assert condition(scene.claims()[0], "Initialized")["status"] == "Unknown"
+        await scene.settle(lambda: count("unusable") == 1)
         scene.cluster.apply([published(node)])
         await scene.settle(lambda: condition(scene.claims()[0], "Initialized")["status"] == "True")
 
+        await scene.settle(lambda: (count("free"), count("unusable")) == (1, 0))
         (uid,) = (one["metadata"]["uid"] for one in scene.pods())
         (pod_name,) = (one["metadata"]["name"] for one in scene.pods())
         consumer = {"resource": "pods", "name": pod_name, "uid": uid}
@@ -114,6 +121,7 @@ def test_a_node_with_the_device_is_launched_and_initialised_when_its_driver_has_
         )
         await scene.settle(lambda: bool(scene.pods("Running")))
         assert len(scene.claims()) == 1
+        await scene.settle(lambda: (count("allocated"), count("free")) == (1, 0))
 
     run_controller(tmp_path, story, arguments=["--ignore-dra-requests=false", catalogue(tmp_path)])
 

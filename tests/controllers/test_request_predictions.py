@@ -67,16 +67,22 @@ def test_a_node_is_kept_for_the_requests_that_its_pod_will_have(tmp_path):
         pool = node_pool(template=SIZES, disruption=PATIENT)
         scene.cluster.apply([NODE_CLASS, pool, SCALER])
         scene.cluster.apply([deployment("big", 1, cpu="3"), deployment("web", 1, cpu="500m")])
-        scene.start(*ON)
+        running = scene.start(*ON)
         await scene.settle(lambda: whole(scene, tmp_path, 2), seconds=400)
         (first,) = names(scene.claims())
         scene.cluster.apply([deployment("big", 0, cpu="3")])
         await scene.cluster.clock.sleep(600)
         assert names(scene.claims()) == {first}, "the pod would not fit on a smaller node"
+        change = 'karpenter_pods_predicted_requests_change{resource_type="cpu"}'
+        assert running.metric("karpenter_pods_with_predicted_requests") == 1
+        assert running.metric(change) == 2.5
         scene.cluster.delete(VERTICAL_POD_AUTOSCALERS, "web", namespace="default")
         await scene.settle(
             lambda: first not in names(scene.claims()) and whole(scene, tmp_path, 1), seconds=900
         )
+        await scene.cluster.clock.sleep(20)
+        assert running.metric("karpenter_pods_with_predicted_requests") == 0
+        assert running.metric(change) == 0
 
     run_controller(tmp_path, scenario)
 

@@ -298,6 +298,29 @@ class Metrics:
             "StaticCapacity).",
             ("nodepool", "state"),
         )
+        self.nodepools_spot_share = self._declare.gauge(
+            "nodepools_spot_share",
+            "Share of spot in the nodes of NodePools with the annotation karpenter.sh/spot-share, 0 to 1: "
+            "`desired` and, if there are nodes, `actual`.",
+            ("nodepool", "kind"),
+        )
+        self.devices = self._declare.gauge(
+            "devices",
+            "Published devices by the NodePool of their node (Dynamic Resource Allocation): `allocated`, "
+            "`free`, or `unusable` because their pool is incomplete or invalid.",
+            ("driver", "nodepool", "state"),
+        )
+        self.pods_predicted = self._declare.gauge(
+            "pods_with_predicted_requests",
+            "Pods on nodes whose requests will differ when they are created again (setting "
+            "vpa-predictions).",
+            (),
+        )
+        self.pods_predicted_change = self._declare.gauge(
+            "pods_predicted_requests_change",
+            "Sum of the changes of these pods' requests; less than zero if they will shrink.",
+            ("resource_type",),
+        )
         self.nodepools_schedule_window_open = self._declare.gauge(
             "nodepools_schedule_window_open",
             "1 while a window of the annotation karpenter.sh/schedules is open, else 0.",

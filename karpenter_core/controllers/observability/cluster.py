@@ -13,6 +13,11 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import WELL_KNOWN
 from karpenter_core.api.quantities import parse_resources
+from karpenter_core.controllers.observability.capacity import (
+    show_devices,
+    show_predictions,
+    show_spot_shares,
+)
 from karpenter_core.controllers.observability.costs import BATCH_SIZE, CostMetrics
 from karpenter_core.controllers.observability.node_series import (
     NodeSeries,
@@ -132,6 +137,10 @@ class ClusterMetricsController:
             gauge.clear()
             for name, of_pool in amounts.items():
                 _set_amounts(gauge, of_pool, {"nodepool": name})
+        show_spot_shares(metrics, snapshot)
+        if not self._settings.ignores_devices:
+            show_devices(metrics, snapshot)
+        await show_predictions(metrics, snapshot)
         if self._static_capacity:
             self._replicas(snapshot)
         if self._settings.commitments:

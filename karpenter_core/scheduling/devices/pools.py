@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.scheduling.requirements import Requirements
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from karpenter_core.api.devices import (
         AttributeBinding,
@@ -239,7 +239,7 @@ class PublishedPools:
                 for name in sorted(names):
                     self._of_node.setdefault(name, []).append(pool)
         self._devices: Final = {
-            (pool.driver, pool.name, device.name): (pool, device)
+            (pool.driver, pool.name, device.name): (pool, one, device)
             for pool in pools
             for one in pool.slices
             for device in one.devices
@@ -254,10 +254,19 @@ class PublishedPools:
         pools = [pool for pool in seen if pool is not None]
         return tuple(sorted(pools, key=lambda pool: (pool.driver, pool.name)))
 
+    def node_names(self) -> Iterator[tuple[tuple[str, str, str], str, bool]]:
+        """Yield the id of every device, its node, and whether its pool can be allocated.
+
+        The node is empty if the device is not of one node.
+        """
+        for device_id, (pool, part, device) in self._devices.items():
+            place = device if part.selects_by_device else part
+            yield device_id, place.node_name, not pool.problem
+
     def device(self, driver: str, pool: str, name: str) -> Device | None:
         """Return a published device."""
         found = self._devices.get((driver, pool, name))
-        return None if found is None else found[1]
+        return None if found is None else found[2]
 
 
 def template_pools(
