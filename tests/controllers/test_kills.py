@@ -7,11 +7,20 @@ import os
 
 import pytest
 
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from tests.controllers.cluster_runs import (
     lose_launch_answers,
     replace_drifted_nodes,
     roll_back_without_capacity,
     run_cluster,
+    watch_invariants,
+)
+from tests.controllers.gangs import run_gangs
+from tests.controllers.test_gang_kills import (
+    SIZE,
+    given_up,
+    launched_at_the_second_attempt,
+    shared,
 )
 from tests.support.await_kills import AwaitTracker, point_text
 from tests.support.forked_runs import ForkedRuns
@@ -19,10 +28,35 @@ from tests.support.forked_runs import ForkedRuns
 WITHOUT_ELECTION = "--disable-leader-election"
 DOWN_SECONDS = 2.0
 """Pause between a kill and the next process."""
+
+
+def run_gang(folder, story, begin):
+    """Play the story of a gang, of which never more than its own nodes exist, each launched once."""
+
+    async def whole(scene):
+        counts = set()
+        scene.cluster.server.registry.store.listen(
+            NODE_CLAIMS, lambda _change: counts.add(len(scene.harness.claims()))
+        )
+        with watch_invariants(scene.harness) as watch:
+            end = begin(scene.harness, watch)
+            await story(scene)
+            end()
+        # The cloud announces that an instance has failed, so that its claim ends early.
+        assert [each for each in watch.breaches if "given up" not in each] == []
+        assert max(counts) <= SIZE, "a node was bought twice"
+        assert set(scene.launches().values()) <= {1}
+
+    run_gangs(folder, whole)
+
+
 RUNS = {
-    "renewed": (replace_drifted_nodes, 128),
-    "refused": (roll_back_without_capacity, 140),
-    "unanswered": (lose_launch_answers, 120),
+    "renewed": (run_cluster, replace_drifted_nodes, 128),
+    "refused": (run_cluster, roll_back_without_capacity, 140),
+    "unanswered": (run_cluster, lose_launch_answers, 120),
+    "gang launched": (run_gang, launched_at_the_second_attempt, 145),
+    "gang given up": (run_gang, given_up, 115),
+    "gang shared": (run_gang, shared, 128),
 }
 """Each with the number of awaits that it reaches; fewer would mean that some are not seen."""
 
@@ -60,7 +94,8 @@ def awaits_of_run(folder, run, kills=lambda _point, _times: False):
 
         return end
 
-    run_cluster(folder, RUNS[run][0], begin)
+    play, story, _ = RUNS[run]
+    play(folder, story, begin)
     return kept[0].seen
 
 
@@ -110,7 +145,7 @@ def test_every_await_of_a_run_is_observed(tmp_path, run, capsys):
     seen = awaits_of_run(tmp_path / "first", run)
     with capsys.disabled():
         print(f"\n{run}: {len(seen)} awaits, reached {seen.total()} times")  # noqa: T201
-    assert len(seen) >= RUNS[run][1]
+    assert len(seen) >= RUNS[run][2]
     assert list(seen.items()) == list(awaits_of_run(tmp_path / "second", run).items())
 
 
