@@ -2,7 +2,8 @@
 
 A what-if gives expendable pods no other place, as no node is launched or kept for them. Kubernetes'
 scheduler binds them again wherever there is room, and knows nothing of buffers. A buffer that lost
-its room gets a new node, so that a node with such pods would be removed and bought again for ever.
+its room gets a new node, so that a node with such pods would be removed and bought again for ever. It
+keeps the room that it has when preemptible ones take it (`state.preemptible_room`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from karpenter_core.scheduling.problem import PackingPolicy
 from karpenter_core.scheduling.resources import fits, merge, subtract
 from karpenter_core.scheduling.whatif.what_if import WhatIf
 from karpenter_core.state.disruption_problem import build_disruption_problem
-from karpenter_core.state.expendable_pods import expendable_reason
+from karpenter_core.state.expendable_pods import expendable_reason, is_preemptible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,7 +57,7 @@ class ExpendableMoves:
             pod.uid: pod
             for candidate in candidates
             for pod in candidate.state_node.pods
-            if expendable_reason(pod.shape, cutoff)
+            if expendable_reason(pod.shape, cutoff) and not is_preemptible(pod, cutoff)
         }
         if not expendable:
             return 0

@@ -233,6 +233,10 @@ class SchedulingProblem:
     """A new node keeps within each of them that may count it."""
     commitments: tuple[CommitmentBalance, ...] = ()
     """In the order in which they cover nodes."""
+    covered_pods: Mapping[str, tuple[PodView, ...]] = field(
+        default_factory=dict[str, "tuple[PodView, ...]"]
+    )
+    """Virtual pods with the room of expendable pods, by node: a plan has them there."""
     devices: DeviceInventory | None = None
     """Devices from which ResourceClaims are allocated; None: pods with claims are not placed."""
 

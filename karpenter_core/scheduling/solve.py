@@ -23,6 +23,7 @@ from karpenter_core.scheduling.placement.effective_zone import pending_pods_by_z
 from karpenter_core.scheduling.portfolio.plan_portfolio import portfolio_steps
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.steps import run_steps
+from karpenter_core.scheduling.virtual_pods import with_covered_pods
 from karpenter_core.scheduling.written_plan import write_plan_steps
 
 if TYPE_CHECKING:
@@ -75,9 +76,9 @@ def solve_steps(
 
     most = problem.max_new_nodes
     plan = yield from priced(replace(problem, max_new_nodes=None))
-    if most is None or len(plan.claims) <= most or plan.partial:
-        return plan
-    return (yield from limit_nodes_steps(problem, plan, priced))
+    if most is not None and len(plan.claims) > most and not plan.partial:
+        plan = yield from limit_nodes_steps(problem, plan, priced)
+    return with_covered_pods(plan, problem.covered_pods)
 
 
 def _plan_steps(

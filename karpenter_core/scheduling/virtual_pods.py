@@ -11,7 +11,12 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import PodView, VirtualSource
     from karpenter_core.scheduling.problem import SchedulingPlan
 
-__all__ = ["VirtualPlacement", "virtual_placements", "without_virtual_pods"]
+__all__ = [
+    "VirtualPlacement",
+    "virtual_placements",
+    "with_covered_pods",
+    "without_virtual_pods",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +64,19 @@ def virtual_placements(
         for source, members in pods.items()
         if members
     }
+
+
+def with_covered_pods(
+    plan: SchedulingPlan, covered: Mapping[str, tuple[PodView, ...]]
+) -> SchedulingPlan:
+    """Return a plan that has more virtual pods on nodes; the same object if there are none."""
+    if not covered:
+        return plan
+    existing = {
+        name: (*plan.existing.get(name, ()), *covered.get(name, ()))
+        for name in (*plan.existing, *(name for name in covered if name not in plan.existing))
+    }
+    return replace(plan, existing=existing)
 
 
 def without_virtual_pods(plan: SchedulingPlan, virtual_uids: Collection[str]) -> SchedulingPlan:

@@ -71,7 +71,7 @@ def build_disruption_problem(
     volumes = dict(asking.problem.volumes)
     for asked in filter(None, map(_VOLUMES, found.values())):
         volumes.update(asked)
-    problem = replace(asking.problem, volumes=volumes)
+    problem = _with_covered_pods(replace(asking.problem, volumes=volumes), movable)
     predictions = RequestPredictions(snapshot)
     if not (problem_settings.default_spread or predictions):
         return problem, movable
@@ -88,6 +88,21 @@ def build_disruption_problem(
                 changed, movable[node.name] = replace(node, pods=pods), moving
         nodes.append(changed)
     return replace(problem, nodes=tuple(nodes)), movable
+
+
+def _with_covered_pods(
+    problem: SchedulingProblem, movable: dict[str, frozenset[str]]
+) -> SchedulingProblem:
+    """Let covered virtual pods be on their nodes, from where they move like others."""
+    if not problem.covered_pods:
+        return problem
+    nodes: list[ExistingNode] = []
+    for node in problem.nodes:
+        covered = problem.covered_pods.get(node.name, ())
+        if covered and node.name in movable:
+            movable[node.name] |= {pod.uid for pod in covered}
+        nodes.append(replace(node, pods=(*node.pods, *covered)) if covered else node)
+    return replace(problem, nodes=tuple(nodes))
 
 
 def _movable_pods(

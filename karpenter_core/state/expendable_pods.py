@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.labels import EXPENDABLE
 
 if TYPE_CHECKING:
-    from karpenter_core.api.records import PodShape
+    from karpenter_core.api.records import PodShape, PodView
 
-__all__ = ["NO_CUTOFF", "expendable_reason"]
+__all__ = ["NO_CUTOFF", "expendable_reason", "is_preemptible"]
 
 NO_CUTOFF: Final = -(2**31)
 """The lowest priority of a pod: none is below it."""
@@ -32,3 +32,12 @@ def expendable_reason(shape: PodShape, cutoff: int) -> str:
             "(--priority-cutoff)"
         )
     return ""
+
+
+def is_preemptible(pod: PodView, cutoff: int) -> bool:
+    """Tell whether Kubernetes' scheduler evicts the pod for any pod for which nodes are launched.
+
+    It is expendable, and its priority is below that of pods without a PriorityClass.
+    """
+    shape = pod.shape
+    return shape.priority < 0 and pod.is_reschedulable and bool(expendable_reason(shape, cutoff))

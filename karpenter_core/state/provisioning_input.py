@@ -37,6 +37,7 @@ from karpenter_core.state.placements import NOMINATION_WINDOW, is_nomination_val
 from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_rules import pod_ref
 from karpenter_core.state.pod_volumes import PodVolumeReader, UnsupportedVolumes
+from karpenter_core.state.preemptible_room import cover_virtual_pods
 from karpenter_core.state.request_predictions import RequestPredictions
 from karpenter_core.state.state_nodes import state_node_ref
 
@@ -241,7 +242,7 @@ def build_provisioning_input(
         else build_device_inventory(snapshot, state_nodes, capacity.daemons_on),
     )
     return ProvisioningInput(
-        problem=problem,
+        problem=cover_virtual_pods(problem, cutoff=cutoff),
         ignored=tuple(ignored),
         placed_pods={state_node.name: tuple(pods) for state_node, pods in places.items()},
         refused_pools=held,

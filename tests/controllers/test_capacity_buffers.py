@@ -262,6 +262,27 @@ def test_expendable_pods_do_not_move_a_buffer_from_node_to_node(tmp_path, cpu, r
     run_controller(tmp_path, scenario)
 
 
+def test_a_buffer_buys_no_nodes_for_expendable_pods_that_take_its_room(tmp_path):
+    """They give it back by preemption; when the buffer has gone, nothing keeps their nodes."""
+
+    async def scenario(scene):
+        await with_room(scene, disruption=CONSOLIDATING)
+        before = sorted(ready_nodes(scene))
+        filler = deployment("filler", 20, cpu="900m", memory="100Mi", priority=-1)
+        annotations = {"karpenter.sh/expendable": "true"}
+        filler["spec"]["template"]["metadata"]["annotations"] = annotations
+        scene.cluster.apply([filler])
+        await scene.cluster.clock.sleep(1800)
+
+        assert sorted(ready_nodes(scene)) == before
+        assert is_provided(scene)
+        assert len(scene.pods("Running")) == 4, "their nodes are full"
+        scene.cluster.delete(CAPACITY_BUFFERS, "headroom", namespace="default")
+        await scene.settle(lambda: not scene.claims(), seconds=600)
+
+    run_controller(tmp_path, scenario)
+
+
 def test_a_restart_disrupts_no_node_of_a_buffer(tmp_path):
     """A new process knows the virtual pods before it judges nodes."""
 
