@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.json_objects import JsonMapping, JsonObject
-from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import INITIALIZED, LAUNCHED, REGISTERED
 from karpenter_core.cli.document import constraint_of_ignored, hold_reason, offering
+from karpenter_core.cli.explain.first_cause import first_cause
 from karpenter_core.cli.missing_objects import some_names
 from karpenter_core.cli.provisioning_requests import consumer_message
 from karpenter_core.cli.tables import STATES, counted
@@ -25,7 +25,7 @@ from karpenter_core.scheduling.problem import PoolConstraint, PoolRejection
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from karpenter_core.api.records import NodeSelectorRequirement, PodView
+    from karpenter_core.api.records import PodView
     from karpenter_core.cli.cluster_input import ClusterInput
     from karpenter_core.scheduling.problem import (
         PlannedNodeClaim,
@@ -109,51 +109,15 @@ def _lead(state: str) -> str:
     return "" if state in {"bound", "ended", "existing", "launch"} else f"{STATES[state]}: "
 
 
-def _selected_pool(pod: PodView) -> str | None:
-    """Return the only NodePool that a pod asks for by name; None if it does not ask for one."""
-    values = [
-        {value for each in term.match_expressions if _names_pools(each) for value in each.values}
-        for term in pod.shape.required_node_terms
-    ]
-    named = values[0] if values and all(each == values[0] for each in values) else set[str]()
-    selected = pod.shape.node_selector.get(NODE_POOL)
-    return selected or (next(iter(named)) if len(named) == 1 else None)
-
-
-def _names_pools(expression: NodeSelectorRequirement) -> bool:
-    return expression.key == NODE_POOL and expression.operator == "In"
-
-
 def _cause(cluster: ClusterInput, pod: PodView, fate: _PodOutcome, plan: SchedulingPlan) -> str:
-    """Return the first cause: for a pod that fits nowhere that of the NodePool that came closest.
-
-    A NodePool comes the closer, the later in the order of constraints the first one fails. One from which
-    nothing can be launched for any pod says little about this one, and comes after those; one that the pod
-    excludes by name comes last. The only one that it asks for by name comes first if it cannot be used.
-    """
+    """Return the first cause, and for a pod that fits nowhere how many NodePools have another."""
     rejected = {name: pool for name, pool in fate.pools.items() if not pool["fits"]}
     if fate.state != "unschedulable" or not rejected:
         return fate.message
-    selected = _selected_pool(pod)
-    if selected is not None and selected in cluster.unusable_pools:
-        return f'NodePool "{selected}" is not used: {cluster.unusable_pools[selected]}'
-    order = [constraint.value for constraint in PoolConstraint]
-
-    def closeness(name: str) -> tuple[bool, bool, bool, int]:
-        constraint, detail = rejected[name]["constraint"], rejected[name]["detail"]
-        is_excluded = NODE_POOL in detail
-        is_asked_for = selected in {None, name} and not is_excluded
-        is_usable = name not in plan.unusable_pools
-        return is_asked_for, is_excluded, is_usable, order.index(constraint)
-
-    name = max(sorted(rejected), key=closeness)
-    closest = rejected[name]
-    others = len(rejected) - 1
-    reason = f"{closest['constraint']}: {closest['detail']}"
-    if others and all(each["detail"] == closest["detail"] for each in rejected.values()):
-        return f"{reason} (in all NodePools)"
-    text = f'NodePool "{name}": {reason}'
-    return f"{text} ({counted(others, 'other NodePool')} below)" if others else text
+    cause = first_cause(cluster, pod, rejected, plan)
+    if not cause.others:
+        return cause.text
+    return f"{cause.text} ({counted(cause.others, 'other NodePool')} below)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

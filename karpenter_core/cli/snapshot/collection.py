@@ -111,7 +111,9 @@ async def _list_live(source: ClusterSource, settings: Settings, providers: Provi
     from karpenter_core.operator.kind_groups import kind_groups
 
     if source.files:
-        raise BadInputError("a snapshot of a cluster takes no FILE: add --offline, or omit it")
+        raise BadInputError(
+            "a snapshot of a cluster reads no FILE: add --offline to read it instead, or --output to write it"
+        )
     clock = SystemClock()
     models = providers.node_class_models()
     codecs = Codecs(models.values(), groups=kind_groups(settings))

@@ -18,6 +18,7 @@ from karpenter_core.api.nodeclaim import (
 )
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.cli.document import plan_document, waiting_pods
+from karpenter_core.cli.explain.first_cause import first_cause
 from karpenter_core.cli.top.view import (
     ClusterView,
     DecisionRow,
@@ -356,7 +357,8 @@ def pod_prospects(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, PodP
             pools = cast("Mapping[str, Mapping[str, str]]", why["pools"])
             is_refused = bool(pools) or pod.uid in plan.unschedulable
             state = PendingState.UNSCHEDULABLE if is_refused else PendingState.HELD
-            found = PodProspect(state, str(why["message"]), pools)
+            message = first_cause(cluster, pod, pools, plan).text if pools else str(why["message"])
+            found = PodProspect(state, message, pools)
         prospects[pod.uid] = found
     return prospects
 

@@ -102,8 +102,8 @@ POD_SCREEN = """\
 shop/huge
 state  unschedulable
 age    -
-nodepools "general", "batch": resource: no instance type has enough resources
-(cpu: 100 asked, large has 15900m)
+resource: no instance type has enough resources (cpu: 100 asked, large has
+15900m) (in all NodePools)
 NodePool general
 constraint: resource
 detail: no instance type has enough resources (cpu: 100 asked, large has

@@ -65,7 +65,10 @@ def test_totals_are_sums_of_the_rows(document):
 
 
 def test_pods_without_a_node_have_the_reasons_of_a_plan(document, program, tmp_path):
-    plan = json.loads(program("plan", *write_cluster(tmp_path), "-o", "json").out)
+    """Pods that fit nowhere have the first cause that `karpenter explain pod` names."""
+    options = (*write_cluster(tmp_path), "-o", "json")
+    plan = json.loads(program("plan", *options).out)
+    explained = json.loads(program("explain", "pod", "shop/huge", *options).out)
     waiting = {pod["pod"]: pod for pod in document["pendingPods"]}
 
     assert {key: pod["state"] for key, pod in waiting.items()} == {
@@ -75,10 +78,11 @@ def test_pods_without_a_node_have_the_reasons_of_a_plan(document, program, tmp_p
         "shop/small": "existing",
     }
     for key, reason in plan["unschedulable"].items():
-        assert waiting[key]["message"] == reason["message"]
         assert waiting[key]["pools"] == reason["pools"]
     assert "large z1 on-demand" in waiting["shop/large"]["message"]
-    assert "queue" in waiting["shop/gated"]["message"]
+    assert waiting["shop/gated"]["message"] == plan["unschedulable"]["shop/gated"]["message"]
+    said = waiting["shop/huge"]["message"]
+    assert explained["answer"] == f"shop/huge: stays pending: {said}"
 
 
 def test_limits_of_pools_are_shown(document):
