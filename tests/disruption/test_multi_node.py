@@ -6,12 +6,15 @@ import pytest
 
 from karpenter_core.api.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, SPOT
 from karpenter_core.api.nodepool import Budget
+from karpenter_core.disruption import multi_node
 from karpenter_core.disruption.command import CommandDecision
+from karpenter_core.disruption.consolidation import DisruptionMove, MoveRefusal
 from karpenter_core.disruption.emptiness import EmptinessMethod
 from karpenter_core.disruption.method import DisruptionOptions, PassTimeLimit
 from karpenter_core.disruption.multi_node import MultiNodeConsolidation
 from karpenter_core.disruption.plan import plan_steps
 from karpenter_core.disruption.single_node import SingleNodeConsolidation
+from karpenter_core.scheduling.steps import run_steps
 from karpenter_core.state.events import DeletionMarked
 from tests.disruption.small_clusters import (
     FOUR,
@@ -286,6 +289,32 @@ class TestRepacking:
         builder = with_large_ones(1)
         assert gone(multi(builder)) == []
         assert gone(single(builder)) == ["fat-0"]
+
+    @pytest.mark.parametrize("count", [1, 2, 3, 12])
+    @pytest.mark.parametrize("needed", [0, 1, 2, None])
+    def test_what_one_new_node_does_is_evaluated_for_one(self, monkeypatch, count, needed):
+        """As its validation does it, which would refuse another move."""
+        asked = []
+
+        def evaluated(_pass, members, *, max_claims=1):
+            asked.append((len(members), max_claims))
+            if needed is None:
+                return MoveRefusal("no")
+            return DisruptionMove(
+                candidates=tuple(members),
+                verdict=None,
+                replacements=(object(),) * needed,
+                savings_per_hour=max_claims,
+            )
+
+        monkeypatch.setattr(multi_node, "evaluate_move", evaluated)
+        search = multi_node._MoveSearch(pass_over(cluster(boxes(1))))
+        move = run_steps(search._repacked_steps(["web"] * count))
+
+        again = count > 1 and needed in (0, 1)
+        assert asked == [(count, min(count, 10))] + [(count, 1)] * again
+        if needed is not None:
+            assert move.savings_per_hour == asked[-1][1], "the last move is the result"
 
     def test_never_more_than_ten_for_ten(self):
         nodes, market = packed(30)

@@ -40,6 +40,7 @@ from tests.mutants.modules import judge_module, name_at, tests_mentioning
 from tests.mutants.order import Record, file_of
 from tests.mutants.probes import MARKS, Blocks, Hook
 from tests.mutants.records import Recorder, RecordingError, unrecorded
+from tests.mutants.samples import read_sample, save_sample
 from tests.mutants.wider import CLUSTER_RUN, judge_wider, nearest_files, wider_tests
 
 _QUICK_EXAMPLES: Final = "5"
@@ -197,7 +198,15 @@ def is_equivalent(verdict: Verdict) -> bool:
 
 def drawn(options: argparse.Namespace) -> list[Mutant]:
     """Return the sample that the options ask for."""
-    mutants = draw(ROOT, AREAS, seed=options.seed, count=options.count)
+    if options.sample is not None and options.sample.exists():
+        mutants, gone = read_sample(options.sample, root=ROOT)
+        print(
+            "".join(f"changed since, and left out: {each}\n" for each in gone), end="", flush=True
+        )
+    else:
+        mutants = draw(ROOT, AREAS, seed=options.seed, count=options.count)
+        if options.sample is not None:
+            save_sample(options.sample, mutants, root=ROOT)
     part, _, parts = options.part.partition("/")
     mine = mutants[int(part) - 1 :: int(parts)]
     places = options.only or [""]
@@ -242,6 +251,9 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**31))
     parser.add_argument("--count", type=int, default=150)
+    parser.add_argument(
+        "--sample", type=Path, help="judge the mutants of this file; draw and write them if missing"
+    )
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of CPU for a mutant")
     parser.add_argument(
         "--survivor-budget", type=float, default=300.0, help="seconds of CPU for a survivor"

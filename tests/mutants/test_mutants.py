@@ -22,6 +22,7 @@ from tests.mutants.equivalent import EQUIVALENT, fragment, reason_for
 from tests.mutants.frozen import FrozenTree, TreeChangedError
 from tests.mutants.order import most_telling_first, nearness
 from tests.mutants.probes import MARKS, Blocks, block_of
+from tests.mutants.samples import read_sample, save_sample
 
 MODULE = '''
 import logging
@@ -111,7 +112,7 @@ class TestDraw:
         )
 
         def part(text):
-            return drawn(Namespace(seed=5, count=12, only=None, part=text))
+            return drawn(Namespace(seed=5, count=12, only=None, part=text, sample=None))
 
         parts = [part("1/3"), part("2/3"), part("3/3")]
         assert [len(each) for each in parts] == [4, 4, 4]
@@ -120,7 +121,7 @@ class TestDraw:
         )
 
     def test_several_places_may_be_asked_for(self):
-        options = {"seed": 5, "count": 60, "part": "1/1"}
+        options = {"seed": 5, "count": 60, "part": "1/1", "sample": None}
         every = [f"{each.path}:{each.line}" for each in drawn(Namespace(**options, only=None))]
         wanted = [every[7], every[30]]
         some = drawn(Namespace(**options, only=wanted))
@@ -359,6 +360,50 @@ def descendants(process):
         for child in map(int, thread.read_text().split()):
             found += [child, *descendants(child)]
     return found
+
+
+class TestSamples:
+    """A sample in a file is the same one after the product has changed."""
+
+    PATH = "karpenter_core/state/m.py"
+    TEXT = "def f(a):\n    if a < 3:\n        return 1\n    g(a)\n    g(a)\n    return 2\n"
+
+    @pytest.fixture
+    def root(self, tmp_path):
+        (tmp_path / self.PATH).parent.mkdir(parents=True)
+        (tmp_path / self.PATH).write_text(self.TEXT)
+        return tmp_path
+
+    def test_mutants_are_found_again_where_their_lines_are_now(self, root):
+        before = list(mutants_of(self.PATH, self.TEXT, {}))
+        save_sample(root / "sample", before, root=root)
+        assert read_sample(root / "sample", root=root) == (before, [])
+
+        moved = f"X = 1\n\n\n{self.TEXT}"
+        (root / self.PATH).write_text(moved)
+        after, gone = read_sample(root / "sample", root=root)
+        assert [each.line for each in after] == [each.line + 3 for each in before]
+        assert [each.diff(moved) for each in after] == [each.diff(self.TEXT) for each in before]
+        assert len({each.start for each in after if each.kind == "statement removed"}) == 2
+        assert gone == []
+
+    def test_those_whose_lines_are_gone_are_told(self, root):
+        before = list(mutants_of(self.PATH, self.TEXT, {}))
+        save_sample(root / "sample", before, root=root)
+        (root / self.PATH).write_text(self.TEXT.replace("a < 3", "a < 4"))
+        after, gone = read_sample(root / "sample", root=root)
+        of_the_line = [each for each in before if each.line == 2]
+        assert len(gone) == len(of_the_line)
+        assert len(after) == len(before) - len(gone)
+
+        (root / self.PATH).unlink()
+        assert len(read_sample(root / "sample", root=root)[1]) == len(before)
+
+    def test_a_file_keeps_what_a_seed_drew(self, tmp_path):
+        options = {"count": 20, "part": "1/1", "only": None, "sample": tmp_path / "sample"}
+        first = drawn(Namespace(seed=1, **options))
+        assert len(first) == 20
+        assert drawn(Namespace(seed=2, **options)) == first
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the tool asks Linux for it")

@@ -149,3 +149,8 @@ def test_virtual_pods_of_high_priority_are_placed_like_real_ones():
     plan = solve(asked)
 
     assert [item.is_virtual for item in plan.existing["node-1"]] == [True]
+
+
+def test_pods_that_are_neither_placed_nor_failed_are_undecided():
+    placement = VirtualPlacement(wanted=20, on_existing=1, on_new=3, failed=5)
+    assert placement.undecided == 11

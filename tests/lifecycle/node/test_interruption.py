@@ -298,6 +298,15 @@ def test_a_late_quota_failure_masks_all_offerings_of_the_quota():
     assert group in step.exhausted
 
 
+def test_a_late_shortage_of_another_offering_masks_that_one_alone():
+    other = OfferingKey(instance_type="large", zone="zone-b", capacity_type="on-demand")
+
+    claim, step = failed_launch(InsufficientCapacityError("full", offerings=(other,)))
+
+    assert step.exhausted == (other,)
+    assert own_offering(claim) not in step.exhausted
+
+
 @pytest.mark.parametrize(("stage", "counted"), [("Launched", 1), ("Initialized", 0)])
 def test_launch_that_fails_late_counts_as_a_failed_registration(stage, counted):
     """It pauses the NodePool as other launches without a node do; a registered node counted already."""
