@@ -11,6 +11,7 @@ import structlog
 from karpenter_core.api.judgements import FailedJudgement
 from karpenter_core.api.notices import ObjectRef
 from karpenter_core.controllers.disruption import controller
+from karpenter_core.disruption.isolation import isolated_plan_steps
 from karpenter_core.disruption.plan import plan_steps
 from karpenter_core.disruption.validation import CommandRejection, ValidationVerdict
 from karpenter_core.kube.resources import DEPLOYMENTS, PODS
@@ -322,3 +323,24 @@ def test_a_cluster_at_rest_is_judged_once_until_it_changes(tmp_path, monkeypatch
         await scene.settle(lambda: not scene.claims(), seconds=120)
 
     run_controller(tmp_path, scenario)
+
+
+def test_methods_are_asked_anew_about_a_cluster_at_rest(tmp_path, monkeypatch):
+    """An answer counts for five minutes from when it was found, however often it is repeated."""
+    asked = Counter()
+
+    def counted(one, method, accepted, budgets):
+        asked[method.name] += 1
+        return isolated_plan_steps(one, method, accepted, budgets)
+
+    monkeypatch.setattr("karpenter_core.disruption.plan.isolated_plan_steps", counted)
+
+    async def scenario(stage):
+        await stage.begin(1, cores=["8"], small="1")
+        await stage.clock.sleep(400)
+        asked.clear()
+        await stage.clock.sleep(1500)
+        assert "single-node-consolidation" in asked
+        assert all(3 <= count <= 6 for count in asked.values()), asked
+
+    staged(tmp_path, scenario)

@@ -387,6 +387,39 @@ def test_a_command_is_not_started_when_its_kinds_grow_stale_while_it_is_validate
     run_controller(tmp_path, scenario)
 
 
+def test_a_deleted_node_is_tainted_and_waits_while_its_pods_are_not_shown(tmp_path):
+    """It was empty when pods were last heard of; one has been bound to it since."""
+    fault = TROUBLES["list and watch of pods are forbidden"]
+    waiting = 'karpenter_core_waiting_for_freshness{consumer="drain"}'
+
+    async def scenario(scene):
+        running = await two_nodes(scene, node_pool(disruption=disruption("Never")))
+        scene.cluster.scale(DEPLOYMENTS, "web", 0)
+        await scene.settle(lambda: not scene.pods(), seconds=60)
+        begin(scene, fault)
+        scene.cluster.scale(DEPLOYMENTS, "web", 2)
+        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=20)
+        await scene.cluster.clock.sleep(100)
+        name = scene.pods()[0]["spec"]["nodeName"]
+        scene.cluster.delete(NODES, name)
+        await scene.cluster.clock.sleep(300)
+
+        (node,) = (each for each in scene.nodes() if each["metadata"]["name"] == name)
+        assert "karpenter.sh/disrupted" in {each["key"] for each in node["spec"]["taints"]}
+        assert len(scene.pods("Running")) == 2
+        assert len(cloud(scene, tmp_path)["instances"]) == 2
+        assert running.metric(waiting) >= 1
+
+        scene.cluster.frontend.faults.clear()
+        await scene.settle(
+            lambda: name not in {each["metadata"]["name"] for each in scene.nodes()}, seconds=400
+        )
+        assert scene.events("Evicted")
+        assert running.metric(waiting) == 0
+
+    run_controller(tmp_path, scenario)
+
+
 def test_no_instance_is_collected_while_pods_are_not_shown(tmp_path):
     """Its claim was removed by force in the meantime."""
     fault = TROUBLES["list and watch of pods are forbidden"]
