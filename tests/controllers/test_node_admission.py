@@ -26,6 +26,7 @@ from karpenter_core.controllers.provisioning.new_claims import DECISION
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.errors import ConflictError, FencedError
 from karpenter_core.lifecycle.claim_status import with_condition
+from karpenter_core.lifecycle.nodeclaim.nomination import choose_nominations
 from karpenter_core.operator.inline_platform import SequentialIds
 from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.state.events import ObjectObserved, PodsDecided
@@ -215,6 +216,21 @@ def test_a_pod_is_nominated_a_bounded_number_of_times():
     scene = Admissions(plain("a"), plain("bb"))
     scene.play(0.0, refusals=[0.5 * n for n in range(1, 19)])
     assert len(scene.nominated) == MAX_NOMINATIONS_PER_POD
+
+
+def test_nominations_are_considered_once_for_each_state_of_the_cluster(monkeypatch):
+    """Ten times a second they would be read from all pods, for nothing."""
+    versions = []
+
+    def counted(snapshot, planned):
+        versions.append(snapshot.version)
+        return choose_nominations(snapshot, planned)
+
+    monkeypatch.setattr(admission, "choose_nominations", counted)
+    scene = Admissions(plain("a"), plain("bb"))
+    scene.play(0.0, refusals=[1.0, 2.0])
+    assert 3 <= len(versions) <= 2 * len(set(versions)), "an admission has two rounds"
+    assert max(versions) > min(versions)
 
 
 def test_pods_may_be_nominated_again_when_none_of_an_admission_waits_any_more():

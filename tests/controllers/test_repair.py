@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from karpenter_core.kube.resources import NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
+from karpenter_core.lifecycle.node.repair import summarise_node_health
 from karpenter_core.sim.faults import RequestFault
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
@@ -224,5 +225,29 @@ def test_a_paused_pool_is_repaired_when_the_pause_ends(tmp_path):
         pause = {"metadata": {"annotations": {"karpenter.sh/pause-disruption": None}}}
         scene.cluster.server.registry.patch(NODE_POOLS, pause, "general", "")
         await scene.settle(lambda: first not in names(scene.nodes()), seconds=300)
+
+    run_controller(tmp_path, scenario)
+
+
+def test_the_health_of_a_pool_is_summed_up_once_for_each_state_of_the_cluster(
+    tmp_path, monkeypatch
+):
+    """When a network fails, every node asks for it at the same moment."""
+    versions = []
+
+    def counted(snapshot, pool, policies):
+        versions.append(snapshot.version)
+        return summarise_node_health(snapshot, pool, policies)
+
+    for module in ("controllers.node.health", "lifecycle.node.repair"):
+        monkeypatch.setattr(f"karpenter_core.{module}.summarise_node_health", counted)
+
+    async def scenario(scene):
+        _, nodes = await grown(scene, 4, REPAIR)
+        for name in nodes:
+            scene.cluster.kubelets.fail(name)
+        await scene.cluster.clock.sleep(700)
+        assert versions
+        assert len(versions) == len(set(versions))
 
     run_controller(tmp_path, scenario)

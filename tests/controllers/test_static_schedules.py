@@ -9,7 +9,12 @@ import pytest
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.metrics.process_metrics import Metrics
-from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime, ReconcileResult
+from karpenter_core.controllers.reconciling.freshness import FreshnessConsumer
+from karpenter_core.controllers.reconciling.reconciler import (
+    DONE,
+    ControllerRuntime,
+    ReconcileResult,
+)
 from karpenter_core.controllers.static.deprovisioning import StaticDeprovisioningController
 from karpenter_core.controllers.static.pool_changes import SETTLED_SECONDS
 from karpenter_core.errors import ApiError
@@ -36,14 +41,17 @@ class Pool:
         self.cluster_state = ClusterState(builder, clock)
         self.deleted = []
         self.refusal = None
+        self.asked, self.stale = [], ()
         self.controller = StaticDeprovisioningController(
             writer=self,
             runtime=ControllerRuntime(clock=clock, new_id=SequentialIds("id"), metrics=Metrics()),
             freshness=self,
         )
 
-    def stale_or_wake(self, *_):
-        return False
+    def stale_or_wake(self, consumer, name, wake):
+        self.asked.append((consumer, name))
+        self.wake = wake
+        return self.stale
 
     def record_metrics(self, updates):
         assert updates
@@ -101,3 +109,21 @@ def test_nothing_is_deleted_while_schedules_cannot_be_read(schedules):
     result = pool.reconcile()
     assert pool.deleted == []
     assert result.requeue_after == SETTLED_SECONDS
+
+
+def test_nothing_is_deleted_while_what_it_depends_on_may_be_old():
+    pool = Pool()
+    pool.stale = ("pods",)
+    assert pool.reconcile() == DONE
+    assert pool.deleted == []
+    assert pool.asked == [(FreshnessConsumer.STATIC_DEPROVISIONING, "default")]
+    pool.stale = ()
+    pool.reconcile()
+    assert len(pool.deleted) == 1
+
+
+def test_a_pool_without_surplus_waits_for_nothing():
+    pool = Pool(replicas=2)
+    pool.stale = ("pods",)
+    assert pool.reconcile().requeue_after == SETTLED_SECONDS
+    assert pool.asked == []

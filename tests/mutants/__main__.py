@@ -40,9 +40,12 @@ from tests.mutants.modules import judge_module, name_at, tests_mentioning
 from tests.mutants.order import Record, file_of
 from tests.mutants.probes import MARKS, Blocks, Hook
 from tests.mutants.records import Recorder, RecordingError, unrecorded
-from tests.mutants.samples import read_sample, save_sample
-from tests.mutants.wider import CLUSTER_RUN, judge_wider, nearest_files, wider_tests
+from tests.mutants.samples import note_killers, read_sample, save_sample
+from tests.mutants.wider import CLUSTER_RUN, PROPERTY, judge_wider, nearest_files, wider_tests
 
+_WIDER: Final = frozenset({CLUSTER_RUN, PROPERTY})
+_KNOWN_SECONDS: Final = 20.0
+"""Of CPU, that a test which killed before may take."""
 _QUICK_EXAMPLES: Final = "5"
 """Of each property: as many judge as were recorded, or times and limits would not be comparable."""
 
@@ -51,7 +54,7 @@ class Session:
     """Takes the place of pytest's loop over the tests."""
 
     def __init__(self, blocks: Blocks, options: argparse.Namespace) -> None:
-        self._recorder = Recorder(blocks)
+        self._recorder = Recorder(blocks, keeps_stale=options.stale_records)
         self._options = options
         self._sound: set[str] = set()
         self._tree = FrozenTree(ROOT)
@@ -112,10 +115,15 @@ class Session:
     def _judge(self, items: Sequence[pytest.Item]) -> None:
         record = self._recorder.read(items)
         by_name = {item.nodeid: item for item in items}
-        for mutant in drawn(self._options):
+        mutants = drawn(self._options)
+        file = self._options.sample
+        killers = {} if file is None else read_sample(file, root=ROOT).killers
+        for mutant in mutants:
             self._tree.check()
-            budget = self._options.budget
-            verdict = self._verdict(mutant, record, by_name, budget_seconds=budget)
+            killer = killers.get(mutant, "")
+            verdict = self._known_verdict(mutant, killer, by_name) or self._verdict(
+                mutant, record, by_name, budget_seconds=self._options.budget
+            )
             self.verdicts.append(verdict)
             tell(len(self.verdicts), verdict)
         if self._options.first_pass_only:
@@ -125,6 +133,30 @@ class Session:
                 self._tree.check()
                 self.verdicts[index] = self._judge_again(verdict, record, by_name)
                 tell(index + 1, self.verdicts[index])
+
+    def _known_verdict(
+        self, mutant: Mutant, killer: str, items: dict[str, pytest.Item]
+    ) -> Verdict | None:
+        """Judge a mutant with the test that killed it before; None if it does not now."""
+        if not killer.count("::"):
+            return None
+        source = (ROOT / mutant.path).read_text("utf-8")
+        item = items.get(killer)
+        if item is None or not mutant.function or not _WIDER.isdisjoint(self._marks[killer]):
+            seconds = self._options.survivor_seconds
+            of_ci = not _WIDER.isdisjoint(self._marks.get(killer, ()))
+            killed = bool(judge_wider(mutant, source, [killer], seconds=seconds, of_ci=of_ci))
+        else:
+            known: Record = {killer: (_KNOWN_SECONDS, [])}
+            verdict = judge(
+                mutant, source, [killer], known, items, budget_seconds=self._options.budget
+            )
+            if verdict.killed_by == killer and killer not in self._sound:
+                if failure_of(item):
+                    return None
+                self._sound.add(killer)
+            killed = verdict.killed_by == killer
+        return Verdict(mutant=mutant, killed_by=killer, tried=1, reaching=1) if killed else None
 
     def _judge_again(
         self, verdict: Verdict, record: Record, items: dict[str, pytest.Item]
@@ -283,6 +315,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--incomplete", action="store_true", help="judge without files that have no record"
     )
+    parser.add_argument(
+        "--stale-records",
+        action="store_true",
+        help="choose tests by records of functions that have changed since, too",
+    )
     parser.add_argument("--with-cluster-runs", action="store_true", help="record cluster runs too")
     parser.add_argument("--draw-only", action="store_true", help="print the sample")
     parser.add_argument("tests", nargs="*", help="test files or folders (all)")
@@ -300,6 +337,9 @@ def main(arguments: Sequence[str]) -> int:
         print("no mutant was judged", flush=True)
         return 1
     share = report(session.verdicts)
+    if options.sample is not None:
+        killers = {each.mutant: each.killed_by for each in session.verdicts}
+        note_killers(options.sample, killers, root=ROOT)
     lost = session.unrecorded
     if lost:
         print(f"{sum(lost.values())} tests of {len(lost)} files had no record and judged nothing")

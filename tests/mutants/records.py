@@ -69,8 +69,16 @@ class FunctionDigests:
 class Recorder:
     """Keeps, outside of the repository, which blocks each test of a file runs."""
 
-    def __init__(self, blocks: Blocks, root: Path = ROOT, cache: Path | None = None) -> None:
+    def __init__(
+        self,
+        blocks: Blocks,
+        root: Path = ROOT,
+        cache: Path | None = None,
+        *,
+        keeps_stale: bool = False,
+    ) -> None:
         self._blocks = blocks
+        self._keeps_stale = keeps_stale
         self._root = root
         self._cache = cache or CACHE
         self._digests = FunctionDigests(root)
@@ -96,6 +104,8 @@ class Recorder:
 
     def _stale(self, file: str) -> set[str]:
         """Return the tests of a file that ran a function that has changed since."""
+        if self._keeps_stale:
+            return set()
         kept = _load(self.place(file))
         changed = {
             function

@@ -22,7 +22,7 @@ from tests.mutants.equivalent import EQUIVALENT, fragment, reason_for
 from tests.mutants.frozen import FrozenTree, TreeChangedError
 from tests.mutants.order import most_telling_first, nearness
 from tests.mutants.probes import MARKS, Blocks, block_of
-from tests.mutants.samples import read_sample, save_sample
+from tests.mutants.samples import note_killers, read_sample, save_sample
 
 MODULE = '''
 import logging
@@ -377,11 +377,12 @@ class TestSamples:
     def test_mutants_are_found_again_where_their_lines_are_now(self, root):
         before = list(mutants_of(self.PATH, self.TEXT, {}))
         save_sample(root / "sample", before, root=root)
-        assert read_sample(root / "sample", root=root) == (before, [])
+        assert read_sample(root / "sample", root=root).mutants == before
 
         moved = f"X = 1\n\n\n{self.TEXT}"
         (root / self.PATH).write_text(moved)
-        after, gone = read_sample(root / "sample", root=root)
+        sample = read_sample(root / "sample", root=root)
+        after, gone = sample.mutants, sample.gone
         assert [each.line for each in after] == [each.line + 3 for each in before]
         assert [each.diff(moved) for each in after] == [each.diff(self.TEXT) for each in before]
         assert len({each.start for each in after if each.kind == "statement removed"}) == 2
@@ -391,13 +392,36 @@ class TestSamples:
         before = list(mutants_of(self.PATH, self.TEXT, {}))
         save_sample(root / "sample", before, root=root)
         (root / self.PATH).write_text(self.TEXT.replace("a < 3", "a < 4"))
-        after, gone = read_sample(root / "sample", root=root)
+        sample = read_sample(root / "sample", root=root)
+        after, gone = sample.mutants, sample.gone
         of_the_line = [each for each in before if each.line == 2]
         assert len(gone) == len(of_the_line)
         assert len(after) == len(before) - len(gone)
 
         (root / self.PATH).unlink()
-        assert len(read_sample(root / "sample", root=root)[1]) == len(before)
+        assert len(read_sample(root / "sample", root=root).gone) == len(before)
+
+    def test_killers_are_kept_beside_their_mutants(self, root):
+        first, second, *_ = before = list(mutants_of(self.PATH, self.TEXT, {}))
+        file = root / "sample"
+        save_sample(file, before, root=root)
+        note_killers(file, {first: "t.py::a"}, root=root)
+        note_killers(file, {second: "t.py::b"}, root=root)
+        (root / self.PATH).write_text(f"X = 1\n{self.TEXT}")
+        sample = read_sample(file, root=root)
+        told = [sample.killers[each] for each in sample.mutants]
+        assert told == ["t.py::a", "t.py::b", *[""] * (len(before) - 2)]
+
+    def test_a_test_that_killed_before_judges_first(self, tiny):
+        tool(tiny, "--record")
+        options = ("--seed=1", "--count=300", "--only=tiny.py", "--first-pass-only")
+        before = tool(tiny, *options, "--sample=set.txt").stdout
+        killed = {line.split()[1] for line in before.splitlines() if " killed by " in line}
+        assert killed
+        for record in (tiny / ".cache/karpenter-core/mutants").glob("*.gz"):
+            record.unlink()
+        again = tool(tiny, *options, "--sample=set.txt", "--incomplete").stdout
+        assert {line.split()[1] for line in again.splitlines() if " killed by " in line} == killed
 
     def test_a_file_keeps_what_a_seed_drew(self, tmp_path):
         options = {"count": 20, "part": "1/1", "only": None, "sample": tmp_path / "sample"}
@@ -563,6 +587,15 @@ class TestRecords:
         recorded = tool(tiny, "--record")
         assert "2 files to record, 2 tests" in recorded.stdout
         assert "killed by" in tool(tiny, "--seed", "1", "--count", "3").stdout
+
+    def test_stale_records_may_choose_tests(self, tiny):
+        tool(tiny, "--record")
+        module = tiny / "karpenter_core/state/tiny.py"
+        module.write_text(PRODUCT.replace("count >= LIMIT", "LIMIT <= count"), "utf-8")
+        options = ("--seed=1", "--count=300", "--first-pass-only")
+        assert "1 files have no record" in tool(tiny, *options).stdout
+        done = tool(tiny, *options, "--stale-records")
+        assert "tiny.py:6 (comparison moved): killed by" in done.stdout, done.stdout
 
     def test_a_moved_function_keeps_its_records(self, tiny):
         tool(tiny, "--record")

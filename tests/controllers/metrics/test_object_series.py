@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from datetime import timedelta
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,6 +108,32 @@ def test_nodes_and_pods_have_their_labels_and_amounts():
     assert (pods["b"]["scheduled"], pods["b"]["node"]) == ("false", "")
     assert (pods["c"]["scheduled"], pods["c"]["node"]) == ("true", "gone")
     assert (pods["c"]["nodepool"], pods["c"]["managed"]) == ("", "false")
+
+
+def test_amounts_of_a_node_tell_daemons_from_other_pods():
+    """Each gauge in its order: allocatable, asked by all and by daemons, limits likewise, the rest."""
+    plain, its_daemon = (
+        msgspec.structs.replace(made, shape=msgspec.structs.replace(made.shape, limits=limits))
+        for made, limits in (
+            (pod("web", node_name="a", phase="Running", cpu="1"), {"cpu": 3000}),
+            (
+                pod("log", node_name="a", phase="Running", cpu="100m", owner_kind="DaemonSet"),
+                {"cpu": 200},
+            ),
+        )
+    )
+    builder = synced_state(*node_and_claim("a"), plain, its_daemon)
+    (state_node,) = builder.snapshot().state_nodes
+    amounts = node_series._amounts_of(state_node)
+    allocatable = state_node.allocatable["cpu"]
+    assert [each.get("cpu") for each in amounts] == [
+        allocatable,
+        1100,
+        100,
+        3200,
+        200,
+        state_node.capacity["cpu"] - allocatable,
+    ]
 
 
 def test_only_changed_nodes_are_rendered_again(monkeypatch):
