@@ -231,10 +231,10 @@ def is_equivalent(verdict: Verdict) -> bool:
 def drawn(options: argparse.Namespace) -> list[Mutant]:
     """Return the sample that the options ask for."""
     if options.sample is not None and options.sample.exists():
-        mutants, gone = read_sample(options.sample, root=ROOT)
-        print(
-            "".join(f"changed since, and left out: {each}\n" for each in gone), end="", flush=True
-        )
+        sample = read_sample(options.sample, root=ROOT)
+        mutants = sample.mutants
+        for each in sample.gone:
+            print(f"changed since, and left out: {each}", flush=True)
     else:
         mutants = draw(ROOT, AREAS, seed=options.seed, count=options.count)
         if options.sample is not None:

@@ -595,7 +595,7 @@ class TestRecords:
         options = ("--seed=1", "--count=300", "--first-pass-only")
         assert "1 files have no record" in tool(tiny, *options).stdout
         done = tool(tiny, *options, "--stale-records")
-        assert "tiny.py:6 (comparison moved): killed by" in done.stdout, done.stdout
+        assert "tiny.py:6 (result dropped): killed by" in done.stdout, done.stdout
 
     def test_a_moved_function_keeps_its_records(self, tiny):
         tool(tiny, "--record")
