@@ -392,6 +392,9 @@ def test_a_dozen_requests_are_all_served(tmp_path):
         served = 'karpenter_provisioning_requests{provisioning_class="%s",state="Provisioned"}'
         await scene.passes(1)
         assert running.metric(served % ATOMIC_SCALE_UP) == 12
+        labels = f'provisioning_class="{ATOMIC_SCALE_UP}",reason="CapacityIsProvisioned"'
+        changes = f"karpenter_provisioning_request_changes_total{{{labels}}}"
+        assert running.metric(changes) == 12
 
     run_gangs(tmp_path, story)
 

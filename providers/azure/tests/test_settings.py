@@ -10,7 +10,7 @@ import pytest
 from karpenter_core.errors import SettingsError
 from karpenter_core.operator.settings_loader import load_settings
 from karpenter_core.provider.contract import ClusterFacts
-from karpenter_provider_azure.settings import SETTINGS, AzureSettings
+from karpenter_provider_azure.settings import SETTINGS, AzureSettings, _AzureReader
 
 from .arm.values import GROUP, SUBNET, SUBSCRIPTION
 
@@ -315,3 +315,23 @@ def test_the_subscription_is_spelled_as_azure_spells_it():
     settings = read({**REQUIRED, "AZURE_SUBSCRIPTION_ID": "ABCDEF00-1111-2222-3333-444455556666"})
 
     assert settings.azure_subscription_id == "abcdef00-1111-2222-3333-444455556666"
+
+
+@pytest.mark.parametrize(
+    ("read", "flag"),
+    [
+        ("ip", "dns-service-ip"),
+        ("guid", "vnet-guid"),
+        ("version", "local-dns-preferred-since"),
+        ("admin_name", "linux-admin-username"),
+        ("resource_id", "vnet-subnet-id"),
+        ("choice", "network-plugin"),
+    ],
+)
+def test_a_refused_value_is_a_complaint_and_stays_a_text(read, flag):
+    """Settings that depend on it are read as well, so that one start names all mistakes."""
+    reader = _AzureReader(SimpleNamespace(settings={flag: " no good! "}))
+    more = {"resource_id": ("Microsoft.Network/virtualNetworks",), "choice": (("azure",),)}
+    assert getattr(reader, read)(flag, *more.get(read, ())) == "no good!"
+    with pytest.raises(SettingsError, match=f"--{flag}"):
+        reader.finish()

@@ -192,6 +192,8 @@ WHERE = 'instance types file types.json: entry 1 "c-2x-amd64-linux": '
         (("resources", "cpu"), None, "resources.cpu: must be a quantity above zero, not null"),
         (("resources", "cpu"), "0", 'resources.cpu: must be a quantity above zero, not "0"'),
         (("resources", "memory"), "4Gb", 'resources.memory: must be a quantity, not "4Gb"'),
+        (("resources", "memory"), [1], "resources.memory: must be a quantity, not [1]"),
+        (("resources", "memory"), True, "resources.memory: must be a quantity, not true"),
         (("resources", "pods"), -1, "resources.pods: must be a quantity of at least zero, not -1"),
         (("overhead",), "1", 'overhead: must be an object, not "1"'),
         (("offerings",), [], "offerings: must be a list with at least one item, not []"),

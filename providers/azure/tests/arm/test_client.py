@@ -5,13 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from datetime import timedelta
 
 import pytest
 
 from karpenter_core.errors import AuthError, CloudProviderError, SettingsError, ThrottledError
-from karpenter_core.provider.kit.calls.failures import UncertainCallError
-from karpenter_provider_azure.arm.client import ArmClient, operation_class
+from karpenter_core.provider.kit.calls.failures import (
+    AttemptFailure,
+    AttemptFailureKind,
+    UncertainCallError,
+)
+from karpenter_provider_azure.arm.client import RETRIES, ArmClient, operation_class
 from karpenter_provider_azure.arm.errors import ArmError, ArmNotFoundError
+from karpenter_provider_azure.json_service import _RETRIES
 
 from .values import API_VERSION, VMS, settings_for
 
@@ -150,6 +156,22 @@ def test_status_429_is_throttling_even_with_the_code_of_a_quota(client, server, 
 
     assert waits[0] == 2.0  # then its turn: the clock of these clients does not move
     assert len(server.received) == 2
+
+
+@pytest.mark.parametrize("policy", [RETRIES, _RETRIES], ids=["ARM", "JSON services"])
+@pytest.mark.parametrize(("seconds", "wait"), [(9.5, 9.5), (10, 10), (10.5, None)])
+def test_a_call_waits_for_a_pause_of_ten_seconds_and_not_longer(policy, seconds, wait):
+    failure = AttemptFailure(AttemptFailureKind.THROTTLED, retry_after=timedelta(seconds=seconds))
+    assert policy.wait_seconds(failure, attempt=1, repeatable=True, draw=0.5) == wait
+    assert policy.wait_seconds(failure, attempt=2, repeatable=True, draw=0.5) == wait
+    assert policy.wait_seconds(failure, attempt=3, repeatable=True, draw=0.5) is None
+    lost = AttemptFailure(AttemptFailureKind.UNANSWERED)
+    waits = [
+        policy.wait_seconds(lost, attempt=attempt, repeatable=True, draw=1.0)
+        for attempt in (1, 2, 3)
+    ]
+    assert waits == [0.1, 0.2, None]
+    assert policy.longest_call_seconds == 60, "hooks end within two minutes"
 
 
 def test_a_long_pause_is_raised_and_the_class_is_not_called_before_its_end(client, server):
