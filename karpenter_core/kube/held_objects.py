@@ -87,7 +87,7 @@ class HeldObjects:
         stored = self._objects.get(uid) or self._written.get(uid)
         if stored is not None and version_of(stored) >= version_of(listed_object):
             return None
-        if uid not in self._objects and uid not in self._invalid:
+        if uid not in self._objects:
             # Like what we wrote: a later listing may not show it.
             self._written[uid] = listed_object
         return ObjectObserved(listed_object)
@@ -129,6 +129,8 @@ class HeldObjects:
         if not deleted:
             self._report(invalid_object)
             self._invalid[invalid_object.uid] = invalid_object
+            if written is not None:
+                self._objects.setdefault(invalid_object.uid, written)
             return None
         self._invalid.pop(invalid_object.uid, None)
         stored = self._objects.pop(invalid_object.uid, written)
@@ -149,7 +151,8 @@ class HeldObjects:
             held=before,
             invalid=self._invalid,
         )
-        last_valid = {uid: before[uid] for uid in invalid if uid in before}
+        known = {**self._written, **before}
+        last_valid = {uid: known[uid] for uid in invalid if uid in known}
         self._objects = objects | last_valid
         self._reached_version = int(version or 0)
         for invalid_object in invalid.values():

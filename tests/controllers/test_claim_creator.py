@@ -12,7 +12,7 @@ from karpenter_core.api.quantities import Quantity
 from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.object_writer import ObjectWriter
-from karpenter_core.controllers.provisioning.claim_creator import ClaimCreator
+from karpenter_core.controllers.provisioning.claim_creator import UNWANTED, ClaimCreator
 from karpenter_core.controllers.provisioning.new_claims import DecisionRef
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.errors import ApiError, ConflictError, FencedError
@@ -291,3 +291,17 @@ def test_a_claim_that_exists_after_a_lost_answer_is_read_back(error):
 def test_a_creation_that_is_refused_is_not_repeated(error):
     server, creation = sent(error)
     assert (len(server.times), made(creation), server.read_back) == (1, 0, [])
+
+
+async def test_what_is_not_wanted_any_more_when_its_turn_comes_is_not_created():
+    """As replicas of a static pool that is scaled down while its claims wait."""
+    creator, server, _ = desk()
+    server.answer.set()
+    wanted = iter([True, True, False, True, False])
+
+    creation = await creator.create(
+        five(), decision_ref=DECIDED, reason="provisioned", is_wanted=lambda: next(wanted)
+    )
+
+    assert server.asked == made(creation) == 3
+    assert creation.refused == {2: UNWANTED, 4: UNWANTED}

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from dataclasses import fields
 from itertools import pairwise
+from math import inf
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
 from karpenter_core.api.labels import DO_NOT_DISRUPT
+from karpenter_core.api.nodepool import Disruption
 from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.disruption.pass_memory import DisruptionMemory
 from karpenter_core.disruption.plan import plan
+from karpenter_core.disruption.refusal_memory import RefusalMemory
 from karpenter_core.disruption.single_node import SingleNodeConsolidation
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.problem import ReservationPolicy, SolveOptions
@@ -24,6 +28,8 @@ from karpenter_core.state.disruption_problem import build_disruption_problem
 from karpenter_core.state.events import ObjectRemoved
 from karpenter_core.state.node_memory import NodeMemory
 from karpenter_core.state.provisioning_input import build_provisioning_input
+from karpenter_core.testing.builders import node_pool
+from karpenter_core.testing.state_builders import node_claim
 from tests.disruption.changing_clusters import ChangingCluster
 from tests.disruption.small_clusters import (
     GATE,
@@ -268,3 +274,42 @@ def test_a_refusal_is_not_repeated_once_another_node_has_room():
     assert gone(first) == gone(repeated) == []
     assert messages(first) == messages(repeated) != []
     assert gone(planned(memory=memory)) == gone(planned()) == ["a"]
+
+
+class OneNode:
+    """As much of a candidate as its refusal depends on."""
+
+    pool = node_pool(disruption=Disruption(consolidation_policy="WhenEmptyOrUnderutilized"))
+    claim = node_claim("web")
+
+
+@pytest.mark.parametrize(
+    ("least", "whole", "is_kept"),
+    [(inf, inf, True), (inf, 1.0, True), (3.0, 4.0, True), (2.0, 4.0, True),
+     (1.9, 4.0, False), (3.0, inf, False)],
+)  # fmt: skip
+def test_a_refusal_is_repeated_if_it_follows_from_prices_alone(least, whole, is_kept):
+    """No node takes the pods at any price, or each that does costs too much; and nothing else does."""
+    candidate = OneNode()
+    rates, prices, notices = {}, (least, whole), ("refused",)
+    pass_prices = SimpleNamespace(rates=rates, has_commitments=False)
+    memory = RefusalMemory()
+    memory.begin_pass(pass_prices)
+    memory.keep(candidate, prices, notices, below_price=2.0)
+    memory.begin_pass(pass_prices)
+    assert memory.repeated(candidate, prices) == (notices if is_kept else None)
+    assert memory.repeated(candidate, (least, whole + 1)) is None, "they are others"
+
+
+def test_refusals_are_forgotten_when_other_prices_or_commitments_count():
+    candidate = OneNode()
+    prices = (inf, inf)
+    for later in (
+        SimpleNamespace(rates={"EUR": 1.1}, has_commitments=False),
+        SimpleNamespace(rates={}, has_commitments=True),
+    ):
+        memory = RefusalMemory()
+        memory.begin_pass(SimpleNamespace(rates={}, has_commitments=False))
+        memory.keep(candidate, prices, ("refused",), below_price=2.0)
+        memory.begin_pass(later)
+        assert memory.repeated(candidate, prices) is None

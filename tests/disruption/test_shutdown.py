@@ -57,10 +57,12 @@ def test_nodes_with_pods_are_removed_and_not_replaced():
         assert 'window "night"' in command.cause
 
 
-@pytest.mark.parametrize("window", [DAY, hours(limits={"cpu": "0"}, start="0 0 * * *")])
-def test_nodes_stay_while_no_window_shuts_the_pool_down(window):
-    """A limit of 0 is no shutdown."""
-    disruption = pass_over(cluster(shut(window), box("busy"), runs("a", "busy")))
+@pytest.mark.parametrize(
+    "its_pool", [shut(DAY), shut(hours(limits={"cpu": "0"}, start="0 0 * * *")), pool()]
+)
+def test_nodes_stay_while_no_window_shuts_the_pool_down(its_pool):
+    """A limit of 0 is no shutdown, and most pools have no windows."""
+    disruption = pass_over(cluster(its_pool, box("busy"), runs("a", "busy")))
     (candidate,) = disruption.candidates(ShutdownMethod().disruption_class).candidates
 
     verdict = ShutdownMethod().accept(candidate, disruption)

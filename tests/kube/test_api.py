@@ -201,6 +201,19 @@ def test_pages_follow_the_continue_token():
     ]
 
 
+def test_a_page_that_continues_with_itself_ends_the_list():
+    async def conversation(api):
+        pages = api.list_pages(resources.NODES)
+        bodies = [await anext(pages), await anext(pages)]
+        with pytest.raises(ApiError, match="continues with itself"):
+            await anext(pages)
+        return bodies
+
+    again = [page([node("b")], 5, "more")] * 3
+    bodies, requests = talk(conversation, page([node("a")], 5, "more"), *again)
+    assert len(bodies) == len(requests) == 2
+
+
 def test_the_next_page_is_asked_for_while_one_is_read():
     """Reading thousands of objects takes the reader as long as the server needs to send them."""
     transport = ScriptedTransport(

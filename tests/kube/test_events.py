@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from karpenter_core.api.notices import Notice, ObjectRef
+from karpenter_core.errors import ApiError
 from karpenter_core.kube import events, resources
 from karpenter_core.kube.api import ClusterApis, KubeApi
 from karpenter_core.kube.events import EventRecorder
@@ -189,6 +190,28 @@ def test_unsendable_event_is_counted_and_dropped():
     text = generate_latest(desk.registry).decode()
     assert 'karpenter_core_events_dropped_total{cause="403"} 1.0' in text
     assert 'karpenter_core_events_dropped_total{cause="0"} 1.0' in text
+
+
+@pytest.mark.parametrize(("asked", "waits"), [(None, 1), (0, 1), (4, 4), (10, 10), (300, 10)])
+def test_a_throttled_event_waits_as_long_as_the_server_asks_within_bounds(asked, waits):
+    """Others wait behind it, so a long pause is not kept."""
+    pause = None if asked is None else timedelta(seconds=asked)
+    turns = []
+
+    async def story():
+        clock = LoopClock()
+        recorder = RecorderFixture().recorder
+
+        async def posted(_entry):
+            turns.append(clock.monotonic())
+            if len(turns) == 1:
+                raise ApiError("later", status=429, retry_after=pause)
+
+        recorder._post_once = posted
+        await recorder._post(None)
+
+    run_virtual(story())
+    assert turns[1] - turns[0] == pytest.approx(waits)
 
 
 def test_a_lost_reply_makes_no_second_event():

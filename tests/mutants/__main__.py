@@ -165,11 +165,10 @@ class Session:
         mutant = verdict.mutant
         source = (ROOT / mutant.path).read_text("utf-8")
         seconds = self._options.survivor_seconds
-        if mutant.function:  # else that was done
-            files = nearest_files(mutant, self._marks)
-            killed_by = judge_wider(mutant, source, files, seconds=seconds, of_ci=False)
-            if killed_by:
-                return replace(verdict, killed_by=killed_by)
+        files = nearest_files(mutant, self._marks)
+        killed_by = judge_wider(mutant, source, files, seconds=seconds, of_ci=False)
+        if killed_by:
+            return replace(verdict, killed_by=killed_by)
         again = verdict
         if verdict.tried < verdict.reaching:
             rest = {test: known for test, known in record.items() if test not in verdict.ran}

@@ -161,11 +161,13 @@ def test_status_429_is_throttling_even_with_the_code_of_a_quota(client, server, 
 @pytest.mark.parametrize("policy", [RETRIES, _RETRIES], ids=["ARM", "JSON services"])
 @pytest.mark.parametrize(("seconds", "wait"), [(9.5, 9.5), (10, 10), (10.5, None)])
 def test_a_call_waits_for_a_pause_of_ten_seconds_and_not_longer(policy, seconds, wait):
-    failure = AttemptFailure(AttemptFailureKind.THROTTLED, retry_after=timedelta(seconds=seconds))
+    failure = AttemptFailure(
+        kind=AttemptFailureKind.THROTTLED, retry_after=timedelta(seconds=seconds)
+    )
     assert policy.wait_seconds(failure, attempt=1, repeatable=True, draw=0.5) == wait
     assert policy.wait_seconds(failure, attempt=2, repeatable=True, draw=0.5) == wait
     assert policy.wait_seconds(failure, attempt=3, repeatable=True, draw=0.5) is None
-    lost = AttemptFailure(AttemptFailureKind.UNANSWERED)
+    lost = AttemptFailure(kind=AttemptFailureKind.UNANSWERED)
     waits = [
         policy.wait_seconds(lost, attempt=attempt, repeatable=True, draw=1.0)
         for attempt in (1, 2, 3)
