@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.api.commitments import Commitment
-from karpenter_core.api.labels import CAPACITY_TYPE, CPU, INSTANCE_TYPE, NODES, ON_DEMAND, SPOT
+from karpenter_core.api.labels import (
+    CAPACITY_TYPE,
+    CPU,
+    INSTANCE_TYPE,
+    NODES,
+    ON_DEMAND,
+    SPOT,
+    ZONE,
+)
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.api.quantities import parse_amount
 from karpenter_core.disruption.method import DisruptionOptions
@@ -50,6 +58,21 @@ def committed(amount, *, price=0.01, types=("dear", "huge"), resource=CPU, disco
 
 def one(of=CHEAP, *, cpu="3", **options):
     return cluster(box("a", of, **options), runs("web", "a", cpu=cpu), market=MARKET)
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        [runs("a-1", "a", node_selector={"example.com/rack": "7"})],
+        [runs("a-1", "a", node_selector={ZONE: "zone-a"}), runs("a-2", "a", cpu="9")],
+    ],
+    ids=["no node has its label", "no node has its size"],
+)
+def test_a_node_that_no_new_node_replaces_is_judged_beside_a_commitment(pods):
+    """Its question fails for nobody."""
+    options = committed("4", types=("dear",))
+    outcome = single(cluster(box("a", HUGE), *pods, market=MARKET), options=options)
+    assert (outcome.set_aside, bought(outcome)) == ((), [])
 
 
 def test_a_node_is_replaced_by_one_of_an_unused_commitment():

@@ -51,6 +51,22 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
         "the longest window is ten minutes, which four doublings reach: the bound only keeps numbers small",
     ),
     (
+        "karpenter_core/controllers/reconciling/timed_wait.py",
+        "if (event.is_set() and seconds <= 0):",
+    ): "a wait for what has happened, or for no time, ends at once in the other branch as well",
+    (
+        "karpenter_core/scheduling/devices/node_devices.py",
+        "if usage is None or usage.groups.keys() < groups:",
+    ): "where no group is given up, the choice is computed again from the same groups",
+    (
+        "karpenter_core/scheduling/devices/pod_claims.py",
+        "(consumer.uid in self._moving) for consumer in claim.reserved_for",
+    ): "no object of another kind has the UID of a pod",
+    (
+        "karpenter_core/state/pod_volumes.py",
+        "storage_class = self._snapshot.storage_classes.get((claim.storage_class))",
+    ): "no StorageClass has an empty name, and none has no name",
+    (
         "karpenter_core/lifecycle/nodeclaim/termination.py",
         "if (text is None):",
     ): "there is no text without a claim: only the type checker asks for the claim again",
@@ -66,6 +82,23 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
         "karpenter_core/lifecycle/nodeclaim/nomination.py",
         "return (any(pod.shape is not first.shape for pod in waiting))",
     ): "without a first pod there is none that could differ from it",
+    **dict.fromkeys(
+        [
+            (
+                "providers/alibabacloud/karpenter_provider_alibabacloud/price_queries.py",
+                line,
+            )
+            for line in (
+                'if zone and amount is not None and (at, amount) >= latest.get(zone, ("", 0.0)):',
+                "if origin is not None and (listed is None or (at, origin) >= listed):",
+            )
+        ],
+        "of two equal prices of one instant either is kept",
+    ),
+    (
+        "providers/aws/karpenter_provider_aws/conversion/scaling_groups.py",
+        "if all(types):",
+    ): "there is one empty type, or there are only types with a name",
     (
         "providers/azure/karpenter_provider_azure/settings.py",
         "return False -> pass",

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from karpenter_core.api.labels import ON_DEMAND, ZONE
+from karpenter_core.api.labels import INSTANCE_TYPE, ON_DEMAND, ZONE
+from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.api.records import LabelSelector, TopologySpread
-from karpenter_core.scheduling.portfolio import plan_portfolio
+from karpenter_core.scheduling.portfolio import plan_portfolio, repacked_plan
 from karpenter_core.scheduling.portfolio.finished_plan import FinishedPlan
+from karpenter_core.scheduling.portfolio.repacked_plan import repacked_steps
 from karpenter_core.scheduling.problem import PackingPolicy, SolveOptions
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import (
@@ -205,3 +207,51 @@ def facts(plan):
     """Return what plans are compared by: pods left, and cost with the fee of nodes."""
     fee = SolveOptions().node_fee_per_hour * len(plan.claims)
     return len(plan.unschedulable), round(float(plan.cost.hourly) + fee, 6)
+
+
+def repackings(asked, monkeypatch):
+    """Return how many plans a solve packs better, and how many of those are found."""
+    found = []
+
+    def noted(plan):
+        placements = yield from repacked_steps(plan)
+        found.append(len(placements))
+        return placements
+
+    monkeypatch.setattr(plan_portfolio, "repacked_steps", noted)
+    plan = solve(asked)
+    assert violations(asked, plan) == []
+    return found, plan
+
+
+def test_the_best_plan_is_packed_better_in_its_own_order(monkeypatch):
+    asked = problem(spread_pods(90) + free_pods(30), catalogue=UNEVEN)
+    found, _ = repackings(asked, monkeypatch)
+    assert found
+
+
+@pytest.mark.parametrize("least", [None, 3])
+def test_nodes_whose_types_must_be_many_are_not_packed_into_others(monkeypatch, least):
+    """The types that such a claim may become were chosen together."""
+    packed = []
+
+    def noting(method):
+        steps = getattr(repacked_plan._Repacker, method)
+
+        def noted(self, kind, there):
+            packed.append(kind.claim.has_min_values)
+            return steps(self, kind, there)
+
+        monkeypatch.setattr(repacked_plan._Repacker, method, noted)
+
+    noting("_pairs_steps")
+    noting("_program_steps")
+    its_pool = node_pool(
+        requirements=[RequirementSpec(key=INSTANCE_TYPE, operator="Exists", min_values=least)]
+    )
+    asked = problem(spread_pods(90) + free_pods(30), pools=[its_pool], catalogue=UNEVEN)
+    plan = solve(asked)
+    assert violations(asked, plan) == []
+    assert not plan.unschedulable
+    assert all(len(claim.instance_types) >= (least or 1) for claim in plan.claims)
+    assert bool(packed) is (least is None)

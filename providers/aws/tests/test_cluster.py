@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from structlog.testing import capture_logs
@@ -108,6 +109,27 @@ def test_an_ip_family_unknown_to_the_core_is_read_from_eks(aws, source, cidr, ex
     aws.clusters.add(Cluster(name="test", service_ipv6_cidr=cidr))
 
     assert source(ip_family="").details().is_ipv6 is expected
+
+
+def test_an_ip_family_that_eks_does_not_answer_for_is_an_error_of_the_call(aws, source):
+    """It says nothing about the family, so no NodeClass is refused for it."""
+    settings = replace(SETTINGS, cluster_endpoint="https://api", cluster_ca_bundle="Y2E=")
+    with eks_outage(aws), pytest.raises(CloudProviderError, match="eks:DescribeCluster") as raised:
+        source(settings, ip_family="").details()
+    assert not isinstance(raised.value, NodeClassNotReadyError)
+
+
+def test_an_ip_family_behind_a_call_without_an_answer_is_not_known(source):
+    """Neither a refusal: nothing was heard at all."""
+    settings = replace(SETTINGS, cluster_endpoint="https://api", cluster_ca_bundle="Y2E=")
+    cluster = source(settings, ip_family="")
+
+    def unheard():
+        raise CloudProviderError("no route to host")
+
+    cluster._eks = SimpleNamespace(get=unheard)
+    with pytest.raises(CloudProviderError, match="no route"):
+        cluster._ip_family()
 
 
 def test_an_unknown_ip_family_keeps_the_node_class_unready(aws, source):

@@ -152,3 +152,11 @@ def test_a_kubelet_setting_that_a_node_class_does_not_have_is_reported():
     said = " ".join(result.stderr.split())
     assert "kubeAPIQPS = 5 (ECSNodeClass has no kubelet setting of this name)" in said
     assert "maxPods" in said
+
+
+@pytest.mark.parametrize("profile", ["nodes", ""])
+def test_a_missing_instance_profile_is_told(profile):
+    """The setting that it came from does not exist any more."""
+    text = TEMPLATE if profile else TEMPLATE.replace("  instanceProfile: nodes\n", "")
+    warnings = convert("-", text=text).stderr
+    assert ("spec.instanceProfile is not set" in warnings) is not bool(profile)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,6 +21,7 @@ from karpenter_provider_alibabacloud import labels
 from karpenter_provider_alibabacloud.discovery.vswitches import ZonalVSwitch
 from karpenter_provider_alibabacloud.launch.filters import (
     MAX_INSTANCE_TYPES,
+    _for_variety,
     filter_candidates,
 )
 from karpenter_provider_alibabacloud.launch.targets import (
@@ -295,3 +297,16 @@ def test_a_zone_without_a_remaining_type_is_followed_by_the_next():
     assert placed(in_first_zone(targets(kept), ("b", "c", "a"))) == [("ecs.g7.large", "vsw-c")]
     assert in_first_zone(targets(kept), ("b",)) == ()
     assert INSTANCE_TYPE in kept[0].instance_type.requirements
+
+
+def test_variety_takes_no_more_types_than_its_values_need():
+    """The cheapest that bring a new value, until there are as many as `minValues` asks for."""
+    candidates = [
+        SimpleNamespace(instance_type=named(name, spot("a", 1.0)))
+        for name in ("f1.x", "f1.y", "f2.x", "f3.x", "f4.x")
+    ]
+    asked = Requirements.from_specs(
+        [RequirementSpec(key=labels.INSTANCE_FAMILY, operator="Exists", min_values=2)]
+    )
+    chosen = _for_variety(candidates, asked)
+    assert [each.instance_type.name for each in chosen] == ["f1.x", "f2.x"]

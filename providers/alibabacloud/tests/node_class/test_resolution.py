@@ -91,6 +91,16 @@ def test_an_empty_selector_is_named_and_resolved_again_soon(
     assert [said(resolved, part)[0] for part in others] == ["True", "True"]
 
 
+def test_security_groups_are_resolved_while_vswitches_are_not_answered(process, cloud):
+    """Only whether both are of one network is not known then."""
+    node_class = node_class_of(cloud)
+    with cloud.fail("DescribeVSwitches", code="InternalError", status=500, times=None):
+        resolved = process.resolve(node_class)
+    assert said(resolved, "SecurityGroupsReady")[0] == "True"
+    assert resolved.status.security_groups
+    assert said(resolved, "VSwitchesReady")[0] != "True"
+
+
 def test_an_unchanged_cloud_is_answered_alike(make_process, cloud):
     """Case 21: for every process, so that nothing is patched."""
     process = make_process()

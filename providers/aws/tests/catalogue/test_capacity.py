@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -202,6 +203,16 @@ def test_windows_nodes_hand_out_addresses():
 
     assert found[labels.PRIVATE_IPV4_ADDRESS] == 9
     assert labels.PRIVATE_IPV4_ADDRESS not in capacity("m5.large")
+
+
+def test_windows_nodes_of_a_type_that_no_table_knows_hand_out_no_addresses():
+    """A new type has amounts before the shipped limits name it."""
+    traits = TRAITS[node_class(family="Windows2022").ami_family]
+    new = replace(info("m5.large"), name="m99.large")
+    found = capacity_of(new, node_class(family="Windows2022"), traits, pods=50, memory_bytes=GIB)
+    assert labels.PRIVATE_IPV4_ADDRESS not in found
+    assert labels.POD_ENI not in found
+    assert found["cpu"] == 2000
 
 
 @pytest.mark.parametrize(("name", "expected"), [("p4d.24xlarge", 8), ("g6f.large", None)])
