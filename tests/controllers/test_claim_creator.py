@@ -293,7 +293,7 @@ def test_a_creation_that_is_refused_is_not_repeated(error):
     assert (len(server.times), made(creation), server.read_back) == (1, 0, [])
 
 
-async def test_what_is_not_wanted_any_more_when_its_turn_comes_is_not_created():
+async def test_a_claim_that_is_not_wanted_at_its_turn_is_not_created():
     """As replicas of a static pool that is scaled down while its claims wait."""
     creator, server, _ = desk()
     server.answer.set()

@@ -232,7 +232,7 @@ def test_a_paused_pool_is_repaired_when_the_pause_ends(tmp_path):
 def test_the_health_of_a_pool_is_summed_up_once_for_each_state_of_the_cluster(
     tmp_path, monkeypatch
 ):
-    """When a network fails, every node asks for it at the same moment."""
+    """Every node asks for it at the same moment when a network fails."""
     versions = []
 
     def counted(snapshot, pool, policies):

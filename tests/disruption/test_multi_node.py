@@ -292,7 +292,7 @@ class TestRepacking:
 
     @pytest.mark.parametrize("count", [1, 2, 3, 12])
     @pytest.mark.parametrize("needed", [0, 1, 2, None])
-    def test_what_one_new_node_does_is_evaluated_for_one(self, monkeypatch, count, needed):
+    def test_a_move_that_needs_one_new_node_is_evaluated_for_one(self, monkeypatch, count, needed):
         """As its validation does it, which would refuse another move."""
         asked = []
 

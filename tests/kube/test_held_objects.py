@@ -1,4 +1,4 @@
-"""What is held of a kind is what was last shown of it, and ends with it."""
+"""Objects of a kind are held as they were last shown, and end with their deletion."""
 
 from __future__ import annotations
 
