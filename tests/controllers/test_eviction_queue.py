@@ -226,12 +226,30 @@ def test_an_overloaded_api_server_is_backed_off_without_naming_a_budget():
     play(scenario, node("web"), disruption_budget(), refusal=THROTTLED)
 
 
+def test_the_answer_that_denies_an_eviction_is_an_event_of_the_node():
+    """A webhook may refuse it, or the controller lacks the right; it is repeated with a back-off."""
+
+    async def scenario(scene):
+        item = scene.running()
+        scene.add(item)
+        await scene.clock.sleep(60)
+        (text,) = set(scene.messages_of("FailedDraining"))
+        assert "the API server denies the eviction (Pod=default/a): " in text
+        assert text.endswith('admission webhook "guard.example.com" denied the request: not now')
+
+        scene.server.refusal = None
+        await scene.clock.sleep(30)
+        assert (scene.server.evicted, len(scene.queue)) == ([item.uid], 0)
+
+    denial = 'admission webhook "guard.example.com" denied the request: not now'
+    play(scenario, node("web"), disruption_budget(), refusal=ApiError(denial, status=403))
+
+
 @pytest.mark.parametrize(
     ("error", "code", "counted"),
     [
         (ApiError("connection reset", status=0), "0", False),
         (ApiError("internal error", status=500), "500", True),
-        (ApiError("forbidden", status=403), "403", True),
         (TooManyRequestsError("slow down", status=429), "429", True),
     ],
 )

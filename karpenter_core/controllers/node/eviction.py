@@ -193,6 +193,9 @@ class EvictionQueue:
                 return self._retry_later(pod, entry)
             case EvictionVerdict.THROTTLED:
                 return self._retry_throttled(pod, entry, error)
+            case EvictionVerdict.DENIED:
+                self._publish_refused(pod, entry, verdict, answer=str(error))
+                raise error
             case EvictionVerdict.FAILED:
                 raise error
 
@@ -225,7 +228,7 @@ class EvictionQueue:
         return max((latest - self._runtime.clock.now() + JUST_AFTER).total_seconds(), 0.0)
 
     def _publish_refused(
-        self, pod: PodView, entry: _QueuedEviction, verdict: EvictionVerdict
+        self, pod: PodView, entry: _QueuedEviction, verdict: EvictionVerdict, *, answer: str = ""
     ) -> None:
         snapshot = self._cluster_state.snapshot()
         node = snapshot.nodes.get(entry.node)
@@ -237,7 +240,11 @@ class EvictionQueue:
             if budget.namespace == pod.namespace
         )
         names = tuple(budget_key(budget) for budget in near.matching(pod))
-        self._writer.publish(refused_notice(node_ref(node), pod, verdict, budgets=names))
+        if answer:
+            names = ()  # no budget is to blame
+        self._writer.publish(
+            refused_notice(node_ref(node), pod, verdict, budgets=names, answer=answer)
+        )
 
     async def _delete(
         self, pod: PodView, entry: _QueuedEviction, grace_seconds: int

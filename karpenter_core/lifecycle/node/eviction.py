@@ -42,6 +42,7 @@ BACKOFF_BASE: Final = timedelta(milliseconds=100)  # upstream default
 BACKOFF_CAP: Final = timedelta(seconds=10)  # upstream default
 
 _OK: Final = 200
+_FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _TOO_MANY: Final = 429
@@ -91,14 +92,23 @@ class EvictionVerdict(Enum):
     BLOCKED = "a PodDisruptionBudget refuses it"
     THROTTLED = "the API server is overloaded"
     SEVERAL_BUDGETS = "several PodDisruptionBudgets select the pod"
+    DENIED = "the API server denies it"
     FAILED = "failed"
+
+
+_REFUSALS: Final = {
+    EvictionVerdict.BLOCKED: "evicting pod violates a PDB",
+    EvictionVerdict.SEVERAL_BUDGETS: "eviction does not support multiple PDBs",
+    EvictionVerdict.DENIED: "the API server denies the eviction",
+}
+"""The words of the Event for each refusal that the back-off alone does not mend."""
 
 
 def eviction_verdict(status: int, message: str = "", causes: Sequence[str] = ()) -> EvictionVerdict:
     """Interpret the answer to an eviction; all but EVICTED and GONE are tried again.
 
     A 429 from a PodDisruptionBudget carries a cause in its Status; a 429 from API Priority and
-    Fairness, or from a webhook, does not.
+    Fairness, or from a webhook, does not. A 403 is that of a webhook, or of a missing right.
     """
     if _OK <= status < 300:  # noqa: PLR2004 - the class of successful answers
         return EvictionVerdict.EVICTED
@@ -109,7 +119,7 @@ def eviction_verdict(status: int, message: str = "", causes: Sequence[str] = ())
         return EvictionVerdict.BLOCKED if is_budget else EvictionVerdict.THROTTLED
     if status == _INTERNAL and _SEVERAL_BUDGETS in message:
         return EvictionVerdict.SEVERAL_BUDGETS
-    return EvictionVerdict.FAILED
+    return EvictionVerdict.DENIED if status == _FORBIDDEN else EvictionVerdict.FAILED
 
 
 def earlier_deadline(first: datetime | None, second: datetime | None) -> datetime | None:
@@ -164,18 +174,21 @@ def disrupted_notice(pod: PodView, deadline: datetime, grace_seconds: int) -> No
 
 
 def refused_notice(
-    node: ObjectRef, pod: PodView, verdict: EvictionVerdict, *, budgets: Sequence[str] = ()
+    node: ObjectRef,
+    pod: PodView,
+    verdict: EvictionVerdict,
+    *,
+    budgets: Sequence[str] = (),
+    answer: str = "",
 ) -> Notice:
-    """Return the Event on a node that names the pod, and its budgets, that block the drain."""
-    why = (
-        "eviction does not support multiple PDBs"
-        if verdict is EvictionVerdict.SEVERAL_BUDGETS
-        else "evicting pod violates a PDB"
-    )
+    """Return the Event on a node that names the pod that blocks the drain, and why: budgets, or an answer."""
+    why = _REFUSALS[verdict]
     message = f"Failed to drain node, {why} (Pod={pod.key})"
     if budgets:
         noun = "PodDisruptionBudget" if len(budgets) == 1 else "PodDisruptionBudgets"
         message += f": {noun} {', '.join(budgets)}"
+    if answer:
+        message += f": {answer}"
     return Notice(
         regarding=node,
         type="Warning",

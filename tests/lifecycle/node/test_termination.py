@@ -469,7 +469,7 @@ class TestEvictionQueue:
             (429, "webhook", ("Other",), EvictionVerdict.THROTTLED),
             (500, "found more than one PodDisruptionBudget", (), EvictionVerdict.SEVERAL_BUDGETS),
             (500, "etcd", (), EvictionVerdict.FAILED),
-            (403, "", (), EvictionVerdict.FAILED),
+            (403, "", (), EvictionVerdict.DENIED),
         ],
     )
     def test_eviction_answers_are_interpreted(self, status, message, causes, verdict):
