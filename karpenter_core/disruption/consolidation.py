@@ -234,6 +234,9 @@ def evaluate_move(
     crowding = disruption_pass.expendable_moves.taking_buffer_room(chosen, verdict)
     if crowding:
         return MoveRefusal(f"{crowding} expendable pod(s) would take the room of a CapacityBuffer")
+    lost = disruption_pass.buffer_room.lost_by(verdict)
+    if lost:
+        return MoveRefusal(f"Its pods would take the room of {lost} pod(s) of a CapacityBuffer")
     try:
         replacements = _replacements(disruption_pass, chosen, verdict, below)
     except ReplacementRefusedError as refused:

@@ -12,6 +12,7 @@ from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.api.labels import WELL_KNOWN
 from karpenter_core.disruption.balanced import BALANCED, pool_totals
 from karpenter_core.disruption.budgets import pool_budgets
+from karpenter_core.disruption.buffer_room import BufferRoom
 from karpenter_core.disruption.candidates import DisruptionClass, evaluate_nodes
 from karpenter_core.disruption.expendable_moves import ExpendableMoves
 from karpenter_core.disruption.pass_memory import DisruptionMemory
@@ -139,6 +140,13 @@ class DisruptionPass:
             now=self.now,
             problem_settings=self.options.problem_settings,
             options=self.options.solve,
+        )
+
+    @cached_property
+    def buffer_room(self) -> BufferRoom:
+        """The room of capacity buffers."""
+        return BufferRoom(
+            self.snapshot, now=self.now, problem_settings=self.options.problem_settings
         )
 
     @cached_property

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from karpenter_core.state.request_predictions import RequestPredictions
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
-__all__ = ["ExistingNodeBuilder", "daemon_pods"]
+__all__ = ["ExistingNodeBuilder", "daemon_pods", "required_terms", "selects_node"]
 
 _PREFERENCE: Final = "PreferNoSchedule"
 _NAME_FIELD: Final = "metadata.name"
@@ -325,6 +325,22 @@ class ExistingNodeBuilder:
             for item in (self._present_daemons if state_node.initialized else self._daemons)
             if first_untolerated(state_node.taints, item.pod.shape.tolerations) is None
         ]
+
+
+def selects_node(
+    shape: PodShape, name: str, labels: Mapping[str, str], aliases: Mapping[str, str]
+) -> bool:
+    """Tell whether selector and required terms of a shape allow a node of this name and labels."""
+    return any(
+        _admits_name(fields, name)
+        and all(_admits(labels.get(key), item) for key, item in term.items())
+        for fields, term in _terms(shape, aliases)
+    )
+
+
+def required_terms(shape: PodShape, aliases: Mapping[str, str]) -> tuple[Requirements, ...]:
+    """Return what a shape requires of a node that has no name yet: one of them must hold."""
+    return tuple(term for fields, term in _terms(shape, aliases) if _admits_name(fields, _NO_NAME))
 
 
 def _terms(

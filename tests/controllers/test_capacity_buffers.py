@@ -262,6 +262,32 @@ def test_expendable_pods_do_not_move_a_buffer_from_node_to_node(tmp_path, cpu, r
     run_controller(tmp_path, scenario)
 
 
+def test_pods_that_move_do_not_take_the_room_of_a_buffer_over_and_over(tmp_path):
+    """Their node is one too many, but they would be bound where most is free, which is that room."""
+
+    async def scenario(scene):
+        template = {"requirements": [SMALL_NODES[0], {**SMALL_NODES[1], "values": ["4"]}]}
+        pool = node_pool(disruption=CONSOLIDATING, template=template)
+        scene.cluster.apply([NODE_CLASS, pool, pod_template(cpu="3")])
+        scene.cluster.apply([deployment("web", 2), deployment("short", 1, cpu="1800m")])
+        scene.start(*ARGUMENTS)
+        await scene.settle(lambda: len(scene.pods("Running")) == 3)
+        scene.cluster.apply([deployment("single", 1)])
+        await scene.settle(lambda: len(scene.pods("Running")) == 4)
+        one = {"podTemplateRef": {"name": "chunk"}, "replicas": 1}
+        scene.cluster.apply([buffer(**one)])
+        await scene.settle(lambda: is_provided(scene) and len(ready_nodes(scene)) == 3)
+        scene.cluster.delete(DEPLOYMENTS, "short", namespace="default")
+        await scene.cluster.clock.sleep(1800)
+
+        assert is_provided(scene)
+        assert len(cloud(scene, tmp_path)["launches"]) == 3
+        scene.cluster.delete(CAPACITY_BUFFERS, "headroom", namespace="default")
+        await scene.settle(lambda: len(scene.claims()) == 1, seconds=600)
+
+    run_controller(tmp_path, scenario)
+
+
 def test_a_buffer_buys_no_nodes_for_expendable_pods_that_take_its_room(tmp_path):
     """They give it back by preemption; when the buffer has gone, nothing keeps their nodes."""
 

@@ -1,0 +1,226 @@
+"""Tells whether pods of removed nodes would take the room of capacity buffers.
+
+A what-if puts these pods where the virtual pods of buffers find room beside them. Kubernetes' scheduler
+knows nothing of buffers, and binds pods to the nodes where most is free: these are the nodes with the
+room of buffers. A buffer that lost its room gets a new node, the next what-if finds again that one node
+is too many, and so on without end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from heapq import heapify, heappop, heapreplace
+from typing import TYPE_CHECKING, Final, final
+
+from karpenter_core.api.labels import CPU, HOSTNAME, MEMORY
+from karpenter_core.scheduling.node_pods import with_pods
+from karpenter_core.scheduling.problem import ExistingNode
+from karpenter_core.scheduling.requirements import Requirements
+from karpenter_core.scheduling.resources import element_min, fits, merge, subtract
+from karpenter_core.scheduling.solve import solve
+from karpenter_core.scheduling.taints import first_untolerated
+from karpenter_core.state.disruption_problem import build_disruption_problem
+from karpenter_core.state.existing_nodes import required_terms, selects_node
+from karpenter_core.state.taints import taint_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from datetime import datetime
+
+    from karpenter_core.api.records import PodView
+    from karpenter_core.scheduling.problem import PlannedNodeClaim, SchedulingProblem
+    from karpenter_core.scheduling.whatif.what_if import WhatIfVerdict
+    from karpenter_core.state.provisioning_input import ProblemSettings
+    from karpenter_core.state.snapshot import Snapshot
+
+__all__ = ["BufferRoom"]
+
+_PREFERENCE: Final = "PreferNoSchedule"
+_REPLACEMENT: Final = "replacement/"
+"""Before the number of a planned claim: no Node has such a name."""
+
+
+@final
+class BufferRoom:
+    """The room of the virtual pods of one snapshot."""
+
+    def __init__(
+        self, snapshot: Snapshot, *, now: datetime, problem_settings: ProblemSettings
+    ) -> None:
+        self._snapshot: Final = snapshot
+        self._now: Final = now
+        self._problem_settings: Final = problem_settings
+
+    def lost_by(self, verdict: WhatIfVerdict) -> int:
+        """Return how many virtual pods have no room once the pods of removed nodes are bound."""
+        if not self._snapshot.has_virtual_pods:
+            return 0
+        problem, movable = self._problem
+        removed = frozenset(verdict.removed)
+        pods = {
+            pod.uid: pod
+            for node in problem.nodes
+            if node.name in removed
+            for pod in node.pods
+            if pod.uid in movable.get(node.name, ())
+        }
+        moving = [pod for pod in pods.values() if not pod.is_virtual]
+        if not moving:
+            return 0
+        planned = {pod.uid: name for name, placed in verdict.placements for pod in placed}
+        nodes = {node.name: node for node in problem.nodes if node.name not in removed}
+        for number, claim in enumerate(verdict.claims):
+            name = f"{_REPLACEMENT}{number}"
+            nodes[name] = self._replacement(name, claim)
+            planned.update((pod.uid, name) for pod in claim.pods)
+        choices = _NodeChoices(nodes, problem, self._problem_settings.aliases)
+        for pod in sorted(moving, key=_largest_first):
+            bound_to = planned.get(pod.uid, "")
+            choices.bind(pod, bound_to if _is_bound_by_others(pod) else choices.best(pod))
+        virtual = [pod for pod in pods.values() if pod.is_virtual]
+        left = _without_room(problem, virtual, choices.nodes.values())
+        return max(len(left) - len(self._left_before), 0)
+
+    def _replacement(self, name: str, claim: PlannedNodeClaim) -> ExistingNode:
+        """Return a planned claim as a node without pods, with what its smallest type has."""
+        pool, catalogue = (
+            self._snapshot.node_pools[claim.pool],
+            self._snapshot.catalogues[claim.pool],
+        )
+        listed = frozenset(claim.instance_types)
+        types = [item for item in catalogue.instance_types if item.name in listed]
+        daemons = subtract(claim.requests, merge(pod.shape.requests for pod in claim.pods))
+        aliases = self._problem_settings.aliases
+        return ExistingNode(
+            name=name,
+            labels={HOSTNAME: name, **claim.labels},
+            taints=tuple(map(taint_of, pool.spec.template.spec.taints)),
+            available=subtract(element_min(item.allocatable() for item in types), daemons),
+            capacity=element_min(item.capacity for item in types),
+            initialized=False,
+            pool=claim.pool,
+            requirements=Requirements(claim.requirements).merge(
+                Requirements.from_labels(claim.labels, aliases=aliases)
+            ),
+        )
+
+    @cached_property
+    def _problem(self) -> tuple[SchedulingProblem, Mapping[str, frozenset[str]]]:
+        return build_disruption_problem(
+            self._snapshot,
+            now=self._now,
+            problem_settings=self._problem_settings,
+            moves_expendable=True,
+        )
+
+    @cached_property
+    def _left_before(self) -> Collection[str]:
+        problem, _ = self._problem
+        return _without_room(problem, (), problem.nodes)
+
+
+@final
+class _NodeChoices:
+    """Nodes that are filled as Kubernetes' scheduler does it: each pod goes where most is left."""
+
+    def __init__(
+        self,
+        nodes: dict[str, ExistingNode],
+        problem: SchedulingProblem,
+        aliases: Mapping[str, str],
+    ) -> None:
+        self.nodes: Final = nodes
+        self._problem: Final = problem
+        self._aliases: Final = aliases
+        self._queues: Final = dict[int, list[tuple[float, str]]]()
+        """By shape, its nodes with the negated share that was free when they were entered."""
+
+    def best(self, pod: PodView) -> str:
+        """Return the node where most is left with the pod; empty if none takes it.
+
+        What is free only becomes less, so an outdated entry is corrected when it comes first.
+        """
+        queue = self._queues.get(id(pod.shape))
+        if queue is None:
+            queue = self._queues[id(pod.shape)] = [
+                (-_free_share(node, pod), node.name)
+                for node in self.nodes.values()
+                if self._takes(node, pod)
+            ]
+            heapify(queue)
+        while queue:
+            share, name = queue[0]
+            node = self.nodes[name]
+            if not fits(pod.shape.requests, node.available):
+                heappop(queue)
+            elif share == -_free_share(node, pod):
+                return name
+            else:
+                heapreplace(queue, (-_free_share(node, pod), name))
+        return ""
+
+    def bind(self, pod: PodView, name: str) -> None:
+        """Put a pod on a node; without a name it stays pending."""
+        if name in self.nodes:
+            self.nodes[name] = with_pods(self.nodes[name], (pod,), self._problem.volumes)
+
+    def _takes(self, node: ExistingNode, pod: PodView) -> bool:
+        hard = [taint for taint in node.taints if taint.effect != _PREFERENCE]
+        if node.closed or first_untolerated(hard, pod.shape.tolerations) is not None:
+            return False
+        if node.requirements is None:
+            return selects_node(pod.shape, node.node_name, node.labels, self._aliases)
+        # Labels of a node that is yet to come are not all known: it may be what the pod asks for.
+        terms = required_terms(pod.shape, self._aliases)
+        return any(
+            node.requirements.compatible(term, allow_undefined=self._problem.well_known)
+            for term in terms
+        )
+
+
+def _without_room(
+    problem: SchedulingProblem, more: Iterable[PodView], nodes: Iterable[ExistingNode]
+) -> Collection[str]:
+    """Return the UIDs of the virtual pods that find no room on some nodes."""
+    virtual = (*(pod for pod in problem.pods if pod.is_virtual), *more)
+    asked = replace(
+        problem,
+        pods=virtual,
+        pools=(),
+        catalogues={},
+        nodes=tuple(nodes),
+        daemons=(),
+        quotas=(),
+        commitments=(),
+        covered_pods={},
+        devices=None,
+        max_new_nodes=None,
+    )
+    return solve(asked).unschedulable.keys()
+
+
+def _largest_first(pod: PodView) -> tuple[int, int, str]:
+    requests = pod.shape.requests
+    return -requests.get(CPU, 0), -requests.get(MEMORY, 0), pod.uid
+
+
+def _is_bound_by_others(pod: PodView) -> bool:
+    """Tell whether other pods or volumes decide on the pod's node: the what-if knows them."""
+    shape = pod.shape
+    return bool(
+        shape.topology_spread
+        or shape.pod_affinity
+        or shape.pod_anti_affinity
+        or shape.host_ports
+        or shape.volumes
+        or shape.resource_claims
+    )
+
+
+def _free_share(node: ExistingNode, pod: PodView) -> float:
+    return sum(
+        (node.available.get(name, 0) - pod.shape.requests.get(name, 0)) / max(total, 1)
+        for name in (CPU, MEMORY)
+        if (total := node.capacity.get(name, 0))
+    )
