@@ -19,6 +19,7 @@ from karpenter_core.scheduling.problem import PackingPolicy, PodVolumes
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.scheduling.steps import run_steps
+from karpenter_core.scheduling.whatif.base_state import BaseState
 from karpenter_core.scheduling.whatif.what_if import WhatIf, WhatIfOutcome
 from karpenter_core.testing.builders import (
     catalogue,
@@ -648,3 +649,20 @@ def test_a_spread_over_an_absent_key_has_a_verdict(hard, outcome):
 
     assert whatif.evaluate(("going",)).outcome is outcome
     assert bool(solve(whatif.problem_without(("going",)), OPTIONS).unschedulable) is hard
+
+
+def test_excluded_nodes_take_no_pods_until_others_are_excluded():
+    """Lists of fitting nodes are kept between questions."""
+    clusters = problem(
+        [web("new")], nodes=[node(name, free="2") for name in "abc"], catalogue=TYPES
+    )
+    base = BaseState(run_steps(compile_steps(clusters, OPTIONS, CatalogueCache())), {})
+
+    def fitting():
+        slots = base.fitting_nodes.fitting_slots(base.plans[0].anywhere)
+        return {name for name, slot in base.slots.items() if slot in slots}
+
+    assert fitting() == {"a", "b", "c"}
+    for excluded in ("a", "bc", "bc", "c", ""):
+        base.exclude(excluded)
+        assert fitting() == {"a", "b", "c"} - set(excluded)

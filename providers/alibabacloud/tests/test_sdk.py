@@ -367,3 +367,9 @@ def test_pages_by_offset_end_where_the_next_one_is_the_beginning():
     answers = {0: {"Things": [{}], "NextOffset": 1}, 1: {"Things": [{}], "NextOffset": 0}}
 
     assert len(list(pages_of(lambda p: answers[p["Offset"]], {"Offset": 0}, items="Things"))) == 2
+
+
+def test_limits_of_time_reach_the_sdk_in_milliseconds(cloud):
+    limits = ClientLimits(connect_seconds=3, read_seconds=7.5)
+    client = clients_of(cloud, limits=limits)._caller("ecs")._client
+    assert (client._connect_timeout, client._read_timeout) == (3000, 7500)
