@@ -113,6 +113,8 @@ def shared_objects():
         {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "far"},
          "provisioner": "disk.example.com", "volumeBindingMode": "WaitForFirstConsumer",
          "allowedTopologies": [{"matchLabelExpressions": [{"key": ZONE, "values": ["z9"]}]}]},
+        {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "at-once"},
+         "provisioner": "disk.example.com", "volumeBindingMode": "Immediate"},
     ]  # fmt: skip
     far_volume = {
         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "far-volume"},
@@ -137,6 +139,8 @@ def shared_objects():
         volume_claim("bound-far", volumeName="far-volume"),
         volume_claim("class-far", storageClassName="far"),
         volume_claim("no-class", storageClassName="missing-class"),
+        volume_claim("unbound", storageClassName="at-once"),
+        volume_claim("lost", storageClassName="at-once", volumeName="gone-volume"),
     ]  # fmt: skip
 
 
@@ -151,7 +155,8 @@ POD_FAILURES = {
     "zone": (needs(ZONE, "In", "z9"), ("requirement: ", ZONE)),
     "type": ({"nodeSelector": {"node.kubernetes.io/instance-type": "huge"}}, ("requirement: ", "node.kubernetes.io/instance-type")),
     "pool": (only("nobody"), ("requirement: ", POOL_LABEL)),
-    "static": (only("static"), ("static",)),
+    "static": (only("static"), ('NodePool "static" is not used: it is static',)),
+    "static-by-affinity": (needs(POOL_LABEL, "In", "static"), ('NodePool "static" is not used: it is static',)),
     "capacity": (only("spot-only", **{"karpenter.sh/capacity-type": "on-demand"}), ("requirement: ", "karpenter.sh/capacity-type")),
     "combination": (only("spot-only", **{ZONE: "z2"}), ('NodePool "spot-only": requirement: ', ZONE)),
     "cpu": ({"cpu": "100"}, ("resource: ", "cpu")),
@@ -174,6 +179,8 @@ POD_FAILURES = {
     "volume-zone": (uses("bound-far"), ("volume: ", "z9")),
     "class-zone": (uses("class-far"), ("volume: ", "z9")),
     "no-class": (uses("no-class"), ("volume: ", "missing-class")),
+    "unbound": (uses("unbound"), ("volume: ", '"shop/unbound" is to be bound', "(in all NodePools)")),
+    "lost": (uses("lost"), ("volume: ", "gone-volume", "(in all NodePools)")),
     "device": (DEVICE, ("device: ", "gpu")),
     "expendable": (
         {"metadata": {"annotations": {"karpenter.sh/expendable": "true"}}},

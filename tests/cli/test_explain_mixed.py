@@ -27,7 +27,7 @@ def read(folder, objects, types):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_each_pod_of_a_mixed_set_of_a_thousand_has_the_right_first_cause(tmp_path, seed):
-    """33 kinds of pods at once, in NodePools of ten kinds, each refused for a reason of its own."""
+    """37 kinds of pods at once, in NodePools of ten kinds, each refused for a reason of its own."""
     objects, expected = mixed_pods(1000, seed)
     cluster = read(tmp_path, objects, TYPES).cluster
     plan = solve_cluster(cluster)
