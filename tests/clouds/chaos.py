@@ -33,6 +33,7 @@ import structlog
 
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
+from karpenter_core.provider.kit.simulated.instances import InstancePhase
 from karpenter_core.provider.kit.simulated.kubelets import KubeletFaultKind
 from karpenter_core.sim.store import DELETED
 from karpenter_core.testing.expectations import CloudAccount
@@ -65,10 +66,13 @@ MOST_REPLICAS: Final = 6
 class Chaos:
     """One cluster on one cloud, and what goes wrong."""
 
-    def __init__(self, stage: ChaosStage, seed: int, *, verbose: bool = False) -> None:
+    def __init__(
+        self, stage: ChaosStage, seed: int, *, actions: int = 0, verbose: bool = False
+    ) -> None:
         self._stage = stage
         self._cloud: SimulatedCloud[Any] = stage.cloud
         self._rng = random.Random(seed)
+        self._actions = actions or self._rng.randint(*ACTIONS)
         self._verbose = verbose
         self._ends: list[tuple[float, Callable[[], object]]] = []
         self._foreign: list[str] = []
@@ -102,7 +106,7 @@ class Chaos:
     async def _unfold(self) -> None:
         self._begin()
         doings = self._doings()
-        for _ in range(self._rng.randint(*ACTIONS)):
+        for _ in range(self._actions):
             await self._pass(LONGEST_PAUSE_SECONDS * self._rng.random() ** 3)
             (doing,) = self._rng.choices(list(doings), weights=list(doings.values()))
             self._tell(doing.__name__)
@@ -449,8 +453,14 @@ class Chaos:
         return self._rng.choice(kind)
 
     def _own(self) -> list[Any]:
-        foreign = set(self._foreign)
-        return [e for e in self._cloud.living() if self._cloud.provider_id(e) not in foreign]
+        """Return the instances of the cluster."""
+        foreign, phase_of = set(self._foreign), self._cloud.shared.instances.phase_of
+        return [
+            each
+            for each in self._cloud.living()
+            if self._cloud.provider_id(each) not in foreign
+            and not (self._stage.ends_failed and phase_of(each) is InstancePhase.FAILED)
+        ]
 
     def _deployments(self) -> list[str]:
         return sorted(e["metadata"]["name"] for e in self._harness.cluster.list(DEPLOYMENTS))
@@ -465,11 +475,14 @@ class Chaos:
 
 
 def breaches_of(
-    stage: ChaosStage, seed: int, folder: Path, *, verbose: bool = False
+    stage: ChaosStage, seed: int, folder: Path, *, actions: int = 0, verbose: bool = False
 ) -> tuple[list[str], Counter[str]]:
-    """Play a seed on a cloud that serves; return what was wrong, and what happened."""
+    """Play a seed on a cloud that serves; return what was wrong, and what happened.
+
+    `actions` is how much happens; 0 lets the seed decide.
+    """
     stage.cloud.reset()
-    errors, chaos = Errors(verbose=verbose), Chaos(stage, seed, verbose=verbose)
+    errors, chaos = Errors(verbose=verbose), Chaos(stage, seed, actions=actions, verbose=verbose)
 
     async def story(cluster: ProviderCluster) -> None:
         asyncio.get_running_loop().set_exception_handler(errors.note_unhandled)
@@ -487,15 +500,17 @@ def breaches_of(
     return [*chaos.breaches, *errors.found], chaos.happened
 
 
-def _live(job: tuple[str, int, bool]) -> tuple[int, list[str], Counter[str], float]:
-    name, seed, verbose = job
+def _live(job: tuple[str, int, int, bool]) -> tuple[int, list[str], Counter[str], float]:
+    name, seed, actions, verbose = job
     gc.set_threshold(*COLLECTED_AT)
     began = time.process_time()
     happened: Counter[str] = Counter()
     stage = STAGES[name]()
     with tempfile.TemporaryDirectory(prefix=f"chaos-{seed}-") as folder, stage.open():
         try:
-            wrong, happened = breaches_of(stage, seed, Path(folder), verbose=verbose)
+            wrong, happened = breaches_of(
+                stage, seed, Path(folder), actions=actions, verbose=verbose
+            )
         except Exception as error:
             if verbose:
                 raise
@@ -509,11 +524,14 @@ def main() -> None:
     parser.add_argument("provider", choices=sorted(STAGES))
     parser.add_argument("--count", type=int, default=20, help="how many seeds")
     parser.add_argument("--seed", type=int, default=0, help="the first one")
+    parser.add_argument(
+        "--actions", type=int, default=0, help="how much happens; 0: the seed decides"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="how many at once")
     parser.add_argument("--verbose", action="store_true", help="tell and log what happens")
     options = parser.parse_args()
     seeds = range(options.seed, options.seed + options.count)
-    jobs = [(options.provider, seed, options.verbose) for seed in seeds]
+    jobs = [(options.provider, seed, options.actions, options.verbose) for seed in seeds]
     failed, everything, cpu = [], Counter[str](), 0.0
     context = multiprocessing.get_context("spawn")
     with context.Pool(options.jobs, maxtasksperchild=10) as pool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
 from karpenter_core.provider.kit.simulated.faults import CloudError
+from karpenter_core.provider.kit.simulated.instances import InstancePhase
 from karpenter_core.testing.provider_cluster import ProviderClusterSpec
 from providers.azure.tests.stages import ClusterTime
 
@@ -49,6 +50,8 @@ class ChaosStage(Protocol):
     """Further calls that change something."""
     reads: Sequence[str]
     throttled: CloudError
+    ends_failed: bool
+    """Whether the cloud ends an instance whose launch fails late; else it waits to be terminated."""
 
     def open(self) -> AbstractContextManager[object]:
         """Serve the cloud and lead the SDK of this process to it."""
@@ -83,6 +86,7 @@ class AwsStage:
     writes = ("CreateLaunchTemplate", "CreateTags", "sqs:*")
     reads = ("DescribeInstances", "DescribeSubnets", "ec2:Describe*", "ssm:*", "iam:*", "pricing:*")
     throttled = CloudError("RequestLimitExceeded", "simulated", status=503)
+    ends_failed = True
 
     def __init__(self) -> None:
         """Sell six types."""
@@ -165,9 +169,13 @@ class AwsStage:
         return self.cloud.launch_foreign()
 
     def left(self) -> Collection[str]:
-        """Return instances and fleets."""
-        held = self.cloud.held()
-        return (*held.instances, *held.fleets)
+        """Return the instances that are not terminated."""
+        mark = f"kubernetes.io/cluster/{self.cloud.world.cluster}"
+        return [
+            each.id
+            for each in self.cloud.living()
+            if mark in each.tags and self.cloud.instances.phase_of(each) is not InstancePhase.FAILED
+        ]
 
 
 class AzureStage:
@@ -189,6 +197,7 @@ class AzureStage:
         "skus:list",
     )
     throttled = CloudError("OperationNotAllowed", "simulated", status=429, retry_after_seconds=1)
+    ends_failed = False
 
     def __init__(self) -> None:
         """Sell four sizes."""
@@ -240,6 +249,7 @@ class AlibabaCloudStage:
     writes = ("TagResources", "CreateLaunchTemplate", "ModifyInstance*")
     reads = ("DescribeInstances", "DescribeVSwitches", "Describe*", "DescribeSpotPriceHistory")
     throttled = CloudError("Throttling.User", "simulated")
+    ends_failed = False
 
     def __init__(self) -> None:
         """Sell five types."""
