@@ -206,9 +206,8 @@ class Soak:
             await self._measure()
         for name in APPS:
             await self._scale(name, 0)
-        await self._world.expect(
-            Expectation(within=timedelta(seconds=REST_SECONDS), nothing_left=True), where="the end"
-        )
+        gone = Expectation(within=timedelta(seconds=REST_SECONDS), nothing_left=True)
+        await self._await(gone, "the end")
 
     async def _play_round(self, *, is_killing: bool, number: int) -> None:
         until = time.monotonic() + ROUND_SECONDS
@@ -264,16 +263,29 @@ class Soak:
         return None
 
     async def _rest(self, pods: int) -> None:
-        await self._supervise()
         exactly = CountBounds(at_least=pods, at_most=pods)
-        await self._world.expect(
-            Expectation(
-                within=timedelta(seconds=REST_SECONDS),
-                pods=ExpectedPods(running=exactly),
-                consistent=True,
-            ),
-            where=f"after {(time.monotonic() - self._started) / 60:.0f} min",
+        expected = Expectation(
+            within=timedelta(seconds=REST_SECONDS),
+            pods=ExpectedPods(running=exactly),
+            consistent=True,
         )
+        await self._await(expected, f"after {(time.monotonic() - self._started) / 60:.0f} min")
+
+    async def _await(self, expected: Expectation, where: str) -> None:
+        """Wait for something; what ends meanwhile, as without its lease on a busy host, is started again."""
+
+        async def supervise() -> None:
+            while True:
+                await self._supervise()
+                await asyncio.sleep(PAUSE_SECONDS)
+
+        supervisor = asyncio.create_task(supervise())
+        try:
+            await self._world.expect(expected, where=where)
+        finally:
+            supervisor.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await supervisor
 
     def _memory_file(self, name: str) -> Path:
         return self._folder / f"{name}.memory"
