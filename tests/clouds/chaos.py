@@ -245,7 +245,7 @@ class Chaos:
         behaviour.pending_seconds = choice([0, 5, 40])
         behaviour.boot_seconds = choice([0, 20, 120])
         behaviour.terminating_seconds = choice([0, 10, 90])
-        behaviour.gone_visible_seconds = choice([0, 60, 3600])
+        behaviour.gone_visible_seconds = choice(self._stage.gone_visible_seconds)
 
     def _let_boot_soon(self) -> None:
         behaviour = self._cloud.shared.behaviour
@@ -281,8 +281,11 @@ class Chaos:
 
     def _launch_foreign(self) -> None:
         self._made += 1
-        with contextlib.suppress(Exception):  # a fault strikes its owner, too
-            self._foreign.append(self._stage.launch_foreign(self._made))
+        before = set(map(self._cloud.provider_id, self._cloud.living()))
+        with contextlib.suppress(Exception):  # a fault strikes its owner too, maybe in the answer
+            self._stage.launch_foreign(self._made)
+        after = map(self._cloud.provider_id, self._cloud.living())
+        self._foreign += [each for each in after if each not in before]
 
     # -- what happens to the controller ------------------------------------------------------------
 

@@ -52,6 +52,8 @@ class ChaosStage(Protocol):
     throttled: CloudError
     ends_failed: bool
     """Whether the cloud ends an instance whose launch fails late; else it waits to be terminated."""
+    gone_visible_seconds: Sequence[float]
+    """Times for which an instance may still be described after its end."""
 
     def open(self) -> AbstractContextManager[object]:
         """Serve the cloud and lead the SDK of this process to it."""
@@ -69,8 +71,8 @@ class ChaosStage(Protocol):
         """Send a message that is nonsense, or about nothing of the cluster's."""
         ...
 
-    def launch_foreign(self, number: int) -> str:
-        """Launch an instance of another cluster; return its provider id."""
+    def launch_foreign(self, number: int) -> None:
+        """Launch an instance of another cluster."""
         ...
 
     def left(self) -> Collection[str]:
@@ -87,6 +89,7 @@ class AwsStage:
     reads = ("DescribeInstances", "DescribeSubnets", "ec2:Describe*", "ssm:*", "iam:*", "pricing:*")
     throttled = CloudError("RequestLimitExceeded", "simulated", status=503)
     ends_failed = True
+    gone_visible_seconds = (0, 60, 3600)
 
     def __init__(self) -> None:
         """Sell six types."""
@@ -163,10 +166,10 @@ class AwsStage:
             ]
         )()
 
-    def launch_foreign(self, number: int) -> str:
+    def launch_foreign(self, number: int) -> None:
         """Launch an instance of another cluster."""
         del number
-        return self.cloud.launch_foreign()
+        self.cloud.launch_foreign()
 
     def left(self) -> Collection[str]:
         """Return the instances that are not terminated."""
@@ -198,6 +201,7 @@ class AzureStage:
     )
     throttled = CloudError("OperationNotAllowed", "simulated", status=429, retry_after_seconds=1)
     ends_failed = False
+    gone_visible_seconds = (0,)
 
     def __init__(self) -> None:
         """Sell four sizes."""
@@ -224,9 +228,9 @@ class AzureStage:
         """Leave a network interface of another cluster behind: Azure sends no messages."""
         del rng
 
-    def launch_foreign(self, number: int) -> str:
+    def launch_foreign(self, number: int) -> None:
         """Create a virtual machine of another cluster."""
-        return self.cloud.create_foreign_vm(f"aks-other-{number}")
+        self.cloud.create_foreign_vm(f"aks-other-{number}")
 
     def left(self) -> Collection[str]:
         """Return virtual machines, network interfaces and disks."""
@@ -250,6 +254,7 @@ class AlibabaCloudStage:
     reads = ("DescribeInstances", "DescribeVSwitches", "Describe*", "DescribeSpotPriceHistory")
     throttled = CloudError("Throttling.User", "simulated")
     ends_failed = False
+    gone_visible_seconds = (0, 60)
 
     def __init__(self) -> None:
         """Sell five types."""
@@ -281,10 +286,10 @@ class AlibabaCloudStage:
         if others:
             self.cloud.schedule_event(rng.choice(others).id)
 
-    def launch_foreign(self, number: int) -> str:
+    def launch_foreign(self, number: int) -> None:
         """Launch an instance of another cluster."""
         del number
-        return self.cloud.launch_foreign()
+        self.cloud.launch_foreign()
 
     def left(self) -> Collection[str]:
         """Return instances and provisioning groups."""
