@@ -237,6 +237,8 @@ class RegistrationSettled:
     succeeded: bool
     reason: str = ""
     message: str = ""
+    demands: tuple[str, ...] = ()
+    """Demands of the pods that the claim was launched for (`paused_pods.demand_of`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

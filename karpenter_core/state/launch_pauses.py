@@ -5,6 +5,9 @@ time out, are terminated, and launched again. So do nodes that have less than th
 promises, or taints that nobody declared: the pods stay pending. After two failures in a row nothing is launched for a
 minute, then one claim is tried; each further failure doubles the pause, up to ten minutes. One
 success, or a change of the pool or its NodeClass, ends it.
+
+Where nodes do not fit their pods, such pods are paused as well (`paused_pods`): other pods of the NodePool may have
+nodes that fit all the time, and must neither end that pause nor wait for its end.
 """
 
 from __future__ import annotations
@@ -16,11 +19,20 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["PAUSE_BASE", "PAUSE_CAP", "PAUSE_FAILURES", "LaunchPause", "next_pause"]
+__all__ = [
+    "PAUSE_BASE",
+    "PAUSE_CAP",
+    "PAUSE_FAILURES",
+    "PAUSE_MEMORY",
+    "LaunchPause",
+    "next_pause",
+]
 
 PAUSE_FAILURES: Final = 2
 PAUSE_BASE: Final = timedelta(minutes=1)
 PAUSE_CAP: Final = timedelta(minutes=10)
+PAUSE_MEMORY: Final = timedelta(hours=1)
+"""Time after a pause of pods for which it is remembered: a failure meanwhile doubles it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from karpenter_core.state.events import (
     RegistrationSettled,
     TimePassed,
 )
-from karpenter_core.state.launch_pauses import LaunchPause, next_pause
+from karpenter_core.state.launch_pauses import PAUSE_MEMORY, LaunchPause, next_pause
 from karpenter_core.state.ledger_view import (
     DeletionMark,
     LaunchResult,
@@ -89,7 +89,7 @@ class Ledger:
     """The tables of the ledger; only `apply_event` changes them."""
 
     __slots__ = (
-        "_decisions", "_deletion_marks", "_expected", "_first_seen", "_launch_pauses",
+        "_decisions", "_deletion_marks", "_demand_pauses", "_expected", "_first_seen", "_launch_pauses",
         "_launches", "_nominations", "_now", "_open_launches", "_placements", "_pod_deletions",
         "_recent_claims", "_registration_failures", "_registration_health", "_replaced_pods",
         "_swept", "_unavailable_offerings", "_unseen_claims", "_view",
@@ -113,6 +113,7 @@ class Ledger:
         self._registration_health: SnapshotTable[str, tuple[bool, ...]] = SnapshotTable()
         self._registration_failures: SnapshotTable[str, tuple[str, str]] = SnapshotTable()
         self._launch_pauses: SnapshotTable[str, LaunchPause] = SnapshotTable()
+        self._demand_pauses: SnapshotTable[str, LaunchPause] = SnapshotTable()
         self._recent_claims: SnapshotTable[str, RecentClaim] = SnapshotTable()
         self._unavailable_offerings: SnapshotTable[UnavailableOfferingKey, OfferingShortage] = (
             SnapshotTable()
@@ -232,6 +233,7 @@ class Ledger:
             results = event.results
             self._registration_failures.drop(event.pool_uid)
         else:
+            self._pause_demands(event)
             results = (*(self._registration_health.get(event.pool_uid) or ()), event.succeeded)
             if event.succeeded:
                 self._registration_failures.drop(event.pool_uid)
@@ -245,6 +247,14 @@ class Ledger:
         else:
             self._launch_pauses.put(event.pool_uid, pause)
         return True
+
+    def _pause_demands(self, event: RegistrationSettled) -> None:
+        for demand in event.demands:
+            pause = next_pause(self._demand_pauses.get(demand), (event.succeeded,), now=self._now)
+            if pause is None:
+                self._demand_pauses.drop(demand)
+            else:
+                self._demand_pauses.put(demand, pause)
 
     def _note_recent(self, claim: NodeClaim, created: datetime | None) -> bool:
         if created is None or created + LAUNCH_RATE_PERIOD <= self._now:
@@ -370,6 +380,13 @@ class Ledger:
             for key, entry in self._unavailable_offerings.items()
             if entry.forget_at <= self._now
         ]
+        fitting = [
+            demand
+            for demand, pause in self._demand_pauses.items()
+            if pause.until + PAUSE_MEMORY <= self._now
+        ]
+        for demand in fitting:
+            self._demand_pauses.drop(demand)
         for name in past:
             self._nominations.drop(name)
         for uid in old:
@@ -378,7 +395,7 @@ class Ledger:
             self._recent_claims.drop(uid)
         for key in stocked:
             self._unavailable_offerings.drop(key)
-        return bool(past or old or settled or stocked)
+        return bool(past or old or settled or stocked or fitting)
 
     def _move(self, by: timedelta) -> bool:
         """Move every instant with `now`."""
@@ -393,8 +410,9 @@ class Ledger:
             self._unseen_claims.put(key, replace(claim, created=shift_time(claim.created, by)))
         for key, recent in tuple(self._recent_claims.items()):
             self._recent_claims.put(key, replace(recent, created=shift_time(recent.created, by)))
-        for key, pause in tuple(self._launch_pauses.items()):
-            self._launch_pauses.put(key, replace(pause, until=shift_time(pause.until, by)))
+        for pauses in (self._launch_pauses, self._demand_pauses):
+            for key, pause in tuple(pauses.items()):
+                pauses.put(key, replace(pause, until=shift_time(pause.until, by)))
         for key, entry in tuple(self._unavailable_offerings.items()):
             until, forget_at = shift_time(entry.until, by), shift_time(entry.forget_at, by)
             self._unavailable_offerings.put(key, replace(entry, until=until, forget_at=forget_at))

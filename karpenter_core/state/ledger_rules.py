@@ -92,6 +92,11 @@ TABLES: Final[Mapping[str, TableRule]] = {
         "with the next success, when the pool is removed, or its template or NodeClass changes",
         "the pool's condition NodeRegistrationHealthy: False means a pause of a minute",
     ),
+    "demand_pauses": TableRule(
+        "what pods ask of a node -> number of nodes in a row that did not fit them, and the end of the pause",
+        "with the next node that fits such pods, and an hour after the pause",
+        "the next two nodes do not fit either",
+    ),
     "recent_claims": TableRule(
         "claim UID -> pool and creation of a claim that is less than a minute old",
         "one minute after the claim was created, even if it was deleted before",

@@ -133,6 +133,7 @@ class LedgerView:
         default_factory=dict[str, tuple[str, str]],
     )
     launch_pauses: Mapping[str, LaunchPause] = field(default_factory=dict[str, LaunchPause])
+    demand_pauses: Mapping[str, LaunchPause] = field(default_factory=dict[str, LaunchPause])
     recent_claims: Mapping[str, RecentClaim] = field(default_factory=dict[str, RecentClaim])
     unavailable_offerings: Mapping[UnavailableOfferingKey, OfferingShortage] = field(
         default_factory=dict[UnavailableOfferingKey, OfferingShortage]

@@ -33,6 +33,7 @@ from karpenter_core.state.node_pool_usage import (
     priced_pools,
     shared_pools,
 )
+from karpenter_core.state.paused_pods import split_paused
 from karpenter_core.state.placements import NOMINATION_WINDOW, is_nomination_valid, valid_placement
 from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_rules import pod_ref
@@ -100,13 +101,15 @@ class ProblemSettings:
 class IgnoredPod:
     """A pod that is not scheduled, with the reason; a silent one opted out itself.
 
-    For an expendable one no node is launched, and Kubernetes' scheduler may find room for it.
+    For an expendable one no node is launched, and Kubernetes' scheduler may find room for it. A paused
+    one is planned again later (`state.paused_pods`).
     """
 
     pod: PodView
     reason: str
     silent: bool = False
     expendable: bool = False
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -124,6 +127,8 @@ class ProvisioningInput:
         default_factory=dict[str, "tuple[PodView, ...]"],
     )
     refused_pools: Mapping[str, LaunchRefusal] = field(default_factory=dict[str, "LaunchRefusal"])
+    has_paused_pods: bool = False
+    """Whether pods are ignored until the end of a pause (`state.paused_pods`)."""
     set_aside: tuple[FailedJudgement, ...] = ()
     """Nodes that are left out, since evaluating them failed; such pods are among `ignored`."""
     state_nodes: tuple[StateNode, ...] = ()
@@ -189,6 +194,8 @@ def build_provisioning_input(
     places, unplaced = _keep_placements(
         snapshot, capacity, candidates, nominated, now=now, nomination_window=nomination_window
     )
+    unplaced, paused = split_paused(unplaced, places.values(), snapshot, now)
+    ignored.extend(IgnoredPod(pod=pod, reason=reason, paused=True) for pod, reason in paused)
     taken = booked_pods(bookings(snapshot), snapshot)
     placeable = memory.placeable(snapshot, () if joins_attempts else launching_nodes(snapshot))
     state_nodes = placeable.state_nodes
@@ -246,6 +253,7 @@ def build_provisioning_input(
         ignored=tuple(ignored),
         placed_pods={state_node.name: tuple(pods) for state_node, pods in places.items()},
         refused_pools=held,
+        has_paused_pods=bool(paused),
         set_aside=failed.found,
         state_nodes=tuple(open_state_nodes),
     )

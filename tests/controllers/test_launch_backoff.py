@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from datetime import UTC, datetime, timedelta
+from statistics import median
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.controllers.nodeclaim.instance_launcher import InstanceLauncher
 from karpenter_core.errors import ThrottledError
-from karpenter_core.kube.resources import NODES
+from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.sim.store import DELETED
 from tests.controllers.whole_controller import (
     NODE_CLASS,
@@ -113,18 +115,7 @@ def test_nodes_with_less_than_their_type_promises_are_launched_with_pauses(tmp_p
     """Their pods stay pending; without pauses there would be dozens of nodes in a minute."""
 
     async def scenario(scene):
-        registry = scene.cluster.server.registry
-
-        def shrink(change):
-            node = change.stored.obj
-            if change.previous is None and change.type != DELETED:
-                less = {"status": {"allocatable": {**node["status"]["allocatable"], "cpu": "3"}}}
-                name = node["metadata"]["name"]
-                asyncio.get_running_loop().call_soon(
-                    lambda: registry.patch(NODES, less, name, part="status")
-                )
-
-        registry.store.listen(NODES, shrink)
+        shrink_nodes(scene)
         pool = node_pool(
             template={
                 "requirements": [
@@ -142,6 +133,57 @@ def test_nodes_with_less_than_their_type_promises_are_launched_with_pauses(tmp_p
         assert "only 3 of cpu for pods that ask for 3500m" in healthy["message"]
         scene.cluster.apply([deployment("web", 1, cpu="2900m")])
         await scene.settle(lambda: scene.pods("Running"), seconds=900)
+
+    run_controller(tmp_path, scenario)
+
+
+def shrink_nodes(scene):
+    """Have nodes of four CPUs register with three."""
+    registry = scene.cluster.server.registry
+
+    def shrink(change):
+        node = change.stored.obj
+        allocatable = node["status"].get("allocatable", {})
+        if change.previous is None and change.type != DELETED and allocatable.get("cpu") == "3900m":
+            less = {"status": {"allocatable": {**allocatable, "cpu": "3"}}}
+            name = node["metadata"]["name"]
+            asyncio.get_running_loop().call_soon(
+                lambda: registry.patch(NODES, less, name, part="status")
+            )
+
+    registry.store.listen(NODES, shrink)
+
+
+def test_workloads_whose_nodes_do_not_fit_are_launched_with_pauses_beside_others(tmp_path):
+    """The others' nodes register all the time, and must neither end the pauses nor wait for them."""
+
+    async def scenario(scene):
+        shrink_nodes(scene)
+        cpu = "karpenter.kwok.sh/instance-cpu"
+        misfits = deployment("web", 3, cpu="3500m", nodeSelector={cpu: "4"})
+        others = deployment("batch", 0, cpu="7", nodeSelector={cpu: "8"})
+        scene.cluster.apply([NODE_CLASS, node_pool(), misfits, others])
+        scene.start()
+        waits = []
+        for _ in range(60):
+            scene.cluster.scale(DEPLOYMENTS, "batch", 2)
+            started = scene.cluster.clock.monotonic()
+            await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=600)
+            waits.append(scene.cluster.clock.monotonic() - started)
+            scene.cluster.scale(DEPLOYMENTS, "batch", 0)
+            await scene.cluster.clock.sleep(60)
+
+        account = cloud(scene, tmp_path)
+        types = Counter(
+            each["instanceType"].partition(".")[2]
+            for each in (*account["instances"], *account["terminated"])
+        )
+        assert types["2xlarge"] >= 60
+        assert median(waits) < 30, "the others do not wait for the end of the pauses"
+        assert 8 <= types["xlarge"] <= 16, types
+        assert any("did not fit" in each["message"] for each in scene.events("FailedScheduling"))
+        scene.cluster.apply([deployment("web", 3, cpu="2900m", nodeSelector={cpu: "4"})])
+        await scene.settle(lambda: len(scene.pods("Running")) == 3, seconds=900)
 
     run_controller(tmp_path, scenario)
 

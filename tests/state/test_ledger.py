@@ -396,6 +396,34 @@ def test_claims_that_a_first_list_shows_are_not_all_recent(ledger: Ledger):
     assert ledger.view().recent_claims == {}
 
 
+def test_a_demand_is_paused_whatever_else_fits_until_a_node_fits_it(ledger: Ledger):
+    def settle(*demands, succeeded):
+        ledger.apply_event(
+            RegistrationSettled(pool_uid="p", succeeded=succeeded, demands=tuple(demands))
+        )
+
+    for minutes in (1, 2, 4, 8, 10, 10):
+        settle("large", succeeded=False)
+        settle("large", succeeded=False)
+        settle("small", succeeded=True)
+        pause = ledger.view().demand_pauses["large"]
+        assert pause.is_on_trial
+        assert pause.until == ledger.now + timedelta(minutes=minutes)
+        ledger.apply_event(TimePassed(pause.until - timedelta(seconds=1)))
+        assert "p" not in ledger.view().launch_pauses
+        ledger.apply_event(TimePassed(pause.until))
+    settle("large", "small", succeeded=True)
+    assert ledger.view().demand_pauses == {}
+
+
+def test_a_demand_that_nobody_has_any_more_is_forgotten(ledger: Ledger):
+    ledger.apply_event(RegistrationSettled(pool_uid="p", succeeded=False, demands=("large",)))
+    ledger.apply_event(TimePassed(ledger.now + timedelta(minutes=59)))
+    assert "large" in ledger.view().demand_pauses
+    ledger.apply_event(TimePassed(ledger.now + timedelta(minutes=2)))
+    assert ledger.view().demand_pauses == {}
+
+
 # -- the wall clock is set --------------------------------------------------------------------
 
 
@@ -417,7 +445,7 @@ def filled(start) -> Ledger:
     ledger.apply_event(LaunchCallStarted("open", start))
     ledger.apply_event(LaunchCallFinished(claim_uid=claim.uid, launched=claim, at=start))
     for _ in range(2):
-        ledger.apply_event(RegistrationSettled(pool_uid="pool", succeeded=False))
+        ledger.apply_event(RegistrationSettled(pool_uid="pool", succeeded=False, demands=("a",)))
     return ledger
 
 

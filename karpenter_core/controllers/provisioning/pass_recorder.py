@@ -91,7 +91,8 @@ class PassRecorder:
             sum(not item.silent and not item.expendable for item in ignored)
         )
         self._metrics.scheduler_expendable_pods.set(sum(item.expendable for item in ignored))
-        failed = frozenset(item.pod.uid for item in ignored)
+        # The placements of paused pods show that their nominations are over.
+        failed = frozenset(item.pod.uid for item in ignored if not item.paused)
         self._observe_first_decisions(failed, snapshot)
         self._cluster_state.fold(PodsDecided(failed=failed, at=self._runtime.clock.now()))
         for item in ignored:

@@ -172,9 +172,8 @@ class Provisioner:
         self._recorder.report_ignored(provisioning_input.ignored, snapshot)
         if provisioning_input.problem.pods:
             self._recorder.count_held_pools(provisioning_input.refused_pools)
-        is_settled = (
-            not provisioning_input.placed_pods
-        )  # placements expire with time, without a change of an object
+        # Placements and pauses end with time, without a change of an object.
+        is_settled = not (provisioning_input.placed_pods or provisioning_input.has_paused_pods)
         if provisioning_input.problem.pods:
             is_settled &= await self._solve(provisioning_input, snapshot, triggers)
         else:

@@ -35,6 +35,7 @@ from karpenter_core.lifecycle.claim_status import metric_labels, with_condition
 from karpenter_core.lifecycle.nodeclaim.refused_nodes import REFUSAL_RETRY
 from karpenter_core.lifecycle.nodeclaim.unfit_nodes import find_unfitness
 from karpenter_core.state.events import RegistrationSettled
+from karpenter_core.state.paused_pods import demand_of
 from karpenter_core.state.taints import has_taint, taint_of
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ def registration_step(
     registered = with_condition(claim, REGISTERED, now=now)
     status = registered.status.model_copy(update={"node_name": node.name})
     owner = pool_uid_of(claim)
+    planned = tuple(planned)
     return LifecycleStep(
         claim=registered.model_copy(update={"status": status}),
         node=registered_patch(claim, node),
@@ -135,16 +137,21 @@ def registration_step(
                 labels=metric_labels(claim, "nodepool", "zone"),
             ),
         ),
-        events=(_settled(owner, find_unfitness(claim, node, planned)),) if owner else (),
+        events=(_settled(owner, find_unfitness(claim, node, planned), planned),) if owner else (),
     )
 
 
-def _settled(pool_uid: str, unfitness: tuple[str, str] | None) -> RegistrationSettled:
+def _settled(
+    pool_uid: str, unfitness: tuple[str, str] | None, planned: Iterable[PodView]
+) -> RegistrationSettled:
     """Return the result of a registration; a node that its pods cannot use is a failure."""
+    demands = tuple(sorted({demand_of(pod.shape) for pod in planned}))
     if unfitness is None:
-        return RegistrationSettled(pool_uid=pool_uid, succeeded=True)
+        return RegistrationSettled(pool_uid=pool_uid, succeeded=True, demands=demands)
     reason, message = unfitness
-    return RegistrationSettled(pool_uid=pool_uid, succeeded=False, reason=reason, message=message)
+    return RegistrationSettled(
+        pool_uid=pool_uid, succeeded=False, reason=reason, message=message, demands=demands
+    )
 
 
 def pool_uid_of(claim: NodeClaim) -> str:
