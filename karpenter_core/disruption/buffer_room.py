@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.records import PodView
     from karpenter_core.scheduling.problem import PlannedNodeClaim, SchedulingProblem
     from karpenter_core.scheduling.whatif.what_if import WhatIfVerdict
+    from karpenter_core.state.node_memory import NodeMemory
     from karpenter_core.state.provisioning_input import ProblemSettings
     from karpenter_core.state.snapshot import Snapshot
 
@@ -46,11 +47,18 @@ class BufferRoom:
     """The room of the virtual pods of one snapshot."""
 
     def __init__(
-        self, snapshot: Snapshot, *, now: datetime, problem_settings: ProblemSettings
+        self,
+        snapshot: Snapshot,
+        *,
+        now: datetime,
+        problem_settings: ProblemSettings,
+        memory: NodeMemory,
     ) -> None:
+        """`memory` is that of earlier passes."""
         self._snapshot: Final = snapshot
         self._now: Final = now
         self._problem_settings: Final = problem_settings
+        self._memory: Final = memory
 
     def lost_by(self, verdict: WhatIfVerdict) -> int:
         """Return how many virtual pods have no room once the pods of removed nodes are bound."""
@@ -111,7 +119,7 @@ class BufferRoom:
             self._snapshot,
             now=self._now,
             problem_settings=self._problem_settings,
-            moves_expendable=True,
+            memory=self._memory,
         )
 
     @cached_property
@@ -184,6 +192,9 @@ def _without_room(
 ) -> Collection[str]:
     """Return the UIDs of the virtual pods that find no room on some nodes."""
     virtual = (*(pod for pod in problem.pods if pod.is_virtual), *more)
+    if not any(map(_is_bound_by_others, virtual)):
+        asked_for = {id(pod.shape): pod.shape.requests for pod in virtual}.values()
+        nodes = [n for n in nodes if any(fits(requests, n.available) for requests in asked_for)]
     asked = replace(
         problem,
         pods=virtual,

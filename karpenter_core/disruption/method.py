@@ -146,7 +146,10 @@ class DisruptionPass:
     def buffer_room(self) -> BufferRoom:
         """The room of capacity buffers."""
         return BufferRoom(
-            self.snapshot, now=self.now, problem_settings=self.options.problem_settings
+            self.snapshot,
+            now=self.now,
+            problem_settings=self.options.problem_settings,
+            memory=self.memory.nodes,
         )
 
     @cached_property
