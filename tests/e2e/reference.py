@@ -16,7 +16,7 @@ __all__ = ["reference_controller", "reference_program"]
 
 MODULE: Final = Path(__file__).parent / "upstream" / "suite"
 PACKAGE: Final = "sigs.k8s.io/karpenter/kwok"
-GATES: Final = "StaticCapacity=true"
+GATES: Final = "StaticCapacity=true,NodeOverlay=true"
 
 
 def reference_program() -> Path:

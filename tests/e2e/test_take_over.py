@@ -19,7 +19,7 @@ from karpenter_provider_kwok.plugin import KwokProvider
 from tests.e2e.kwok import KwokCloud
 from tests.e2e.reference import GATES, reference_controller
 from tests.support.processes import wait_until
-from tests.support.runner import NODE_CLAIMS, NODE_POOLS, ScenarioWorld
+from tests.support.runner import NODE_CLAIMS, NODE_OVERLAYS, NODE_POOLS, ScenarioWorld
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,6 +41,8 @@ ROLE_KINDS: Final = {
     "Role": ResourceKind(RBAC, "v1", "roles", "Role", namespaced=True),
     "RoleBinding": ResourceKind(RBAC, "v1", "rolebindings", "RoleBinding", namespaced=True),
 }
+OVERLAID_PRICE: Final = "0.5"
+"""Of each node of the static NodePool, by its overlay."""
 GIVEN: Final = InitialObjects(
     node_pools=[
         ScenarioNodePool(
@@ -66,6 +68,18 @@ GIVEN: Final = InitialObjects(
                 }
             ],
         ),
+    ],
+    manifests=[
+        {
+            "apiVersion": "karpenter.sh/v1alpha1",
+            "kind": "NodeOverlay",
+            "metadata": {"name": "fixed"},
+            "spec": {
+                "weight": 10,
+                "requirements": [{"key": NODE_POOL, "operator": "In", "values": ["fixed"]}],
+                "price": OVERLAID_PRICE,
+            },
+        },
     ],
     deployments=[ScenarioDeployment(name="web", replicas=6, cpu="1500m", memory="1Gi")],
 )
@@ -142,6 +156,13 @@ async def running(world: ScenarioWorld, count: int, *, seconds: float = 90) -> N
     await wait_until(holds, seconds=seconds)
 
 
+async def is_overlaid(world: ScenarioWorld) -> bool:
+    """Tell whether the overlay was accepted."""
+    (overlay,) = await world.client.list(NODE_OVERLAYS)
+    conditions = overlay.get("status", {}).get("conditions", ())
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
 async def fixed_nodes(world: ScenarioWorld, replicas: int) -> None:
     """Set the replicas of the static NodePool, and wait for so many nodes of it."""
     await world.client.patch(NODE_POOLS, "fixed", {"spec": {"replicas": replicas}})
@@ -152,6 +173,17 @@ async def fixed_nodes(world: ScenarioWorld, replicas: int) -> None:
         return pools.count("fixed") == replicas
 
     await wait_until(holds, seconds=60)
+
+
+async def remove_all(world: ScenarioWorld) -> None:
+    """Remove the pods and the static nodes, and wait until nothing is left."""
+    await world.scale("web", 0)
+    await fixed_nodes(world, 0)
+
+    async def nothing_left() -> bool:
+        return not any((await state(world)).values())
+
+    await wait_until(nothing_left, seconds=120)
 
 
 async def test_nodes_stay_when_controllers_follow_each_other(
@@ -184,6 +216,7 @@ async def test_nodes_stay_when_controllers_follow_each_other(
                 await world.create(manifest)
             await fixed_nodes(world, 2)
             await running(world, 6)
+            await wait_until(lambda: is_overlaid(world), seconds=60)
             left = await state(world)
             assert left["claims"]
             assert left["nodes"]
@@ -196,6 +229,9 @@ async def test_nodes_stay_when_controllers_follow_each_other(
             await controller.start()
             await asyncio.sleep(QUIET_SECONDS)
             assert await state(world) == left, "taken over without a change"
+            assert await is_overlaid(world)
+            cost = f'karpenter_nodepools_cost_total{{nodepool="fixed"}} {2 * float(OVERLAID_PRICE)}'
+            assert cost in (await controller.metrics()).splitlines()
 
             await world.scale("web", 12)
             await fixed_nodes(world, 3)
@@ -208,13 +244,7 @@ async def test_nodes_stay_when_controllers_follow_each_other(
             await second.start()
             await asyncio.sleep(QUIET_SECONDS)
             assert await state(world) == grown, "handed back without a change"
-            await world.scale("web", 0)
-            await fixed_nodes(world, 0)
-
-            async def nothing_left() -> bool:
-                return not any((await state(world)).values())
-
-            await wait_until(nothing_left, seconds=120)
+            await remove_all(world)
         finally:
             await first.stop()
             await second.stop()
