@@ -67,6 +67,10 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
         "storage_class = self._snapshot.storage_classes.get((claim.storage_class))",
     ): "no StorageClass has an empty name, and none has no name",
     (
+        "karpenter_core/kube/events.py",
+        "await self._clock.sleep(min(wait, (10 / _RETRY_SECONDS)))",
+    ): "the time between attempts is one second, of which ten are ten either way",
+    (
         "karpenter_core/lifecycle/nodeclaim/termination.py",
         "if (text is None):",
     ): "there is no text without a claim: only the type checker asks for the claim again",

@@ -1,11 +1,20 @@
-"""A limit of cost holds launches back while a node of the pool has no known price."""
+"""Limits of cost and of spot shares count nodes by what they are bought as."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from karpenter_core.api.labels import CAPACITY_TYPE
+from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.state.events import DeletionMarked
-from karpenter_core.state.node_pool_usage import unpriced_node
+from karpenter_core.state.node_pool_usage import (
+    OTHER_NODES,
+    SPOT_NODES,
+    capacity_type_count,
+    unpriced_node,
+)
 from karpenter_core.testing.builders import catalogue, instance_type, node_pool
 from karpenter_core.testing.state_builders import node_and_claim, ready_node_pool, synced_state
 
@@ -36,3 +45,25 @@ def test_a_node_of_another_type_is_named_unless_it_goes(marked):
 
 def test_nodes_of_other_pools_do_not_count():
     assert unpriced(*node_and_claim("a", instance_type="gone", pool="other")) == ""
+
+
+@pytest.mark.parametrize(
+    ("label", "asked", "counted"),
+    [
+        ("spot", "", SPOT_NODES),
+        ("on-demand", "spot", OTHER_NODES),
+        ("", "spot", SPOT_NODES),
+        ("", "on-demand", OTHER_NODES),
+    ],
+)
+def test_a_node_counts_as_what_it_is_bought_as_or_else_as_what_its_claim_asks_for(
+    label, asked, counted
+):
+    claim = SimpleNamespace(
+        spec=SimpleNamespace(
+            requirements=[RequirementSpec(key=CAPACITY_TYPE, operator="In", values=(asked,))]
+        )
+    )
+    labels = {CAPACITY_TYPE: label} if label else {}
+    assert capacity_type_count(SimpleNamespace(labels=labels, claim=claim)) == counted
+    assert capacity_type_count(SimpleNamespace(labels={}, claim=None)) == OTHER_NODES

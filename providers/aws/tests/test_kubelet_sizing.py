@@ -137,6 +137,7 @@ def test_without_the_gate_expressions_count_for_nothing():
         ({"maxPods": [1]}, "maxPods"),
         ({"maxPods": True}, "maxPods"),
         ({"podsPerCore": "2"}, "podsPerCore"),
+        ({"podsPerCore": True}, "podsPerCore"),
         ({"kubeReserved": "1Gi"}, "kubeReserved"),
         ({"systemReserved": {"cpu": 2}}, "systemReserved.cpu"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.errors import CloudProviderError
-from karpenter_provider_azure.catalogue.quotas import Quota, RegionQuotas, parse_usages
+from karpenter_provider_azure.catalogue.quotas import (
+    Quota,
+    RegionQuotas,
+    _is_counted,
+    parse_usages,
+)
 from providers.azure.tests.catalogue.sku_items import SetClock, usage, vm_size
 
 FAMILY = "standardDSv5Family"
@@ -221,3 +227,10 @@ def test_launches_at_the_same_time_never_exceed_a_quota_and_leave_no_room(
     assert quotas.view().remaining(FAMILY) == limit - launched
     refused = sum(launches) - launched
     assert not refused or limit - launched < max(launches)
+
+
+@pytest.mark.parametrize(
+    ("answered", "counted"), [(None, False), (4.9, True), (5.0, True), (5.1, False)]
+)
+def test_a_reading_counts_launches_that_were_answered_before_it_began(answered, counted):
+    assert _is_counted(SimpleNamespace(answered_at=answered), 5.0) is counted
