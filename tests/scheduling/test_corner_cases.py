@@ -288,3 +288,20 @@ def test_taints_that_are_preferences_keep_no_node_out_of_a_count(options):
     pools = [node_pool(requirements=[(ZONE, "In", "zone-a", "zone-b")])]
     plan = planned(problem(webs, nodes=[old], pools=pools), options)
     assert {claim.cheapest.zone for claim in plan.claims} == {"zone-b"}
+
+
+@pytest.mark.parametrize(("zones", "fits"), [("ab", True), ("a", False), ("bc", False)])
+def test_a_launching_node_takes_a_pod_whose_volume_suits_each_zone_that_it_may_be_in(
+    zones, fits, options
+):
+    """No single alternative of the volume holds for sure, but one of them will."""
+    alternatives = tuple(Requirements.from_labels({ZONE: f"zone-{zone}"}) for zone in zones)
+    there = Requirement.of(ZONE, "In", ["zone-a", "zone-b"])
+    node = existing_node("new", initialized=False, requirements=Requirements((there,)))
+    one = pod("stores")
+    asked = replace(
+        problem([one], pools=[], nodes=[node]),
+        volumes={one.uid: PodVolumes(alternatives=alternatives)},
+    )
+
+    assert set(planned(asked, options).existing) == ({"new"} if fits else set())

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, final
 
 from karpenter_core.scheduling.ports import first_port_conflict
+from karpenter_core.scheduling.requirements import Requirement
 from karpenter_core.scheduling.taints import first_untolerated
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from karpenter_core.api.records import HostPort, Taint
     from karpenter_core.scheduling.compiled.pod_classes import NodeConstraints
     from karpenter_core.scheduling.requirements import Requirements
@@ -33,7 +36,25 @@ class NodeSignature:
             return False
         if first_port_conflict(node_constraints.host_ports, self.host_ports) is not None:
             return False
-        return any(self.has_labels(alternative) for alternative in node_constraints.alternatives)
+        return self.has_labels_of_any(node_constraints.alternatives)
+
+    def has_labels_of_any(self, alternatives: Collection[Requirements]) -> bool:
+        """Whether one of the alternatives is met, perhaps another one for each value of an open label."""
+        if any(self.has_labels(one) for one in alternatives):
+            return True
+        return len(alternatives) > 1 and any(
+            all(
+                any(replace(self, requirements=decided).has_labels(one) for one in alternatives)
+                for decided in self._decided(requirement)
+            )
+            for requirement in (() if self.undecided is None else self.requirements.values())
+            if not requirement.complement and len(requirement.values) > 1
+        )
+
+    def _decided(self, requirement: Requirement) -> Iterable[Requirements]:
+        """Yield the requirements once a label has one of the values that it may get."""
+        for value in sorted(requirement.values):
+            yield self.requirements.replace(Requirement.of(requirement.key, "In", [value]))
 
     def has_labels(self, requirements: Requirements) -> bool:
         """Whether the labels meet requirements, whatever is not decided yet."""

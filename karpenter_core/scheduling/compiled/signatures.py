@@ -444,8 +444,12 @@ class SignatureTable:
         node_constraints: NodeConstraints,
         requirements: Requirements,
     ) -> int:
-        if not node.admits(node_constraints) or not node.has_labels(requirements):
+        if not node.admits(node_constraints):
             return NO_MATCH
+        if not node.has_labels(requirements) and any(
+            node.has_labels(one) for one in node_constraints.alternatives
+        ):
+            return NO_MATCH  # another alternative is meant
         if any(key not in node.requirements for key in node_constraints.present):
             return NO_MATCH
         if not node_constraints.host_ports:
