@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from karpenter_core.api.labels import INSTANCE_TYPE, ON_DEMAND, ZONE
+from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, SPOT, ZONE
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.api.records import LabelSelector, TopologySpread
 from karpenter_core.scheduling.portfolio import plan_portfolio, repacked_plan
@@ -26,6 +26,7 @@ from karpenter_core.testing.builders import (
     problem,
 )
 from tests.properties import with_examples
+from tests.scheduling.handmade_plans import spread
 from tests.scheduling.plan_checks import FIRST_FIT, left_behind
 from tests.support.problems import seeded_problem
 from tests.verifier import violations
@@ -172,7 +173,9 @@ def test_a_plan_that_leaves_a_pod_that_another_places_is_worse_at_any_price(own,
     assert first.is_no_worse_than(second) is no_worse
 
 
-@pytest.mark.parametrize(("seed", "share"), [(83, 0.2), (97, 0.8), (155, 0.9)])
+@pytest.mark.parametrize(
+    ("seed", "share"), [(83, 0.2), (97, 0.8), (155, 0.9), (368, 0.5), (465, 0.3)]
+)
 def test_few_pods_get_a_cheaper_plan_in_another_order(seed, share, monkeypatch):
     """The problems are drawn; `share` is what they cost of what they would without other orders."""
     asked = seeded_problem(seed)
@@ -195,6 +198,21 @@ def test_plans_in_other_orders_make_no_plan_worse(seed):
     assert facts(found) <= facts(usual)
     if facts(found) == facts(usual):
         assert [claim.pods for claim in found.claims] == [claim.pods for claim in usual.claims]
+
+
+CHEAP_SPOT = catalogue(instance_type("one", cpu="4", price=1.0, spot_discount=0.7))
+
+
+def test_of_pods_spread_over_capacity_types_the_odd_one_is_spot():
+    """On-demand comes first by name, but costs three times as much."""
+    shape = replace(
+        pod_shape(cpu="3", labels={"app": "web"}), topology_spread=spread(CAPACITY_TYPE)
+    )
+
+    plan = solve(problem([pod(f"web-{n}", shape=shape) for n in range(3)], catalogue=CHEAP_SPOT))
+
+    bought = sorted(claim.cheapest.capacity_type for claim in plan.claims)
+    assert bought == [ON_DEMAND, SPOT, SPOT]
 
 
 def test_a_plan_that_counts_as_first_fit_and_leaves_pods_is_not_taken():

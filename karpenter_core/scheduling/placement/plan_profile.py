@@ -48,6 +48,8 @@ class PlanProfile:
     measure: RowMeasure
     fullest_first: bool
     """Fill the planned claims with the least free first, instead of in the order of opening."""
+    cheapest_domains: bool = False
+    """Among domains that are equally full, prefer the one where nodes are cheapest."""
     late: bool = False
     """Count as if the domain of a claim were unknown until pods pin it (upstream)."""
     order: tuple[int, ...] = ()

@@ -15,6 +15,7 @@ import numpy as np
 
 from karpenter_core.scheduling.compiled.signatures import DomainPin
 from karpenter_core.scheduling.compiled.topology import TopologyKind
+from karpenter_core.scheduling.placement.node_prices import lowest_node_price
 from karpenter_core.scheduling.placement.topology_counts import NO_CAP
 
 if TYPE_CHECKING:
@@ -128,6 +129,8 @@ def _along_axis_steps(
     domains = [domain for domain in here.domains if (domain,) not in full]
     if not domains:
         return 0
+    prices = _prices(placer, task, axis, domains, fixed)
+    domains.sort(key=lambda domain: (prices[domain], domain))
     levels = _levels(placer.state, axis, here.growing).copy()  # as it is before any are put there
     tops = [here.caps[d] for d in domains]
     at_once = sum(tops) < remaining and _is_endless(
@@ -153,6 +156,25 @@ def _along_axis_steps(
     if at_once:
         _interleave(placer.state, task.index, axis, levels, start)
     return total
+
+
+def _prices(
+    placer: PodPlacer,
+    task: PlacementTask,
+    axis: int,
+    domains: Sequence[int],
+    fixed: tuple[DomainPin, ...],
+) -> dict[int, float]:
+    """Return the price of a node in each domain, for the choice among equally full ones."""
+    state = placer.state
+    if len(domains) == 1 or not state.profile.cheapest_domains:
+        return dict.fromkeys(domains, 0.0)
+    return {
+        domain: lowest_node_price(
+            state.compiled, task, state.pins(task, (DomainPin(axis, (domain,)), *fixed))
+        )
+        for domain in domains
+    }
 
 
 def _stays_open(state: PlanState, caps: DomainCaps) -> bool:
@@ -221,7 +243,8 @@ def _one_by_one(
             choices.append([_ANY])
             continue
         levels = _levels(placer.state, axis, caps[axis].growing)
-        choices.append(sorted(caps[axis].domains, key=lambda domain: (levels[domain], domain)))
+        prices = _prices(placer, task, axis, caps[axis].domains, fixed)
+        choices.append(sorted(caps[axis].domains, key=lambda d: (levels[d], prices[d], d)))
     for combination in product(*choices):
         if combination in full:
             continue

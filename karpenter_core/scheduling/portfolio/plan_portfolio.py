@@ -24,6 +24,7 @@ from karpenter_core.scheduling.compiled.signatures import NO_MATCH
 from karpenter_core.scheduling.compiled.topology import TopologyKind
 from karpenter_core.scheduling.placement.engine import PlacementEngine
 from karpenter_core.scheduling.placement.free_group_placement import free_groups
+from karpenter_core.scheduling.placement.node_prices import lowest_node_price
 from karpenter_core.scheduling.placement.plan_profile import PlanProfile, RowMeasure
 from karpenter_core.scheduling.portfolio.cost_bound import find_cost_bound
 from karpenter_core.scheduling.portfolio.finished_plan import finish_steps
@@ -279,14 +280,54 @@ def _profiles_of_few(compiled: CompiledProblem, mix: PurchaseMix | None) -> Iter
     """Yield further plans for few pods.
 
     They are: a value plan in first-fit's order, with its way of counting; one that measures nodes by
-    the number of pods; one that fills the emptiest claims first; and first-fit with constrained pods first.
+    the number of pods; one that fills claims as they were opened; and first-fit with constrained pods
+    first. Three more prefer cheap domains. Two of these begin with the pods that need the dearest nodes,
+    so that others use what is left on these: a value plan, and one that leaves claims open to all types.
     """
-    grown = replace(_grown(compiled, mix), free_groups=())
-    yield replace(grown, order=(), late=True)
-    if grown.measure is not RowMeasure.PODS:
-        yield replace(grown, measure=RowMeasure.PODS)
-    yield replace(grown, fullest_first=False)
-    yield replace(FIRST_FIT, order=grown.order)
+    usual = _grown(compiled, mix)
+    grown = replace(usual, free_groups=())
+    has_domains = any(step.zonal for steps in compiled.topologies for step in steps)
+    cheapest = replace(grown, cheapest_domains=has_domains)
+    by_price = replace(cheapest, order=_dearest_first(compiled))
+    profiles = (
+        replace(grown, order=(), late=True),
+        replace(grown, measure=RowMeasure.PODS),
+        replace(grown, fullest_first=False),
+        replace(FIRST_FIT, order=grown.order),
+        by_price,
+        cheapest,
+        replace(by_price, measure=RowMeasure.NONE, fullest_first=False),
+    )
+    made: set[tuple[object, ...]] = set()
+    if not usual.free_groups:
+        made.add(_essence(usual))
+    for profile in profiles:
+        if _essence(profile) not in made:
+            made.add(_essence(profile))
+            yield profile
+
+
+def _essence(profile: PlanProfile) -> tuple[object, ...]:
+    """Return what tells profiles without a mix and without free groups apart."""
+    return (
+        profile.measure,
+        profile.fullest_first,
+        profile.late,
+        profile.order,
+        profile.cheapest_domains,
+    )
+
+
+def _dearest_first(compiled: CompiledProblem) -> tuple[int, ...]:
+    """Order classes by the price of the cheapest node for them, the dearest first."""
+
+    def key(index: int) -> tuple[bool, float]:
+        pod_class, price = compiled.classes[index], 0.0
+        if pod_class.blocked is None:
+            price = lowest_node_price(compiled, compiled.placement_task(index, 0))
+        return pod_class.shape.gives_way, -price
+
+    return tuple(sorted(range(len(compiled.classes)), key=key))
 
 
 def constraint_tier(relaxation_steps: Iterable[ClassTopology]) -> int:
