@@ -210,8 +210,9 @@ class DisruptionSimulation:
         Raises:
             SchedulingError: it, or a pod on it, was set aside.
         """
-        self._reject_unevaluated(_names((candidate,)))
-        return self._ready.push(_names((candidate,))).fits
+        names = _names((candidate,))
+        self._reject_unevaluated(names)
+        return not self._ready.is_known_not_to_fit(names[0]) and self._ready.push(names).fits
 
     def pop(self) -> None:
         """Undo the last push that succeeded."""

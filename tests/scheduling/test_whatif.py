@@ -409,6 +409,26 @@ def test_a_resumed_long_growth_fills_the_first_nodes_with_free_resources():
     assert len(pushes) > 64
 
 
+def test_a_node_with_pods_that_fit_nowhere_is_known_not_to_fit_once_anything_was_asked():
+    """Other nodes may fit or not; barring nodes makes it unknown until the next question."""
+    whatif = ask(
+        node("a", web("one", "a", cpu="3")), node("b", web("two", "b")), node("spare", free="1")
+    )
+    assert not whatif.is_known_not_to_fit("a")
+    whatif.settle()
+    assert [whatif.is_known_not_to_fit(name) for name in ("a", "b", "spare")] == [
+        True,
+        False,
+        False,
+    ]
+
+    whatif.exclude_nodes(("spare",))
+    assert not whatif.is_known_not_to_fit("b")
+    whatif.settle()
+    assert whatif.is_known_not_to_fit("b")
+    assert not whatif.push(("b",)).fits
+
+
 def test_a_pop_without_a_push_is_an_error():
     """Nor after other nodes are barred."""
     whatif = ask(node("a", web("one", "a")), node("b", free="1"))

@@ -206,6 +206,18 @@ class WhatIf:
                 compiled.overlay.undo(mark)
         return verdict
 
+    def is_known_not_to_fit(self, name: str) -> bool:
+        """Whether it is known already that pods of a node fit no node, so that no push of it can fit.
+
+        Much cheaper than a push, for those who push every node of a cluster.
+        """
+        compiled = self._compiled
+        return (
+            compiled is not None
+            and compiled.is_settled
+            and compiled.homeless.has_any(compiled.base.slots[name])
+        )
+
     def single_prices(self, name: str) -> SinglePrices | None:
         """Return what decides alone on removing a node for at most one new claim, if anything does.
 
