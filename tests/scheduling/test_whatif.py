@@ -14,7 +14,7 @@ from msgspec.structs import replace as replaced
 from karpenter_core.api.labels import HOSTNAME, ZONE
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.compiled.problem import compile_steps
-from karpenter_core.scheduling.portfolio.plan_portfolio import portfolio_steps
+from karpenter_core.scheduling.portfolio import plan_portfolio
 from karpenter_core.scheduling.problem import PackingPolicy, PodVolumes
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.solve import solve
@@ -454,16 +454,20 @@ def questions(random, whatif_of, most=3):
 def test_verdicts_agree_with_solving_the_same_problem(random):
     """As many pods are left; claims are needed, or not; they are no dearer than first-fit's.
 
-    First-fit's price says nothing where it leaves pods: then no dearer than the best plan of a pass
-    that has no further ones for few pods, since what-ifs have none.
+    That is, as by the plans of a pass without the further ones for few pods, which what-ifs do not make:
+    with these a pass may leave fewer pods, never more. First-fit's price says nothing where it leaves
+    pods: then the verdict is no dearer than the best of the plans that what-ifs do make.
     """
     facts = drawn_cluster(random)
     whatif = asked(facts)
     for names in questions(random, facts):
         verdict = whatif.evaluate(names)
         without = whatif.problem_without(names)
-        plan = solve(without, OPTIONS)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(plan_portfolio, "_FEW_PODS", 0)
+            plan = solve(without, OPTIONS)
         assert len(verdict.left) == len(plan.unschedulable)
+        assert len(verdict.left) >= len(solve(without, OPTIONS).unschedulable)
         if not verdict.left:
             assert verdict.fits == (not plan.claims)
             assert verdict.cost_per_hour <= _dearest(without) + 1e-9
@@ -471,7 +475,7 @@ def test_verdicts_agree_with_solving_the_same_problem(random):
 
 def _dearest(asked):
     compiled = run_steps(compile_steps(asked, OPTIONS, CatalogueCache()))
-    plans = run_steps(portfolio_steps(compiled, reported=False))
+    plans = run_steps(plan_portfolio.portfolio_steps(compiled, reported=False))
     return (plans.best if plans.first_fit.left else plans.first_fit).cost_per_hour
 
 
