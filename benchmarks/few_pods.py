@@ -35,7 +35,7 @@ MOST: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FewPodsRun:
-    """What the plans of one process took and cost."""
+    """CPU time and cost of the plans of one process."""
 
     plans: int
     cpu_p50_ms: float
