@@ -72,13 +72,14 @@ def liveness_step(
     if remaining > timedelta():
         return LifecycleStep(claim=claim, requeue_after=remaining)
     owner = pool_uid_of(claim)
-    failure: dict[str, str] = {}
+    cause, message = "", ""
     if condition is not None and waits_for == LAUNCHED and _was_tried(condition):
-        failure = {"reason": condition.reason, "message": condition.message}
+        cause, message = condition.reason, condition.message
+    settled = RegistrationSettled(pool_uid=owner, succeeded=False, reason=cause, message=message)
     return LifecycleStep(
         claim=claim,
         metric_updates=(_disrupted(claim, reason),),
-        events=(RegistrationSettled(pool_uid=owner, succeeded=False, **failure),) if owner else (),
+        events=(settled,) if owner else (),
         delete=reason,
     )
 
