@@ -18,6 +18,7 @@ LATE_SERIES: Final[dict[str, str]] = {
     "karpenter_cloudprovider_instance_launch_failures_total": "a launch that AWS refused",
     "karpenter_consolidation_moves_total": "a scored consolidation",
     "karpenter_decision_journal_lost_total": "a full disk",
+    "karpenter_devices": "a ResourceSlice of a driver of devices",
     "karpenter_garbage_collection_held_back_total": "a listing without most instances",
     "karpenter_garbage_collection_instances_total": "an instance without a NodeClaim",
     "karpenter_instance_vm_create_failure_total": "a virtual machine that Azure refused",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
+from karpenter_core.api.labels import SPOT_SHARE
 from karpenter_core.cli.demo.demo_kubelets import find_simulated_cloud
 from karpenter_core.cli.demo.demo_manifests import find_node_class
 from karpenter_core.kube.resources import custom_kind
@@ -80,7 +81,7 @@ async def prometheus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
             await register_instances(stack, local_cluster, clouds.values())
             for name, model in models.items():
                 await world.create(node_class(model, clouds[name].node_class_spec))
-                await world.create(with_limits(pool(name, model).manifest()))
+                await world.create(with_limits_and_share(pool(name, model).manifest()))
                 await world.create(deployment(name).manifest())
             controller = world.add_controller(
                 options={"providers": ",".join(("kwok", *CLOUDS)), "memory-limit": str(2**31)}
@@ -127,9 +128,11 @@ async def prometheus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
             yield server
 
 
-def with_limits(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return a NodePool with limits that are far away."""
-    return manifest | {"spec": manifest["spec"] | {"limits": {"cpu": "1000"}}}
+def with_limits_and_share(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return a NodePool with limits that are far away, and with a share of spot."""
+    metadata = manifest["metadata"] | {"annotations": {SPOT_SHARE: "50%"}}
+    limited = manifest["spec"] | {"limits": {"cpu": "1000"}}
+    return manifest | {"metadata": metadata, "spec": limited}
 
 
 async def missing_series(prometheus: PrometheusServer, expression: str) -> set[str]:
