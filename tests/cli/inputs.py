@@ -7,6 +7,10 @@ import json
 import typer
 import yaml
 
+from karpenter_core.cli.cluster_source import ClusterSource
+from karpenter_core.kube.wire.codecs import Codecs
+from karpenter_provider_kwok.api import KWOKNodeClass
+
 NODE_CLASS_REF = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
 
 
@@ -119,3 +123,16 @@ def option_names(command):
         for option in parameter.opts
         if option.startswith("-")
     }
+
+
+async def read_harness(harness, folder):
+    """Read the cluster of a harness as an offline command reads its file."""
+    codecs = Codecs([KWOKNodeClass])
+    items = [
+        {**item, "apiVersion": kind.api_version, "kind": kind.kind}
+        for kind in codecs.kinds
+        for item in harness.cluster.list(kind)
+    ]
+    file = folder / "cluster.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return await ClusterSource(files=(file,), offline=True).read()

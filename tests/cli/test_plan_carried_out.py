@@ -8,24 +8,21 @@ draws more clusters.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 from collections import Counter
 
 import pytest
 
-from karpenter_core.cli.cluster_source import ClusterSource
 from karpenter_core.cli.document import plan_document
 from karpenter_core.cli.plan import solve_cluster
 from karpenter_core.cli.rebalance.document import rebalance_document
 from karpenter_core.cli.rebalance.simulation import disruptions_now
-from karpenter_core.kube.wire.codecs import NODE_CLAIMS, Codecs
+from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.testing.harness import ControllerHarness
-from karpenter_provider_kwok.api import KWOKNodeClass
 from karpenter_provider_kwok.plugin import KwokProvider
-from tests.cli.inputs import pool
+from tests.cli.inputs import pool, read_harness
 from tests.controllers.whole_controller import NODE_CLASS, deployment
 from tests.support.run_selection import others_as_cluster_runs
 
@@ -104,19 +101,6 @@ class Cluster:
         return general, spot, batch
 
 
-async def read(harness, folder):
-    """Read the cluster of the harness as files."""
-    codecs = Codecs([KWOKNodeClass])
-    items = [
-        {**item, "apiVersion": kind.api_version, "kind": kind.kind}
-        for kind in codecs.kinds
-        for item in harness.cluster.list(kind)
-    ]
-    file = folder / "cluster.json"
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    return await ClusterSource(files=(file,), offline=True).read()
-
-
 def claims(harness):
     return {claim["metadata"]["name"]: claim for claim in harness.cluster.list(NODE_CLAIMS)}
 
@@ -159,13 +143,13 @@ async def planned_and_launched(cluster, folder):
     """Return the plan, what the controller buys for it, its price, and the pods that stay pending."""
     async with ControllerHarness(lambda: {"kwok": KwokProvider()}, folder=folder) as harness:
         await started(cluster, harness)
-        command_input = await read(harness, folder)
+        command_input = await read_harness(harness, folder)
         document = plan_document(command_input.cluster, solve_cluster(command_input.cluster))
         before, price = claims(harness), disruptions_now(command_input).before.price_per_hour
         harness.start("--pause-disruption")
         await asyncio.sleep(300)
         new = [claim for name, claim in claims(harness).items() if name not in before]
-        after = disruptions_now(await read(harness, folder)).before
+        after = disruptions_now(await read_harness(harness, folder)).before
         pending = {
             f"default/{pod['metadata']['name']}"
             for pod in harness.pods()
@@ -189,7 +173,7 @@ async def planned_and_disrupted(cluster, folder):
     cluster.late = []
     async with ControllerHarness(lambda: {"kwok": KwokProvider()}, folder=folder) as harness:
         await started(cluster, harness)
-        document = rebalance_document(disruptions_now(await read(harness, folder)))
+        document = rebalance_document(disruptions_now(await read_harness(harness, folder)))
         before = claims(harness)
         harness.start()
         for _ in range(120):

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from datetime import timedelta
 
 import pytest
 
-from karpenter_core.cli.cluster_source import ClusterSource
 from karpenter_core.cli.rebalance.document import rebalance_document
 from karpenter_core.cli.rebalance.simulation import disruptions_now, simulate_rebalance
 from karpenter_core.kube.resources import NAMESPACES
-from karpenter_core.kube.wire.codecs import Codecs
 from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.testing.harness import ControllerHarness
-from karpenter_provider_kwok.api import KWOKNodeClass
 from karpenter_provider_kwok.plugin import KwokProvider
-from tests.cli.inputs import pool
+from tests.cli.inputs import pool, read_harness
 from tests.controllers.whole_controller import NODE_CLASS, deployment
 from tests.support.run_selection import others_as_cluster_runs
 
@@ -103,19 +99,6 @@ class Cluster:
         ]
 
 
-async def read(harness, folder):
-    """Read the cluster of the harness as files."""
-    codecs = Codecs([KWOKNodeClass])
-    items = [
-        {**item, "apiVersion": kind.api_version, "kind": kind.kind}
-        for kind in codecs.kinds
-        for item in harness.cluster.list(kind)
-    ]
-    file = folder / "cluster.json"
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    return await ClusterSource(files=(file,), offline=True).read()
-
-
 def close_window(harness, pools):
     """Let a budget allow nothing for some time, from a minute ago on."""
     opened = harness.cluster.clock.now() - timedelta(minutes=1)
@@ -156,12 +139,12 @@ async def previewed_and_carried_out(cluster, folder):
         )
         left += cluster.pending
         await harness.settle(lambda: len(harness.pods()) == left, seconds=1)
-        preview = rebalance_document(simulate_rebalance(await read(harness, folder)))
+        preview = rebalance_document(simulate_rebalance(await read_harness(harness, folder)))
         harness.start(gate)
         await asyncio.sleep(3 * 3600)
         assert len(harness.pods("Running")) == left
         assert harness.cluster.find(NAMESPACES, "now") is not None
-        return preview, disruptions_now(await read(harness, folder)).before
+        return preview, disruptions_now(await read_harness(harness, folder)).before
 
 
 NOTHING_TO_SAVE = {14}

@@ -181,7 +181,29 @@ class AwsStage:
         ]
 
 
-class AzureStage:
+class _StageOfProviderTests:
+    """A stage of a provider's own tests, on which chaos plays too."""
+
+    def __init__(self, stage: Any, model: type[NodeClass]) -> None:
+        """`stage` is a `CloudStage` of the provider's tests."""
+        self._stage = stage
+        self.cloud = stage.cloud
+        self.model = model
+
+    def open(self) -> AbstractContextManager[object]:
+        """Serve."""
+        return self._stage.open()
+
+    def play(self, folder: Path, story: Callable[[ProviderCluster], Awaitable[None]]) -> None:
+        """Run a whole controller."""
+        self._stage.play(folder, story)
+
+    def node_class(self) -> dict[str, Any]:
+        """Return a NodeClass of the provider."""
+        return self._stage.node_class()
+
+
+class AzureStage(_StageOfProviderTests):
     """The provider for Azure."""
 
     launches = ("virtualMachines:put",)
@@ -208,21 +230,7 @@ class AzureStage:
         from providers.azure.tests.stages import CloudStage
 
         sizes = {"Standard_D2s_v5", "Standard_D4s_v5", "Standard_D8s_v5", "Standard_F4s_v2"}
-        self._stage = CloudStage(sizes)
-        self.cloud = self._stage.cloud
-        self.model = _azure_model()
-
-    def open(self) -> AbstractContextManager[object]:
-        """Serve."""
-        return self._stage.open()
-
-    def play(self, folder: Path, story: Callable[[ProviderCluster], Awaitable[None]]) -> None:
-        """Run a whole controller."""
-        self._stage.play(folder, story)
-
-    def node_class(self) -> dict[str, Any]:
-        """Return an AKSNodeClass."""
-        return self._stage.node_class()
+        super().__init__(CloudStage(sizes), _azure_model())
 
     def disturb(self, rng: random.Random) -> None:
         """Leave a network interface of another cluster behind: Azure sends no messages."""
@@ -245,7 +253,7 @@ def _azure_model() -> type[NodeClass]:
     return AKSNodeClass
 
 
-class AlibabaCloudStage:
+class AlibabaCloudStage(_StageOfProviderTests):
     """The provider for Alibaba Cloud."""
 
     launches = ("CreateAutoProvisioningGroup", "RunInstances")
@@ -263,21 +271,8 @@ class AlibabaCloudStage:
         from providers.alibabacloud.tests.stages import CloudStage
 
         names = {"ecs.c7.large", "ecs.g7.large", "ecs.g7.xlarge", "ecs.g7.2xlarge", "ecs.c7.xlarge"}
-        self._stage = CloudStage([it for it in realistic_types() if it.name in names])
-        self.cloud = self._stage.cloud
-        self.model = ECSNodeClass
-
-    def open(self) -> AbstractContextManager[object]:
-        """Serve."""
-        return self._stage.open()
-
-    def play(self, folder: Path, story: Callable[[ProviderCluster], Awaitable[None]]) -> None:
-        """Run a whole controller."""
-        self._stage.play(folder, story)
-
-    def node_class(self) -> dict[str, Any]:
-        """Return an ECSNodeClass."""
-        return self._stage.node_class()
+        types = [it for it in realistic_types() if it.name in names]
+        super().__init__(CloudStage(types), ECSNodeClass)
 
     def disturb(self, rng: random.Random) -> None:
         """Schedule maintenance of an instance of another cluster."""

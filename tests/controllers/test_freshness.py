@@ -70,6 +70,20 @@ async def two_nodes(scene, pool):
     return running
 
 
+async def two_empty_nodes(scene, pool):
+    """Start with two nodes whose pods are gone."""
+    running = await two_nodes(scene, pool)
+    scene.cluster.scale(DEPLOYMENTS, "web", 0)
+    await scene.settle(lambda: not scene.pods(), seconds=60)
+    return running
+
+
+async def bind_pods(scene):
+    """Bind a pod to each of the two nodes."""
+    scene.cluster.scale(DEPLOYMENTS, "web", 2)
+    await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=20)
+
+
 def begin(scene, fault):
     """Cut what is open, unless it is to stay open in silence; then nothing gets better."""
     if not fault.is_silent:
@@ -88,12 +102,9 @@ def test_a_node_with_unlisted_pods_is_not_removed_as_empty(tmp_path, trouble):
     fault = TROUBLES[trouble]
 
     async def scenario(scene):
-        running = await two_nodes(scene, node_pool(disruption=disruption("3m")))
-        scene.cluster.scale(DEPLOYMENTS, "web", 0)
-        await scene.settle(lambda: not scene.pods(), seconds=60)
+        running = await two_empty_nodes(scene, node_pool(disruption=disruption("3m")))
         begin(scene, fault)
-        scene.cluster.scale(DEPLOYMENTS, "web", 2)
-        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=20)
+        await bind_pods(scene)
         bound, before = uids(scene.pods()), uids(scene.nodes())
 
         await scene.cluster.clock.sleep(OUTAGE_SECONDS)
@@ -124,12 +135,9 @@ def test_nodes_do_not_expire_while_their_pods_are_not_shown(tmp_path, trouble):
 
     async def scenario(scene):
         pool = node_pool(disruption=disruption("Never"), template={"expireAfter": "8m"})
-        running = await two_nodes(scene, pool)
-        scene.cluster.scale(DEPLOYMENTS, "web", 0)
-        await scene.settle(lambda: not scene.pods(), seconds=60)
+        running = await two_empty_nodes(scene, pool)
         begin(scene, fault)
-        scene.cluster.scale(DEPLOYMENTS, "web", 2)
-        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=20)
+        await bind_pods(scene)
         bound, before = uids(scene.pods()), uids(scene.nodes())
 
         await scene.cluster.clock.sleep(OUTAGE_SECONDS)
@@ -153,12 +161,9 @@ def test_a_node_that_drains_while_its_pods_are_not_shown_waits(tmp_path):
     fault = TROUBLES["list and watch of pods are forbidden"]
 
     async def scenario(scene):
-        running = await two_nodes(scene, node_pool(disruption=disruption("Never")))
-        scene.cluster.scale(DEPLOYMENTS, "web", 0)
-        await scene.settle(lambda: not scene.pods(), seconds=60)
+        running = await two_empty_nodes(scene, node_pool(disruption=disruption("Never")))
         begin(scene, fault)
-        scene.cluster.scale(DEPLOYMENTS, "web", 2)
-        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=20)
+        await bind_pods(scene)
         await scene.cluster.clock.sleep(100)
         name = scene.nodes()[0]["metadata"]["name"]
         scene.cluster.delete(NODES, name)
@@ -186,12 +191,9 @@ def test_pods_that_only_a_live_list_shows_are_drained(tmp_path):
     fault = RequestFault(matches=pod_watches, is_silent=True, times=None)
 
     async def scenario(scene):
-        await two_nodes(scene, node_pool(disruption=disruption("10s")))
-        scene.cluster.scale(DEPLOYMENTS, "web", 0)
-        await scene.settle(lambda: not scene.pods(), seconds=60)
+        await two_empty_nodes(scene, node_pool(disruption=disruption("10s")))
         begin(scene, fault)
-        scene.cluster.scale(DEPLOYMENTS, "web", 2)
-        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=20)
+        await bind_pods(scene)
         scene.cluster.frontend.faults.clear()  # the open stream stays silent, the next one is not
         bound, before = uids(scene.pods()), uids(scene.nodes())
         evicted = set()
@@ -216,12 +218,9 @@ def test_a_node_that_was_to_end_when_its_pods_were_shown_no_more_is_drained_late
     fault = TROUBLES[trouble]
 
     async def scenario(scene):
-        await two_nodes(scene, node_pool(disruption=disruption("30s")))
-        scene.cluster.scale(DEPLOYMENTS, "web", 0)
-        await scene.settle(lambda: not scene.pods(), seconds=60)
+        await two_empty_nodes(scene, node_pool(disruption=disruption("30s")))
         begin(scene, fault)
-        scene.cluster.scale(DEPLOYMENTS, "web", 2)
-        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=20)
+        await bind_pods(scene)
         bound, before = uids(scene.pods()), uids(scene.nodes())
 
         await scene.cluster.clock.sleep(OUTAGE_SECONDS)
@@ -373,9 +372,7 @@ def test_a_command_is_not_started_when_its_kinds_grow_stale_while_it_is_validate
     fault = TROUBLES["list and watch of pods are forbidden"]
 
     async def scenario(scene):
-        running = await two_nodes(scene, node_pool(disruption=disruption("82s")))
-        scene.cluster.scale(DEPLOYMENTS, "web", 0)
-        await scene.settle(lambda: not scene.pods(), seconds=60)
+        running = await two_empty_nodes(scene, node_pool(disruption=disruption("82s")))
         begin(scene, fault)
         await scene.cluster.clock.sleep(200)
 
@@ -393,12 +390,9 @@ def test_a_deleted_node_is_tainted_and_waits_while_its_pods_are_not_shown(tmp_pa
     waiting = 'karpenter_core_waiting_for_freshness{consumer="drain"}'
 
     async def scenario(scene):
-        running = await two_nodes(scene, node_pool(disruption=disruption("Never")))
-        scene.cluster.scale(DEPLOYMENTS, "web", 0)
-        await scene.settle(lambda: not scene.pods(), seconds=60)
+        running = await two_empty_nodes(scene, node_pool(disruption=disruption("Never")))
         begin(scene, fault)
-        scene.cluster.scale(DEPLOYMENTS, "web", 2)
-        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=20)
+        await bind_pods(scene)
         await scene.cluster.clock.sleep(100)
         name = scene.pods()[0]["spec"]["nodeName"]
         scene.cluster.delete(NODES, name)
@@ -426,9 +420,7 @@ def test_no_instance_is_collected_while_pods_are_not_shown(tmp_path):
     waiting = 'karpenter_core_waiting_for_freshness{consumer="garbage-collection"}'
 
     async def scenario(scene):
-        running = await two_nodes(scene, node_pool(disruption=disruption("Never")))
-        scene.cluster.scale(DEPLOYMENTS, "web", 0)
-        await scene.settle(lambda: not scene.pods(), seconds=60)
+        running = await two_empty_nodes(scene, node_pool(disruption=disruption("Never")))
         begin(scene, fault)
         await scene.cluster.clock.sleep(100)
         name = scene.claims()[0]["metadata"]["name"]
