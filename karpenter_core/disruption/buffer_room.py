@@ -8,13 +8,12 @@ is too many, and so on without end.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from heapq import heapify, heappop, heapreplace
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import CPU, HOSTNAME, MEMORY
-from karpenter_core.scheduling.node_pods import with_pods
+from karpenter_core.scheduling.node_pods import on_nodes_alone, with_pods
 from karpenter_core.scheduling.problem import ExistingNode
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.resources import element_min, fits, merge, subtract
@@ -195,20 +194,7 @@ def _without_room(
     if not any(map(_is_bound_by_others, virtual)):
         asked_for = {id(pod.shape): pod.shape.requests for pod in virtual}.values()
         nodes = [n for n in nodes if any(fits(requests, n.available) for requests in asked_for)]
-    asked = replace(
-        problem,
-        pods=virtual,
-        pools=(),
-        catalogues={},
-        nodes=tuple(nodes),
-        daemons=(),
-        quotas=(),
-        commitments=(),
-        covered_pods={},
-        devices=None,
-        max_new_nodes=None,
-    )
-    return solve(asked).unschedulable.keys()
+    return solve(on_nodes_alone(problem, virtual, nodes)).unschedulable.keys()
 
 
 def _largest_first(pod: PodView) -> tuple[int, int, str]:

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from karpenter_core.api.records import PodView
-    from karpenter_core.scheduling.problem import ExistingNode
+    from karpenter_core.scheduling.problem import ExistingNode, SchedulingProblem
 
-__all__ = ["with_pods"]
+__all__ = ["on_nodes_alone", "with_pods"]
 
 _NO_VOLUMES: Final = PodVolumes()
 
@@ -31,6 +31,25 @@ def with_pods(
         for driver, claims in volumes.get(pod.uid, _NO_VOLUMES).attached.items():
             attached[driver] = attached.get(driver, frozenset()) | claims
     return replace(node, pods=(*node.pods, *added), available=available, volumes=attached)
+
+
+def on_nodes_alone(
+    problem: SchedulingProblem, pods: Iterable[PodView], nodes: Iterable[ExistingNode]
+) -> SchedulingProblem:
+    """Return the problem of pods that these nodes must have room for: no new node, no devices."""
+    return replace(
+        problem,
+        pods=tuple(pods),
+        pools=(),
+        catalogues={},
+        nodes=tuple(nodes),
+        daemons=(),
+        quotas=(),
+        commitments=(),
+        covered_pods={},
+        devices=None,
+        max_new_nodes=None,
+    )
 
 
 def _requests(pod: PodView) -> tuple[tuple[str, int], ...]:

@@ -233,28 +233,27 @@ class Ledger:
             results = event.results
             self._registration_failures.drop(event.pool_uid)
         else:
-            self._pause_demands(event)
+            for demand in event.demands:
+                self._update_pause(self._demand_pauses, demand, (event.succeeded,))
             results = (*(self._registration_health.get(event.pool_uid) or ()), event.succeeded)
             if event.succeeded:
                 self._registration_failures.drop(event.pool_uid)
             else:
                 self._registration_failures.put(event.pool_uid, (event.reason, event.message))
         self._registration_health.put(event.pool_uid, results[-REGISTRATION_RESULTS:])
-        old = self._launch_pauses.get(event.pool_uid) if settled else None
-        pause = next_pause(old, results, now=self._now)
-        if pause is None:
+        if not settled:
             self._launch_pauses.drop(event.pool_uid)
-        else:
-            self._launch_pauses.put(event.pool_uid, pause)
+        self._update_pause(self._launch_pauses, event.pool_uid, results)
         return True
 
-    def _pause_demands(self, event: RegistrationSettled) -> None:
-        for demand in event.demands:
-            pause = next_pause(self._demand_pauses.get(demand), (event.succeeded,), now=self._now)
-            if pause is None:
-                self._demand_pauses.drop(demand)
-            else:
-                self._demand_pauses.put(demand, pause)
+    def _update_pause(
+        self, pauses: SnapshotTable[str, LaunchPause], key: str, results: tuple[bool, ...]
+    ) -> None:
+        pause = next_pause(pauses.get(key), results, now=self._now)
+        if pause is None:
+            pauses.drop(key)
+        else:
+            pauses.put(key, pause)
 
     def _note_recent(self, claim: NodeClaim, created: datetime | None) -> bool:
         if created is None or created + LAUNCH_RATE_PERIOD <= self._now:

@@ -120,20 +120,19 @@ def spot_shares(snapshot: Snapshot) -> dict[str, tuple[float, float | None]]:
 
     Nodes that are marked for deletion do not count; a pool without nodes has no share.
     """
-    pools = {
-        name: pool
+    desired = {
+        name: share
         for name, pool in snapshot.node_pools.items()
-        if SPOT_SHARE in pool.metadata.annotations and not spot_share_error(pool)
+        if not spot_share_error(pool) and (share := read_spot_share(pool)) is not None
     }
-    counts = {name: {SPOT_NODES: 0, OTHER_NODES: 0} for name in pools}
+    counts = {name: {SPOT_NODES: 0, OTHER_NODES: 0} for name in desired}
     for state_node in snapshot.counted_nodes:
         if state_node.pool in counts and not state_node.marked_for_deletion:
             counts[state_node.pool][capacity_type_count(state_node)] += 1
     shares: dict[str, tuple[float, float | None]] = {}
-    for name, pool in pools.items():
-        desired, total = read_spot_share(pool), sum(counts[name].values())
-        if desired is not None:
-            shares[name] = desired, counts[name][SPOT_NODES] / total if total else None
+    for name, share in desired.items():
+        total = sum(counts[name].values())
+        shares[name] = share, counts[name][SPOT_NODES] / total if total else None
     return shares
 
 

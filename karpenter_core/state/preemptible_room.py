@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from karpenter_core.scheduling.node_pods import on_nodes_alone
 from karpenter_core.scheduling.resources import fits, merge, subtract
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.state.expendable_pods import is_preemptible
@@ -43,20 +44,7 @@ def cover_virtual_pods(problem: SchedulingProblem, *, cutoff: int) -> Scheduling
         else node
         for node in problem.nodes
     )
-    plan = solve(
-        replace(
-            problem,
-            pods=virtual,
-            pools=(),
-            catalogues={},
-            nodes=nodes,
-            daemons=(),
-            quotas=(),
-            commitments=(),
-            devices=None,
-            max_new_nodes=None,
-        )
-    )
+    plan = solve(on_nodes_alone(problem, virtual, nodes))
     available = {node.name: node.available for node in problem.nodes if node.name in rooms}
     covered: dict[str, tuple[PodView, ...]] = {}
     for name, free in available.items():

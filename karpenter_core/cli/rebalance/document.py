@@ -11,12 +11,10 @@ if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.cli.rebalance.simulation import NodeCosts, Rebalance, RebalanceStep
 
-__all__ = ["duration_text", "rebalance_document"]
+__all__ = ["rebalance_document"]
 
 _DIGITS: Final = 9
 _NAMED: Final = 5
-_MINUTE: Final = 60
-_HOUR: Final = 3600
 
 
 def rebalance_document(rebalance: Rebalance) -> JsonObject:
@@ -94,12 +92,3 @@ def _blocked(rebalance: Rebalance) -> list[JsonObject]:
             groups.items(), key=lambda item: (-len(item[1]), item[0])
         )
     ]
-
-
-def duration_text(seconds: int) -> str:
-    """Return a time after the start as tables and reports show it."""
-    if seconds < _MINUTE:
-        return f"{seconds}s"
-    if seconds < _HOUR:
-        return f"{seconds // _MINUTE}m{seconds % _MINUTE:02d}s"
-    return f"{seconds // _HOUR}h{seconds % _HOUR // _MINUTE:02d}m"

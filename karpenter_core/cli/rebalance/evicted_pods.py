@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.scheduling.isolation import solve_isolated
+from karpenter_core.scheduling.node_pods import with_pods
 from karpenter_core.scheduling.problem import PackingPolicy
-from karpenter_core.scheduling.resources import fits, subtract
+from karpenter_core.scheduling.resources import fits
 from karpenter_core.state.pod_budgets import PodBudgets, budget_key
 from karpenter_core.state.provisioning_input import build_provisioning_input
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.records import PodView, Resources
     from karpenter_core.cli.cluster_input import ClusterInput
-    from karpenter_core.scheduling.problem import ExistingNode, PodVolumes
+    from karpenter_core.scheduling.problem import ExistingNode
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["eviction_order", "scheduler_places"]
@@ -97,7 +98,7 @@ def scheduler_places(
         for rank in plan.existing:
             name = ranked[rank]
             places[pod.uid] = name
-            nodes[name] = _with_pod(nodes[name], pod, problem.volumes.get(pod.uid))
+            nodes[name] = with_pods(nodes[name], (pod,), problem.volumes)
     return places
 
 
@@ -107,18 +108,4 @@ def _allocated(node: ExistingNode, allocatable: Resources, requests: Resources) 
         1 - (node.available.get(name, 0) - requests.get(name, 0)) / allocatable[name]
         for name in _SCORED
         if allocatable.get(name)
-    )
-
-
-def _with_pod(node: ExistingNode, pod: PodView, volumes: PodVolumes | None) -> ExistingNode:
-    attached = dict(node.volumes)
-    if volumes is not None:
-        for driver, claims in volumes.attached.items():
-            attached[driver] = attached.get(driver, frozenset()) | claims
-    return replace(
-        node,
-        available=subtract(node.available, pod.shape.requests),
-        pods=(*node.pods, pod),
-        host_ports=(*node.host_ports, *pod.shape.host_ports),
-        volumes=attached,
     )

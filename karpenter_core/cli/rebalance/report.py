@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Final
 
+from karpenter_core.cli.duration_text import duration_text
 from karpenter_core.cli.html_page import ChartLine, html_page, html_table, line_chart
-from karpenter_core.cli.rebalance.document import duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

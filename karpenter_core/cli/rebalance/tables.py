@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from karpenter_core.cli.rebalance.document import duration_text
+from karpenter_core.cli.duration_text import duration_text
 from karpenter_core.cli.tables import counted, money_text, plain_table
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 from rich.text import Text
 
+from karpenter_core.cli.duration_text import duration_text
 from karpenter_core.cli.tables import counted, money_text, plain_table
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ __all__ = [
 ]  # fmt: skip
 
 _MINUTE: Final = 60
-_HOUR: Final = 3600
 _WIDTH: Final = 80
 _NAMED: Final = 4
 
@@ -166,10 +166,7 @@ def time_text(seconds: float) -> str:
     """Return a time with its two largest units."""
     if seconds < _MINUTE:
         return f"{seconds:.3g} s"
-    whole = round(seconds)
-    if whole < _HOUR:
-        return f"{whole // _MINUTE}m{whole % _MINUTE:02d}s"
-    return f"{whole // _HOUR}h{whole % _HOUR // _MINUTE:02d}m"
+    return duration_text(round(seconds))
 
 
 def _field(holder: JsonMapping, name: str) -> JsonMapping:

@@ -237,11 +237,9 @@ class EvictionQueue:
         near = PodBudgets(
             budget
             for budget in snapshot.disruption_budgets.values()
-            if budget.namespace == pod.namespace
+            if budget.namespace == pod.namespace and verdict is not EvictionVerdict.DENIED
         )
         names = tuple(budget_key(budget) for budget in near.matching(pod))
-        if answer:
-            names = ()  # no budget is to blame
         self._writer.publish(
             refused_notice(node_ref(node), pod, verdict, budgets=names, answer=answer)
         )

@@ -20,11 +20,9 @@ def lowest_node_price(
     """Return the price per hour of the cheapest node for a pod where pins allow; infinite: none."""
     signatures, lowest = compiled.signatures, inf
     for signature in compiled.pool_signatures:
-        joined = (
-            NO_MATCH
-            if signature == NO_MATCH
-            else signatures.join(signature, task.node_constraints, pins)
-        )
+        if signature == NO_MATCH:
+            continue
+        joined = signatures.join(signature, task.node_constraints, pins)
         if joined == NO_MATCH:
             continue
         claim = signatures.claim(joined)
