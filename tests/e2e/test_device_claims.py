@@ -113,7 +113,7 @@ async def test_two_pods_share_a_node_whose_driver_publishes_two_devices(
                 (made,) = await client.list(NODE_CLAIMS)
                 return any(
                     one.get("reason") == "DRADriverPoolsNotPublished"
-                    for one in made["status"]["conditions"]
+                    for one in made.get("status", {}).get("conditions", ())
                 )
 
             await wait_until(waits_for_driver, seconds=60)
@@ -135,7 +135,7 @@ async def test_two_pods_share_a_node_whose_driver_publishes_two_devices(
                 (made,) = await client.list(NODE_CLAIMS)
                 return any(
                     one["type"] == "Initialized" and one["status"] == "True"
-                    for one in made["status"]["conditions"]
+                    for one in made.get("status", {}).get("conditions", ())
                 )
 
             await wait_until(is_initialized, seconds=60)

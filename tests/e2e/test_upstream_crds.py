@@ -211,7 +211,7 @@ async def test_the_scale_subresource_and_a_window_set_the_nodes_of_a_static_pool
 
     async def is_counted() -> bool:
         (pool,) = await world.client.list(NODE_POOLS)
-        return pool["status"].get("nodes") == 3
+        return pool.get("status", {}).get("nodes") == 3
 
     await wait_until(is_counted, seconds=30)
     end = until_a_minute_begins(datetime.now(UTC))
