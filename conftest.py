@@ -48,8 +48,8 @@ COLLECTED_AT = (50_000, 20, 50)
 """The thresholds of the garbage collector: new objects, and collections of each younger generation."""
 
 SEED = "hypothesis_seed"
-NAMED_IN_FILES = ("cluster_runs", "properties")
-"""Markers that each file whose tests have them names: `-m MARKER` imports no other file."""
+NAMED_IN_FILES = ("cluster_runs", "properties", "developer_tools")
+"""Markers that each file whose tests have them names: `-m MARKER` and `-m 'ONE or OTHER'` import no other file."""
 
 # All providers of the workspace are installed; programs that tests start need but one.
 os.environ.setdefault("PROVIDERS", "kwok")
@@ -87,10 +87,13 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out files without a test that has the marker: importing them all takes 10 s of CPU."""
-    marker = config.getoption("markexpr")
-    if marker not in NAMED_IN_FILES or not collection_path.name.startswith("test_"):
+    markers = config.getoption("markexpr").split(" or ")
+    if not set(markers) <= set(NAMED_IN_FILES) or not collection_path.name.startswith("test_"):
         return None
-    return True if collection_path.is_file() and marker not in collection_path.read_text() else None
+    if not collection_path.is_file():
+        return None
+    text = collection_path.read_text()
+    return None if any(marker in text for marker in markers) else True
 
 
 @pytest.hookimpl(tryfirst=True)

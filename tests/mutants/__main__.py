@@ -359,7 +359,10 @@ def collect_and_run(options: argparse.Namespace) -> tuple[Session, int]:
     os.environ["KARPENTER_PROPERTY_EXAMPLES"] = _QUICK_EXAMPLES
     session = Session(blocks, options)
     left_out = [f"--ignore={path}" for path in NOT_JUDGES]
-    left_out += ["-m", "not e2e and not upstream and not charts and not images and not browser"]
+    left_out += [
+        "-m",
+        "not e2e and not upstream and not charts and not images and not browser and not developer_tools",
+    ]
     # A busy machine is no mutant; one that hangs in a loop ends at its limit of CPU.
     limits = ["-o", "timeout=300"]
     usual = [

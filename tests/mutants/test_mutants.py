@@ -51,6 +51,11 @@ def changes(source, members=MEMBERS):
     return {(each.kind, fragment(each, source)) for each in mutants_of("m.py", source, members)}
 
 
+def draw_from_few(monkeypatch):
+    """Draw from one folder, which takes less time than all of the product."""
+    monkeypatch.setattr("tests.mutants.__main__.AREAS", {"karpenter_core/lifecycle/nodepool": 1})
+
+
 class TestDraw:
     def test_every_kind_of_change_is_listed(self):
         result = changes(MODULE)
@@ -107,9 +112,7 @@ class TestDraw:
         assert ("branch skipped", "if False:") in changes(source)
 
     def test_parts_of_a_sample_are_the_whole_sample(self, monkeypatch):
-        monkeypatch.setattr(
-            "tests.mutants.__main__.AREAS", {"karpenter_core/lifecycle/nodepool": 1}
-        )
+        draw_from_few(monkeypatch)
 
         def part(text):
             return drawn(Namespace(seed=5, count=12, only=None, part=text, sample=None))
@@ -120,7 +123,8 @@ class TestDraw:
             map(repr, part("1/1"))
         )
 
-    def test_several_places_may_be_asked_for(self):
+    def test_several_places_may_be_asked_for(self, monkeypatch):
+        draw_from_few(monkeypatch)
         options = {"seed": 5, "count": 60, "part": "1/1", "sample": None}
         every = [f"{each.path}:{each.line}" for each in drawn(Namespace(**options, only=None))]
         wanted = [every[7], every[30]]
@@ -311,6 +315,7 @@ def tool(folder, *arguments):
     )
 
 
+@pytest.mark.developer_tools
 class TestJudge:
     @pytest.mark.parametrize(
         ("options", "files"),
@@ -412,6 +417,7 @@ class TestSamples:
         told = [sample.killers[each] for each in sample.mutants]
         assert told == ["t.py::a", "t.py::b", *[""] * (len(before) - 2)]
 
+    @pytest.mark.developer_tools
     def test_a_test_that_killed_before_judges_first(self, tiny):
         tool(tiny, "--record")
         options = ("--seed=1", "--count=300", "--only=tiny.py", "--first-pass-only")
@@ -423,13 +429,15 @@ class TestSamples:
         again = tool(tiny, *options, "--sample=set.txt", "--incomplete").stdout
         assert {line.split()[1] for line in again.splitlines() if " killed by " in line} == killed
 
-    def test_a_file_keeps_what_a_seed_drew(self, tmp_path):
+    def test_a_file_keeps_what_a_seed_drew(self, tmp_path, monkeypatch):
+        draw_from_few(monkeypatch)
         options = {"count": 20, "part": "1/1", "only": None, "sample": tmp_path / "sample"}
         first = drawn(Namespace(seed=1, **options))
         assert len(first) == 20
         assert drawn(Namespace(seed=2, **options)) == first
 
 
+@pytest.mark.developer_tools
 @pytest.mark.skipif(sys.platform != "linux", reason="the tool asks Linux for it")
 class TestLifetime:
     """Processes that judge do not outlive the tool, whatever they compute."""
@@ -497,6 +505,7 @@ def test_nothing():
 """
 
 
+@pytest.mark.developer_tools
 class TestSurvivors:
     """Tests that the first pass left out may still kill."""
 
@@ -563,6 +572,7 @@ class TestFrozenTree:
             tree.check()
 
 
+@pytest.mark.developer_tools
 class TestRecords:
     """Mutants that only tests without a record kill would survive: judging tells of such tests."""
 
@@ -646,6 +656,7 @@ class TestRecords:
         assert "1/1 tests/test_tiny.py" in tool(tiny, "--record").stdout
 
 
+@pytest.mark.developer_tools
 class TestExitCode:
     """The gate passes only when mutants were judged, and enough of them killed."""
 
