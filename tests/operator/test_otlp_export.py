@@ -23,6 +23,7 @@ from karpenter_core.operator.settings_loader import load_settings
 from karpenter_core.sim.faults import RequestFault
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 from tests.support.planted_secrets import ENVIRONMENT, OF_ALL, SECRET, found_in, with_secret
+from tests.support.run_selection import others_as_cluster_runs
 
 HEADER = "planted-header"
 QUERY = "planted-query"
@@ -184,7 +185,7 @@ def test_planted_secrets_are_in_no_span(tmp_path, monkeypatch):
     assert found_in({"spans": bodies}, (*OF_ALL, "Traceback")) == set()
 
 
-@pytest.mark.parametrize("kind", ["refuses", "is silent", "fails"])
+@pytest.mark.parametrize("kind", others_as_cluster_runs(["fails", "refuses", "is silent"]))
 def test_a_dead_collector_neither_stalls_nor_grows_nor_floods_the_log(
     tmp_path, monkeypatch, kind, capfd
 ):

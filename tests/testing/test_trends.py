@@ -41,6 +41,7 @@ def test_noise_is_seldom_reported_as_growth():
     assert found < 40
 
 
+@pytest.mark.developer_tools
 async def test_items_of_attributes_instances_and_caches_are_counted():
     @cache
     def kept(number):
@@ -58,6 +59,7 @@ async def test_items_of_attributes_instances_and_caches_are_counted():
     assert grown[f"{kept.__qualname__}()"] == 5
 
 
+@pytest.mark.developer_tools
 def test_local_variables_of_tasks_are_counted(monkeypatch):
     """A loop that never returns may hide a growing set from every other count."""
     monkeypatch.setattr(object_sizes, "PREFIX", "test_trends")

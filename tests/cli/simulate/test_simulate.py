@@ -478,6 +478,7 @@ class TestSweep:
         assert [run["values"][key] for run in runs] == ["30s", "30s", "Never", "Never"]
         assert costs[2] > costs[1]
 
+    @pytest.mark.cluster_runs
     def test_processes_give_the_same_as_one(self, simulate):
         """The result does not depend on their number."""
         options = ("--duration", "20m", "--sweep", "seed=1,2")
@@ -495,6 +496,7 @@ class TestSweep:
 
         assert [sorted(run["seed"] for run in part) for part in parts] == [[1, 3], [2]]
 
+    @pytest.mark.cluster_runs
     def test_a_refusal_comes_from_another_process(self, simulate):
         """As the same one line."""
         options = ("--sweep", "spec.weight=1000,1001", "--jobs", "2")

@@ -13,6 +13,7 @@ import pytest
 
 from karpenter_core.cli.simulate import batch
 from tests.cli.simulate.test_simulate import BURST, WEB
+from tests.support.run_selection import others_as_cluster_runs
 
 SHORT = ("--duration", "5m")
 BAD_WEIGHT = ("--sweep", "spec.weight=1,1000")
@@ -28,7 +29,7 @@ def ended_by_the_system(scenario, left_out, line=None):
 outcome_of = batch._outcome
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", others_as_cluster_runs([1, 2]))
 def test_a_run_that_cannot_be_used_is_listed_and_the_others_are_kept(simulate, jobs):
     """With exit code 1, its values and its error."""
     document = simulate(BURST, *SHORT, *BAD_WEIGHT, "--jobs", jobs, code=1)
@@ -51,6 +52,7 @@ def test_table_and_page_name_a_run_that_failed(simulate):
         assert "spec.weight=1000" in text
 
 
+@pytest.mark.cluster_runs
 def test_a_process_that_is_killed_costs_its_own_run_only(simulate, monkeypatch):
     """The run is named, and another process takes the next ones."""
     monkeypatch.setattr(batch, "_outcome", ended_by_the_system)
