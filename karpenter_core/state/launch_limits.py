@@ -18,6 +18,7 @@ from karpenter_core.api.labels import ALIASES, NODE_POOL, PRICE_PER_HOUR, WELL_K
 from karpenter_core.api.nodeclaim import REGISTERED
 from karpenter_core.api.prices import DEFAULT_CURRENCY
 from karpenter_core.state.node_pool_usage import unpriced_node
+from karpenter_core.state.paused_pods import is_trial_of_paused
 from karpenter_core.state.pool_schedules import launch_hold
 from karpenter_core.state.state_nodes import is_held_by_foreign_finalizer
 
@@ -215,9 +216,11 @@ def _pause_refusal(
 
 
 def _unregistered(snapshot: Snapshot) -> Counter[str]:
-    """Count the claims of each pool that may still register."""
+    """Count the claims of each pool that may still register, without trials for paused pods."""
     return Counter(
         claim.metadata.labels.get(NODE_POOL, "")
         for claim in snapshot.node_claims.values()
-        if not claim.is_deleting and not is_true(claim.status.conditions, REGISTERED)
+        if not claim.is_deleting
+        and not is_true(claim.status.conditions, REGISTERED)
+        and not is_trial_of_paused(snapshot, claim)
     )

@@ -52,6 +52,7 @@ from karpenter_core.state.ledger_view import (
     UnavailableOfferingKey,
     UnseenClaim,
 )
+from karpenter_core.state.paused_pods import is_pause_of, pause_key
 from karpenter_core.state.tables import SnapshotTable
 
 if TYPE_CHECKING:
@@ -228,23 +229,37 @@ class Ledger:
         return changed
 
     def _apply_registration(self, event: RegistrationSettled | RegistrationHealthReset) -> bool:
-        settled = isinstance(event, RegistrationSettled)
-        if not settled:
-            results = event.results
+        if isinstance(event, RegistrationHealthReset):
+            if not event.results:  # its template or NodeClass has changed
+                for key in [key for key, _ in self._demand_pauses.items()]:
+                    if is_pause_of(event.pool_uid, key):
+                        self._demand_pauses.drop(key)
+            self._registration_failures.drop(event.pool_uid)
+            self._launch_pauses.drop(event.pool_uid)
+            self._note_results(event.pool_uid, event.results)
+            return True
+        keys = [pause_key(event.pool_uid, demand) for demand in event.demands]
+        is_trial = bool(keys) and all(map(self._is_paused, keys))
+        for key in keys:
+            self._update_pause(self._demand_pauses, key, (event.succeeded,))
+        if event.succeeded:
             self._registration_failures.drop(event.pool_uid)
         else:
-            for demand in event.demands:
-                self._update_pause(self._demand_pauses, demand, (event.succeeded,))
-            results = (*(self._registration_health.get(event.pool_uid) or ()), event.succeeded)
-            if event.succeeded:
-                self._registration_failures.drop(event.pool_uid)
-            else:
-                self._registration_failures.put(event.pool_uid, (event.reason, event.message))
-        self._registration_health.put(event.pool_uid, results[-REGISTRATION_RESULTS:])
-        if not settled:
-            self._launch_pauses.drop(event.pool_uid)
-        self._update_pause(self._launch_pauses, event.pool_uid, results)
+            self._registration_failures.put(event.pool_uid, (event.reason, event.message))
+        results = (*(self._registration_health.get(event.pool_uid) or ()), event.succeeded)
+        self._note_results(event.pool_uid, results, pauses=event.succeeded or not is_trial)
         return True
+
+    def _note_results(
+        self, pool_uid: str, results: tuple[bool, ...], *, pauses: bool = True
+    ) -> None:
+        self._registration_health.put(pool_uid, results[-REGISTRATION_RESULTS:])
+        if pauses:
+            self._update_pause(self._launch_pauses, pool_uid, results)
+
+    def _is_paused(self, key: str) -> bool:
+        pause = self._demand_pauses.get(key)
+        return pause is not None and pause.is_on_trial
 
     def _update_pause(
         self, pauses: SnapshotTable[str, LaunchPause], key: str, results: tuple[bool, ...]

@@ -93,8 +93,8 @@ TABLES: Final[Mapping[str, TableRule]] = {
         "the pool's condition NodeRegistrationHealthy: False means a pause of a minute",
     ),
     "demand_pauses": TableRule(
-        "what pods ask of a node -> number of nodes in a row that did not fit them, and the end of the pause",
-        "with the next node that fits such pods, and an hour after the pause",
+        "pool UID and what pods ask of a node -> number of nodes in a row that did not register or fit them, and the end of the pause",
+        "with the next node that fits such pods, an hour after the pause, and when the NodePool or its NodeClass changes",
         "the next two nodes do not fit either",
     ),
     "recent_claims": TableRule(

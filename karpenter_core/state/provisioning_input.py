@@ -129,6 +129,10 @@ class ProvisioningInput:
     refused_pools: Mapping[str, LaunchRefusal] = field(default_factory=dict[str, "LaunchRefusal"])
     has_paused_pods: bool = False
     """Whether pods are ignored until the end of a pause (`state.paused_pods`)."""
+    closed_pools: Mapping[str, Mapping[str, str]] = field(
+        default_factory=dict[str, "Mapping[str, str]"],
+    )
+    """By the UID of a pod, the NodePools that launch nothing for it until then, with the reasons."""
     set_aside: tuple[FailedJudgement, ...] = ()
     """Nodes that are left out, since evaluating them failed; such pods are among `ignored`."""
     state_nodes: tuple[StateNode, ...] = ()
@@ -194,13 +198,14 @@ def build_provisioning_input(
     places, unplaced = _keep_placements(
         snapshot, capacity, candidates, nominated, now=now, nomination_window=nomination_window
     )
-    unplaced, paused = split_paused(unplaced, places.values(), snapshot, now)
-    ignored.extend(IgnoredPod(pod=pod, reason=reason, paused=True) for pod, reason in paused)
     taken = booked_pods(bookings(snapshot), snapshot)
     placeable = memory.placeable(snapshot, () if joins_attempts else launching_nodes(snapshot))
     state_nodes = placeable.state_nodes
     held = refused_pools(snapshot, now=now, launch_limits=problem_settings.launch_limits)
     pools = tuple(pool for pool in usable_pools(snapshot) if pool.name not in held)
+    split = split_paused(unplaced, places, snapshot, now, pools)
+    unplaced = split.pods
+    ignored.extend(IgnoredPod(pod=pod, reason=reason, paused=True) for pod, reason in split.paused)
     spread = DefaultSpread(snapshot, problem_settings.default_spread)
     if gang:
         unplaced, ignored = _split_ignored(
@@ -253,7 +258,8 @@ def build_provisioning_input(
         ignored=tuple(ignored),
         placed_pods={state_node.name: tuple(pods) for state_node, pods in places.items()},
         refused_pools=held,
-        has_paused_pods=bool(paused),
+        has_paused_pods=bool(split.paused or split.elsewhere),
+        closed_pools=split.elsewhere,
         set_aside=failed.found,
         state_nodes=tuple(open_state_nodes),
     )

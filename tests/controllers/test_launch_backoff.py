@@ -247,3 +247,88 @@ def registration_health(scene):
     """Return the condition NodeRegistrationHealthy of the pool."""
     conditions = scene.pool("general")["status"]["conditions"]
     return next(each for each in conditions if each["type"] == "NodeRegistrationHealthy")
+
+
+def test_workloads_whose_nodes_never_register_are_launched_with_pauses_beside_others(tmp_path):
+    """A broken image for one architecture, say: what other workloads launch ends no pause of these."""
+    cpu = "karpenter.kwok.sh/instance-cpu"
+    faults = tmp_path / "faults.json"
+    broken = [{"fault": "slow-node", "instanceTypes": ["*.xlarge"], "delay": "100h"}]
+    faults.write_text(json.dumps(broken))
+
+    async def scenario(scene):
+        web = deployment("web", 9, cpu="3500m", nodeSelector={cpu: "4"})
+        others = deployment("batch", 0, cpu="7", nodeSelector={cpu: "8"})
+        scene.cluster.apply([NODE_CLASS, node_pool(), web, others])
+        scene.start()
+        waits = []
+        for _ in range(36):
+            scene.cluster.scale(DEPLOYMENTS, "batch", 2)
+            started = scene.cluster.clock.monotonic()
+            await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=600)
+            waits.append(scene.cluster.clock.monotonic() - started)
+            scene.cluster.scale(DEPLOYMENTS, "batch", 0)
+            await scene.cluster.clock.sleep(600)
+
+        account = cloud(scene, tmp_path)
+        types = Counter(
+            each["instanceType"].partition(".")[2]
+            for each in (*account["instances"], *account["terminated"])
+        )
+        assert types["2xlarge"] >= 36
+        assert median(waits) < 30, "the others do not wait for the end of the pauses"
+        assert 12 <= types["xlarge"] <= 30, types
+        assert any("did not" in each["message"] for each in scene.events("FailedScheduling"))
+
+        faults.write_text("[]")
+        await scene.settle(lambda: len(scene.pods("Running")) == 9, seconds=1900)
+
+    run_controller(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])
+
+
+def test_pods_whose_nodes_never_register_get_one_of_another_pool(tmp_path):
+    """The preferred NodePool works for others all the time, so that it is not paused itself."""
+    cpu = "karpenter.kwok.sh/instance-cpu"
+    faults = tmp_path / "faults.json"
+    broken = {
+        "fault": "slow-node",
+        "instanceTypes": ["*.xlarge"],
+        "nodeClaims": ["preferred-*"],
+        "delay": "100h",
+    }
+    faults.write_text(json.dumps([broken]))
+
+    async def scenario(scene):
+        pools = [node_pool("preferred", weight=50), node_pool("spare")]
+        web = deployment("web", 4, cpu="3500m", nodeSelector={cpu: "4"})
+        picky = deployment(
+            "picky", 1, cpu="3", nodeSelector={cpu: "4", "karpenter.sh/nodepool": "preferred"}
+        )
+        others = deployment("batch", 0, cpu="7", nodeSelector={cpu: "8"})
+        scene.cluster.apply([NODE_CLASS, *pools, web, picky, others])
+        scene.start()
+        for _ in range(6):
+            scene.cluster.scale(DEPLOYMENTS, "batch", 1)
+            await scene.cluster.clock.sleep(300)
+            scene.cluster.scale(DEPLOYMENTS, "batch", 0)
+            await scene.cluster.clock.sleep(300)
+
+        running = {pod["metadata"]["labels"]["app"] for pod in scene.pods("Running")}
+        assert running == {"web"}
+        assert len(scene.pods("Running")) == 4
+        launches = Counter(
+            each["nodeClaim"].partition("-")[0]
+            for state in ("instances", "terminated")
+            for each in cloud(scene, tmp_path)[state]
+            if each["instanceType"].endswith(".xlarge")
+        )
+        assert launches["spare"] == 4
+        assert 5 <= launches["preferred"] <= 10, launches
+        messages = [
+            each["message"]
+            for each in scene.events("FailedScheduling")
+            if each["involvedObject"]["name"].startswith("picky")
+        ]
+        assert any('nodes of nodepool "preferred" in a row' in each for each in messages)
+
+    run_controller(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])

@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.state.disruption_problem import build_disruption_problem
-from karpenter_core.state.events import RegistrationSettled, TimePassed
+from karpenter_core.state.events import (
+    ObjectObserved,
+    PodsDecided,
+    RegistrationSettled,
+    TimePassed,
+)
 from karpenter_core.state.launch_limits import (
     LaunchAllowance,
     LaunchLimit,
@@ -19,8 +24,9 @@ from karpenter_core.state.launch_limits import (
     refused_pools,
     remaining_node_count,
 )
+from karpenter_core.state.paused_pods import demands_of
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
-from karpenter_core.testing.builders import EPOCH, node_pool
+from karpenter_core.testing.builders import EPOCH, node_pool, pod
 from karpenter_core.testing.state_builders import node, node_and_claim, node_claim, synced_state
 from tests.properties import with_examples
 
@@ -138,6 +144,26 @@ def failing(*objects, failures=2):
     for _ in range(failures):
         builder.apply_event(RegistrationSettled(pool_uid=POOL.uid, succeeded=False))
     return builder
+
+
+def test_a_trial_for_pods_whose_nodes_failed_before_leaves_the_pool_its_own_trial():
+    """It may take a quarter of an hour to fail again, and says nothing of other pods."""
+    web, batch = pod("web"), pod("batch", cpu="2")
+    builder = failing(web, batch)
+    for _ in range(2):
+        failure = RegistrationSettled(
+            pool_uid=POOL.uid, succeeded=False, demands=demands_of(iter([web]))
+        )
+        builder.apply_event(failure)
+    trial, other = node_claim("trial"), node_claim("other")
+    later = EPOCH + timedelta(minutes=1)
+    builder.apply_event(ObjectObserved(trial))
+    builder.apply_event(PodsDecided(placed={web.uid: "trial"}, at=EPOCH))
+
+    assert granted(allowance(builder=builder, now=later)) == 1
+    builder.apply_event(ObjectObserved(other))
+    builder.apply_event(PodsDecided(placed={batch.uid: "other"}, at=EPOCH))
+    assert granted(allowance(builder=builder, now=later)) == 0
 
 
 def test_failing_pool_is_paused_and_then_tried_with_one_claim():

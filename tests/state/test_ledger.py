@@ -406,7 +406,7 @@ def test_a_demand_is_paused_whatever_else_fits_until_a_node_fits_it(ledger: Ledg
         settle("large", succeeded=False)
         settle("large", succeeded=False)
         settle("small", succeeded=True)
-        pause = ledger.view().demand_pauses["large"]
+        pause = ledger.view().demand_pauses["p large"]
         assert pause.is_on_trial
         assert pause.until == ledger.now + timedelta(minutes=minutes)
         ledger.apply_event(TimePassed(pause.until - timedelta(seconds=1)))
@@ -416,10 +416,35 @@ def test_a_demand_is_paused_whatever_else_fits_until_a_node_fits_it(ledger: Ledg
     assert ledger.view().demand_pauses == {}
 
 
+def test_failures_of_a_paused_demand_say_nothing_of_the_pool(ledger: Ledger):
+    """Other pods would wait for ever while a workload has a broken image of its own."""
+    failure = RegistrationSettled(pool_uid="p", succeeded=False, demands=("large",))
+    for _ in range(2):
+        ledger.apply_event(failure)
+    pause = ledger.view().launch_pauses["p"]
+    ledger.apply_event(TimePassed(pause.until))
+    ledger.apply_event(failure)
+    assert ledger.view().launch_pauses["p"] == pause
+    assert ledger.view().registration_health["p"] == (False, False, False)
+    ledger.apply_event(RegistrationSettled(pool_uid="p", succeeded=False, demands=("small",)))
+    assert ledger.view().launch_pauses["p"].wait == 2 * pause.wait
+
+
+def test_a_changed_pool_or_class_ends_the_pauses_of_demands(ledger: Ledger):
+    for _ in range(2):
+        ledger.apply_event(RegistrationSettled(pool_uid="p", succeeded=False, demands=("large",)))
+    ledger.apply_event(RegistrationHealthReset(pool_uid="p", results=(False, False)))
+    assert ledger.view().demand_pauses
+    ledger.apply_event(RegistrationHealthReset(pool_uid="q"))
+    assert ledger.view().demand_pauses
+    ledger.apply_event(RegistrationHealthReset(pool_uid="p"))
+    assert ledger.view().demand_pauses == {}
+
+
 def test_a_demand_that_nobody_has_any_more_is_forgotten(ledger: Ledger):
     ledger.apply_event(RegistrationSettled(pool_uid="p", succeeded=False, demands=("large",)))
     ledger.apply_event(TimePassed(ledger.now + timedelta(minutes=59)))
-    assert "large" in ledger.view().demand_pauses
+    assert "p large" in ledger.view().demand_pauses
     ledger.apply_event(TimePassed(ledger.now + timedelta(minutes=2)))
     assert ledger.view().demand_pauses == {}
 

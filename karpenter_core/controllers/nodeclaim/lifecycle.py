@@ -316,7 +316,8 @@ class NodeClaimLifecycleController:
                 registration_timeout=self._registration_timeout,
                 slices=self._published_slices(claim, nodes, snapshot),
                 planned=chain.from_iterable(
-                    planned_pods(snapshot, claim=claim.name, node=node.name) for node in nodes
+                    planned_pods(snapshot, claim=claim.name, node=node)
+                    for node in [node.name for node in nodes] or [""]
                 ),
             ),
         )

@@ -38,6 +38,7 @@ __all__ = [
     "no_compatible_types_notice",
     "nominated_notice",
     "waits_for_reservation",
+    "with_closed_pools",
     "with_held_pools",
 ]
 
@@ -240,6 +241,27 @@ def with_held_pools(
             for uid, reason in plan.unschedulable.items()
         },
     )
+
+
+def with_closed_pools(
+    plan: SchedulingPlan, closed_pools: Mapping[str, Mapping[str, str]]
+) -> SchedulingPlan:
+    """Return the plan with the pools that are closed to some pods among the reasons of those."""
+    if closed_pools.keys().isdisjoint(plan.unschedulable):
+        return plan
+    changed = dict(plan.unschedulable)
+    for uid in closed_pools.keys() & changed.keys():
+        rejections = {
+            name: PoolRejection(constraint=PoolConstraint.LIMIT, detail=why)
+            for name, why in sorted(closed_pools[uid].items())
+        }
+        texts = [f"{PoolConstraint.LIMIT}: {rejection.detail}" for rejection in rejections.values()]
+        changed[uid] = replace(
+            changed[uid],
+            message="; ".join((*texts, changed[uid].message)),
+            pools={**changed[uid].pools, **rejections},
+        )
+    return replace(plan, unschedulable=changed)
 
 
 def waits_for_reservation(reason: UnschedulablePod) -> bool:

@@ -21,6 +21,7 @@ from karpenter_core.controllers.provisioning.new_claims import DecisionRef
 from karpenter_core.controllers.provisioning.pass_recorder import (
     PassRecorder,
     waits_for_reservation,
+    with_closed_pools,
     with_held_pools,
 )
 from karpenter_core.controllers.provisioning.plan_journal import record_plan
@@ -204,6 +205,7 @@ class Provisioner:
         if plan.partial:
             self._log.warning("scheduling pass took too long and was stopped", pods=pods)
         plan = replace(plan, set_aside=(*provisioning_input.set_aside, *plan.set_aside))
+        plan = with_closed_pools(plan, provisioning_input.closed_pools)
         plan = with_held_pools(plan, provisioning_input.refused_pools)
         real_plan = without_virtual_pods(plan, virtual_uids)
         self._recorder.nominate_existing_nodes(real_plan, snapshot)

@@ -15,12 +15,15 @@ from karpenter_core.lifecycle.claim_status import (
 )
 from karpenter_core.lifecycle.nodeclaim.registration import pool_uid_of
 from karpenter_core.state.events import RegistrationSettled
+from karpenter_core.state.paused_pods import demands_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from karpenter_core.api.conditions import Condition
     from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.records import PodView
 
 __all__ = [
     "LAUNCH_TIMED_OUT",
@@ -46,10 +49,11 @@ def liveness_step(
     now: datetime,
     launch_timeout: timedelta = LAUNCH_TIMEOUT,
     registration_timeout: timedelta = REGISTRATION_TIMEOUT,
+    planned: Iterable[PodView] = (),
 ) -> LifecycleStep:
     """Delete a claim that was not launched, or did not register, in time.
 
-    Both limits run from the last transition of the condition, not from the claim's creation. If the
+    `planned` are the waiting pods for which it was launched. Both limits run from the last transition of the condition, not from the claim's creation. If the
     clock was ahead at that transition and has been corrected since, they run from now.
     """
     conditions = claim.status.conditions
@@ -75,7 +79,13 @@ def liveness_step(
     cause, message = "", ""
     if condition is not None and waits_for == LAUNCHED and _was_tried(condition):
         cause, message = condition.reason, condition.message
-    settled = RegistrationSettled(pool_uid=owner, succeeded=False, reason=cause, message=message)
+    settled = RegistrationSettled(
+        pool_uid=owner,
+        succeeded=False,
+        reason=cause,
+        message=message,
+        demands=demands_of(planned) if reason == REGISTRATION_TIMED_OUT else (),
+    )
     return LifecycleStep(
         claim=claim,
         metric_updates=(_disrupted(claim, reason),),

@@ -53,6 +53,7 @@ def progress_step(
     of the node; None if requests for devices are ignored. `planned` are the waiting pods for which the
     node was launched.
     """
+    planned = tuple(planned)
     step = LifecycleStep(claim=with_current_generation(claim, now))
     if is_unknown(step.claim.status.conditions, REGISTERED):
         step = merge_steps(
@@ -77,5 +78,6 @@ def progress_step(
             now=now,
             launch_timeout=launch_timeout,
             registration_timeout=registration_timeout,
+            planned=planned,
         ),
     )

@@ -35,7 +35,7 @@ from karpenter_core.lifecycle.claim_status import metric_labels, with_condition
 from karpenter_core.lifecycle.nodeclaim.refused_nodes import REFUSAL_RETRY
 from karpenter_core.lifecycle.nodeclaim.unfit_nodes import find_unfitness
 from karpenter_core.state.events import RegistrationSettled
-from karpenter_core.state.paused_pods import demand_of
+from karpenter_core.state.paused_pods import demands_of
 from karpenter_core.state.taints import has_taint, taint_of
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _settled(
     pool_uid: str, unfitness: tuple[str, str] | None, planned: Iterable[PodView]
 ) -> RegistrationSettled:
     """Return the result of a registration; a node that its pods cannot use is a failure."""
-    demands = tuple(sorted({demand_of(pod.shape) for pod in planned}))
+    demands = demands_of(planned)
     if unfitness is None:
         return RegistrationSettled(pool_uid=pool_uid, succeeded=True, demands=demands)
     reason, message = unfitness
