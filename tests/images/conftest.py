@@ -15,9 +15,10 @@ from images.debian_base import find_base, find_python
 from images.layer import write_tar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 EPOCH = 1_700_000_000
+FIGURES = pytest.StashKey[list[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -73,13 +74,17 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., BuiltImage]
 
 
 @pytest.fixture(scope="session")
-def report(request: pytest.FixtureRequest) -> Iterator[Callable[[str], None]]:
-    """A function that notes a line; all lines are shown when the tests have ended."""
-    lines: list[str] = []
-    yield lines.append
-    terminal = request.config.pluginmanager.get_plugin("terminalreporter")
-    if terminal is not None:
-        terminal.write("\n" + "\n".join(["images:", *lines]) + "\n")
+def report(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """A function that notes a line for the summary of the run."""
+    return request.config.stash.setdefault(FIGURES, []).append
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Show the figures of the images; what a test prints itself is captured."""
+    for line in config.stash.get(FIGURES, []):
+        terminalreporter.write_line(f"image {line}")
 
 
 @pytest.fixture(scope="session")
