@@ -141,7 +141,7 @@ def build_fresh_problem(
         value_aliases=problem_settings.value_aliases,
         unsupported=problem_settings.unsupported_volumes,
     )
-    predictions = RequestPredictions(snapshot)
+    predictions = RequestPredictions(snapshot, now)
     spread = DefaultSpread(snapshot, problem_settings.default_spread)
     budgets = PodBudgets(snapshot.disruption_budgets.values())
     prices = _PricesOfNodes(snapshot, options)

@@ -72,7 +72,7 @@ def build_disruption_problem(
     for asked in filter(None, map(_VOLUMES, found.values())):
         volumes.update(asked)
     problem = _with_covered_pods(replace(asking.problem, volumes=volumes), movable)
-    predictions = RequestPredictions(snapshot)
+    predictions = RequestPredictions(snapshot, now)
     if not (problem_settings.default_spread or predictions):
         return problem, movable
     spread = DefaultSpread(snapshot, problem_settings.default_spread)

@@ -183,7 +183,7 @@ def build_provisioning_input(
     candidates, ignored = _split_ignored(waiting, volumes, refusal, aliases, cutoff)
     ignored.extend(consuming)
     failed = FailedJudgements()
-    predictions = RequestPredictions(snapshot)
+    predictions = RequestPredictions(snapshot, now)
     leaving = pods_on_leaving_nodes(snapshot, now, failed=failed, cutoff=cutoff)
     candidates.extend(predictions.apply(pod) for pod in leaving)
     candidates.extend(pod for pods in snapshot.virtual_pods.values() for pod in pods)

@@ -3,19 +3,26 @@
 The admission controller of the VerticalPodAutoscaler sets the requests of pods when they are created. A
 pod that is moved is created again, so its new node needs capacity for the recommended requests, not for
 the current ones.
+
+A recommendation below the current requests may never be applied: no admission controller runs, or a
+LimitRange or another webhook sets the requests. The pod would come back as large as it was, and be moved
+again without end. So requests are only predicted to become lower if nothing shows that a new pod keeps
+them: a pod that is younger than twelve hours has what new pods get, and one that was created beside the
+autoscaler, without its annotation, was not changed by it.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 import msgspec
 
 from karpenter_core.api.container_requests import total_requests
-from karpenter_core.api.labels import CPU, MEMORY
+from karpenter_core.api.labels import CPU, MEMORY, VPA_OBSERVED
+from karpenter_core.scheduling.resources import element_max
 from karpenter_core.state.workload_names import deployment_name
 
 if TYPE_CHECKING:
@@ -32,6 +39,8 @@ _CONTROLLED: Final = (CPU, MEMORY)
 _ALL_CONTAINERS: Final = "*"
 _EVER: Final = datetime.max.replace(tzinfo=UTC)
 _CRON_RUN: Final = re.compile(r"-\d+$")
+_YOUNG: Final = timedelta(hours=12)
+"""The autoscaler itself gives pods so long before it moves them for a small change."""
 
 
 class _Workload(NamedTuple):
@@ -41,6 +50,22 @@ class _Workload(NamedTuple):
     kind: str
     namespace: str
     name: str
+
+
+class _Prediction(NamedTuple):
+    """The requests of new pods of a workload, by container, and the age of their autoscaler."""
+
+    requests: Mapping[str, Resources]
+    since: datetime
+
+
+class _PredictedShapes(NamedTuple):
+    """The shapes that pods of one shape get when they are created again."""
+
+    as_recommended: PodShape
+    raised: PodShape
+    """With no request below the current one."""
+    since: datetime
 
 
 def predicted_requests(autoscaler: VerticalPodAutoscalerView) -> dict[str, Resources]:
@@ -87,14 +112,17 @@ def _bounded(amount: int, name: str, policy: ContainerScaling | None) -> int:
 class RequestPredictions:
     """The predictions for one snapshot.
 
-    Pods of one shape and one workload get one shape again, so that they stay one class.
+    Pods of one shape and one workload get one shape again, so that they stay one class, or two if
+    some of them are young.
     """
 
-    __slots__ = ("_by_workload", "_shapes")
+    __slots__ = ("_by_workload", "_now", "_shapes", "_snapshot")
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, now: datetime) -> None:
+        self._snapshot = snapshot
+        self._now = now
         self._by_workload = _by_workload(snapshot.vertical_pod_autoscalers.values())
-        self._shapes: dict[tuple[int, str], PodShape] = {}
+        self._shapes: dict[tuple[int, str], _PredictedShapes] = {}
 
     def __bool__(self) -> bool:
         """Tell whether there is any prediction."""
@@ -105,9 +133,10 @@ class RequestPredictions:
         if not self._by_workload or not pod.shape.owner_controls:
             return pod
         key = (id(pod.shape), pod.owner_name)
-        shape = self._shapes.get(key)
-        if shape is None:
-            shape = self._shapes[key] = self._predict(pod.shape, _owners(pod))
+        shapes = self._shapes.get(key)
+        if shapes is None:
+            shapes = self._shapes[key] = self._predict(pod.shape, _owners(pod))
+        shape = self._chosen(shapes, pod)
         return pod if shape is pod.shape else msgspec.structs.replace(pod, shape=shape)
 
     def change(self, pod: PodView) -> dict[str, int]:
@@ -122,42 +151,58 @@ class RequestPredictions:
         }
 
     def apply_to_daemons(self, daemons: Iterable[DaemonPod]) -> tuple[DaemonPod, ...]:
-        """Return the pods of DaemonSets as they will be on a new node."""
+        """Return the pods of DaemonSets as they will be on a new node.
+
+        The newest pod of a DaemonSet shows whether they may be smaller.
+        """
         if not self._by_workload:
             return tuple(daemons)
-        return tuple(
-            replace(
-                daemon,
-                shape=self._predict(
-                    daemon.shape,
-                    (_Workload("apps", "DaemonSet", *daemon.name.split("/", 1)),),
-                ),
-            )
-            for daemon in daemons
-        )
+        sets, pods = self._snapshot.daemon_sets, self._snapshot.daemon_pods
+        found: list[DaemonPod] = []
+        for daemon in daemons:
+            workload = _Workload("apps", "DaemonSet", *daemon.name.split("/", 1))
+            shapes = self._predict(daemon.shape, (workload,))
+            newest = pods.get(sets[daemon.name].uid)
+            found.append(replace(daemon, shape=self._chosen(shapes, newest)))
+        return tuple(found)
 
-    def _predict(self, shape: PodShape, owners: Iterable[_Workload]) -> PodShape:
+    def _predict(self, shape: PodShape, owners: Iterable[_Workload]) -> _PredictedShapes:
         for owner in owners:
-            predicted = self._by_workload.get(owner)
-            if predicted is None or shape.request_parts is None:
+            prediction = self._by_workload.get(owner)
+            if prediction is None or shape.request_parts is None:
                 continue
-            requests = total_requests(shape.request_parts, predicted)
-            if requests != shape.requests:
-                return msgspec.structs.replace(shape, requests=requests)
-            break
+            requests = total_requests(shape.request_parts, prediction.requests)
+            return _PredictedShapes(
+                as_recommended=_with_requests(shape, requests),
+                raised=_with_requests(shape, element_max((shape.requests, requests))),
+                since=prediction.since,
+            )
+        return _PredictedShapes(as_recommended=shape, raised=shape, since=_EVER)
+
+    def _chosen(self, shapes: _PredictedShapes, pod: PodView | None) -> PodShape:
+        """Return the recommended shape if nothing shows that a pod does not become smaller."""
+        if shapes.as_recommended is shapes.raised:
+            return shapes.raised
+        if pod is None or pod.created is None or self._now - pod.created < _YOUNG:
+            return shapes.raised
+        is_observed = VPA_OBSERVED in pod.shape.annotations or pod.created < shapes.since
+        return shapes.as_recommended if is_observed else shapes.raised
+
+
+def _with_requests(shape: PodShape, requests: Resources) -> PodShape:
+    if requests == shape.requests:
         return shape
+    return msgspec.structs.replace(shape, requests=requests)
 
 
-def _by_workload(
-    autoscalers: Iterable[VerticalPodAutoscalerView],
-) -> dict[_Workload, Mapping[str, Resources]]:
+def _by_workload(autoscalers: Iterable[VerticalPodAutoscalerView]) -> dict[_Workload, _Prediction]:
     """Return the predictions by target; of several autoscalers the oldest counts, as for VPA itself."""
-    by_workload: dict[_Workload, Mapping[str, Resources]] = {}
+    by_workload: dict[_Workload, _Prediction] = {}
     for item in sorted(autoscalers, key=lambda one: (one.created or _EVER, one.name)):
         workload = _Workload(item.target_group, item.target_kind, item.namespace, item.target_name)
         predicted = predicted_requests(item)
         if predicted and workload not in by_workload:
-            by_workload[workload] = predicted
+            by_workload[workload] = _Prediction(predicted, item.created or _EVER)
     return by_workload
 
 

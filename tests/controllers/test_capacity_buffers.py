@@ -7,7 +7,7 @@ import pytest
 from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.crd import render_crd
 from karpenter_core.kube.resources import DEPLOYMENTS, POD_TEMPLATES
-from karpenter_core.kube.wire.codecs import CAPACITY_BUFFERS, NODE_POOLS
+from karpenter_core.kube.wire.codecs import CAPACITY_BUFFERS, NODE_CLAIMS, NODE_POOLS
 from tests.controllers.whole_controller import (
     NODE_CLASS,
     cloud,
@@ -421,5 +421,50 @@ def test_an_observer_counts_the_room_of_a_buffer_on_both_sides(tmp_path):
         scene.cluster.delete(CAPACITY_BUFFERS, "headroom", namespace="default")
         await scene.cluster.clock.sleep(61)
         assert observer.process.cluster_state.snapshot().virtual_pods == {}
+
+    run_controller(tmp_path, scenario)
+
+
+DRIFTED = {"template": {"metadata": {"labels": {"team": "web"}}}}
+EXPIRED = {"template": {"spec": {"expireAfter": "20m"}}}
+
+
+@pytest.mark.parametrize("change", [DRIFTED, EXPIRED, None], ids=["drift", "expiry", "deletion"])
+def test_a_removed_node_costs_a_buffer_its_room_once_at_most(tmp_path, change):
+    """Its pods are bound to that room, which gets a new node: one more for each node, and no others."""
+
+    async def scenario(scene):
+        template = {"requirements": [SMALL_NODES[0], {**SMALL_NODES[1], "values": ["4"]}]}
+        pool = node_pool(disruption=CONSOLIDATING, template=template)
+        scene.cluster.apply([NODE_CLASS, pool, pod_template(cpu="3")])
+        scene.cluster.apply([deployment("web", 2), deployment("short", 1, cpu="1800m")])
+        scene.start(*ARGUMENTS)
+        await scene.settle(lambda: len(scene.pods("Running")) == 3)
+        scene.cluster.apply([deployment("single", 1)])
+        await scene.settle(lambda: len(scene.pods("Running")) == 4)
+        scene.cluster.apply([buffer(podTemplateRef={"name": "chunk"}, replicas=1)])
+        await scene.settle(lambda: is_provided(scene) and len(ready_nodes(scene)) == 3)
+        scene.cluster.delete(DEPLOYMENTS, "short", namespace="default")
+        await scene.cluster.clock.sleep(600)
+        if change is None:
+            for name in ready_nodes(scene):
+                scene.cluster.delete(NODE_CLAIMS, name)
+                await scene.cluster.clock.sleep(300)
+        else:
+            scene.cluster.server.registry.patch(NODE_POOLS, {"spec": change}, "general", "")
+            await scene.cluster.clock.sleep(900)
+        launched = len(cloud(scene, tmp_path)["launches"])
+        assert launched <= 3 + 2 * 3
+        assert is_provided(scene)
+
+        if change is EXPIRED:
+            lasting = {"template": {"spec": {"expireAfter": "Never"}}}
+            scene.cluster.server.registry.patch(NODE_POOLS, {"spec": lasting}, "general", "")
+            await scene.cluster.clock.sleep(900)
+            launched = len(cloud(scene, tmp_path)["launches"])
+        await scene.cluster.clock.sleep(1800)
+        assert is_provided(scene)
+        assert len(cloud(scene, tmp_path)["launches"]) == launched
+        assert len(scene.claims()) <= 3
 
     run_controller(tmp_path, scenario)

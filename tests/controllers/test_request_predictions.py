@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from karpenter_core.kube.resources import VERTICAL_POD_AUTOSCALERS
 from tests.controllers.test_every_write import names, whole
-from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
+from tests.controllers.whole_controller import (
+    NODE_CLASS,
+    cloud,
+    deployment,
+    node_pool,
+    run_controller,
+)
 
 ON = ("--disable-leader-election", "--vpa-predictions=true")
 DEFINITION = {
@@ -92,5 +98,31 @@ def test_pods_get_nodes_where_the_kind_is_not_installed(tmp_path):
         scene.cluster.apply([NODE_CLASS, node_pool(template=SIZES), deployment("web", 1)])
         scene.start(*ON)
         await scene.settle(lambda: whole(scene, tmp_path, 1), seconds=400)
+
+    run_controller(tmp_path, scenario)
+
+
+SMALL = {
+    "requirements": [
+        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+        {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["2"]},
+    ]
+}
+EAGER = {**PATIENT, "consolidateAfter": "0s"}
+
+
+def test_requests_that_are_never_lowered_do_not_move_pods_over_and_over(tmp_path):
+    """No admission controller sets what is recommended: each pod comes back as large as it was."""
+
+    async def scenario(scene):
+        low = {"containerName": "web", "target": {"cpu": "100m", "memory": "64Mi"}}
+        status = {"recommendation": {"containerRecommendations": [low]}}
+        pool = node_pool(template=SMALL, disruption=EAGER)
+        scene.cluster.apply([DEFINITION, NODE_CLASS, pool, {**SCALER, "status": status}])
+        scene.cluster.apply([deployment("web", 3, cpu="1200m")])
+        scene.start(*ON)
+        await scene.settle(lambda: len(scene.pods("Running")) == 3, seconds=400)
+        await scene.cluster.clock.sleep(3600)
+        assert len(cloud(scene, tmp_path)["launches"]) == 3
 
     run_controller(tmp_path, scenario)

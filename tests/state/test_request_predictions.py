@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -13,6 +16,7 @@ from karpenter_core.errors import BadInputError
 from karpenter_core.kube.objects import view_from_manifest
 from karpenter_core.kube.wire.codecs import Codecs
 from karpenter_core.kube.wire.kind_groups import EVERY_KIND_GROUP
+from karpenter_core.scheduling.problem import DaemonPod
 from karpenter_core.state.disruption_problem import build_disruption_problem
 from karpenter_core.state.events import CataloguePublished, DeletionMarked
 from karpenter_core.state.provisioning_input import build_provisioning_input
@@ -52,8 +56,19 @@ def autoscaler(name="web", *, target=("apps/v1", "Deployment", "web"), created=N
     return view_from_manifest(manifest, CODECS)
 
 
-def pod(name="web-5d-a", *, owner=("apps/v1", "ReplicaSet", "web-5d"), node="", **requests):
-    """A pod of the container `web` and an untouched one, by default of the Deployment `web`."""
+def pod(
+    name="web-5d-a",
+    *,
+    owner=("apps/v1", "ReplicaSet", "web-5d"),
+    node="",
+    created=None,
+    observed=False,
+    **requests,
+):
+    """A pod of the container `web` and an untouched one, by default of the Deployment `web`.
+
+    It was `created` some hours ago; an `observed` one has passed the autoscaler's admission.
+    """
     api_version, kind, owner_name = owner
     manifest = {
         "apiVersion": "v1",
@@ -62,6 +77,8 @@ def pod(name="web-5d-a", *, owner=("apps/v1", "ReplicaSet", "web-5d"), node="", 
             "name": name,
             "namespace": "default",
             "labels": {"app": "web", "pod-template-hash": "5d"},
+            **({"annotations": {"vpaObservedContainers": "web, proxy"}} if observed else {}),
+            **({} if created is None else {"creationTimestamp": hours_ago(created)}),
             "ownerReferences": [
                 {
                     "apiVersion": api_version,
@@ -87,8 +104,12 @@ def pod(name="web-5d-a", *, owner=("apps/v1", "ReplicaSet", "web-5d"), node="", 
     return view_from_manifest(manifest, CODECS)
 
 
+def hours_ago(hours):
+    return f"{EPOCH - timedelta(hours=hours):%Y-%m-%dT%H:%M:%SZ}"
+
+
 def predicted(item, *autoscalers):
-    shape = RequestPredictions(synced_state(*autoscalers).snapshot()).apply(item).shape
+    shape = RequestPredictions(synced_state(*autoscalers).snapshot(), EPOCH).apply(item).shape
     return {name: amount for name, amount in shape.requests.items() if name != "pods"}
 
 
@@ -100,8 +121,36 @@ def test_a_pod_is_planned_with_the_recommended_requests():
     raised = autoscaler(targets={"web": {"cpu": "3", "memory": "2Gi"}})
     assert predicted(pod(), raised) == {"cpu": 3500, "memory": 2 * GI}
     lowered = autoscaler(targets={"web": {"cpu": "100m"}, "gone": {"cpu": "9"}})
-    assert predicted(pod(), lowered) == {"cpu": 600, "memory": GI}
+    assert predicted(pod(created=30), lowered) == {"cpu": 600, "memory": GI}
     assert predicted(pod(), autoscaler(targets={})) == BEFORE
+
+
+@pytest.mark.parametrize(
+    ("item", "cpu"),
+    [
+        ({"created": 13, "observed": True}, 600),
+        ({"created": 11, "observed": True}, 1500),
+        ({"created": 13}, 1500),
+        ({"created": 30}, 600),
+        ({}, 1500),
+    ],
+    ids=["old", "young", "not-admitted", "before-the-autoscaler", "no-time"],
+)
+def test_a_pod_is_expected_to_shrink_only_if_new_pods_may_be_smaller(item, cpu):
+    """More is always planned for: the autoscaler is a day old, and lowers the CPU."""
+    target = {"web": {"cpu": "100m", "memory": "2Gi"}}
+    lowered = autoscaler(targets=target, created=hours_ago(24))
+    assert predicted(pod(**item), lowered) == {"cpu": cpu, "memory": 2 * GI}
+
+
+def test_young_and_old_pods_of_one_shape_may_have_different_requests():
+    lowered = autoscaler(targets={"web": {"cpu": "100m"}}, created=hours_ago(24))
+    predictions = RequestPredictions(synced_state(lowered).snapshot(), EPOCH)
+    ages = (1, 13, 2, 14)
+    pods = [pod(f"web-5d-{age}", created=age, observed=True) for age in ages]
+    shapes = [predictions.apply(each).shape for each in pods]
+    assert [shape.requests["cpu"] for shape in shapes] == [1500, 600, 1500, 600]
+    assert len({id(shape) for shape in shapes}) == 2
 
 
 @pytest.mark.parametrize("mode", ["Initial", "Recreate", "InPlaceOrRecreate", "InPlace", "Auto"])
@@ -194,7 +243,7 @@ def test_of_two_autoscalers_with_one_target_the_older_counts():
 
 
 def test_pods_of_one_shape_stay_one_class():
-    predictions = RequestPredictions(synced_state(autoscaler()).snapshot())
+    predictions = RequestPredictions(synced_state(autoscaler()).snapshot(), EPOCH)
     pods = (
         pod("a"),
         pod("b"),
@@ -202,7 +251,7 @@ def test_pods_of_one_shape_stay_one_class():
     first, second = map(predictions.apply, pods)
     assert first.shape is second.shape
     assert (first.uid, second.uid) == (pod("a").uid, pod("b").uid)
-    assert not RequestPredictions(synced_state().snapshot())
+    assert not RequestPredictions(synced_state().snapshot(), EPOCH)
 
 
 def test_an_autoscaler_that_cannot_be_read_is_refused():
@@ -272,6 +321,20 @@ def test_daemons_of_new_nodes_have_the_recommended_requests_and_present_ones_the
     assert [daemon.shape.requests["cpu"] for daemon in plain.daemons] == [100]
     assert [daemon.shape.requests["cpu"] for daemon in problem.daemons] == [1000]
     assert problem.nodes[0].available == plain.nodes[0].available
+
+
+@pytest.mark.parametrize(("age", "cpu"), [(None, 100), (1, 100), (13, 50)])
+def test_daemons_of_new_nodes_are_smaller_only_if_the_newest_pod_does_not_show_otherwise(age, cpu):
+    target = ("apps/v1", "DaemonSet", "agent")
+    lowered = autoscaler(target=target, targets={"web": {"cpu": "50m"}}, created=hours_ago(24))
+    owner = ("apps/v1", "DaemonSet", "agent")
+    pods = [] if age is None else [pod("agent-a", owner=owner, created=age, observed=True)]
+    built = cluster(daemon_set(), lowered)
+    daemons = [DaemonPod(name="default/agent", shape=daemon_set().template)]
+    newest = {daemon_set().uid: each for each in pods}
+    snapshot = replace(built.snapshot(), daemon_pods=newest)
+    (daemon,) = RequestPredictions(snapshot, EPOCH).apply_to_daemons(daemons)
+    assert daemon.shape.requests["cpu"] == cpu
 
 
 QUANTITIES = st.fixed_dictionaries(

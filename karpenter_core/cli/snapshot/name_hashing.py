@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from msgspec import structs
 
-from karpenter_core.api.labels import WELL_KNOWN
+from karpenter_core.api.labels import VPA_OBSERVED, WELL_KNOWN
 from karpenter_core.api.provisioning_request import (
     CONSUMED_REQUEST,
     CONSUMED_REQUEST_DEPRECATED,
@@ -75,6 +75,8 @@ _PARSED_DOMAINS: Final = frozenset(
     {"karpenter.sh", "pv.kubernetes.io", "storageclass.kubernetes.io"}
 )
 """Domains of annotations that rules parse: their values are settings, times and references."""
+_NAMING: Final = frozenset({CAUSE, VPA_OBSERVED})
+"""Annotations that rules read and whose values have names, which no rule reads."""
 _PLAIN: Final = re.compile(r"v?\d[\d.:TZ+-]*[a-z%]?|true|false|yes|no", re.IGNORECASE)
 _FREE_TEXTS: Final = frozenset({"annotations", "parameters", "provisioningClassDetails"})
 """Fields that hold texts of their writer under any key."""
@@ -250,4 +252,4 @@ def _free_text(key: str, value: object, renamed: Callable[[str], str]) -> object
     if key in _REFERENCES:
         return "".join(map(renamed, _SEPARATORS.split(value)))
     is_parsed = key in READ_ANNOTATIONS or key.rpartition("/")[0] in _PARSED_DOMAINS
-    return value if (is_parsed and key != CAUSE) or _PLAIN.fullmatch(value) else ""
+    return value if (is_parsed and key not in _NAMING) or _PLAIN.fullmatch(value) else ""

@@ -13,6 +13,8 @@ from karpenter_core.state.node_pool_usage import spot_shares
 from karpenter_core.state.request_predictions import RequestPredictions
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from karpenter_core.controllers.metrics.process_metrics import Metrics
     from karpenter_core.state.snapshot import Snapshot
 
@@ -36,9 +38,9 @@ def show_devices(metrics: Metrics, snapshot: Snapshot) -> None:
         metrics.devices.labels(driver=driver, nodepool=pool, state=state).set(count)
 
 
-async def show_predictions(metrics: Metrics, snapshot: Snapshot) -> None:
+async def show_predictions(metrics: Metrics, snapshot: Snapshot, now: datetime) -> None:
     """Show by how much the requests of pods change when these are created again."""
-    predictions = RequestPredictions(snapshot)
+    predictions = RequestPredictions(snapshot, now)
     pods, total = 0, Counter[str]()
     for start in range(0, len(snapshot.state_nodes) if predictions else 0, BATCH_SIZE):
         for state_node in snapshot.state_nodes[start : start + BATCH_SIZE]:

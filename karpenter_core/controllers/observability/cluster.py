@@ -140,7 +140,7 @@ class ClusterMetricsController:
         show_spot_shares(metrics, snapshot)
         if not self._settings.ignores_devices:
             show_devices(metrics, snapshot)
-        await show_predictions(metrics, snapshot)
+        await show_predictions(metrics, snapshot, self._runtime.clock.now())
         if self._static_capacity:
             self._replicas(snapshot)
         if self._settings.commitments:

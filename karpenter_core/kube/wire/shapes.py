@@ -18,6 +18,7 @@ from karpenter_core.api.labels import (
     POD_DELETION_COST,
     SAFE_TO_EVICT,
     SURGE_MOVE,
+    VPA_OBSERVED,
 )
 from karpenter_core.api.provisioning_request import CONSUMING_ANNOTATIONS
 from karpenter_core.api.records import (
@@ -64,6 +65,7 @@ READ_ANNOTATIONS: Final = frozenset(
         POD_DELETION_COST,
         SAFE_TO_EVICT,
         SURGE_MOVE,
+        VPA_OBSERVED,
         *CONSUMING_ANNOTATIONS,
     }
 )
