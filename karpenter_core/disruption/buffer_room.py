@@ -9,14 +9,16 @@ is too many, and so on without end.
 from __future__ import annotations
 
 from functools import cached_property
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import CPU, HOSTNAME, MEMORY
+from karpenter_core.api.records import LabelSelector
 from karpenter_core.scheduling.node_pods import on_nodes_alone, with_pods
 from karpenter_core.scheduling.problem import ExistingNode
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.resources import element_min, fits, merge, subtract
+from karpenter_core.scheduling.selectors import PodSelector
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.scheduling.taints import first_untolerated
 from karpenter_core.state.disruption_problem import build_disruption_problem
@@ -24,7 +26,7 @@ from karpenter_core.state.existing_nodes import required_terms, selects_node
 from karpenter_core.state.taints import taint_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Mapping
     from datetime import datetime
 
     from karpenter_core.api.records import PodView
@@ -81,12 +83,15 @@ class BufferRoom:
             name = f"{_REPLACEMENT}{number}"
             nodes[name] = self._replacement(name, claim)
             planned.update((pod.uid, name) for pod in claim.pods)
-        choices = _NodeChoices(nodes, problem, self._problem_settings.aliases)
+        choices = _NodeChoices(nodes, problem, self._ranks)
         for pod in sorted(moving, key=_largest_first):
             bound_to = planned.get(pod.uid, "")
             choices.bind(pod, bound_to if _is_bound_by_others(pod) else choices.best(pod))
-        virtual = [pod for pod in pods.values() if pod.is_virtual]
-        left = _without_room(problem, virtual, choices.nodes.values())
+        virtual = [
+            *(pod for pod in problem.pods if pod.is_virtual),
+            *(pod for pod in pods.values() if pod.is_virtual),
+        ]
+        left = self._without_room(virtual, choices.nodes.values())
         return max(len(left) - len(self._left_before), 0)
 
     def _replacement(self, name: str, claim: PlannedNodeClaim) -> ExistingNode:
@@ -124,55 +129,80 @@ class BufferRoom:
     @cached_property
     def _left_before(self) -> Collection[str]:
         problem, _ = self._problem
-        return _without_room(problem, (), problem.nodes)
+        return self._without_room([pod for pod in problem.pods if pod.is_virtual], problem.nodes)
+
+    @cached_property
+    def _ranks(self) -> _NodeRanks:
+        problem, _ = self._problem
+        return _NodeRanks(problem, self._problem_settings.aliases)
+
+    def _without_room(
+        self, virtual: Collection[PodView], nodes: Collection[ExistingNode]
+    ) -> Collection[str]:
+        """Return the UIDs of the virtual pods that find no room on some nodes."""
+        problem, _ = self._problem
+        if not any(map(_is_bound_by_others, virtual)):
+            if not any(map(self._may_be_repelled, virtual)) and self._have_room(virtual, nodes):
+                return ()
+            asked_for = {id(pod.shape): pod.shape.requests for pod in virtual}.values()
+            nodes = [n for n in nodes if any(fits(requests, n.available) for requests in asked_for)]
+        return solve(on_nodes_alone(problem, virtual, nodes)).unschedulable.keys()
+
+    def _may_be_repelled(self, pod: PodView) -> bool:
+        """Tell whether a pod on a node, of whichever namespace, wants to be without such pods."""
+        return any(selector.matches(pod.shape.labels) for selector in self._repelling)
+
+    @cached_property
+    def _repelling(self) -> list[PodSelector]:
+        problem, _ = self._problem
+        shapes = {id(pod.shape): pod.shape for node in problem.nodes for pod in node.pods}
+        terms = [term for shape in shapes.values() for term in shape.pod_anti_affinity]
+        found = [PodSelector.read(term.selector or LabelSelector()) for term in terms]
+        return [selector for selector in found if selector is not None]
+
+    def _have_room(self, virtual: Collection[PodView], nodes: Collection[ExistingNode]) -> bool:
+        """Tell whether the first nodes that take them have room for all; False if that is not clear."""
+        problem, _ = self._problem
+        left = list(nodes)
+        first = dict[int, int]()
+        for pod in sorted(virtual, key=_largest_first):
+            for place in range(first.get(id(pod.shape), 0), len(left)):
+                node = left[place]
+                if fits(pod.shape.requests, node.available) and self._ranks.takes(node, pod):
+                    left[place] = with_pods(node, (pod,), problem.volumes)
+                    first[id(pod.shape)] = place
+                    break
+            else:
+                return False
+        return True
 
 
 @final
-class _NodeChoices:
-    """Nodes that are filled as Kubernetes' scheduler does it: each pod goes where most is left."""
+class _NodeRanks:
+    """The nodes of a problem that take pods of a shape, with the negated share that is free then.
 
-    def __init__(
-        self,
-        nodes: dict[str, ExistingNode],
-        problem: SchedulingProblem,
-        aliases: Mapping[str, str],
-    ) -> None:
-        self.nodes: Final = nodes
+    Each list is a heap, and is made once for all moves of a pass.
+    """
+
+    def __init__(self, problem: SchedulingProblem, aliases: Mapping[str, str]) -> None:
         self._problem: Final = problem
         self._aliases: Final = aliases
-        self._queues: Final = dict[int, list[tuple[float, str]]]()
-        """By shape, its nodes with the negated share that was free when they were entered."""
+        self._by_shape: Final = dict[int, list[tuple[float, str]]]()
 
-    def best(self, pod: PodView) -> str:
-        """Return the node where most is left with the pod; empty if none takes it.
-
-        What is free only becomes less, so an outdated entry is corrected when it comes first.
-        """
-        queue = self._queues.get(id(pod.shape))
-        if queue is None:
-            queue = self._queues[id(pod.shape)] = [
+    def ranked(self, pod: PodView) -> list[tuple[float, str]]:
+        """Return a copy of the heap for the shape of a pod."""
+        ranked = self._by_shape.get(id(pod.shape))
+        if ranked is None:
+            ranked = self._by_shape[id(pod.shape)] = [
                 (-_free_share(node, pod), node.name)
-                for node in self.nodes.values()
-                if self._takes(node, pod)
+                for node in self._problem.nodes
+                if fits(pod.shape.requests, node.available) and self.takes(node, pod)
             ]
-            heapify(queue)
-        while queue:
-            share, name = queue[0]
-            node = self.nodes[name]
-            if not fits(pod.shape.requests, node.available):
-                heappop(queue)
-            elif share == -_free_share(node, pod):
-                return name
-            else:
-                heapreplace(queue, (-_free_share(node, pod), name))
-        return ""
+            heapify(ranked)
+        return ranked.copy()
 
-    def bind(self, pod: PodView, name: str) -> None:
-        """Put a pod on a node; without a name it stays pending."""
-        if name in self.nodes:
-            self.nodes[name] = with_pods(self.nodes[name], (pod,), self._problem.volumes)
-
-    def _takes(self, node: ExistingNode, pod: PodView) -> bool:
+    def takes(self, node: ExistingNode, pod: PodView) -> bool:
+        """Tell whether taints and labels of a node admit a pod."""
         hard = [taint for taint in node.taints if taint.effect != _PREFERENCE]
         if node.closed or first_untolerated(hard, pod.shape.tolerations) is not None:
             return False
@@ -186,15 +216,47 @@ class _NodeChoices:
         )
 
 
-def _without_room(
-    problem: SchedulingProblem, more: Iterable[PodView], nodes: Iterable[ExistingNode]
-) -> Collection[str]:
-    """Return the UIDs of the virtual pods that find no room on some nodes."""
-    virtual = (*(pod for pod in problem.pods if pod.is_virtual), *more)
-    if not any(map(_is_bound_by_others, virtual)):
-        asked_for = {id(pod.shape): pod.shape.requests for pod in virtual}.values()
-        nodes = [n for n in nodes if any(fits(requests, n.available) for requests in asked_for)]
-    return solve(on_nodes_alone(problem, virtual, nodes)).unschedulable.keys()
+@final
+class _NodeChoices:
+    """Nodes that are filled as Kubernetes' scheduler does it: each pod goes where most is left."""
+
+    def __init__(
+        self, nodes: dict[str, ExistingNode], problem: SchedulingProblem, ranks: _NodeRanks
+    ) -> None:
+        """`nodes` are those of the problem without removed ones, and replacements."""
+        self.nodes: Final = nodes
+        self._volumes: Final = problem.volumes
+        self._ranks: Final = ranks
+        self._new: Final = [name for name in nodes if name.startswith(_REPLACEMENT)]
+        self._queues: Final = dict[int, list[tuple[float, str]]]()
+        """By shape, its nodes with the negated share that was free when they were entered."""
+
+    def best(self, pod: PodView) -> str:
+        """Return the node where most is left with the pod; empty if none takes it.
+
+        What is free only becomes less, so an outdated entry is corrected when it comes first.
+        """
+        queue = self._queues.get(id(pod.shape))
+        if queue is None:
+            queue = self._queues[id(pod.shape)] = self._ranks.ranked(pod)
+            for name in self._new:
+                if self._ranks.takes(self.nodes[name], pod):
+                    heappush(queue, (-_free_share(self.nodes[name], pod), name))
+        while queue:
+            share, name = queue[0]
+            node = self.nodes.get(name)
+            if node is None or not fits(pod.shape.requests, node.available):
+                heappop(queue)
+            elif share == -_free_share(node, pod):
+                return name
+            else:
+                heapreplace(queue, (-_free_share(node, pod), name))
+        return ""
+
+    def bind(self, pod: PodView, name: str) -> None:
+        """Put a pod on a node; without a name it stays pending."""
+        if name in self.nodes:
+            self.nodes[name] = with_pods(self.nodes[name], (pod,), self._volumes)
 
 
 def _largest_first(pod: PodView) -> tuple[int, int, str]:

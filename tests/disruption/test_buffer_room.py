@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
+import msgspec
 import pytest
 
+from karpenter_core.api.records import AffinityTerm, LabelSelector
+from karpenter_core.disruption.buffer_room import BufferRoom
 from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.scheduling.steps import run_steps
 from karpenter_core.state.events import VirtualPodsDeclared
@@ -11,13 +16,13 @@ from tests.disruption.small_clusters import EIGHT, box, cluster, pass_over, runs
 from tests.scheduling.test_virtual_pods import source, virtual_pods
 
 
-def lost(*objects, removed="b", virtual=("3500m",), **options):
+def lost(*objects, removed="b", virtual=("3500m",), labels=None, **options):
     """Return what a consolidation of a node would cost buffers; None if it is not possible."""
     state = cluster(*objects, **options)
     pods = [
         pod
         for number, cpu in enumerate(virtual)
-        for pod in virtual_pods(1, name=f"buffer-{number}", cpu=cpu)
+        for pod in virtual_pods(1, name=f"buffer-{number}", cpu=cpu, labels=labels)
     ]
     for pod in pods:
         declared = VirtualPodsDeclared(source=source(pod.name), pods=(pod,))
@@ -73,3 +78,33 @@ def test_pods_may_fill_the_new_node_of_a_move():
     """One large node is replaced; the pods stay on what replaces it."""
     objects = [box("b", EIGHT), runs("first", "b"), runs("second", "b")]
     assert lost(*objects, virtual=("1",)) == 0
+
+
+@pytest.mark.parametrize(("app", "expected"), [("web", 1), ("other", 0)])
+def test_pods_that_repel_those_of_a_buffer_leave_no_room(app, expected):
+    """A moved pod takes the room on `c`, and `a` has as much, but for a pod that repels the buffer's."""
+    term = AffinityTerm(
+        topology_key="kubernetes.io/hostname", selector=LabelSelector(match_labels={"app": app})
+    )
+    first = runs("first", "a", cpu="100m")
+    shape = msgspec.structs.replace(first.shape, pod_anti_affinity=(term,))
+    repelling = msgspec.structs.replace(first, shape=shape)
+    objects = [box("a"), box("b"), box("c"), repelling, runs("second", "b", cpu="1")]
+    assert lost(*objects, labels={"app": "web"}) == expected
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_first_nodes_with_room_decide_as_the_solver_does(seed, monkeypatch):
+    """Room that they have for all, the solver finds too; it decides in all other cases."""
+    rng = random.Random(seed)
+    sizes = ["300m", "900m", "1500m", "2500m"]
+    objects = [box(name) for name in "abcdefgh"]
+    objects += [
+        runs(f"{name}-{number}", name, cpu=rng.choice(sizes[:3]))
+        for name in "abcdefgh"
+        for number in range(rng.randint(0, 2))
+    ]
+    virtual = tuple(rng.choice(sizes) for _ in range(rng.randint(1, 6)))
+    quick = [lost(*objects, removed=name, virtual=virtual) for name in "abc"]
+    monkeypatch.setattr(BufferRoom, "_have_room", lambda *_: False)
+    assert quick == [lost(*objects, removed=name, virtual=virtual) for name in "abc"]
