@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from karpenter_core.controllers.capacity_quota.controller import PERIOD_SECONDS
 from karpenter_core.kube.resources import DEPLOYMENTS
 from karpenter_core.kube.wire.codecs import CAPACITY_QUOTAS, NODE_POOLS
+from karpenter_core.sim.faults import RequestFault, matching
 from tests.controllers.test_launch_limits import KEEP, most, one_to_a_node
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 from tests.support.capacity_quotas import DEFINITION, capacity_quota
@@ -142,6 +144,21 @@ def test_a_quota_below_the_usage_keeps_the_nodes_and_refuses_replacements_in_pea
             seconds=1800,
         )
         assert await most(scene, 300) == 3
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_status_that_somebody_else_has_just_written_is_written_at_once_again(tmp_path):
+    """The conflict says that the quota was read too early; the next pass is a minute away."""
+
+    async def scenario(scene):
+        scene.cluster.apply([DEFINITION])
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), capacity_quota(nodes="2")])
+        fault = RequestFault(matches=matching("PATCH", "capacityquotas/team"), status=409)
+        scene.cluster.frontend.faults.add(fault)
+        scene.start(*ARGUMENTS)
+        await scene.settle(lambda: bool(scene.cluster.frontend.faults.hits), seconds=PERIOD_SECONDS)
+        await scene.settle(lambda: reconciled(scene)[1].get("status") == "True", seconds=5)
 
     run_controller(tmp_path, scenario)
 

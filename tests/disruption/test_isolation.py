@@ -30,6 +30,7 @@ from karpenter_core.testing.state_builders import with_claim_conditions
 from tests.disruption.small_clusters import (
     EPOCH,
     NOW,
+    ONE,
     box,
     cluster,
     found,
@@ -103,6 +104,27 @@ def test_consolidation_continues_without_the_node_of_an_invalid_pod(fails, metho
     assert gone(outcome)
     assert ("Node", "a") in set_aside(outcome)
     assert all("min() arg is an empty sequence" in item.message for item in outcome.set_aside)
+
+
+@pytest.mark.parametrize(("settled", "expected"), [(True, ["c"]), (False, [])])
+def test_a_node_that_is_still_settling_takes_no_pods_beside_an_invalid_pod(
+    fails, settled, expected
+):
+    """The simulation that leaves the invalid pod out keeps to `consolidateAfter` as any other."""
+    outcome = found(
+        cluster(
+            pool(window="1h"),
+            box("a"),
+            box("b", settled=settled),
+            box("c", ONE),
+            runs("odd", "a", cpu="4", labels={"app": "odd"}),
+            runs("one", "b", cpu="3"),
+            runs("two", "c", cpu="500m"),
+        ),
+        SingleNodeConsolidation(),
+    )
+
+    assert gone(outcome) == expected
 
 
 def test_judging_candidates_alone_reads_the_whole_cluster_no_more_often_in_a_larger_one(

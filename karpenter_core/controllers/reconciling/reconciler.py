@@ -280,7 +280,7 @@ class PeriodicLoop:
 
 def log_failure(log: FilteringBoundLogger, error: Exception, *, retry_seconds: float) -> None:
     """Log a failure: expected errors as one line, unexpected ones with a traceback."""
-    if isinstance(error, ApiError) and not isinstance(error, NotFoundError) and error.status == 0:
+    if isinstance(error, ApiError) and error.status == 0:
         log.warning("API server did not answer", error=str(error), retry_seconds=retry_seconds)
         return
     if isinstance(error, ThrottledError):
