@@ -10,9 +10,9 @@ from karpenter_core.state.events import RegistrationSettled
 from karpenter_core.state.paused_pods import demands_of, split_paused
 from karpenter_core.state.provisioning_input import build_provisioning_input
 from karpenter_core.testing.builders import EPOCH, node_pool, pod, standard_catalogue
-from karpenter_core.testing.state_builders import node_claim, synced_state
+from karpenter_core.testing.state_builders import node_claim, ready_node_pool, synced_state
 
-POOL, SPARE = node_pool("default"), node_pool("spare")
+POOL, SPARE = (ready_node_pool(node_pool(name)) for name in ("default", "spare"))
 WEB, TWIN, BATCH = pod("web"), pod("twin"), pod("batch", cpu="2")
 LATER = EPOCH + timedelta(minutes=1)
 
