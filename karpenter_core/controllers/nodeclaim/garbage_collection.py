@@ -25,7 +25,9 @@ from karpenter_core.errors import ApiError
 from karpenter_core.lifecycle.nodeclaim.garbage_collection import (
     DRAIN_LIMIT,
     ORPHAN_GRACE,
+    STOPPED_GRACE,
     blocking_pods,
+    claims_with_stopped_instance,
     claims_without_instance,
     exclude_claimed,
     orphaned_instances,
@@ -94,6 +96,8 @@ class GarbageCollectionController:
         self._steady = SteadyClock(runtime.clock)
         self._missing_since: dict[str, dict[str, datetime]] = {name: {} for name in providers.names}
         """Times at which instances were first seen without a claim, by provider and instance."""
+        self._stopped_since: dict[str, datetime] = {}
+        """Times at which the instances of claims, by UID, were first seen as stopped."""
         self._busy_since: dict[str, dict[str, datetime]] = {name: {} for name in providers.names}
         """Times at which pods that keep an instance were first seen, by provider and instance."""
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
@@ -163,12 +167,18 @@ class GarbageCollectionController:
     async def _collect_claims(self, provider: str, listing: InstanceListing) -> None:
         models = self._providers.infos()[provider].node_classes
         served = frozenset((model.resource.group, model.resource.kind) for model in models)
+        now, snapshot = self._steady.now(), self._cluster_state.snapshot()
+        stopped = claims_with_stopped_instance(snapshot)
+        self._stopped_since = {uid: self._stopped_since.get(uid, now) for uid in stopped}
         without_instance = claims_without_instance(
-            self._cluster_state.snapshot(),
+            snapshot,
             listing.instances,
             complete=listing.complete,
             served_kinds=served,
             as_of=listing.as_of,
+            stopped=frozenset(
+                uid for uid, since in self._stopped_since.items() if now - since >= STOPPED_GRACE
+            ),
         )
         for start in range(0, len(without_instance), BATCH_SIZE):
             batch = without_instance[start : start + BATCH_SIZE]
@@ -187,8 +197,12 @@ class GarbageCollectionController:
             return
         if is_deleted:
             self._writer.record_metrics(without_instance.metric_updates)
+            self._writer.publish_all(without_instance.notices)
+            stopped = without_instance.stopped
             self._log.debug(
-                "garbage collecting nodeclaim with no instance",
+                "garbage collecting nodeclaim with a stopped instance"
+                if stopped
+                else "garbage collecting nodeclaim with no instance",
                 NodeClaim={"name": claim.name},
                 **{"provider-id": claim.status.provider_id},
             )
@@ -198,7 +212,9 @@ class GarbageCollectionController:
                 claim,
                 method="garbage-collection",
                 reason="GarbageCollected",
-                cause=f"its provider does not list instance {claim.status.provider_id}",
+                cause=f"instance {claim.status.provider_id} has stopped"
+                if stopped
+                else f"its provider does not list instance {claim.status.provider_id}",
             )
 
     async def _collect_instances(self, provider: str, listing: InstanceListing) -> None:

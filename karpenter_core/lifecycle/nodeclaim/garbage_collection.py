@@ -1,7 +1,8 @@
 """Finds claims without an instance and instances without a claim.
 
 A deletion because of a listing is the most dangerous action of an autoscaler, so each direction needs
-two conditions. A claim is deleted if the cloud does not list its instance *and* its node is not Ready.
+two conditions. A claim is deleted if the cloud does not list its instance, or the cloud controller
+manager reports it as stopped, *and* its node is not Ready.
 An instance is terminated if it has had no claim for a while, the listing and the cluster's state were
 complete each time, not too many instances are without a claim, and a list of the claims from the API
 server, made last, has none for it either: a watch may be silent for minutes.
@@ -23,6 +24,7 @@ from karpenter_core.api.labels import TERMINATION_FINALIZER
 from karpenter_core.api.nodeclaim import LAUNCHED, REGISTERED
 from karpenter_core.api.notices import Notice
 from karpenter_core.lifecycle.claim_status import condition_of
+from karpenter_core.lifecycle.node.termination import node_ref
 from karpenter_core.lifecycle.nodeclaim.disruption_metrics import disrupted_metrics
 from karpenter_core.state.pod_rules import undrained_pods
 
@@ -43,12 +45,15 @@ __all__ = [
     "ORPHAN_FLOOR",
     "ORPHAN_GRACE",
     "ORPHAN_SHARE",
+    "SHUTDOWN_TAINT",
+    "STOPPED_GRACE",
     "SURPLUS_GRACE",
     "SURPLUS_PER_PASS",
     "ClaimWithoutInstance",
     "ListedInstance",
     "OrphanReport",
     "blocking_pods",
+    "claims_with_stopped_instance",
     "claims_without_instance",
     "exclude_claimed",
     "orphaned_instances",
@@ -59,6 +64,10 @@ __all__ = [
 
 GARBAGE_COLLECTED: Final = "garbage_collected"
 
+SHUTDOWN_TAINT: Final = "node.cloudprovider.kubernetes.io/shutdown"
+"""The key of the taint that cloud controller managers put on Nodes whose instance has stopped."""
+STOPPED_GRACE: Final = timedelta(minutes=5)
+"""The time for which an instance must have been stopped: somebody may be restarting it."""
 ORPHAN_GRACE: Final = timedelta(minutes=1)
 """The time for which an orphan must have been without a claim; a launch is recorded far sooner."""
 ENDING_ORPHAN_GRACE: Final = timedelta(minutes=10)
@@ -95,10 +104,15 @@ class ListedInstance(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimWithoutInstance:
-    """A claim whose instance is gone, to be deleted, with the metrics of its deletion."""
+    """A claim whose instance is gone, to be deleted, with the metrics of its deletion.
+
+    `stopped` tells that its instance is listed, and has stopped; `notices` report that.
+    """
 
     claim: NodeClaim
     metric_updates: tuple[MetricUpdate, ...] = ()
+    stopped: bool = False
+    notices: tuple[Notice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +134,12 @@ def claims_without_instance(
     complete: bool,
     served_kinds: frozenset[tuple[str, str]] | None = None,
     as_of: datetime | None = None,
+    stopped: Container[str] = (),
 ) -> tuple[ClaimWithoutInstance, ...]:
-    """Return the registered claims whose instance is gone.
+    """Return the registered claims whose instance is gone or has stopped.
 
-    `served_kinds` are the NodeClass kinds of the provider that listed; None means all managed ones.
+    `stopped` are the UIDs of claims whose instance has been stopped for STOPPED_GRACE
+    (`claims_with_stopped_instance`). `served_kinds` are the NodeClass kinds of the provider that listed; None means all managed ones.
     Claims that never registered are left to liveness; claims with a Ready node are kept, and so are
     claims launched after `as_of`, the time that the listing shows, if it may be behind.
     """
@@ -138,15 +154,54 @@ def claims_without_instance(
             (ref.group, ref.kind) not in kinds
             or claim.is_deleting
             or not claim.status.provider_id
-            or claim.status.provider_id in listed
             or not is_true(claim.status.conditions, REGISTERED)
-            or any(node.ready == "True" for node in snapshot.nodes_of(claim))
+        ):
+            continue
+        nodes = snapshot.nodes_of(claim)
+        is_listed = claim.status.provider_id in listed
+        if (
+            any(node.ready == "True" for node in nodes)
+            or (is_listed and claim.uid not in stopped)
             or (as_of is not None and not _was_launched_before(claim, as_of))
         ):
             continue
         metric_updates = disrupted_metrics(snapshot, claim, GARBAGE_COLLECTED)
-        gone.append(ClaimWithoutInstance(claim=claim, metric_updates=metric_updates))
+        gone.append(
+            ClaimWithoutInstance(
+                claim=claim,
+                metric_updates=metric_updates,
+                stopped=is_listed,
+                notices=_stopped_notices(claim, nodes) if is_listed else (),
+            )
+        )
     return tuple(gone)
+
+
+def claims_with_stopped_instance(snapshot: Snapshot) -> frozenset[str]:
+    """Return the UIDs of claims whose instance has stopped, as cloud controller managers report it.
+
+    Such an instance is paid for in part, and neither starts by itself nor leaves the listing. The taint is
+    removed when the node is Ready again.
+    """
+    return frozenset(
+        claim.uid
+        for node in snapshot.nodes.values()
+        if node.ready != "True" and any(taint.key == SHUTDOWN_TAINT for taint in node.taints)
+        for claim in snapshot.claims_of(node)
+    )
+
+
+def _stopped_notices(claim: NodeClaim, nodes: Iterable[NodeView]) -> tuple[Notice, ...]:
+    return tuple(
+        Notice(
+            regarding=regarding,
+            type="Warning",
+            reason="InstanceStopping",
+            message=f"The instance has stopped (taint {SHUTDOWN_TAINT}): its node is replaced",
+            dedupe=(regarding.uid,),
+        )
+        for regarding in (claim.ref, *map(node_ref, nodes))
+    )
 
 
 def _was_launched_before(claim: NodeClaim, at: datetime) -> bool:

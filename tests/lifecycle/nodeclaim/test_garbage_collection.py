@@ -13,6 +13,7 @@ from karpenter_core.lifecycle.nodeclaim.garbage_collection import (
     ORPHAN_GRACE,
     SURPLUS_GRACE,
     SURPLUS_PER_PASS,
+    claims_with_stopped_instance,
     claims_without_instance,
     exclude_claimed,
     orphaned_instances,
@@ -72,6 +73,28 @@ class TestVanishedClaims:
     def test_terminating_instance_does_not_keep_its_claim(self):
         listed = [Instance("kwok://web", terminating=True)]
         assert gone(*node_and_claim("web", ready="False"), instances=listed) == ["web"]
+
+    @pytest.mark.parametrize(
+        ("taint", "ready", "is_gone"),
+        [
+            ("node.cloudprovider.kubernetes.io/shutdown:NoSchedule", "Unknown", True),
+            ("node.cloudprovider.kubernetes.io/shutdown:NoSchedule", "True", False),
+            ("node.kubernetes.io/unreachable:NoSchedule", "Unknown", False),
+        ],
+    )
+    def test_stopped_instance_does_not_keep_its_claim(self, taint, ready, is_gone):
+        """It is listed as long as nobody deletes it; the cloud controller manager knows."""
+        snapshot = synced_state(*node_and_claim("web", ready=ready, taints=[taint])).snapshot()
+        (claim,) = snapshot.node_claims.values()
+        stopped = claims_with_stopped_instance(snapshot)
+        assert stopped == (frozenset({claim.uid}) if is_gone else frozenset())
+        found = claims_without_instance(
+            snapshot, [Instance("kwok://web")], complete=True, stopped=stopped
+        )
+        assert [each.stopped for each in found] == [True] * is_gone
+        assert [
+            (notice.regarding.kind, notice.reason) for each in found for notice in each.notices
+        ] == [("NodeClaim", "InstanceStopping"), ("Node", "InstanceStopping")] * is_gone
 
     def test_incomplete_listing_or_state_deletes_no_claim(self):
         silent = node_and_claim("web", ready="False")
