@@ -232,7 +232,9 @@ class Scheduler(SimulatedController):
             self._parked[key] = group
         else:
             self._alone[key] = None
-        if pod["status"].get("nominatedNodeName"):
+        # As upstream: a pod that preempts none keeps its nomination.
+        preempts = pod["spec"].get("preemptionPolicy") != "Never"
+        if preempts and pod["status"].get("nominatedNodeName"):
             cleared_nomination: Json = {"status": {"nominatedNodeName": None}}
             self.registry.patch(PODS, cleared_nomination, key[1], key[0], part="status")
         self._report(key, pod, "Unschedulable", self._explain(group))

@@ -47,6 +47,7 @@ from karpenter_core.state.ledger_view import (
     OfferingShortage,
     PodDecision,
     PodDeletion,
+    PodNomination,
     PodPlacement,
     RecentClaim,
     UnavailableOfferingKey,
@@ -92,6 +93,7 @@ class Ledger:
     __slots__ = (
         "_decisions", "_deletion_marks", "_demand_pauses", "_expected", "_first_seen", "_launch_pauses",
         "_launches", "_nominations", "_now", "_open_launches", "_placements", "_pod_deletions",
+        "_pod_nominations",
         "_recent_claims", "_registration_failures", "_registration_health", "_replaced_pods",
         "_swept", "_unavailable_offerings", "_unseen_claims", "_view",
     )  # fmt: skip
@@ -110,6 +112,7 @@ class Ledger:
         self._first_seen: SnapshotTable[str, datetime] = SnapshotTable()
         self._decisions: SnapshotTable[str, PodDecision] = SnapshotTable()
         self._pod_deletions: SnapshotTable[str, PodDeletion] = SnapshotTable()
+        self._pod_nominations: SnapshotTable[str, PodNomination] = SnapshotTable()
         self._replaced_pods: SnapshotTable[str, datetime] = SnapshotTable()
         self._registration_health: SnapshotTable[str, tuple[bool, ...]] = SnapshotTable()
         self._registration_failures: SnapshotTable[str, tuple[str, str]] = SnapshotTable()
@@ -172,7 +175,11 @@ class Ledger:
     def _apply_object(self, event: ObjectObserved | ObjectWritten | ObjectRemoved) -> bool:
         match event:
             case ObjectObserved(PodView() as pod) | ObjectWritten(PodView() as pod):
-                return self._apply_pod_deletion(pod) | self._apply_pod(pod)
+                return (
+                    self._apply_pod_deletion(pod)
+                    | self._apply_nomination(pod)
+                    | self._apply_pod(pod)
+                )
             case ObjectObserved(NodeClaim() as claim):
                 return self._note_recent(claim, claim.metadata.creation_timestamp) | (
                     self._unseen_claims.drop(claim.uid) is not None
@@ -180,12 +187,17 @@ class Ledger:
             case ObjectWritten(NodeClaim() as claim):
                 return self._apply_claim(claim)
             case ObjectRemoved(PodView() as pod):
-                return self._remove_placement(pod.uid) | _drop_everywhere(
-                    pod.uid,
-                    self._first_seen,
-                    self._decisions,
-                    self._pod_deletions,
-                    self._replaced_pods,
+                return (
+                    self._remove_placement(pod.uid)
+                    | self._renew_nominations(pod.node_name)
+                    | _drop_everywhere(
+                        pod.uid,
+                        self._first_seen,
+                        self._decisions,
+                        self._pod_deletions,
+                        self._pod_nominations,
+                        self._replaced_pods,
+                    )
                 )
             case ObjectRemoved(NodeClaim() as claim):
                 by_uid = _drop_everywhere(claim.uid, self._unseen_claims, self._launches)
@@ -292,6 +304,22 @@ class Ledger:
                 return False
             return self._remove_placement(pod.uid) | _drop_everywhere(pod.uid, self._first_seen)
         return False
+
+    def _apply_nomination(self, pod: PodView) -> bool:
+        old = self._pod_nominations.get(pod.uid)
+        if not pod.is_nominated:
+            return old is not None and self._pod_nominations.drop(pod.uid) is not None
+        if old is not None and old.node == pod.nominated_node_name:
+            return False
+        self._pod_nominations.put(pod.uid, PodNomination(pod.nominated_node_name, self._now))
+        return True
+
+    def _renew_nominations(self, node: str) -> bool:
+        """Give the scheduler time from now on for the pods that wait for a pod to leave a node."""
+        waiting = [uid for uid, each in self._pod_nominations.items() if node and each.node == node]
+        for uid in waiting:
+            self._pod_nominations.put(uid, PodNomination(node, self._now))
+        return bool(waiting)
 
     def _apply_pod_deletion(self, pod: PodView) -> bool:
         """Note when the grace period ends by our clock: the timestamp is by the API server's."""
@@ -435,6 +463,9 @@ class Ledger:
     def _shift_pod_times(self, by: timedelta) -> None:
         for key, placement in tuple(self._placements.items()):
             self._placements.put(key, replace(placement, at=shift_time(placement.at, by)))
+        for key, nomination in tuple(self._pod_nominations.items()):
+            at = shift_time(nomination.at, by)
+            self._pod_nominations.put(key, replace(nomination, at=at))
         for key, at in tuple(self._replaced_pods.items()):
             self._replaced_pods.put(key, shift_time(at, by))
         for key, decision in tuple(self._decisions.items()):

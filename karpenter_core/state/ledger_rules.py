@@ -77,6 +77,11 @@ TABLES: Final[Mapping[str, TableRule]] = {
         "when the pod is removed, or is evicted after all",
         "the eviction queue finds the rollout of the pod's Deployment",
     ),
+    "pod_nominations": TableRule(
+        "pod UID -> node that the status of a pending pod nominates, and when that was first seen, or a pod last left the node",
+        "with the nomination, or when the pod is removed",
+        "the moment at which the new leader sees the pod",
+    ),
     "registration_health": TableRule(
         "pool UID -> the last four registrations, True for a success",
         "when the pool is removed or its template or NodeClass changes",

@@ -22,6 +22,7 @@ __all__ = [
     "OfferingShortage",
     "PodDecision",
     "PodDeletion",
+    "PodNomination",
     "PodPlacement",
     "RecentClaim",
     "UnavailableOfferingKey",
@@ -71,6 +72,17 @@ class PodDeletion:
 
     timestamp: datetime
     ends_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PodNomination:
+    """The node that a pending pod's status nominates, and the last sign of its validity.
+
+    That is when the nomination was first seen, or when a pod last left the node after that.
+    """
+
+    node: str
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +138,7 @@ class LedgerView:
     decisions: Mapping[str, PodDecision] = field(default_factory=dict[str, PodDecision])
     pod_deletions: Mapping[str, PodDeletion] = field(default_factory=dict[str, PodDeletion])
     replaced_pods: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
+    pod_nominations: Mapping[str, PodNomination] = field(default_factory=dict[str, PodNomination])
     registration_health: Mapping[str, tuple[bool, ...]] = field(
         default_factory=dict[str, tuple[bool, ...]],
     )

@@ -31,6 +31,8 @@ __all__ = [
 
 NOMINATION_WINDOW: Final = timedelta(seconds=20)
 """Upstream default: twice the longest batch window."""
+SCHEDULER_WINDOW: Final = timedelta(minutes=11)
+"""More than the scheduler takes to bind the volumes of a pod (its default is ten minutes)."""
 _MIN_WINDOW: Final = timedelta(seconds=10)  # upstream default
 
 
@@ -71,7 +73,9 @@ def is_nomination_valid(
 
     The scheduler nominates a node where it preempts pods; this controller nominates a node that it
     launched for the pod. Both are void once that node is gone or is being removed. Ours is void
-    too when the scheduler has not bound the pod within the window; the scheduler removes its own.
+    too when the scheduler has not bound the pod within the window. The scheduler removes its own, but
+    not all that it finds: not those of pods that preempt none. So any is void when no pod has been
+    leaving the node for longer than the scheduler may take.
     """
     node = snapshot.nodes.get(pod.nominated_node_name)
     if node is None or node.is_deleting:
@@ -81,12 +85,13 @@ def is_nomination_valid(
         return True
     if state_node.marked_for_deletion:
         return False
+    if any(other.is_terminating for other in state_node.pods):
+        return True
     placement = snapshot.ledger.placements.get(pod.uid)
     if placement is None or snapshot.state_node(placement.target) is not state_node:
-        return True
-    return _is_within_window(state_node, placement, now=now, window=window) or any(
-        other.is_terminating for other in state_node.pods
-    )
+        nomination = snapshot.ledger.pod_nominations.get(pod.uid)
+        return nomination is None or now < nomination.at + SCHEDULER_WINDOW
+    return _is_within_window(state_node, placement, now=now, window=window)
 
 
 def _is_within_window(

@@ -8,6 +8,7 @@ from karpenter_core.controllers.nodeclaim import admission
 from karpenter_core.controllers.provisioning.new_claims import DECISION
 from karpenter_core.errors import ApiError, ConflictError
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
+from karpenter_core.kube.resources import PODS as PODS_KIND
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.sim.kubelets import KubeletTimes
 from tests.controllers.test_crash_recovery import WITHOUT_ELECTION, WriteTrigger, faults_file
@@ -351,5 +352,28 @@ def test_an_idle_cluster_gets_no_more_nominations(tmp_path):
         assert running.process.kube_writer.counts[TOLD] > PODS
         decisions = {claim["metadata"]["annotations"][DECISION] for claim in scene.claims()}
         assert len(decisions) == 2
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_pod_that_preempts_none_does_not_wait_for_a_full_node_for_ever(tmp_path):
+    """The scheduler keeps such a nomination: of an earlier leader, say, whose node others have filled."""
+    spec = deployment("large", 1, cpu="40")["spec"]["template"]["spec"]
+    large = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "large", "namespace": "default"},
+        "spec": {**spec, "preemptionPolicy": "Never"},
+    }
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("full", 1)])
+        scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 1, seconds=60)
+        (node,) = scene.nodes()
+        scene.cluster.apply([large])
+        nominated = {"status": {"nominatedNodeName": node["metadata"]["name"]}}
+        scene.cluster.server.registry.patch(PODS_KIND, nominated, "large", "default", part="status")
+        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=12 * 60)
 
     run_controller(tmp_path, scenario)

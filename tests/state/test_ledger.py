@@ -467,6 +467,8 @@ def filled(start) -> Ledger:
     ledger.apply_event(ObjectWritten(claim))
     ledger.apply_event(ObjectObserved(ending("ending", EPOCH, grace_seconds=30)))
     ledger.apply_event(PodReplacementStarted("ending"))
+    nominated = msgspec.structs.replace(pod("nominated"), nominated_node_name="web-1")
+    ledger.apply_event(ObjectObserved(nominated))
     ledger.apply_event(LaunchCallStarted("open", start))
     ledger.apply_event(LaunchCallFinished(claim_uid=claim.uid, launched=claim, at=start))
     for _ in range(2):

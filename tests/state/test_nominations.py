@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from karpenter_core.state.events import DeletionMarked, PodsDecided
+from karpenter_core.state.events import DeletionMarked, ObjectRemoved, PodsDecided, TimePassed
 from karpenter_core.state.placements import is_nomination_valid, nomination_window
 from karpenter_core.testing.builders import EPOCH, pod
 from karpenter_core.testing.state_builders import node_and_claim, synced_state
@@ -18,6 +18,32 @@ NOMINATED = msgspec.structs.replace(pod("web"), nominated_node_name="web-1")
 def test_a_nomination_of_the_scheduler_is_valid_while_the_node_exists():
     builder = synced_state(*node_and_claim("web-1"), NOMINATED)
     assert is_nomination_valid(builder.snapshot(), NOMINATED, now=EPOCH)
+
+
+@pytest.mark.parametrize(("minutes", "is_valid"), [(10, True), (11, False)])
+@pytest.mark.parametrize("planned_elsewhere", [False, True])
+def test_a_nomination_that_the_scheduler_does_not_act_on_is_void(
+    planned_elsewhere, minutes, is_valid
+):
+    """It leaves those of pods that preempt none, and may be down: the pod would wait for ever."""
+    builder = synced_state(*node_and_claim("web-1"), *node_and_claim("web-2"), NOMINATED)
+    if planned_elsewhere:
+        builder.apply_event(PodsDecided(placed={NOMINATED.uid: "web-2"}, at=EPOCH))
+    now = EPOCH + timedelta(minutes=minutes)
+    assert is_nomination_valid(builder.snapshot(), NOMINATED, now=now) is is_valid
+
+
+def test_a_nomination_is_valid_while_pods_leave_its_node_and_for_a_while_after_that():
+    leaving = pod("old", node_name="web-1", phase="Running")
+    leaving = msgspec.structs.replace(leaving, deletion_timestamp=EPOCH)
+    builder = synced_state(*node_and_claim("web-1"), NOMINATED, leaving)
+    hour = EPOCH + timedelta(hours=1)
+    assert is_nomination_valid(builder.snapshot(), NOMINATED, now=hour)
+    builder.apply_event(TimePassed(hour))
+    builder.apply_event(ObjectRemoved(leaving))
+    for minutes, is_valid in ((10, True), (11, False)):
+        now = hour + timedelta(minutes=minutes)
+        assert is_nomination_valid(builder.snapshot(), NOMINATED, now=now) is is_valid
 
 
 def test_a_nomination_ends_with_the_decision_to_delete_its_node():

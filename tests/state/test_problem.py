@@ -693,9 +693,13 @@ class TestNominatedPods:
         assert names(question.placed_pods["web"]) == ["web"]
         assert question.problem.nodes[0].available["cpu"] == 4000 - 1000
 
-    def test_the_schedulers_nomination_is_valid_as_long_as_the_node(self):
-        """Room is made for the pod, which may take its time."""
+    def test_the_schedulers_nomination_is_valid_while_it_makes_room(self):
+        """Which may take its time; volumes are bound for ten minutes at most."""
         builder = synced_state(POOL, *node_and_claim("web"), self.nominated())
+        assert ask(builder, at(minutes=10)).problem.pods == ()
+        assert names(ask(builder, at(minutes=11)).problem.pods) == ["web"]
+        victim = msgspec.structs.replace(pod("v", node_name="web"), deletion_timestamp=EPOCH)
+        builder.apply_event(ObjectObserved(victim))
         assert ask(builder, at(hours=1)).problem.pods == ()
 
     def test_it_is_pending_again_when_its_node_is_deleted_or_leaving(self):
