@@ -694,7 +694,7 @@ class TestNominatedPods:
         assert question.problem.nodes[0].available["cpu"] == 4000 - 1000
 
     def test_the_schedulers_nomination_is_valid_while_it_makes_room(self):
-        """Which may take its time; volumes are bound for ten minutes at most."""
+        """This may take its time; volumes are bound for ten minutes at most."""
         builder = synced_state(POOL, *node_and_claim("web"), self.nominated())
         assert ask(builder, at(minutes=10)).problem.pods == ()
         assert names(ask(builder, at(minutes=11)).problem.pods) == ["web"]
