@@ -468,6 +468,8 @@ class PersistentVolumeClaimView(Record, frozen=True, kw_only=True, eq=False):
     bind_completed: bool = False
     is_exclusive: bool = False
     """Whether only one pod at a time may use it (access mode ReadWriteOncePod)."""
+    selected_node: str = ""
+    """The Node for which the scheduler has its volume created."""
     deletion_timestamp: datetime | None = None
 
 

@@ -201,6 +201,13 @@ class PodVolumeReader:
             return f'storageclass "{claim.storage_class}" of "{key}" not found'
         if storage_class.volume_binding_mode == _IMMEDIATE:
             return f'persistentvolumeclaim "{key}" is to be bound before a node is chosen'
+        if selected := claim.selected_node:
+            # Until the provisioner has made the volume, or given up, the scheduler takes no other node.
+            gone = "" if selected in self._snapshot.nodes else ", which is gone"
+            return (
+                f'persistentvolumeclaim "{key}": its volume is being provisioned for node '
+                f'"{selected}"{gone} (annotation volume.kubernetes.io/selected-node)'
+            )
         for term in storage_class.allowed_topologies:
             for expression in term.match_expressions:
                 if expression.key in self._unsupported.topology_keys:

@@ -349,7 +349,10 @@ def test_storage_kinds_are_read():
             "kind": "PersistentVolumeClaim",
             "metadata": {
                 "name": "data",
-                "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+                "annotations": {
+                    "pv.kubernetes.io/bind-completed": "yes",
+                    "volume.kubernetes.io/selected-node": "web-1",
+                },
             },
             "spec": {
                 "volumeName": "v",
@@ -361,6 +364,7 @@ def test_storage_kinds_are_read():
     )
     assert (claim.volume_name, claim.storage_class, claim.bind_completed) == ("v", "", True)
     assert claim.is_exclusive
+    assert claim.selected_node == "web-1"
     bare = view_from_manifest(
         {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}}
     )

@@ -120,6 +120,18 @@ class TestValidation:
                 [claim(storage_class="fast"), storage_class(binding="Immediate")],
                 "before a node is chosen",
             ),
+            (
+                [claim(storage_class="fast", selected_node="web-1"), storage_class()],
+                'being provisioned for node "web-1", which is gone',
+            ),
+            (
+                [
+                    claim(storage_class="fast", selected_node="web-1"),
+                    storage_class(),
+                    *node_and_claim("web-1"),
+                ],
+                'being provisioned for node "web-1" (annotation',
+            ),
             ([claim(deletion_timestamp=EPOCH)], "being deleted"),
             (
                 [bound(), volume(deletion_timestamp=EPOCH)],

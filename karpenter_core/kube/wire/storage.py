@@ -42,6 +42,7 @@ __all__ = [
 ]
 
 _BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+_SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 _EXCLUSIVE: Final = "ReadWriteOncePod"
 _PLACE_LABELS: Final = (
     "failure-domain.beta.kubernetes.io/zone",
@@ -79,6 +80,7 @@ def persistent_volume_claim_view(raw: RawPersistentVolumeClaim) -> PersistentVol
         phase=status.phase or "Pending",
         bind_completed=_BIND_COMPLETED in (meta.annotations or {}),
         is_exclusive=_EXCLUSIVE in (spec.access_modes or ()),
+        selected_node=(meta.annotations or {}).get(_SELECTED_NODE, ""),
         deletion_timestamp=meta.deletion_timestamp,
     )
 
