@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
+import yaml
 
+from benchmarks.peer import GO_ENVIRONMENT
 from karpenter_core.api.labels import INSTANCE_TYPE, ZONE
 from karpenter_core.api.provisioning_request import GANG_REQUEST
-from karpenter_core.kube.resources import NODES, POD_TEMPLATES
+from karpenter_core.kube.resources import (
+    DEPLOYMENTS,
+    EVENTS,
+    NODES,
+    POD_TEMPLATES,
+    VERTICAL_POD_AUTOSCALERS,
+)
 from karpenter_core.kube.wire.codecs import CAPACITY_BUFFERS, PROVISIONING_REQUESTS
 from karpenter_core.testing.scenarios import Expectation, InitialObjects
 from tests.controllers.gangs import request, template
+from tests.controllers.whole_controller import deployment
 from tests.e2e.kwok import KwokCloud
 from tests.e2e.test_kueue import KUEUE
 from tests.e2e.upstream.suite import module_folder
@@ -28,10 +40,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 ROOT = Path(__file__).parents[2]
-KINDS = (PROVISIONING_REQUESTS, POD_TEMPLATES)
+KINDS = (PROVISIONING_REQUESTS, POD_TEMPLATES, DEPLOYMENTS, VERTICAL_POD_AUTOSCALERS)
+AUTOSCALER = "k8s.io/autoscaler/vertical-pod-autoscaler@v1.5.1"
+"""The module with the CRD of VerticalPodAutoscalers; `.ci/run` downloads it too."""
+CORES = "karpenter.kwok.sh/instance-cpu"
 TWO_CORES = [
     {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
-    {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["2"]},
+    {"key": CORES, "operator": "In", "values": ["2"]},
 ]
 NEVER = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
 CONSOLIDATING = {
@@ -59,12 +74,34 @@ async def cluster(kubernetes: str) -> AsyncIterator[RealLocalCluster]:
         yield local_cluster
 
 
+@pytest.fixture(scope="session")
+def autoscaler_crd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The CRD of VerticalPodAutoscalers alone, as it is in the file of several."""
+    folder = tmp_path_factory.mktemp("autoscaler")
+    command = ["go", "mod", "download", "-json", AUTOSCALER]
+    answer = subprocess.run(
+        command, cwd=folder, env=os.environ | GO_ENVIRONMENT, check=True, stdout=subprocess.PIPE
+    )
+    file = Path(json.loads(answer.stdout)["Dir"]) / "deploy" / "vpa-v1-crd-gen.yaml"
+    (definition,) = (
+        each
+        for each in yaml.safe_load_all(file.read_text())
+        if each and each["spec"]["names"]["kind"] == "VerticalPodAutoscaler"
+    )
+    written = folder / "verticalpodautoscalers.yaml"
+    written.write_text(yaml.safe_dump(definition))
+    return written
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def world(cluster: RealLocalCluster, tmp_path: Path) -> AsyncIterator[ScenarioWorld]:
-    """The cluster with the CRDs of Karpenter and Cluster Autoscaler; only kwok's class is ours."""
+async def world(
+    cluster: RealLocalCluster, autoscaler_crd: Path, tmp_path: Path
+) -> AsyncIterator[ScenarioWorld]:
+    """The cluster with the CRDs of Karpenter and both autoscalers; only kwok's class is ours."""
     crds = [
         *sorted((module_folder() / "pkg/apis/crds").glob("*.yaml")),
         KUEUE / "crds" / "autoscaling.x-k8s.io_provisioningrequests.yaml",
+        autoscaler_crd,
         ROOT / "crds" / "karpenter.kwok.sh_kwoknodeclasses.yaml",
     ]
     async with ScenarioWorld(cluster, KwokCloud(), tmp_path, crds=crds, kinds=KINDS) as world:
@@ -229,3 +266,58 @@ async def test_the_scale_subresource_and_a_window_set_the_nodes_of_a_static_pool
     assert datetime.now(UTC) >= end
     await world.client.patch(NODE_POOLS, "fixed", {"spec": {"replicas": 0}}, subresource="scale")
     await expect(world, within="60s", nothing_left=True)
+
+
+async def test_windows_limit_and_consolidate_and_a_node_is_kept_for_predicted_requests(
+    world: ScenarioWorld,
+):
+    """Its pod would come back with three cores: only without the prediction a smaller node does."""
+    sizes = [TWO_CORES[0], {**TWO_CORES[1], "values": ["2", "4"]}]
+    pool = {"name": "general", "requirements": sizes, "disruption": NEVER}
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    await world.create(
+        {
+            "apiVersion": VERTICAL_POD_AUTOSCALERS.api_version,
+            "kind": "VerticalPodAutoscaler",
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"targetRef": target, "updatePolicy": {"updateMode": "Initial"}},
+        }
+    )
+    advice = {"containerName": "web", "target": {"cpu": "3"}}
+    status = {"status": {"recommendation": {"containerRecommendations": [advice]}}}
+    await world.client.patch(VERTICAL_POD_AUTOSCALERS, "web", status, subresource="status")
+    await prepare(world, {"vpa-predictions": "true"}, {"nodePools": [pool]})
+    await world.create(deployment("web", 1, cpu="500m"))
+    await world.create(deployment("big", 1, cpu="3"))
+    await expect(world, within="90s", pods={"running": 2}, nodes=1, consistent=True)
+
+    consolidating = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "0s"}
+    await open_window(world, limits={"cpu": "4"}, **consolidating)
+    await world.client.delete(DEPLOYMENTS, "big")
+    await world.create(deployment("more", 1, cpu="3600m"))
+
+    async def is_kept_for_its_pod() -> bool:
+        events = [event["message"] for event in await world.client.list(EVENTS)]
+        return any(message.startswith("Can't replace with a cheaper node") for message in events)
+
+    await wait_until(is_kept_for_its_pod, seconds=60)
+    await expect(world, within="30s", hold="3s", nodes=1, launched=1, pods={"pending": 1})
+
+    await world.client.delete(VERTICAL_POD_AUTOSCALERS, "web")
+    await open_window(world, **consolidating)
+
+    async def is_replaced() -> bool:
+        nodes = [node["metadata"]["labels"] for node in world.mirror.objects(NODES)]
+        return sorted(each.get(CORES, "") for each in nodes) == ["2", "4"]
+
+    await wait_until(is_replaced, seconds=120)
+    await expect(world, within="60s", pods={"running": 2}, nodes=2, launched=3, consistent=True)
+
+
+async def open_window(world: ScenarioWorld, **changes: Any) -> None:
+    """Give the pool a window that began some minutes ago."""
+    start = datetime.now(UTC) - timedelta(minutes=5)
+    schedule = f"{start.minute} {start.hour} * * *"
+    window = {"name": "day", "schedule": schedule, "duration": "2h", **changes}
+    annotations = {"karpenter.sh/schedules": json.dumps([window])}
+    await world.client.patch(NODE_POOLS, "general", {"metadata": {"annotations": annotations}})
