@@ -70,7 +70,9 @@ async def test_the_job_is_admitted_and_has_a_pod_for_each_part(
             await world.client.delete(CONFIG_MAPS, files["metadata"]["name"], "default")
 
     spec = made["spec"]
-    assert (spec["completionMode"], spec["backoffLimitPerIndex"]) == ("Indexed", 1)
+    assert (spec["completionMode"], spec["backoffLimitPerIndex"]) == ("Indexed", 2)
+    actions = [each["action"] for each in spec["podFailurePolicy"]["rules"]]
+    assert actions == ["Ignore", "FailJob", "FailIndex"]
     indexes = sorted(int(each["metadata"]["annotations"][INDEX]) for each in found)
     assert indexes == list(range(job["spec"]["completions"]))
     for each in found:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -27,6 +29,7 @@ __all__ = ["register", "simulate"]
 _POINTS: Final = 288
 """Steps of the series: five minutes of a day each."""
 _STEPS: Final = (10, 30, 60, 300, 600, 900, 1800, 3600)
+_STANDARD_OUTPUT: Final = Path("-")
 _LONGEST: Final = 366 * 86400.0
 
 
@@ -87,7 +90,8 @@ def simulate(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Keep the finished runs of a sweep here; runs that it has are not repeated.",
+            help="Keep the finished runs of a sweep here; runs that it has are not repeated. "
+            "- prints only their lines.",
         ),
     ] = None,
     setting: Annotated[
@@ -191,8 +195,7 @@ def simulate(
     count = jobs or os.cpu_count() or 1
     if axes:
         runs = _swept_runs(scenarios[0], axes, part, workload_of)
-        document = _sweep(runs, count, results)
-        _print(document, output, is_sweep=True)
+        document = _sweep(runs, count, results, output)
         if document["failed"]:
             raise typer.Exit(1)
         return
@@ -244,12 +247,23 @@ def _swept_runs(
     return every[part]
 
 
-def _sweep(runs: Sequence[SweepRun], jobs: int, results: Path | None) -> JsonObject:
+def _sweep(
+    runs: Sequence[SweepRun], jobs: int, results: Path | None, output: SimulationFormat
+) -> JsonObject:
+    """Run a sweep and print it: only lines of results if they are for the standard output."""
     from karpenter_core.cli.plan import print_notes
     from karpenter_core.cli.simulate.sweep_runs import run_sweep
 
-    document, notes = run_sweep(runs, jobs=jobs, results=results)
+    if results != _STANDARD_OUTPUT:
+        document, notes = run_sweep(runs, jobs=jobs, results=results)
+        print_notes(notes)
+        _print(document, output, is_sweep=True)
+        return document
+    document, notes = run_sweep(runs, jobs=jobs, on_line=partial(print, flush=True))
     print_notes(notes)
+    for failed in document["failed"]:
+        values = " ".join(f"{key}={value}" for key, value in failed["values"].items())
+        print(f"karpenter: {values}: {failed['error']}", file=sys.stderr)
     return document
 
 

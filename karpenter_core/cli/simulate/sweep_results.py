@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     from karpenter_core.cli.simulate.scenario import SimulationScenario
     from karpenter_core.cli.simulate.workload import Workload
 
-__all__ = ["InputDigests", "SweepResults"]
+__all__ = ["InputDigests", "SweepResults", "result_line"]
+
+
+def result_line(digest: str, run: FinishedRun) -> str:
+    """Return the line of a finished run, with the digest of its input."""
+    return json.dumps({"input": digest, "notes": run.notes, "run": run.document})
 
 
 class InputDigests:
@@ -116,10 +121,9 @@ class SweepResults:
         Raises:
             BadInputError: the file cannot be written.
         """
-        line = {"input": digest, "notes": run.notes, "run": run.document}
         try:
             with self._file.open("ab") as opened:
-                opened.write(json.dumps(line).encode() + b"\n")
+                opened.write(result_line(digest, run).encode() + b"\n")
         except OSError as error:
             raise BadInputError(f"{self._file}: {error.strerror}") from error
 

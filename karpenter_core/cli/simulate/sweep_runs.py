@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.cli.simulate.batch import FailedRun, FinishedRun, RunOutcome, run_all
-from karpenter_core.cli.simulate.sweep_results import InputDigests, SweepResults
+from karpenter_core.cli.simulate.sweep_results import InputDigests, SweepResults, result_line
 from karpenter_core.errors import BadInputError, KarpenterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from karpenter_core.api.json_objects import JsonObject
@@ -22,9 +22,15 @@ _LEFT_OUT: Final = frozenset({"name", "series"})
 
 
 def run_sweep(
-    runs: Sequence[SweepRun], *, jobs: int, results: Path | None
+    runs: Sequence[SweepRun],
+    *,
+    jobs: int,
+    results: Path | None = None,
+    on_line: Callable[[str], object] | None = None,
 ) -> tuple[JsonObject, tuple[str, ...]]:
     """Return the document of a sweep, the cheapest run first, and the notes about its input.
+
+    `on_line` gets the line of each finished run, as a file of results has it, when the run has ended.
 
     Raises:
         BadInputError: no run can use its input, or the file of results cannot be used.
@@ -32,7 +38,8 @@ def run_sweep(
     """
     kept = None if results is None else SweepResults(results)
     digests = InputDigests()
-    inputs = ["" if kept is None else digests.digest(scenario) for _, scenario in runs]
+    needs_digests = kept is not None or on_line is not None
+    inputs = [digests.digest(scenario) if needs_digests else "" for _, scenario in runs]
     outcomes: dict[int, RunOutcome] = {}
     for number, digest in enumerate(inputs):
         found = None if kept is None else kept.find(digest)
@@ -42,8 +49,11 @@ def run_sweep(
 
     def note(index: int, outcome: RunOutcome) -> None:
         number = missing[index]
-        if kept is not None and isinstance(outcome, FinishedRun):
-            kept.add(inputs[number], outcome)
+        if isinstance(outcome, FinishedRun):
+            if kept is not None:
+                kept.add(inputs[number], outcome)
+            if on_line is not None:
+                on_line(result_line(inputs[number], outcome))
         outcomes[number] = outcome
 
     if missing:

@@ -146,6 +146,16 @@ class TestResults:
         assert str(file) in refusal
         assert file.read_text() == content
 
+    def test_lines_on_stdout_are_those_of_the_file(self, simulate, tmp_path):
+        """And nothing else is there; a run that failed has none."""
+        file = tmp_path / "results.jsonl"
+        options = (*SHORT, "--sweep", "seed=1,2", "--results")
+        simulate(BURST, *options, file)
+
+        assert simulate(BURST, *options, "-", output="table") == file.read_text()
+        failing = (*SHORT, *BAD_WEIGHT, "--results", "-")
+        assert len(simulate(BURST, *failing, output="html", code=1).splitlines()) == 1
+
     def test_results_are_those_of_a_sweep(self, simulate, tmp_path):
         refusal = simulate(BURST, "--results", tmp_path / "results.jsonl", code=2)
         assert "--results keeps the runs of a sweep" in refusal
