@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, final
 
@@ -14,12 +15,12 @@ from karpenter_core.kube.events import COMPONENT
 from karpenter_core.kube.resources import EVENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from karpenter_core.clock import Clock
     from karpenter_core.kube.api import ClusterApis, KubeApi
 
-__all__ = ["DecisionEvent", "DecisionWatch", "read_decisions"]
+__all__ = ["ControllerEvents", "DecisionEvent", "DecisionWatch", "PodRefusal", "read_decisions"]
 
 _MOST: Final = 50
 _MOST_PAGES: Final = 40
@@ -30,6 +31,10 @@ _OURS: Final = f"reportingComponent={COMPONENT}"
 _WATCH_SECONDS: Final = 300
 _POLL_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 5.0
+_FAILED: Final = "FailedScheduling"
+_NOMINATED: Final = "Nominated"
+_TARGET: Final = re.compile(r"(?:nodeclaim|node)/([a-z0-9.-]+)")
+_FAILED_PREFIX: Final = "Failed to schedule pod, "
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 
 
@@ -54,6 +59,27 @@ class DecisionEvent:
             return self.objects[0]
         kind = self.objects[0].partition("/")[0]
         return f"{len(self.objects)} {kind}s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodRefusal:
+    """The reason why a pass of the controller has launched no node for a pod."""
+
+    at: datetime
+    message: str
+    later_targets: frozenset[str] = frozenset()
+    """NodeClaims and nodes that later passes have chosen for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerEvents:
+    """The decisions and refusals that the Events of the controller tell of."""
+
+    decisions: tuple[DecisionEvent, ...] = ()
+    """The last decisions, the latest first."""
+    refusals: Mapping[str, PodRefusal] = field(default_factory=dict[str, PodRefusal])
+    """By namespace and name of a pod that some pass has not placed."""
+    notes: tuple[str, ...] = ()
 
 
 class _ObjectReference(msgspec.Struct, rename="camel"):
@@ -125,13 +151,17 @@ _decoder: Final = msgspec.json.Decoder(_EventList)
 _event_decoder: Final = msgspec.json.Decoder(_WatchLine)
 
 
-async def read_decisions(apis: ClusterApis) -> tuple[tuple[DecisionEvent, ...], tuple[str, ...]]:
-    """Return the last decisions, the latest first, and notes.
+async def read_decisions(apis: ClusterApis) -> ControllerEvents:
+    """Return what the last Events say.
 
     Events that may not be listed, or cannot be read, are a note: everything else can be shown.
     """
     listing = await _list_events(apis.api_for(EVENTS))
-    return _grouped(listing.events), listing.notes
+    return ControllerEvents(
+        decisions=_grouped(listing.events),
+        refusals=_refusals(listing.events),
+        notes=listing.notes,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +187,9 @@ async def _list_events(api: KubeApi) -> _EventListing:
         except ApiError as error:
             if error.status != _FORBIDDEN:
                 raise
-            notes.append("events cannot be listed (forbidden): the last decisions are not shown")
+            notes.append(
+                "events cannot be listed (forbidden): the last decisions of the controller are unknown"
+            )
             break
         except msgspec.MsgspecError as error:
             notes.append(f"events cannot be read: {error}")
@@ -191,6 +223,7 @@ class DecisionWatch:
         self._events: dict[str, _Event] = {}
         self._notes: tuple[str, ...] = ()
         self._decisions: tuple[DecisionEvent, ...] | None = ()
+        self._refusals: Mapping[str, PodRefusal] | None = {}
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -203,6 +236,13 @@ class DecisionWatch:
         if self._decisions is None:
             self._decisions = _grouped(self._events.values())
         return self._decisions
+
+    @property
+    def refusals(self) -> Mapping[str, PodRefusal]:
+        """Reasons why the controller has launched no node for pods, by namespace and name."""
+        if self._refusals is None:
+            self._refusals = _refusals(self._events.values())
+        return self._refusals
 
     async def run(self) -> None:
         """Follow the Events until cancelled."""
@@ -254,7 +294,7 @@ class DecisionWatch:
         self._note_change()
 
     def _note_change(self) -> None:
-        self._decisions = None
+        self._decisions = self._refusals = None
         self._on_change()
 
 
@@ -262,6 +302,33 @@ def _printable(text: str) -> str:
     """Return a text without control characters: whoever may create Events writes to the terminal."""
     cut = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
     return "".join(letter if letter.isprintable() else " " for letter in cut)
+
+
+def _refusals(events: Iterable[_Event]) -> dict[str, PodRefusal]:
+    """Return the last refusal of each pod, with the nominations after it."""
+    failed: dict[str, _Event] = {}
+    nominated: dict[str, list[_Event]] = {}
+    for event in events:
+        if event.involved_object.kind != "Pod":
+            continue
+        key = f"{event.involved_object.namespace}/{event.involved_object.name}"
+        if event.reason == _NOMINATED:
+            nominated.setdefault(key, []).append(event)
+        elif event.reason == _FAILED and (key not in failed or event.at > failed[key].at):
+            failed[key] = event
+    return {
+        key: PodRefusal(
+            at=event.at,
+            message=_printable(event.message.removeprefix(_FAILED_PREFIX)),
+            later_targets=frozenset(
+                target
+                for each in nominated.get(key, ())
+                if each.at > event.at
+                for target in _TARGET.findall(each.message)
+            ),
+        )
+        for key, event in failed.items()
+    }
 
 
 def _grouped(events: Iterable[_Event]) -> tuple[DecisionEvent, ...]:

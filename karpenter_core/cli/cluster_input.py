@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.problem import Catalogue, SolveOptions
     from karpenter_core.state.builder import StateBuilder
     from karpenter_core.state.events import StateObject
+    from karpenter_core.state.launch_limits import LaunchLimits
     from karpenter_core.state.provisioning_input import ProblemSettings, ProvisioningInput
     from karpenter_core.state.snapshot import Snapshot
 
@@ -96,6 +97,7 @@ async def build_cluster(
     groups: Collection[KindGroup] = (),
     priority_cutoff: int = NO_CUTOFF,
     commitments: tuple[Commitment, ...] = (),
+    launch_limits: LaunchLimits | None = None,
     is_lenient: bool = False,
     notes: Sequence[str] = (),
 ) -> ClusterInput:
@@ -140,6 +142,7 @@ async def build_cluster(
         groups=groups,
         priority_cutoff=priority_cutoff,
         commitments=commitments,
+        launch_limits=launch_limits,
         problems=problems,
         notes=notes,
     )
@@ -155,6 +158,7 @@ def input_of_state(
     groups: Collection[KindGroup] = (),
     priority_cutoff: int = NO_CUTOFF,
     commitments: tuple[Commitment, ...] = (),
+    launch_limits: LaunchLimits | None = None,
     problems: Mapping[str, str],
     notes: Sequence[str] = (),
 ) -> ClusterInput:
@@ -183,9 +187,8 @@ def input_of_state(
         default_spread=default_spread,
         priority_cutoff=priority_cutoff,
         commitments=commitments,
-        launch_limits=LaunchLimits(
-            currency=options.currency, exchange_rates=options.exchange_rates
-        ),
+        launch_limits=launch_limits
+        or LaunchLimits(currency=options.currency, exchange_rates=options.exchange_rates),
     )
     problem_input = build_provisioning_input(snapshot, now=now, problem_settings=found_settings)
     return ClusterInput(

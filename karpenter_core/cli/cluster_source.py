@@ -124,6 +124,7 @@ class ClusterSource:
         )
         from karpenter_core.cli.snapshot_file.reading import SnapshotCatalogues, objects_of
         from karpenter_core.operator.kind_groups import kind_groups
+        from karpenter_core.operator.problem_settings import launch_limits_of
         from karpenter_core.operator.solve_options import solve_options
         from karpenter_core.provider.host.manager import load_plugins
 
@@ -147,6 +148,7 @@ class ClusterSource:
                 groups=groups,
                 priority_cutoff=settings.priority_cutoff,
                 commitments=settings.commitments,
+                launch_limits=launch_limits_of(settings),
                 is_lenient=True,
                 notes=(*header.notes, *notes, *more),
             )

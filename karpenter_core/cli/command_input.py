@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from karpenter_core.cli.cluster_events import DecisionEvent
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from karpenter_core.api.records import PodView
+    from karpenter_core.cli.cluster_events import DecisionEvent, PodRefusal
     from karpenter_core.cli.cluster_input import ClusterInput
     from karpenter_core.operator.settings import Settings
+    from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["CommandInput", "input_with_settings", "log_to_stderr"]
+__all__ = ["CommandInput", "input_with_settings", "log_to_stderr", "recent_refusal"]
+
+_REFUSAL_AGE: Final = timedelta(minutes=11)
+"""The controller repeats the Event of a pod that it still refuses every 5 minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -29,6 +38,34 @@ class CommandInput:
     """Whether the settings pause all disruption."""
     decisions: tuple[DecisionEvent, ...] = ()
     """The last decisions of the controller, the latest first; only if the source asks for them."""
+    refusals: Mapping[str, PodRefusal] = field(default_factory=dict[str, "PodRefusal"])
+    """Reasons why the controller has launched no node for pods, by namespace and name; likewise."""
+
+    def refusal_of(self, pod: PodView) -> PodRefusal | None:
+        """Return why the controller has launched no node for a pod, if that is recent.
+
+        What it says is about the cluster without added files.
+        """
+        if self.before is not None:
+            return None
+        return recent_refusal(self.refusals, pod, self.cluster.snapshot, now=self.cluster.now)
+
+
+def recent_refusal(
+    refusals: Mapping[str, PodRefusal], pod: PodView, snapshot: Snapshot, *, now: datetime
+) -> PodRefusal | None:
+    """Return why the controller has launched no node for a pod.
+
+    None if there is no refusal, if it is old or of an earlier pod of this name, or if what a later pass has
+    chosen for the pod still exists.
+    """
+    found = refusals.get(pod.key)
+    if found is None or now - found.at > _REFUSAL_AGE:
+        return None
+    if pod.created is not None and found.at < pod.created:
+        return None
+    known = (snapshot.node_claims, snapshot.nodes)
+    return None if any(name in each for name in found.later_targets for each in known) else found
 
 
 def input_with_settings(cluster: ClusterInput, settings: Settings) -> CommandInput:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [
-    "constraint_of_ignored", "hold_reason", "instant_text", "json_text", "offering", "plan_document",
+    "constraint_of_ignored", "hold_reason", "instant_text", "json_text", "no_pools_text", "offering", "plan_document",
     "waiting_pods",
 ]  # fmt: skip
 
@@ -57,6 +57,14 @@ def plan_document(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, obje
         },
         **({"virtualPods": virtual} if virtual else {}),
     }
+
+
+def no_pools_text(cluster: ClusterInput) -> str:
+    """Return why no NodePool is used."""
+    unusable = cluster.unusable_pools
+    if not unusable:
+        return "there is no NodePool"
+    return "; ".join(f'NodePool "{name}": {why}' for name, why in unusable.items())
 
 
 def _virtual_pods(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, object]:
@@ -177,7 +185,7 @@ def _unschedulable(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, obj
     for pod in cluster.input.problem.pods:
         why = plan.unschedulable.get(pod.uid)
         if why is not None and not pod.is_virtual:
-            pending[pod.key] = _reasons(why)
+            pending[pod.key] = _reasons(cluster, why)
     for ignored in cluster.input.ignored:
         constraint = constraint_of_ignored(cluster, ignored).value
         reason = {"constraint": constraint, "detail": ignored.reason, "closest": ""}
@@ -196,9 +204,9 @@ def _unschedulable(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, obj
     return pending
 
 
-def _reasons(why: UnschedulablePod) -> dict[str, object]:
+def _reasons(cluster: ClusterInput, why: UnschedulablePod) -> dict[str, object]:
     return {
-        "message": why.message,
+        "message": why.message if why.pools else f"{why.message}: {no_pools_text(cluster)}",
         "pools": {
             name: {
                 "constraint": rejection.constraint.value,

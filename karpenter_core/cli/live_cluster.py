@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from karpenter_core.cli.cluster_events import read_decisions
+from karpenter_core.cli.cluster_events import ControllerEvents, read_decisions
 from karpenter_core.cli.cluster_input import LocatedObject, build_cluster, input_of_state
 from karpenter_core.cli.cluster_listing import CLUSTER, connected, list_cluster, overlay_objects
 from karpenter_core.cli.command_input import input_with_settings, log_to_stderr
 from karpenter_core.errors import SettingsError
+from karpenter_core.operator.problem_settings import launch_limits_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Mapping
@@ -57,14 +58,17 @@ class LiveCluster:
             ApiError: the cluster does not answer, or refuses.
         """
         listing = await list_cluster(self.apis, self.codecs)
-        decisions, notes = await read_decisions(self.apis) if self.with_decisions else ((), ())
-        listing = replace(listing, notes=(*listing.notes, *notes))
+        said = await read_decisions(self.apis) if self.with_decisions else ControllerEvents()
+        listing = replace(listing, notes=(*listing.notes, *said.notes))
         plain = await self._build(
             [LocatedObject(CLUSTER, listed_object) for listed_object in listing.objects],
             listing.notes,
         )
         command_input = replace(
-            input_with_settings(plain, self.settings), is_live=True, decisions=decisions
+            input_with_settings(plain, self.settings),
+            is_live=True,
+            decisions=said.decisions,
+            refusals=said.refusals,
         )
         if not self.has_files:
             return command_input
@@ -87,6 +91,7 @@ class LiveCluster:
             groups=self.groups,
             priority_cutoff=self.settings.priority_cutoff,
             commitments=self.settings.commitments,
+            launch_limits=launch_limits_of(self.settings),
             problems=problems,
             notes=notes,
         )
@@ -102,6 +107,7 @@ class LiveCluster:
             groups=self.groups,
             priority_cutoff=self.settings.priority_cutoff,
             commitments=self.settings.commitments,
+            launch_limits=launch_limits_of(self.settings),
             is_lenient=True,
             notes=notes,
         )

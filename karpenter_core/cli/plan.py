@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections import Counter
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from karpenter_core.cli.cluster_source import CommandInput
     from karpenter_core.scheduling.problem import SchedulingPlan
 
-__all__ = ["plan", "print_notes", "register", "solve_cluster"]
+__all__ = ["plan", "print_notes", "refused_launches", "register", "solve_cluster"]
 
 
 class PlanFormat(StrEnum):
@@ -79,7 +81,7 @@ def plan(
     if output is PlanFormat.HTML and not rebalance:
         raise SettingsError("--output html is the report of a rebalance: add --rebalance")
     started = time.perf_counter()
-    command_input = asyncio.run(source.read())
+    command_input = asyncio.run(replace(source, with_decisions=not rebalance).read())
     read = time.perf_counter()
     if rebalance:
         _show_rebalance(command_input, output)
@@ -94,6 +96,9 @@ def plan(
         document["provisioningRequests"] = requests
     if static_pools:
         document["staticNodePools"] = static_pools
+    refusals = refused_launches(command_input, solved)
+    if refusals:
+        document["refusedByController"] = refusals
     disruption = _disruption(command_input)
     if disruption is not None:
         document["disruption"] = disruption
@@ -104,6 +109,11 @@ def plan(
     unused = command_input.cluster.unusable_pools.items()
     print_notes(command_input.cluster.notes)
     print_notes(f'NodePool "{name}" is not used: {why}' for name, why in unused)
+    for message, pods in Counter(refusals.values()).most_common():
+        noun = "pod" if pods == 1 else "pods"
+        print_notes(
+            [f"the controller launches no node now for {pods} {noun} of this plan: {message}"]
+        )
     if output is PlanFormat.JSON:
         print(json_text(document))
         return
@@ -115,6 +125,16 @@ def plan(
         from karpenter_core.cli.rebalance.tables import print_disruption
 
         print_disruption(disruption, solved.cost.hourly)
+
+
+def refused_launches(command_input: CommandInput, plan: SchedulingPlan) -> dict[str, str]:
+    """Return the pods with a planned node for which the controller launches none, with its reasons."""
+    return {
+        pod.key: refusal.message
+        for claim in plan.claims
+        for pod in claim.pods
+        if (refusal := command_input.refusal_of(pod)) is not None
+    }
 
 
 def _disruption(command_input: CommandInput) -> JsonObject | None:

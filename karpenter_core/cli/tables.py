@@ -36,6 +36,7 @@ STATES: Final = {
     "existing": "goes to an existing node",
     "held": "does not wait for a node",
     "launch": "a node will be launched",
+    "refused": "stays pending",
     "unschedulable": "stays pending",
 }
 """Texts for the states of a pod."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import ALIASES, WELL_KNOWN
 from karpenter_core.kube.wire.kind_groups import KindGroup
+from karpenter_core.state.launch_limits import LaunchLimits
 from karpenter_core.state.pod_volumes import UnsupportedVolumes
 from karpenter_core.state.provisioning_input import ProblemSettings
 
@@ -18,10 +19,20 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.commitments import Commitment
     from karpenter_core.api.records import TopologySpread
+    from karpenter_core.operator.settings import Settings
     from karpenter_core.provider.contract import LabelClasses
-    from karpenter_core.state.launch_limits import LaunchLimits
 
-__all__ = ["problem_settings"]
+__all__ = ["launch_limits_of", "problem_settings"]
+
+
+def launch_limits_of(settings: Settings) -> LaunchLimits:
+    """Return the limits of launches that a user has set."""
+    return LaunchLimits(
+        max_nodes_total=settings.max_nodes_total,
+        launches_per_minute=settings.launches_per_minute,
+        currency=settings.currency,
+        exchange_rates=settings.exchange_rates,
+    )
 
 
 def problem_settings(

@@ -46,9 +46,8 @@ from karpenter_core.lifecycle.node.health_rules import apply_health_rules
 from karpenter_core.lifecycle.nodeclaim.drift import DriftRules
 from karpenter_core.operator.kind_groups import kind_groups
 from karpenter_core.operator.label_rules import label_rules
-from karpenter_core.operator.problem_settings import problem_settings
+from karpenter_core.operator.problem_settings import launch_limits_of, problem_settings
 from karpenter_core.operator.solve_options import solve_options
-from karpenter_core.state.launch_limits import LaunchLimits
 from karpenter_core.state.placements import nomination_window
 
 if TYPE_CHECKING:
@@ -258,12 +257,7 @@ def provisioning_options(dependencies: ControllerDependencies) -> ProvisioningOp
                 default_spread=settings.scheduler_config,
                 priority_cutoff=settings.priority_cutoff,
                 commitments=settings.commitments,
-                launch_limits=LaunchLimits(
-                    max_nodes_total=settings.max_nodes_total,
-                    launches_per_minute=settings.launches_per_minute,
-                    currency=settings.currency,
-                    exchange_rates=settings.exchange_rates,
-                ),
+                launch_limits=launch_limits_of(settings),
             ),
             nomination_window=nomination_window(settings.batch_max_duration),
         ),

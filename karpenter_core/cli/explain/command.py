@@ -7,6 +7,7 @@ methods, and print the results for the pod or the node.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -66,7 +67,7 @@ def pod(
     Exit code: 0 if there is an answer; 2 if the pod does not exist, or if files, settings or the
     cluster cannot be used.
     """
-    command_input = asyncio.run(source.read())
+    command_input = asyncio.run(replace(source, with_decisions=True).read())
     from karpenter_core.cli.tables import print_explanation
 
     document = _answer(command_input, name if "/" in name else f"default/{name}")
@@ -113,7 +114,7 @@ def nodepool(
     Exit code: 0 if there is an answer; 2 if the NodePool does not exist, or if files, settings or the
     cluster cannot be used.
     """
-    command_input = asyncio.run(source.read())
+    command_input = asyncio.run(replace(source, with_decisions=True).read())
     from karpenter_core.cli.explain.nodepool import find_node_pool, node_pool_explanation
     from karpenter_core.cli.plan import solve_cluster
     from karpenter_core.cli.tables import print_node_pool_explanation
@@ -157,7 +158,11 @@ def _answer(command_input: CommandInput, key: str) -> dict[str, object]:
     cluster = command_input.cluster
     pod_found = find_pod(cluster, key)
     return pod_explanation(
-        cluster, pod_found, solve_cluster(cluster), is_live=command_input.is_live
+        cluster,
+        pod_found,
+        solve_cluster(cluster),
+        is_live=command_input.is_live,
+        refusal=command_input.refusal_of(pod_found),
     )
 
 

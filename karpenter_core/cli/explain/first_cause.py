@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import NODE_POOL
+from karpenter_core.cli.document import instant_text
 from karpenter_core.scheduling.problem import PoolConstraint
 
 if TYPE_CHECKING:
@@ -13,10 +14,11 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.json_objects import JsonMapping
     from karpenter_core.api.records import NodeSelectorRequirement, PodView
+    from karpenter_core.cli.cluster_events import PodRefusal
     from karpenter_core.cli.cluster_input import ClusterInput
     from karpenter_core.scheduling.problem import SchedulingPlan
 
-__all__ = ["FirstCause", "first_cause"]
+__all__ = ["FirstCause", "first_cause", "refusal_text"]
 
 _ORDER = {constraint.value: number for number, constraint in enumerate(PoolConstraint)}
 
@@ -37,7 +39,7 @@ def first_cause(
     A NodePool comes the closer, the later in the order of constraints the first one fails. One from which
     nothing can be launched for any pod says little about this one, and comes after those; one that the pod
     excludes by name comes last. The only one that it asks for by name comes first if it cannot be used. A
-    reason of all NodePools blames none of them.
+    reason of all NodePools blames none of them, and neither does the priority of the pod.
     """
     selected = _selected_pool(pod)
     if selected is not None and selected in cluster.unusable_pools:
@@ -54,9 +56,17 @@ def first_cause(
     closest = rejected[name]
     others = len(rejected) - 1
     reason = f"{closest['constraint']}: {closest['detail']}"
+    if closest["constraint"] == PoolConstraint.PRIORITY:
+        return FirstCause(reason)
     if others and all(each["detail"] == closest["detail"] for each in rejected.values()):
         return FirstCause(f"{reason} (in all NodePools)")
     return FirstCause(f'NodePool "{name}": {reason}', others)
+
+
+def refusal_text(refusal: PodRefusal) -> str:
+    """Return the words for what only the controller knows."""
+    seen = instant_text(refusal.at)
+    return f"the controller launches no node for it now: {refusal.message} (said at {seen})"
 
 
 def _selected_pool(pod: PodView) -> str | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.api.labels import NODES, PRICE_PER_HOUR, SPOT_SHARE
 from karpenter_core.api.quantities import format_amount, parse_amount, parse_resources
-from karpenter_core.cli.document import offering
+from karpenter_core.cli.document import instant_text, offering
 from karpenter_core.cli.missing_objects import missing_object
 from karpenter_core.cli.static_pools import static_pool_document
 from karpenter_core.cli.tables import NODE_POOL_STATES, counted
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from karpenter_core.api.nodepool import NodePool
+    from karpenter_core.cli.cluster_events import PodRefusal
     from karpenter_core.cli.cluster_input import ClusterInput
     from karpenter_core.cli.cluster_source import CommandInput
     from karpenter_core.scheduling.problem import (
@@ -70,7 +71,16 @@ def node_pool_explanation(
         else None
     )
     launches = [claim for claim in plan.claims if claim.pool == pool.name]
+    refusals = [
+        found
+        for claim in launches
+        for pod in claim.pods
+        if (found := command_input.refusal_of(pod)) is not None
+    ]
     state, message = _answer(cluster, pool, typical, static, [*limits, *quotas], launches)
+    if state == "launching" and len(refusals) == sum(len(claim.pods) for claim in launches):
+        latest = max(refusals, key=lambda refusal: refusal.at)
+        state, message = "held-back", _refused_text(latest, len(refusals))
     share = pool.metadata.annotations.get(SPOT_SHARE)
     return {
         "nodePool": pool.name,
@@ -85,6 +95,13 @@ def node_pool_explanation(
         **({} if static is None else {"static": static}),
         **({} if share is None else {"spotShare": share}),
     }
+
+
+def _refused_text(refusal: PodRefusal, pods: int) -> str:
+    return (
+        f"the controller launches no node for {counted(pods, 'pod')} that it suits: "
+        f"{refusal.message} (said at {instant_text(refusal.at)})"
+    )
 
 
 def _lead(state: str) -> str:

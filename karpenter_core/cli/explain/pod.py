@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.json_objects import JsonMapping, JsonObject
 from karpenter_core.api.nodeclaim import INITIALIZED, LAUNCHED, REGISTERED
-from karpenter_core.cli.document import constraint_of_ignored, hold_reason, offering
-from karpenter_core.cli.explain.first_cause import first_cause
+from karpenter_core.cli.document import constraint_of_ignored, hold_reason, no_pools_text, offering
+from karpenter_core.cli.explain.first_cause import first_cause, refusal_text
 from karpenter_core.cli.missing_objects import some_names
 from karpenter_core.cli.provisioning_requests import consumer_message
 from karpenter_core.cli.tables import STATES, counted
@@ -26,15 +26,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from karpenter_core.api.records import PodView
+    from karpenter_core.cli.cluster_events import PodRefusal
     from karpenter_core.cli.cluster_input import ClusterInput
     from karpenter_core.scheduling.problem import (
         PlannedNodeClaim,
         SchedulingPlan,
     )
 
-__all__ = ["find_pod", "pod_explanation"]
+__all__ = ["existing_text", "find_pod", "pod_explanation"]
 
 _NEAR: Final = 5
+_WAITS: Final = "it waits for NodeClaim"
 
 _REMEDIES: Final = {
     PoolConstraint.PRIORITY: "remove the annotation karpenter.sh/expendable, or give the pod a higher priority",
@@ -89,10 +91,21 @@ def _hint(key: str, listed_names: Sequence[str]) -> str:
 
 
 def pod_explanation(
-    cluster: ClusterInput, pod: PodView, plan: SchedulingPlan, *, is_live: bool
+    cluster: ClusterInput,
+    pod: PodView,
+    plan: SchedulingPlan,
+    *,
+    is_live: bool,
+    refusal: PodRefusal | None = None,
 ) -> JsonObject:
-    """Return the JSON of `karpenter explain pod` for a pod."""
+    """Return the JSON of `karpenter explain pod` for a pod.
+
+    `refusal` is why the controller has launched no node for it; it may know of stock-outs and pauses
+    that the plan of a command cannot know.
+    """
     fate = _pod_outcome(cluster, pod, plan, is_live=is_live)
+    if refusal is not None and fate.state == "launch":
+        fate = replace(fate, state="refused", message=refusal_text(refusal), placement=None)
     return {
         "pod": pod.key,
         "state": fate.state,
@@ -138,7 +151,7 @@ def _pod_outcome(
     why = plan.unschedulable.get(pod.uid)
     if why is not None:
         pools = {name: _rejected(reason) for name, reason in why.pools.items()}
-        message = why.message if pools else f"{why.message}: {_no_pools(cluster)}"
+        message = why.message if pools else f"{why.message}: {no_pools_text(cluster)}"
         return _PodOutcome(state="unschedulable", message=message, pools=pools)
     message = "" if pod.node_name else consumer_message(cluster, pod)
     if message:
@@ -198,13 +211,6 @@ def _claim_of(pod: PodView, plan: SchedulingPlan) -> PlannedNodeClaim | None:
     return next(
         (claim for claim in plan.claims if any(other.uid == pod.uid for other in claim.pods)), None
     )
-
-
-def _no_pools(cluster: ClusterInput) -> str:
-    unusable = cluster.unusable_pools
-    if not unusable:
-        return "there is no NodePool"
-    return "; ".join(f'NodePool "{name}": {why}' for name, why in unusable.items())
 
 
 # -- new nodes -------------------------------------------------------------------------------------
@@ -305,14 +311,20 @@ def _existing(cluster: ClusterInput, name: str) -> JsonObject:
     }
 
 
-def _existing_message(cluster: ClusterInput, pod: PodView, name: str, *, is_live: bool) -> str:
+def existing_text(cluster: ClusterInput, pod: PodView, name: str) -> str:
+    """Return what a pod waits for that is planned for an existing node or NodeClaim."""
     state_node = cluster.snapshot.state_node(name)
     if state_node is not None and state_node.claim is not None and not state_node.initialized:
-        return f'it waits for NodeClaim "{state_node.claim.name}", which {_stage(cluster, name)}'
+        return f'{_WAITS} "{state_node.claim.name}", which {_stage(cluster, name)}'
     message = f'node "{name}" has room for it'
     if pod.nominated_node_name == name:
         message = f'node "{name}" is kept for it (status.nominatedNodeName)'
-    if is_live:
+    return message
+
+
+def _existing_message(cluster: ClusterInput, pod: PodView, name: str, *, is_live: bool) -> str:
+    message = existing_text(cluster, pod, name)
+    if is_live and not message.startswith(_WAITS):
         message += "; the Kubernetes scheduler is expected to bind it there"
     return message
 

@@ -30,6 +30,8 @@ _PLAIN_SETTINGS: Final = (
     "capacity_quotas", "vpa_predictions",
 )  # fmt: skip
 """Settings that plans depend on, by field."""
+_LATER_SETTINGS: Final = ("max_nodes_total", "launches_per_minute")
+"""Such settings that snapshots of earlier versions do not have."""
 _GATES: Final = (
     "capacity_buffer", "node_overlay", "reserved_capacity", "spot_to_spot_consolidation",
     "static_capacity",
@@ -90,7 +92,7 @@ def settings_to_json(settings: Settings) -> dict[str, object]:
     """Return the settings that plans depend on."""
     gates = settings.feature_gates
     return {
-        **{name: getattr(settings, name) for name in _PLAIN_SETTINGS},
+        **{name: getattr(settings, name) for name in (*_PLAIN_SETTINGS, *_LATER_SETTINGS)},
         "feature_gates": {name: getattr(gates, name) for name in _GATES},
         "scheduler_config": cast("object", msgspec.to_builtins(settings.scheduler_config)),
         "commitments": [_commitment_to_json(each) for each in settings.commitments],
@@ -110,7 +112,7 @@ def settings_from_json(values: dict[str, object], where: str) -> Settings:
     try:
         plain: dict[str, object] = {
             name: msgspec.convert(values[name], _type_of(getattr(defaults, name)))
-            for name in _PLAIN_SETTINGS
+            for name in (*_PLAIN_SETTINGS, *(each for each in _LATER_SETTINGS if each in values))
         }
         gates = msgspec.convert(values["feature_gates"], dict[str, bool])
         return replace(

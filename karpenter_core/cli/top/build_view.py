@@ -17,8 +17,9 @@ from karpenter_core.api.nodeclaim import (
     REGISTERED,
 )
 from karpenter_core.api.quantities import parse_resources
+from karpenter_core.cli.command_input import recent_refusal
 from karpenter_core.cli.document import plan_document, waiting_pods
-from karpenter_core.cli.explain.first_cause import first_cause
+from karpenter_core.cli.explain.first_cause import first_cause, refusal_text
 from karpenter_core.cli.top.view import (
     ClusterView,
     DecisionRow,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.records import PodView
-    from karpenter_core.cli.cluster_events import DecisionEvent
+    from karpenter_core.cli.cluster_events import DecisionEvent, PodRefusal
     from karpenter_core.cli.cluster_input import ClusterInput
     from karpenter_core.scheduling.problem import SchedulingPlan, SolveOptions
     from karpenter_core.state.snapshot import Snapshot, StateNode
@@ -65,6 +66,7 @@ def build_view(
     resources: Sequence[str],
     node_selector: Mapping[str, str],
     with_prices: bool = True,
+    refusals: Mapping[str, PodRefusal] | None = None,
 ) -> ClusterView:
     """Return the view of a cluster.
 
@@ -74,7 +76,9 @@ def build_view(
     return snapshot_view(
         cluster.snapshot,
         cluster.options,
-        pending=pending_pods(cluster.snapshot, pod_prospects(cluster, plan), now=cluster.now),
+        pending=pending_pods(
+            cluster.snapshot, pod_prospects(cluster, plan), refusals or {}, now=cluster.now
+        ),
         now=cluster.now,
         well_known=cluster.problem_settings.well_known,
         resources=resources,
@@ -338,13 +342,13 @@ class PodProspect:
 
 def pod_prospects(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, PodProspect]:
     """Return what a plan says about each pod without a node, by UID."""
+    from karpenter_core.cli.explain.pod import existing_text
+
     document = plan_document(cluster, plan)
     refused = cast("Mapping[str, Mapping[str, object]]", document["unschedulable"])
-    places = {
-        key: PodProspect(PendingState.EXISTING, f"fits on node {name}")
-        for name, keys in cast("Mapping[str, Sequence[str]]", document["existingNodes"]).items()
-        for key in keys
-    }
+    existing = cast("Mapping[str, Sequence[str]]", document["existingNodes"])
+    targets = {key: name for name, keys in existing.items() for key in keys}
+    places: dict[str, PodProspect] = {}
     for claim in plan.claims:
         cheapest = claim.cheapest
         launch = f"{cheapest.instance_type} {cheapest.zone} {cheapest.capacity_type}"
@@ -353,6 +357,9 @@ def pod_prospects(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, PodP
     prospects: dict[str, PodProspect] = {}
     for pod in waiting_pods(cluster.snapshot):
         found = places.get(pod.key) or PodProspect(PendingState.HELD, "waits for the scheduler")
+        if pod.key in targets:
+            text = existing_text(cluster, pod, targets[pod.key])
+            found = PodProspect(PendingState.EXISTING, text)
         if (why := refused.get(pod.key)) is not None:
             pools = cast("Mapping[str, Mapping[str, str]]", why["pools"])
             is_refused = bool(pools) or pod.uid in plan.unschedulable
@@ -366,11 +373,29 @@ def pod_prospects(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, PodP
 _NOT_PLANNED: Final = PodProspect(PendingState.HELD, "not planned yet")
 
 
+def _refused(refusal: PodRefusal | None) -> PodProspect | None:
+    if refusal is None:
+        return None
+    return PodProspect(PendingState.UNSCHEDULABLE, refusal_text(refusal))
+
+
 def pending_pods(
-    snapshot: Snapshot, prospects: Mapping[str, PodProspect], *, now: datetime
+    snapshot: Snapshot,
+    prospects: Mapping[str, PodProspect],
+    refusals: Mapping[str, PodRefusal],
+    *,
+    now: datetime,
 ) -> tuple[PendingPod, ...]:
-    """Return the pods without a node, in the order of their names."""
-    waiting = [(pod, prospects.get(pod.uid, _NOT_PLANNED)) for pod in waiting_pods(snapshot)]
+    """Return the pods without a node, in the order of their names.
+
+    `refusals` are why the controller has launched no node for pods for which the plan has one.
+    """
+    waiting: list[tuple[PodView, PodProspect]] = []
+    for pod in waiting_pods(snapshot):
+        found = prospects.get(pod.uid, _NOT_PLANNED)
+        if found.state is PendingState.LAUNCH:
+            found = _refused(recent_refusal(refusals, pod, snapshot, now=now)) or found
+        waiting.append((pod, found))
     return tuple(
         PendingPod(
             key=pod.key, state=found.state, message=found.message, pools=found.pools,

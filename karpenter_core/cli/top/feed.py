@@ -37,6 +37,7 @@ def view_of(command_input: CommandInput, options: ViewOptions) -> ClusterView:
         resources=options.resources,
         node_selector=options.node_selector,
         with_prices=options.with_prices,
+        refusals=command_input.refusals,
     )
     return replace(view, decisions=decision_rows(command_input.decisions, now=cluster.now))
 

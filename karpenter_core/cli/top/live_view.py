@@ -222,7 +222,7 @@ class LiveView:
         view = snapshot_view(
             snapshot,
             live.options,
-            pending=pending_pods(snapshot, self._prospects, now=now),
+            pending=pending_pods(snapshot, self._prospects, self._decisions.refusals, now=now),
             now=now,
             well_known=live.labels.well_known,
             resources=options.resources,

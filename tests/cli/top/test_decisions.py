@@ -55,7 +55,8 @@ class Apis:
 async def test_the_latest_decision_of_all_pages_comes_first():
     apis = Apis([event("a", ago=90), event("b", ago=10, message="m")], [event("c", ago=30)])
 
-    decisions, notes = await read_decisions(apis)
+    found = await read_decisions(apis)
+    decisions, notes = found.decisions, found.notes
 
     assert [each.objects for each in decisions] == [("Node/b",), ("Node/a", "Node/c")]
     assert notes == ()
@@ -67,7 +68,7 @@ async def test_events_with_one_reason_and_message_are_one_decision():
         event(f"web-{n}", kind="Pod", reason="Nominated", message="to x", ago=n) for n in (7, 3, 5)
     ]
 
-    ((decision,), _) = await read_decisions(Apis([*pods, pods[0]]))
+    (decision,) = (await read_decisions(Apis([*pods, pods[0]]))).decisions
 
     assert decision.title == "3 Pods"
     assert decision.objects == ("Pod/shop/web-3", "Pod/shop/web-5", "Pod/shop/web-7")
@@ -83,28 +84,31 @@ async def test_events_with_one_reason_and_message_are_one_decision():
     ],
 )
 async def test_every_form_of_time_and_count_is_read(fields, at, count):
-    ((decision,), _) = await read_decisions(Apis([event(**fields)]))
+    (decision,) = (await read_decisions(Apis([event(**fields)]))).decisions
 
     assert (f"{decision.at:%H:%M:%S}", decision.count) == (at, count)
 
 
 async def test_control_characters_never_reach_the_terminal():
-    ((decision,), _) = await read_decisions(Apis([event(message="\x1b[2Jgone\nline")]))
+    (decision,) = (await read_decisions(Apis([event(message="\x1b[2Jgone\nline")]))).decisions
 
     assert decision.message == " [2Jgone line"
 
 
 async def test_events_that_may_not_be_listed_are_a_note():
-    decisions, notes = await read_decisions(Apis(ApiError("no", status=403)))
+    found = await read_decisions(Apis(ApiError("no", status=403)))
 
-    assert decisions == ()
-    assert notes == ("events cannot be listed (forbidden): the last decisions are not shown",)
+    assert found.decisions == ()
+    assert found.notes == (
+        "events cannot be listed (forbidden): the last decisions of the controller are unknown",
+    )
 
 
 async def test_events_that_cannot_be_read_are_a_note():
-    decisions, (note,) = await read_decisions(Apis([event("a")], b'{"items": 7}'))
+    found = await read_decisions(Apis([event("a")], b'{"items": 7}'))
 
-    assert [each.objects for each in decisions] == [("Node/a",)]
+    assert [each.objects for each in found.decisions] == [("Node/a",)]
+    (note,) = found.notes
     assert note.startswith("events cannot be read: ")
 
 
@@ -114,13 +118,13 @@ async def test_another_error_of_the_api_server_is_raised():
 
 
 async def test_an_expired_page_token_keeps_the_pages_before():
-    decisions, notes = await read_decisions(Apis([event("a")], GoneError("expired", status=410)))
+    found = await read_decisions(Apis([event("a")], GoneError("expired", status=410)))
 
-    assert ([each.objects for each in decisions], notes) == ([("Node/a",)], ())
+    assert ([each.objects for each in found.decisions], found.notes) == ([("Node/a",)], ())
 
 
 async def test_a_row_names_age_object_reason_and_message():
-    events, _ = await read_decisions(Apis([event(type="Warning", ago=7200)]))
+    events = (await read_decisions(Apis([event(type="Warning", ago=7200)]))).decisions
 
     table = decision_table(decision_rows(events, now=NOW), width=80)
 
@@ -129,3 +133,24 @@ async def test_a_row_names_age_object_reason_and_message():
         "2h", "Node/general-x", "DisruptionTerminating", "Disrupting", "Node:", "Empty",
     ]  # fmt: skip
     assert all(len(plain(line)) <= 80 for line in table.lines)
+
+
+async def test_the_last_refusal_of_a_pod_has_what_was_chosen_for_it_since():
+    """A nomination before it says nothing any more."""
+    about = {"involvedObject": {"kind": "Pod", "namespace": "shop", "name": "web"}}
+    refused = {"reason": "FailedScheduling", "message": "Failed to schedule pod, sold out"}
+    chosen = {"reason": "Nominated"}
+    found = await read_decisions(
+        Apis(
+            [
+                event(ago=90, **about, **chosen, message="Pod should schedule on: nodeclaim/old"),
+                event(ago=80, **about, **refused | {"message": "Failed to schedule pod, full"}),
+                event(ago=60, **about, **refused),
+                event(ago=30, **about, **chosen, message="Pod should schedule on: nodeclaim/new, node/n"),
+            ]
+        )
+    )  # fmt: skip
+
+    assert found.refusals.keys() == {"shop/web"}
+    refusal = found.refusals["shop/web"]
+    assert (refusal.message, refusal.later_targets) == ("sold out", {"new", "n"})
