@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from karpenter_core.api.labels import NODE_POOL
+from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, ZONE
 from karpenter_core.cli.rbac import render_rbac
 from karpenter_core.kube.resources import NODES, PODS, ResourceKind
 from karpenter_core.testing.scenarios import InitialObjects, ScenarioDeployment, ScenarioNodePool
@@ -78,6 +78,16 @@ GIVEN: Final = InitialObjects(
                 "weight": 10,
                 "requirements": [{"key": NODE_POOL, "operator": "In", "values": ["fixed"]}],
                 "price": OVERLAID_PRICE,
+            },
+        },
+        {
+            "apiVersion": "karpenter.sh/v1alpha1",
+            "kind": "NodeOverlay",
+            "metadata": {"name": "general"},
+            "spec": {
+                "requirements": [{"key": NODE_POOL, "operator": "In", "values": ["general"]}],
+                "priceAdjustment": "-50%",
+                "capacity": {"example.com/licence": "8"},
             },
         },
     ],
@@ -157,10 +167,43 @@ async def running(world: ScenarioWorld, count: int, *, seconds: float = 90) -> N
 
 
 async def is_overlaid(world: ScenarioWorld) -> bool:
-    """Tell whether the overlay was accepted."""
-    (overlay,) = await world.client.list(NODE_OVERLAYS)
-    conditions = overlay.get("status", {}).get("conditions", ())
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    """Tell whether the overlays were accepted."""
+    overlays = await world.client.list(NODE_OVERLAYS)
+    return len(overlays) == 2 and all(
+        any(
+            each["type"] == "Ready" and each["status"] == "True"
+            for each in overlay.get("status", {}).get("conditions", ())
+        )
+        for overlay in overlays
+    )
+
+
+async def check_costs(world: ScenarioWorld, metrics: str, catalogue: bytes) -> None:
+    """Check that the nodes of each NodePool cost what its overlay says."""
+    for name, cost in (await overlaid_costs(world, catalogue)).items():
+        series = f'karpenter_nodepools_cost_total{{nodepool="{name}"}} '
+        lines = [line for line in metrics.splitlines() if line.startswith(series)]
+        assert [float(line[len(series) :]) for line in lines] == [pytest.approx(cost)], name
+
+
+async def overlaid_costs(world: ScenarioWorld, catalogue: bytes) -> dict[str, float]:
+    """Return what the nodes of each NodePool cost: half of the list price in the dynamic one."""
+    prices = {
+        (each["name"], *(_value(offering, key) for key in (ZONE, CAPACITY_TYPE))): offering["Price"]
+        for each in json.loads(catalogue)
+        for offering in each["offerings"]
+    }
+    general = 0.0
+    for node in await world.client.list(NODES):
+        labels = node["metadata"].get("labels", {})
+        if labels.get(NODE_POOL) == "general":
+            general += prices[labels[INSTANCE_TYPE], labels[ZONE], labels[CAPACITY_TYPE]] / 2
+    return {"fixed": 2 * float(OVERLAID_PRICE), "general": general}
+
+
+def _value(offering: dict[str, Any], key: str) -> str:
+    (value,) = next(each["values"] for each in offering["Requirements"] if each["key"] == key)
+    return value
 
 
 async def fixed_nodes(world: ScenarioWorld, replicas: int) -> None:
@@ -191,7 +234,8 @@ async def test_nodes_stay_when_controllers_follow_each_other(
 ):
     """From Karpenter to this controller and back again, each launching nodes of its own."""
     catalogue = tmp_path / "catalogue.json"
-    catalogue.write_bytes(await asyncio.to_thread(shipped_catalogue))
+    shipped = await asyncio.to_thread(shipped_catalogue)
+    catalogue.write_bytes(shipped)
     kubeconfig = real_local_cluster.kubeconfig
     ours = {
         "providers": "kwok",
@@ -230,8 +274,7 @@ async def test_nodes_stay_when_controllers_follow_each_other(
             await asyncio.sleep(QUIET_SECONDS)
             assert await state(world) == left, "taken over without a change"
             assert await is_overlaid(world)
-            cost = f'karpenter_nodepools_cost_total{{nodepool="fixed"}} {2 * float(OVERLAID_PRICE)}'
-            assert cost in (await controller.metrics()).splitlines()
+            await check_costs(world, await controller.metrics(), shipped)
 
             await world.scale("web", 12)
             await fixed_nodes(world, 3)
