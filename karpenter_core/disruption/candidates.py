@@ -7,6 +7,7 @@ from datetime import timedelta
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Final
 
+from karpenter_core.api.conditions import READY, is_true
 from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.api.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, NODE_POOL, ZONE
 from karpenter_core.api.notices import DEFAULT_DEDUPE, Notice, ObjectRef
@@ -133,7 +134,7 @@ class BlockedNode:
     subjects: tuple[str, ...] = ()
     """Names of the obstacle: the pod, the budgets, the annotation, the pool."""
     is_starting: bool = False
-    """Whether the node is only blocked because it is new."""
+    """Whether the node is only blocked because it is new, or so is this process."""
 
     @property
     def is_published(self) -> bool:
@@ -355,11 +356,16 @@ class _NodeEvaluator:
         pool = self.snapshot.node_pools.get(pool_name)
         types = self.memory.instance_types(self.snapshot, pool_name)
         if pool is None or not types:
+            is_listing = pool is not None and (
+                is_true(pool.status.conditions, READY) and pool_name not in self.snapshot.catalogues
+            )
+            problem = "not found" if pool is None else "has no instance types, or is not ready"
             return BlockedNode(
                 state_node=state_node,
                 obstacle=DisruptionObstacle.NO_POOL,
-                message=f"NodePool not found (NodePool={pool_name})",
+                message=f"NodePool {problem} (NodePool={pool_name})",
                 subjects=(pool_name,),
+                is_starting=is_listing,
             )
         pause = pause_reason(pool, is_paused_globally=self.paused)
         if pause:

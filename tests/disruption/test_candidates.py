@@ -22,12 +22,13 @@ from karpenter_core.state.events import (
 )
 from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_rules import do_not_disrupt, is_disruptable, protection_notice
-from karpenter_core.testing.builders import EPOCH, node_pool, pod, pod_shape
+from karpenter_core.testing.builders import EPOCH, catalogue, node_pool, pod, pod_shape
 from karpenter_core.testing.state_builders import (
     disruption_budget,
     node,
     node_and_claim,
     node_claim,
+    ready_node_pool,
     synced_state,
 )
 
@@ -121,9 +122,21 @@ class TestStateNodes:
             "Node doesn't have required label (label=karpenter.sh/nodepool)"
         )
 
-    def test_a_pool_without_instance_types_blocks_its_nodes(self):
-        builder = synced_state(POOL, *node_and_claim("web"), catalogues={})
-        assert message(builder=builder) == "NodePool not found (NodePool=default)"
+    @pytest.mark.parametrize("is_ready", [False, True])
+    def test_a_pool_without_instance_types_blocks_its_nodes(self, is_ready):
+        """A new process has yet to list those of a ready NodePool, which concerns no user."""
+        pool = ready_node_pool(POOL) if is_ready else POOL
+        builder = synced_state(pool, *node_and_claim("web"), catalogues={})
+        expected = "NodePool has no instance types, or is not ready (NodePool=default)"
+        assert message(builder=builder) == expected
+        (blocked,) = judge(builder=builder).blocked
+        assert bool(blocked_notices(blocked)) is not is_ready
+
+    def test_a_ready_pool_whose_listing_is_empty_is_reported(self):
+        listed = {"default": catalogue()}
+        builder = synced_state(ready_node_pool(POOL), *node_and_claim("web"), catalogues=listed)
+        (blocked,) = judge(builder=builder).blocked
+        assert blocked_notices(blocked)
 
     def test_foreign_and_queued_nodes_are_skipped_without_a_report(self):
         for result in (
