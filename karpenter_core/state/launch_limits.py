@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_core.api.nodepool import NodePool
-    from karpenter_core.state.launch_pauses import LaunchPause
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [
@@ -122,12 +121,11 @@ def refused_pools(
             if unpriced := unpriced_node(snapshot, name, rates):
                 held[name] = _unpriced_refusal(name, unpriced)
                 continue
-        pause = snapshot.ledger.launch_pauses.get(pool.uid)
-        if pause is None or not pause.is_on_trial:
+        if pool.uid not in snapshot.ledger.launch_pauses:
             continue
         if booting is None:
             booting = _unregistered(snapshot)
-        refusal = _pause_refusal(name, pause, booting[name], now)
+        refusal = _pause_refusal(snapshot, pool, booting[name], now)
         if refusal is not None:
             held[name] = refusal
     return held
@@ -172,11 +170,10 @@ class LaunchAllowance:
         if most and self._nodes + self._in_flight.total() >= most:
             return _full_cluster_refusal(most)
         here = self._in_flight[pool.name]
-        pause = self._snapshot.ledger.launch_pauses.get(pool.uid)
-        if pause is not None and pause.is_on_trial:
-            refusal = _pause_refusal(pool.name, pause, self._booting[pool.name] + here, self._now)
-            if refusal is not None:
-                return refusal
+        booting = self._booting[pool.name] + here
+        refusal = _pause_refusal(self._snapshot, pool, booting, self._now)
+        if refusal is not None:
+            return refusal
         if rate and self._recent[pool.name] + here >= rate:
             return LaunchRefusal(
                 limit=LaunchLimit.LAUNCHES_PER_MINUTE,
@@ -202,10 +199,17 @@ def _unpriced_refusal(pool: str, node: str) -> LaunchRefusal:
 
 
 def _pause_refusal(
-    pool: str, pause: LaunchPause, booting: int, now: datetime
+    snapshot: Snapshot, pool: NodePool, booting: int, now: datetime
 ) -> LaunchRefusal | None:
     """Refuse while a pause lasts, and after it while the trial claim boots."""
-    failed = f'{pause.failures} nodes of nodepool "{pool}" in a row did not register in time, or did not fit their pods'
+    pause = snapshot.ledger.launch_pauses.get(pool.uid)
+    if pause is None or not pause.is_on_trial:
+        return None
+    _, cause = snapshot.ledger.registration_failures.get(pool.uid, ("", ""))
+    failed = (
+        f'{pause.failures} nodes of nodepool "{pool.name}" in a row did not register in time, or did '
+        "not fit their pods" + (f" (the last one: {cause})" if cause else "")
+    )
     if now < pause.until:
         why = f"{failed}, one node is launched as a test at {pause.until:%Y-%m-%dT%H:%M:%SZ}"
     elif booting:

@@ -166,6 +166,23 @@ def test_a_trial_for_pods_whose_nodes_failed_before_leaves_the_pool_its_own_tria
     assert granted(allowance(builder=builder, now=later)) == 0
 
 
+def test_the_refusal_of_a_failing_pool_has_the_last_cause():
+    """Nodes that were never launched did not register either, which alone would mislead."""
+    builder = failing()
+    said = (
+        'nodes of nodepool "default" in a row did not register in time, or did not fit their pods'
+    )
+    refusal = allowance(builder=builder).grant(POOL)
+    assert f"2 {said}, one node" in refusal.message
+    builder.apply_event(
+        RegistrationSettled(
+            pool_uid=POOL.uid, succeeded=False, reason="Throttled", message="too many requests"
+        )
+    )
+    refusal = allowance(builder=builder).grant(POOL)
+    assert f"3 {said} (the last one: too many requests), one node" in refusal.message
+
+
 def test_failing_pool_is_paused_and_then_tried_with_one_claim():
     """One that registers opens it again."""
     builder = failing()
