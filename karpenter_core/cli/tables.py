@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
 
@@ -159,13 +159,23 @@ def print_node_explanation(document: JsonMapping) -> None:
     _print_node_facts(console, document)
 
 
-def _print_node_facts(console: Console, document: JsonMapping) -> None:
-    facts = [f"{counted(document['pods'], 'pod')} would have to move"]
+def _move_facts(document: JsonMapping) -> Iterator[str]:
+    """Yield what is special about the pods of a node that would move."""
     for pod, refusal in document.get("surgeMoves", {}).items():
         if refusal is None:
-            facts.append(f"a rollout may replace pod {pod} before it is evicted (--surge-moves)")
+            yield f"a rollout may replace pod {pod} before it is evicted (--surge-moves)"
         else:
-            facts.append(f"no rollout replaces pod {pod} before it is evicted: {refusal}")
+            yield f"no rollout replaces pod {pod} before it is evicted: {refusal}"
+    if "predictedRequests" in document:
+        predicted = document["predictedRequests"]
+        change = ", ".join(f"{name} {amount}" for name, amount in predicted["change"].items())
+        pods = counted(predicted["pods"], "pod")
+        yield f"autoscalers change the requests of {pods} by {change or 'nothing in sum'}"
+
+
+def _print_node_facts(console: Console, document: JsonMapping) -> None:
+    facts = [f"{counted(document['pods'], 'pod')} would have to move"]
+    facts += _move_facts(document)
     if "virtualPods" in document:
         facts.append(f"room is kept for {counted(document['virtualPods'], 'virtual pod')}")
     if document["nodePool"]:

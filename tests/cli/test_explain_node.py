@@ -452,7 +452,12 @@ def test_a_replacement_fits_the_predicted_requests_of_the_pods(explain):
     }
     objects = (CONSOLIDATING, claim_with_node("a"), web("one", "a"))
     assert explain("a", *objects)["state"] == "disrupted"
-    assert explain("a", *objects, scaler)["state"] == "stays"
+    found = explain("a", *objects, scaler)
+    assert found["state"] == "stays"
+    assert found["predictedRequests"] == {"pods": 1, "change": {"cpu": "2"}}
+    text = " ".join(explain("a", *objects, scaler, options=()).out.split())
+    assert "autoscalers change the requests of 1 pod by cpu 2" in text
+    assert "predictedRequests" not in explain("a", *objects)
 
 
 @pytest.mark.parametrize(("start", "state"), [("0 8 * * *", "disrupted"), ("0 20 * * *", "stays")])

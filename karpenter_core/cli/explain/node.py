@@ -14,6 +14,7 @@ from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.durations import format_duration
 from karpenter_core.api.labels import DISRUPTED_TAINT, INITIALIZED, INSTANCE_TYPE
 from karpenter_core.api.nodeclaim import DRIFTED
+from karpenter_core.api.quantities import format_amount
 from karpenter_core.api.returning import return_rule
 from karpenter_core.cli.disruption_passes import count_virtual, disruption_pass
 from karpenter_core.cli.document import instant_text, offering
@@ -36,7 +37,9 @@ from karpenter_core.errors import BadInputError
 from karpenter_core.lifecycle.node.surge_move import asks_for_surge, early_refusal
 from karpenter_core.lifecycle.nodeclaim.consolidatable import consolidatable_at
 from karpenter_core.lifecycle.nodeclaim.termination import deadline_of
+from karpenter_core.scheduling.resources import merge
 from karpenter_core.state.node_identity import is_node_of
+from karpenter_core.state.request_predictions import RequestPredictions
 from karpenter_core.state.static_pools import is_static
 from karpenter_core.state.virtual_pods import virtual_count_key
 
@@ -168,6 +171,7 @@ def node_explanation(command_input: CommandInput, state_node: StateNode) -> dict
         "pods": node.pods,
         **_virtual_part(cluster.snapshot, state_node),
         **_surge_part(node),
+        **_predicted_part(cluster.snapshot, node),
         "pricePerHour": prices.convert(prices.price_of(state_node)) or None,
         **origin,
         **_schedule_part(cluster.snapshot, state_node.pool),
@@ -214,6 +218,19 @@ def _surge_part(node: _ExplainedNode) -> dict[str, object]:
         if asks_for_surge(pod) and pod.is_reschedulable
     }
     return {"surgeMoves": dict(sorted(moves.items()))} if moves else {}
+
+
+def _predicted_part(snapshot: Snapshot, node: _ExplainedNode) -> dict[str, object]:
+    """Return by how much pods that move will ask for more or less, as autoscalers recommend."""
+    predictions = RequestPredictions(snapshot, node.now)
+    moving = (pod for pod in node.state_node.pods if pod.is_reschedulable)
+    changes = [change for pod in moving if (change := predictions.change(pod))]
+    amounts = {
+        name: format_amount(name, amount)
+        for name, amount in sorted(merge(changes).items())
+        if amount
+    }
+    return {"predictedRequests": {"pods": len(changes), "change": amounts}} if changes else {}
 
 
 # -- as a whole ------------------------------------------------------------------------------------
