@@ -18,6 +18,7 @@ from karpenter_core.api.quantities import format_amount
 from karpenter_core.api.returning import return_rule
 from karpenter_core.cli.disruption_passes import count_virtual, disruption_pass
 from karpenter_core.cli.document import instant_text, offering
+from karpenter_core.cli.explain.leaving import leaving_cause
 from karpenter_core.cli.missing_objects import some_names
 from karpenter_core.cli.obstacles import OBSTACLES, blocked_text
 from karpenter_core.cli.plan_notes import schedule_notes
@@ -61,7 +62,8 @@ __all__ = ["find_state_node", "node_explanation"]
 _NEAR: Final = 5
 _DIGITS: Final = 9
 _DECISIVE: Final = "single-node-consolidation"
-"""The method whose verdict says most about a node that stays."""
+"""The method whose verdict says most about a node that stays; of an empty one it is that of emptiness."""
+_DECISIVE_OF_EMPTY: Final = "emptiness"
 _DECLINED: Final = {
     DeclineReason.STATIC: 'NodePool "{pool}" is static (spec.replicas)',
     DeclineReason.DISABLED: 'NodePool "{pool}" has no annotation karpenter.sh/return-after',
@@ -160,6 +162,8 @@ def node_explanation(command_input: CommandInput, state_node: StateNode) -> dict
         origin["paidByCommitments"] = paid
     message = _message(answer, node, state)
     cause = _cause(answer, node, state) or message
+    if state == "going" and state_node.claim is not None and state_node.claim.is_deleting:
+        cause = leaving_cause(cluster, state_node.claim, state_node) or cause
     return {
         "node": "" if state_node.node is None else state_node.node.name,
         "nodeClaim": "" if state_node.claim is None else state_node.claim.name,
@@ -302,16 +306,21 @@ def _lead(state: str) -> str:
 def _cause(answer: StateNodeExplanation, node: _ExplainedNode, state: str) -> str:
     """Return the first cause for which a node stays; empty if the message says it.
 
-    That is what blocks it, else why consolidation would not remove it, else why it does not apply.
+    That is what blocks it, else the buffer whose room an empty node is, else why consolidation would not remove
+    it, else why it does not apply.
     """
     if state != "stays":
         return ""
-    for verdict in (MethodVerdict.BLOCKED, MethodVerdict.REFUSED, MethodVerdict.DECLINED):
-        found = [item for item in answer.methods if item.verdict is verdict]
-        consolidating = [item for item in found if item.method.name == _DECISIVE]
-        for item in (*consolidating, *found):
-            return _method_message(item, node)
-    return ""
+    is_empty = any(item.decline_reason is DeclineReason.EMPTY for item in answer.methods)
+    decisive = _DECISIVE_OF_EMPTY if is_empty else _DECISIVE
+    methods = sorted(answer.methods, key=lambda item: item.method.name != decisive)
+    telling = [
+        *(item for item in methods if item.verdict is MethodVerdict.BLOCKED),
+        *(item for item in methods if item.decline_reason is DeclineReason.BUFFER),
+        *(item for item in methods if item.verdict is MethodVerdict.REFUSED),
+        *(item for item in methods if item.verdict is MethodVerdict.DECLINED),
+    ]
+    return _method_message(telling[0], node) if telling else ""
 
 
 # -- by method -------------------------------------------------------------------------------------

@@ -14,26 +14,21 @@ from karpenter_core.api.labels import (
     CREATED_FOR,
     INSTANCE_TYPE,
     NODE_POOL,
-    TERMINATION_FINALIZER,
     ZONE,
 )
 from karpenter_core.api.nodeclaim import (
-    DISRUPTION_REASON,
-    DRAINED,
     INITIALIZED,
-    INSTANCE_TERMINATING,
     LAUNCHED,
     REGISTERED,
-    VOLUMES_DETACHED,
 )
 from karpenter_core.cli.document import instant_text
+from karpenter_core.cli.explain.leaving import leaving_cause
 from karpenter_core.cli.explain.node import node_explanation
 from karpenter_core.cli.missing_objects import missing_object
-from karpenter_core.cli.tables import NODE_CLAIM_STATES, NODE_STATES, counted
+from karpenter_core.cli.tables import NODE_CLAIM_STATES, NODE_STATES
 from karpenter_core.controllers.provisioning.new_claims import CAUSE, DECISION
 from karpenter_core.disruption.pricing import NodePrices
 from karpenter_core.lifecycle.nodeclaim.termination import deadline_of
-from karpenter_core.state.pod_budgets import PodBudgets, budget_key
 from karpenter_core.state.static_pools import is_static
 
 if TYPE_CHECKING:
@@ -48,7 +43,6 @@ if TYPE_CHECKING:
 __all__ = ["find_node_claim", "node_claim_explanation"]
 
 _STAGES: Final = ((LAUNCHED, "launching"), (REGISTERED, "registering"), (INITIALIZED, "starting"))
-_LEAVING: Final = (DRAINED, VOLUMES_DETACHED, INSTANCE_TERMINATING)
 _PURPOSES: Final = {"provisioned": "for pods that waited"}
 """Texts for the values of `karpenter.sh/created-for` that are no disruption reasons."""
 
@@ -147,7 +141,7 @@ def _waits_for(
     cluster: ClusterInput, claim: NodeClaim, state_node: StateNode | None, state: str
 ) -> str:
     if state == "leaving":
-        return _leaving_cause(cluster, claim, state_node)
+        return leaving_cause(cluster, claim, state_node)
     for condition, name in _STAGES:
         if name == state:
             return _said(claim, condition)
@@ -160,44 +154,6 @@ def _said(claim: NodeClaim, condition: str) -> str:
     if found is None:
         return "the controller has not reconciled it yet"
     return found.message or (found.reason if found.reason != condition else "")
-
-
-def _leaving_cause(cluster: ClusterInput, claim: NodeClaim, state_node: StateNode | None) -> str:
-    """Return the first thing that a claim that is being deleted waits for."""
-    refused = _refused_evictions(cluster, state_node)
-    drained = find_condition(claim.status.conditions, DRAINED)
-    is_drained = drained is not None and drained.status == TRUE
-    if refused and not is_drained:
-        return refused
-    for condition in _LEAVING:
-        found = find_condition(claim.status.conditions, condition)
-        if found is not None and found.status != TRUE:
-            return f"{condition} is {found.status}: {found.message or found.reason}"
-    others = [name for name in claim.metadata.finalizers if name != TERMINATION_FINALIZER]
-    if others:
-        return f"finalizers of others: {', '.join(others)}"
-    reason = find_condition(claim.status.conditions, DISRUPTION_REASON)
-    return "" if reason is None else f"it was disrupted ({reason.reason})"
-
-
-def _refused_evictions(cluster: ClusterInput, state_node: StateNode | None) -> str:
-    """Return which PodDisruptionBudgets refuse the eviction of pods of the node now."""
-    if state_node is None:
-        return ""
-    budgets = PodBudgets(cluster.snapshot.disruption_budgets.values())
-    refused = [
-        (pod, blocking)
-        for pod in sorted(state_node.pods, key=lambda pod: pod.key)
-        if (blocking := budgets.blocking(pod, cluster.now))
-    ]
-    if not refused:
-        return ""
-    pod, blocking = refused[0]
-    names = ", ".join(f'"{budget_key(each)}"' for each in blocking)
-    more = len(refused) - 1
-    return f'PodDisruptionBudget {names} allows no eviction of pod "{pod.key}" now' + (
-        f", and {counted(more, 'other pod')} may not leave either" if more else ""
-    )
 
 
 def _instant(at: datetime | None) -> str | None:
