@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from rich import box
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NODE_CLAIM_STATES", "NODE_POOL_STATES", "NODE_STATES", "STATES", "counted", "money_text",
-    "plain_table", "print_explanation", "print_node_claim_explanation", "print_node_explanation",
+    "plain_table", "print_explanation", "print_indented", "print_node_claim_explanation", "print_node_explanation",
     "print_node_pool_explanation", "print_plan",
 ]  # fmt: skip
 
@@ -26,6 +25,7 @@ _SHOWN_PODS: Final = 5
 _SHOWN_POOLS: Final = 5
 _SHOWN_REASONS: Final = 20
 _COLUMN_GAP: Final = 2
+_MARGIN: Final = "  "
 _LEAST_NAMES: Final = 10
 """Minimum width of a column of names."""
 _SMALL: Final = 0.00005
@@ -316,7 +316,14 @@ def _verdict(pool: JsonMapping, *, is_chosen: bool) -> tuple[str, ...]:
 def _print_block(console: Console, title: str, lines: Sequence[str]) -> None:
     console.print(_plain(title))
     for line in lines:
-        console.print(Padding(_plain(line), (0, 0, 0, 2), expand=False))
+        print_indented(console, line)
+
+
+def print_indented(console: Console, text: str) -> None:
+    """Print a text that is wrapped within a margin, without spaces at the ends of lines."""
+    for line in _plain(text).wrap(console, max(console.width - len(_MARGIN), _LEAST_NAMES)):
+        line.rstrip()
+        console.print(Text(_MARGIN).append_text(line), soft_wrap=True)
 
 
 def _offering(cheapest: JsonMapping) -> str:

@@ -404,6 +404,16 @@ def test_people_are_shown_methods_that_say_the_same_together(explain):
     ]
 
 
+def test_wrapped_lines_have_no_spaces_at_their_ends(explain):
+    rare = pool(
+        "general", disruption={"consolidationPolicy": "WhenEmpty", "consolidateAfter": "1m"}
+    )
+    node = claim_with_node("a", of="a-rather-long-name")
+    text = explain("a", rare, node, web("one", "a"), options=()).out
+    assert len(text.splitlines()) > 5
+    assert [line for line in text.splitlines() if line != line.rstrip()] == []
+
+
 def test_every_state_has_words():
     """For people."""
     assert set(NODE_STATES) == {"budget", "disrupted", "going", "later", "stays", "unmanaged"}

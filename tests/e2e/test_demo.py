@@ -18,21 +18,32 @@ from karpenter_core.kube.resources import (
 from karpenter_core.testing.cluster import ClusterClient
 from tests.support.local_clusters import EmbeddedLocalCluster
 
-DEMO = (sys.executable, "-c", "from karpenter_core.cli.main import main; main()", "demo")
+COMMAND = (sys.executable, "-c", "from karpenter_core.cli.main import main; main()")
+DEMO = (*COMMAND, "demo")
+HINT = b"export KUBECONFIG="
 
 
 @pytest.mark.e2e
 @pytest.mark.timeout(150)
 async def test_demo_plays_to_its_end(tmp_path):
-    """Exit code 0: every pod ran and every node went away again, within 90 s."""
+    """Exit code 0: every pod ran and every node went away again, within 90 s; other commands see it."""
     demo = await asyncio.create_subprocess_exec(
         *DEMO, f"--log-folder={tmp_path}", stdout=asyncio.subprocess.PIPE
     )
+    assert demo.stdout is not None
     async with asyncio.timeout(90):
+        while HINT not in (line := await demo.stdout.readline()):
+            assert line
+        kubeconfig = line.partition(HINT)[2].decode().strip()
+        top = await asyncio.create_subprocess_exec(
+            *(*COMMAND, "top", "--once", "--kubeconfig", kubeconfig), stdout=asyncio.subprocess.PIPE
+        )
+        shown, _ = await top.communicate()
         output, _ = await demo.communicate()
 
     assert demo.returncode == 0, output.decode()
     assert b"500/500 pods running" in output
+    assert (top.returncode, NAME.encode() in shown) == (0, True)
 
 
 @pytest.mark.e2e

@@ -175,6 +175,7 @@ async def _run_demo(console: Console, options: _DemoOptions) -> int:
         if kubeconfig is None:
             view.say("starting an embedded cluster")
             kubeconfig = await stack.enter_async_context(embedded_cluster(folder))
+            view.say(f"other commands on it: export KUBECONFIG={kubeconfig}")
         api = await stack.enter_async_context(_connection(kubeconfig, clock))
         demo_cluster = DemoCluster(api, setting.demo_manifests, view)
         stack.push_async_callback(demo_cluster.clear)

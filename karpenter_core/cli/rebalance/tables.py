@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from karpenter_core.cli.duration_text import duration_text
-from karpenter_core.cli.tables import counted, money_text, plain_table
+from karpenter_core.cli.tables import counted, money_text, plain_table, print_indented
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -138,7 +137,7 @@ def _print_obstacles(console: Console, document: JsonMapping) -> None:
     console.print()
     _say(console, "blocked:")
     for line in lines:
-        console.print(Padding(Text(line), (0, 0, 0, 2), expand=False))
+        print_indented(console, line)
 
 
 def _names(entry: JsonMapping) -> str:
