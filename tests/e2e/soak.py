@@ -2,9 +2,10 @@
 
 Sixty to three hundred pods come and go. In the first part the leader is killed again and again;
 then one pair of processes lives until the end. The API server is killed and started again
-throughout. After each round the load stands still until pods, nodes, claims and instances agree
-and unused connections are closed; then memory, tasks and open files of both are measured. In the
-end everything has to be gone. A figure leaks if it rises steadily over the last leader's life
+throughout. Each round begins with the most pods and ends with the fewest, so that the rounds are
+alike in their peak and where they are measured. There the load stands still until pods, nodes, claims
+and instances agree, no node comes or goes any more, and unused connections are closed; then memory,
+tasks and open files of both are measured. In the end everything has to be gone. A figure leaks if it rises steadily over the last leader's life
 (tests.support.trends); the containers that rise with it are named.
 
 What a controller keeps for the sake of the past is bounded, but some of these bounds need hours to be
@@ -61,6 +62,9 @@ ROUND_SECONDS: Final = 90.0
 PAUSE_SECONDS: Final = 4.0
 """Time between two changes of the load."""
 REST_SECONDS: Final = 600.0
+STEADY_SECONDS: Final = 40.0
+"""Time without a change of the nodes after which consolidation is done with them."""
+STEADY_LIMIT_SECONDS: Final = 240.0
 IDLE_SECONDS: Final = 20.0
 """Longer than connections are kept: each holds a quarter of a megabyte of buffers."""
 ANSWER_SECONDS: Final = 30.0
@@ -213,6 +217,7 @@ class Soak:
         until = time.monotonic() + ROUND_SECONDS
         disturb_at = time.monotonic() + self._random.uniform(0.2, 0.6) * ROUND_SECONDS
         is_disturbed = False
+        await self._scale_all(PODS[1])
         while time.monotonic() < until:
             await self._change_load()
             await asyncio.sleep(PAUSE_SECONDS)
@@ -224,6 +229,11 @@ class Soak:
                 if number % API_RESTART_ROUNDS == 0:
                     self._note("API server killed")
                     await self._world.local_cluster.restart_api_server()
+        await self._scale_all(PODS[0])
+
+    async def _scale_all(self, pods: int) -> None:
+        for name in APPS:
+            await self._scale(name, pods // len(APPS))
 
     async def _change_load(self) -> None:
         name = self._random.choice(list(APPS))
@@ -270,6 +280,18 @@ class Soak:
             consistent=True,
         )
         await self._await(expected, f"after {(time.monotonic() - self._started) / 60:.0f} min")
+        await self._until_nodes_stay()
+
+    async def _until_nodes_stay(self) -> None:
+        """Wait until no node has come or gone for a while; not for ever, consolidation may go on."""
+        began = changed = time.monotonic()
+        nodes: set[str] = set()
+        while time.monotonic() < min(changed + STEADY_SECONDS, began + STEADY_LIMIT_SECONDS):
+            there = {each["metadata"]["name"] for each in self._world.observe().nodes}
+            if there != nodes:
+                nodes, changed = there, time.monotonic()
+            await asyncio.sleep(1.0)
+            await self._supervise()
 
     async def _await(self, expected: Expectation, where: str) -> None:
         """Wait for something; what ends meanwhile, as without its lease on a busy host, is started again."""

@@ -21,6 +21,7 @@ async def test_rounds_with_a_killed_leader_and_an_api_server_that_restarts_leave
 ):
     monkeypatch.setattr(soak, "ROUND_SECONDS", 20.0)
     monkeypatch.setattr(soak, "API_RESTART_ROUNDS", 2)
+    monkeypatch.setattr(soak, "STEADY_SECONDS", 0.0)
     record = await soak.soak(real_local_cluster, tmp_path, minutes=0.9, least_rounds=2)
     assert record.breaches == []
     assert record.happened["leader killed"] >= 1
