@@ -71,7 +71,7 @@ __all__ = [
 
 LAUNCH_RESULT_TTL: Final = timedelta(hours=1)  # upstream default
 UNAVAILABLE_TTL: Final = timedelta(minutes=3)  # upstream default of the larger providers
-UNAVAILABLE_TTL_CAP: Final = timedelta(minutes=48)  # four doublings
+UNAVAILABLE_TTL_CAP: Final = timedelta(minutes=12)  # two doublings
 REGISTRATION_RESULTS: Final = 4  # upstream default
 LAUNCH_RATE_PERIOD: Final = timedelta(minutes=1)
 

@@ -109,7 +109,7 @@ TABLES: Final[Mapping[str, TableRule]] = {
     ),
     "unavailable_offerings": TableRule(
         "provider and offering or quota group -> end of its mask",
-        "after 3 min, doubling to 48 min if it is sold out again; spot always after 3 min",
+        "after 3 min, doubling to 12 min if it is sold out again; spot always after 3 min",
         "the next launch finds the shortage again",
     ),
 }

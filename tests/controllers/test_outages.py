@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 
 import pytest
@@ -159,3 +160,25 @@ class SignInPage:
 
     async def close(self):
         await self._transport.close()
+
+
+def test_pods_of_a_zone_get_nodes_soon_after_an_hour_without_capacity(tmp_path):
+    """No other offering may replace those of their zone, so that each minute of a mask is downtime."""
+    faults = tmp_path / "faults.json"
+    faults.write_text(json.dumps([{"fault": "stock-out", "zones": ["test-zone-a"]}]))
+
+    async def scenario(scene):
+        zone = {"topology.kubernetes.io/zone": "test-zone-a"}
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("web", 4, nodeSelector=zone)])
+        scene.start()
+        await scene.cluster.clock.sleep(3600)
+        attempts = [
+            call for call in cloud(scene, tmp_path)["calls"] if call["operation"] == "launch"
+        ]
+        assert not scene.pods("Running")
+        assert len(attempts) <= 60, "a few for each pod"
+
+        faults.write_text("[]")
+        await scene.settle(lambda: len(scene.pods("Running")) == 4, seconds=13 * 60)
+
+    run_controller(tmp_path, scenario, arguments=[f"--kwok-faults-file={faults}"])

@@ -504,7 +504,7 @@ class TestMask:
         assert changes == (StateChange(ObjectKind.CATALOGUE, ("default",)),)
         assert builder.snapshot().catalogues["default"] is before
 
-    @pytest.mark.parametrize(("capacity_type", "minutes"), [("spot", 3), ("on-demand", 24)])
+    @pytest.mark.parametrize(("capacity_type", "minutes"), [("spot", 3), ("on-demand", 12)])
     def test_unavailable_spot_is_retried_every_three_minutes(self, capacity_type, minutes):
         """A spot pool that recovers is not bought on demand meanwhile; the others' masks grow."""
         builder = self.builder()
