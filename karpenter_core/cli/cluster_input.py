@@ -172,11 +172,11 @@ def input_of_state(
         quota_notes,
         schedule_notes,
         spot_share_notes,
-        unusable_pools,
     )
     from karpenter_core.operator.problem_settings import problem_settings
     from karpenter_core.state.launch_limits import LaunchLimits
     from karpenter_core.state.provisioning_input import build_provisioning_input
+    from karpenter_core.state.unusable_pools import unusable_pools
 
     buffer_problems = _declare_buffers(builder)
     overlay_notes = _apply_overlays(builder, labels) if KindGroup.OVERLAYS in groups else ()

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.conditions import READY, TRUE, find_condition
+from karpenter_core.api.conditions import TRUE, find_condition
 from karpenter_core.api.labels import PODS, SCHEDULES, SPOT_SHARE
-from karpenter_core.api.nodepool import NODE_CLASS_READY, VALIDATION_SUCCEEDED
 from karpenter_core.api.quantities import format_amount
 from karpenter_core.api.spot_share import OTHER_NODES, SPOT_NODES, spot_share_error
 from karpenter_core.lifecycle.nodepool.launches_held_back import LAUNCHES_HELD_BACK
-from karpenter_core.state.provisioning_input import usable_pools
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping
+    from collections.abc import Container, Iterable, Iterator
 
-    from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.pool_schedules import PoolWindow
     from karpenter_core.scheduling.problem import LaunchQuota, SchedulingProblem
     from karpenter_core.state.pool_schedules import PoolSchedule
@@ -31,23 +28,9 @@ __all__ = [
     "quota_notes",
     "schedule_notes",
     "spot_share_notes",
-    "unusable_pools",
 ]
 
 _SHOWN: Final = 5
-
-
-def unusable_pools(snapshot: Snapshot, problems: Mapping[str, str]) -> dict[str, str]:
-    """Return the NodePools that cannot launch nodes now, with the reasons.
-
-    `problems` are the errors of catalogues that could not be listed.
-    """
-    usable = {pool.name for pool in usable_pools(snapshot)}
-    return {
-        name: _why_unusable(pool, snapshot, problems.get(name, ""))
-        for name, pool in sorted(snapshot.node_pools.items())
-        if name not in usable
-    }
 
 
 def plan_notes(snapshot: Snapshot) -> tuple[str, ...]:
@@ -139,27 +122,6 @@ def _effects(window: PoolWindow) -> str:
     if window.consolidate_after is not None:
         effects.append(f"consolidateAfter to {window.consolidate_after}")
     return f"sets {', '.join(effects)}"
-
-
-def _why_unusable(pool: NodePool, snapshot: Snapshot, problem: str) -> str:
-    ref = pool.spec.template.spec.node_class_ref
-    if pool.is_deleting:
-        return "it is being deleted"
-    if pool.spec.replicas is not None:
-        return "it is static (spec.replicas): its nodes do not follow pods"
-    if not snapshot.manages(ref):
-        return f"no loaded provider serves {ref.kind}.{ref.group}"
-    conditions = [
-        find_condition(pool.status.conditions, name)
-        for name in (VALIDATION_SUCCEEDED, NODE_CLASS_READY, READY)
-    ]
-    for condition in conditions:
-        if condition is not None and condition.status != "True":
-            said = condition.message or condition.reason
-            return f"{condition.type} is {condition.status}{f': {said}' if said else ''}"
-    if conditions[-1] is None:
-        return "it has no condition Ready yet"
-    return problem or "its NodeClass sells no instance type"
 
 
 def _pods_on_unknown_nodes(snapshot: Snapshot) -> Iterator[str]:

@@ -163,6 +163,26 @@ def test_a_condition_has_one_series_with_its_current_status(tmp_path):
     run_controller(tmp_path, scenario)
 
 
+def test_pending_pods_are_told_which_pool_is_not_ready(tmp_path):
+    """That no NodePool is found, which is there, would mislead."""
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEPT)])
+        scene.start(WITHOUT_ELECTION)
+        await scene.cluster.clock.sleep(30)
+        scene.cluster.delete(custom_kind(KWOKNodeClass.resource), "default")
+        await scene.cluster.clock.sleep(30)
+        scene.cluster.apply([deployment("web", 1)])
+        await scene.settle(lambda: bool(scene.events("FailedScheduling")), seconds=60)
+        (event,) = scene.events("FailedScheduling")
+        assert event["message"] == (
+            "Failed to schedule pod, no dynamic nodepools found; "
+            'nodepool "general" is not ready: NodeClassReady is False: NodeClass not found on cluster'
+        )
+
+    run_controller(tmp_path, scenario)
+
+
 def test_a_node_overlay_that_is_not_applied_has_a_series(tmp_path):
     overlay = {
         "apiVersion": "karpenter.sh/v1alpha1",

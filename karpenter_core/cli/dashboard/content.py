@@ -102,8 +102,8 @@ def _input_of(moment: ClusterMoment) -> CommandInput:
 def _cluster_of(moment: ClusterMoment) -> ClusterInput:
     """Return the scheduling problem of the moment, as the provisioner would plan it."""
     from karpenter_core.cli.cluster_input import ClusterInput
-    from karpenter_core.cli.plan_notes import unusable_pools
     from karpenter_core.state.provisioning_input import build_provisioning_input
+    from karpenter_core.state.unusable_pools import unusable_pools
 
     problem_input = build_provisioning_input(
         moment.snapshot, now=moment.now, problem_settings=moment.problem_settings

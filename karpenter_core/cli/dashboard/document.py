@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import CPU, DO_NOT_DISRUPT, MEMORY, PODS
 from karpenter_core.cli.document import hold_reason, waiting_pods
-from karpenter_core.cli.plan_notes import plan_notes, unusable_pools
+from karpenter_core.cli.plan_notes import plan_notes
 from karpenter_core.cli.top.build_view import RowCache, snapshot_view
 from karpenter_core.cli.top.document import node_identity
 from karpenter_core.cli.top.text import amount_text
 from karpenter_core.cli.top.view import NodeState, PendingPod, PendingState
 from karpenter_core.errors import BadInputError
 from karpenter_core.operator.dashboard_content import Role
+from karpenter_core.state.unusable_pools import unusable_pools
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

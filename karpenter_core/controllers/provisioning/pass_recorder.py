@@ -40,6 +40,7 @@ __all__ = [
     "waits_for_reservation",
     "with_closed_pools",
     "with_held_pools",
+    "with_unready_pools",
 ]
 
 CONTROLLER: Final = "provisioner"
@@ -262,6 +263,20 @@ def with_closed_pools(
             pools={**changed[uid].pools, **rejections},
         )
     return replace(plan, unschedulable=changed)
+
+
+def with_unready_pools(plan: SchedulingPlan, unready: Mapping[str, str]) -> SchedulingPlan:
+    """Return the plan with the pools that are not ready in the messages of unschedulable pods."""
+    if not unready or not plan.unschedulable:
+        return plan
+    texts = [f'nodepool "{name}" is not ready: {why}' for name, why in unready.items()]
+    return replace(
+        plan,
+        unschedulable={
+            uid: replace(reason, message="; ".join((reason.message, *texts)))
+            for uid, reason in plan.unschedulable.items()
+        },
+    )
 
 
 def waits_for_reservation(reason: UnschedulablePod) -> bool:

@@ -23,6 +23,7 @@ from karpenter_core.controllers.provisioning.pass_recorder import (
     waits_for_reservation,
     with_closed_pools,
     with_held_pools,
+    with_unready_pools,
 )
 from karpenter_core.controllers.provisioning.plan_journal import record_plan
 from karpenter_core.controllers.provisioning.trigger_batcher import TriggerBatcher
@@ -32,6 +33,7 @@ from karpenter_core.scheduling.virtual_pods import without_virtual_pods
 from karpenter_core.state.node_memory import NodeMemory
 from karpenter_core.state.object_kinds import ObjectKind
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
+from karpenter_core.state.unusable_pools import unready_pools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -207,6 +209,7 @@ class Provisioner:
         plan = replace(plan, set_aside=(*provisioning_input.set_aside, *plan.set_aside))
         plan = with_closed_pools(plan, provisioning_input.closed_pools)
         plan = with_held_pools(plan, provisioning_input.refused_pools)
+        plan = with_unready_pools(plan, unready_pools(snapshot))
         real_plan = without_virtual_pods(plan, virtual_uids)
         self._recorder.nominate_existing_nodes(real_plan, snapshot)
         with tracer.span("provisioning.create_claims", claims=len(plan.claims)):
