@@ -59,3 +59,18 @@ def test_nodes_hold_their_pods_and_each_pod_once():
     placed = sum(one.content * one.nodes for one in patterns)
     assert (placed <= problem.count).all()
     assert placed.sum() >= 0.8 * sum(count)
+
+
+def test_no_more_rounds_follow_one_that_changes_nothing():
+    """Pods on part of a large node are worth more than it costs; whole ones are not."""
+    shapes = np.array([(8, 16, 7.2), (8, 32, 8.0), (32, 64, 28.8), (32, 128, 32.0)]).T
+    problem = ContentsProblem(
+        request=np.array([(5, 7)]).T,
+        count=np.array([3]),
+        capacity=shapes[:2].astype(np.int64),
+        price=shapes[2],
+        lines=(0, 1),
+        nodes=0,
+    )
+    rounds = list(contents_steps(problem, np.array([[3.0]])))
+    assert len(rounds) == 1

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, SPOT, ZONE
+from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ON_DEMAND, SPOT, ZONE
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.api.records import LabelSelector, TopologySpread
 from karpenter_core.scheduling.portfolio import plan_portfolio, repacked_plan
@@ -273,3 +273,56 @@ def test_nodes_whose_types_must_be_many_are_not_packed_into_others(monkeypatch, 
     assert not plan.unschedulable
     assert all(len(claim.instance_types) >= (least or 1) for claim in plan.claims)
     assert bool(packed) is (least is None)
+
+
+APART = LabelSelector(match_labels={"app": "apart"})
+
+
+def apart_pods(count, *, cpu="100m"):
+    """Make pods of which no node takes two."""
+    shape = pod_shape(labels={"app": "apart"}, cpu=cpu, memory="128Mi")
+    alone = replace(shape, topology_spread=spread(HOSTNAME, selector=APART))
+    return [pod(f"apart-{number}", shape=alone) for number in range(count)]
+
+
+def test_a_repacked_plan_that_saves_nothing_is_not_placed(monkeypatch):
+    """Pods that avoid each other are on the cheapest nodes, however far above the bound that is."""
+    asked = problem(apart_pods(30, cpu="2500m"), catalogue=UNEVEN)
+    found, plan = repackings(asked, monkeypatch)
+    assert plan.cost.hourly > 1.06 * plan.cost.lower_bound
+    assert set(found) == {0}
+
+
+@pytest.mark.parametrize("apart", [0, 16])
+def test_like_pods_change_places_only_if_room_decides_how_many_nodes_there_are(monkeypatch, apart):
+    """New nodes for them are planned without knowledge of pods that avoid each other."""
+    searched = []
+
+    def noted(problem):
+        searched.append(problem)
+        return patterns_steps(problem)
+
+    patterns_steps = repacked_plan._patterns_steps
+    monkeypatch.setattr(repacked_plan, "_patterns_steps", noted)
+    monkeypatch.setattr(repacked_plan._Repacker, "_pairs_steps", kept_steps)
+    waiting = [
+        pod(
+            f"{cpu}-{number}",
+            shape=replace(
+                pod_shape(cpu=cpu, memory="2Gi", labels={"app": "web"}),
+                topology_spread=spread(CAPACITY_TYPE),
+            ),
+        )
+        for cpu in ("1500m", "250m")
+        for number in range(12)
+    ]
+    solve(problem(waiting + apart_pods(apart)))
+    assert bool(searched) is not bool(apart)
+
+
+def kept_steps(repacker, kind, contents):
+    """Keep the contents of claims."""
+    yield 1
+    return repacked_plan._on_cheapest(
+        repacker._problem(kind, contents.sum(axis=1)), contents[:, contents.any(axis=0)]
+    )

@@ -116,6 +116,8 @@ class _ContentsSearch:
                 break
             program.add(self._rules(rows, added), self._prices(added), self._endless(added))
             solution = program.solve()
+            if solution is not None and not solution.iterations:
+                break  # no content entered: the same ones would be found again
         if solution is not None:
             self._buy(np.floor(solution.amounts + _WHOLE))
 

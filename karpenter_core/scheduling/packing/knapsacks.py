@@ -152,10 +152,11 @@ class KnapsackSolver:
         capacity, request = self._capacity[:, shape], self._request
         tight = np.flatnonzero((values > 0) & (values >= prices @ request * (1 - _TIGHT)))
         slant = request[0, tight] * capacity[1] - request[1, tight] * capacity[0]
+        distance = np.abs(slant)
         basis = [
-            int(side[np.abs(slant[np.isin(tight, side)]).argmin()])
-            for side in (tight[slant >= 0], tight[slant < 0])
-            if len(side)
+            int(tight[side][distance[side].argmin()])
+            for side in (slant >= 0, slant < 0)
+            if side.any()
         ]
         content = np.zeros(len(values))
         if len(basis) > 1:

@@ -47,6 +47,12 @@ _PATTERN_UNITS: Final = 100
 
 _NOTHING: Final = 1e-9
 
+_AVOIDING_SHARE: Final = 0.5
+"""No pods change places where those that avoid each other need more of the claims of a signature.
+
+New nodes are planned without knowledge of these pods, and could not hold them.
+"""
+
 _DIFFERENT: Final = 1.01
 """Rates of claims that differ by less are taken for equal."""
 
@@ -162,6 +168,8 @@ class _Repacker:
         rates = [self._rate(kind.claim) for kind in self._kinds]
         if len(rates) < 2 or max(rates) <= min(rates) * _DIFFERENT:  # noqa: PLR2004
             return None
+        if any(self._fewest(kind) > _AVOIDING_SHARE * len(kind.columns) for kind in self._kinds):
+            return None
         alike: dict[Hashable, set[int]] = {}
         for entry in self.entries:
             if any(step.zonal for step in self._compiled.topologies[entry.index]):
@@ -231,7 +239,8 @@ class _Repacker:
                 nodes = yield from _patterns_steps(exchanged)
             elif len(kind.columns) > MAX_NODES:
                 nodes = yield from self._program_steps(kind, there)
-                saving = np.inf  # not known: they are not for all pods
+                if sum(pattern.content.sum() * pattern.nodes for pattern in nodes) < there.sum():
+                    saving = np.inf  # not known: they are not for all pods
             else:
                 nodes = yield from self._pairs_steps(kind, there)
             saving += _cost(problem, now) - _cost(problem, nodes)
