@@ -149,7 +149,11 @@ class CatalogueParts:
             prices=self.prices,
             unavailable_offerings=self.unavailable_offerings,
             learned=LearnedMemory(services.disk("memory", _MEMORY_DISK_VERSION), now=now),
-            reserved_left=discovery.reservations.reservation_counts.remaining,
+            reserved_left=(
+                discovery.reservations.reservation_counts.remaining
+                if services.uses_reservations
+                else None
+            ),
         )
         self.types: Final = CurrentInstanceTypes(
             catalogue,

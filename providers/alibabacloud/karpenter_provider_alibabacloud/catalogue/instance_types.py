@@ -88,9 +88,12 @@ class InstanceTypeCatalogue:
         prices: PriceRevisions,
         unavailable_offerings: UnavailableOfferings,
         learned: LearnedMemory,
-        reserved_left: Callable[[str], int] = lambda _: 0,
+        reserved_left: Callable[[str], int] | None,
     ) -> None:
-        """`types` is `RegionTypeReader.current`, `reserved_left` returns a private pool's rest."""
+        """`types` is `RegionTypeReader.current`, `reserved_left` returns a private pool's rest.
+
+        Without `reserved_left` (feature gate ReservedCapacity) private pools are not offered.
+        """
         self._region: Final = region
         self._overhead_percent: Final = overhead_percent
         self._types: Final = types
@@ -120,7 +123,8 @@ class InstanceTypeCatalogue:
         stock, stock_revision = self._stock.current()
         basis, types = self._resolved(listing, node_class, catalogue_inputs, stock, stock_revision)
         pools = sorted({pool.id for it in types.values() for pool in it.sold.reservations})
-        reserved_by_pool = {pool: self._reserved_left(pool) for pool in pools}
+        left = self._reserved_left
+        reserved_by_pool = {} if left is None else {pool: left(pool) for pool in pools}
         market = MarketState(
             stock=stock,
             prices=self._prices,
@@ -212,6 +216,7 @@ class InstanceTypeCatalogue:
                 catalogue_inputs.cluster,
                 region=self._region,
                 overhead_percent=self._overhead_percent,
+                uses_reservations=self._reserved_left is not None,
             )
 
         key = node_class_key(node_class, catalogue_inputs.cluster)

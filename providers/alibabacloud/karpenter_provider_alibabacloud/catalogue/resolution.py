@@ -106,6 +106,7 @@ class TypeResolver:
         *,
         region: str,
         overhead_percent: float,
+        uses_reservations: bool,
     ) -> None:
         self._spec: Final = node_class.spec
         self._cluster: Final = cluster
@@ -118,7 +119,8 @@ class TypeResolver:
             v_switches.setdefault(each.zone_id, []).append(each.id)
         self._v_switches: Final = {zone: tuple(of) for zone, of in v_switches.items()}
         reservations: dict[str, list[CapacityReservation]] = {}
-        for pool in sorted(node_class.status.capacity_reservations, key=lambda it: it.id):
+        usable = node_class.status.capacity_reservations if uses_reservations else ()
+        for pool in sorted(usable, key=lambda it: it.id):
             if pool.zone_id in self._v_switches:
                 reservations.setdefault(pool.instance_type, []).append(pool)
         self._reservations: Final = {name: tuple(of) for name, of in reservations.items()}

@@ -65,6 +65,7 @@ class Parts:
             prices=self.prices,
             unavailable_offerings=UnavailableOfferings(),
             learned=LearnedMemory(EmptyDiskCache(), now=NOW),
+            reserved_left=None,
         )
 
     def list(self, cloud: SimulatedAlibabaCloud) -> dict[str, Any]:
