@@ -320,7 +320,7 @@ def _routed(
             )
         except (UnusableAnswerError, HTTPError) as error:
             # The SDK takes errors of this kind for no answer.
-            raise RequestException(str(error), request=request) from error
+            raise RequestException(str(error)) from error
         response._content_consumed = True  # noqa: SLF001
         return response
 

@@ -37,6 +37,13 @@ def tags_of(claims: list[ClaimRef], pool: str = POOL) -> dict[str, str]:
     return owned | CLAIM_TAGS.tags_for(claims, node_pool=pool, other_tags=len(owned))
 
 
+def test_tags_name_fewer_claims_than_one_call_may_launch():
+    """RunInstances takes 100. The shortest names that the API server makes, and no other tags."""
+    claims = [ref(number, "a") for number in range(300)]
+    batches = CLAIM_TAGS.batches(claims, node_pool="a", other_tags=0)
+    assert 50 < max(map(len, batches)) <= 100
+
+
 def test_system_tags_win_over_the_users():
     """Case 60: four of ours, and of the user's those that are not ours."""
     tags = owned_tags(

@@ -99,6 +99,29 @@ def test_prices_are_read_for_types_that_a_node_pool_may_launch():
     assert shop.woken == 2
 
 
+def test_prices_are_read_for_a_type_that_the_region_sells_since():
+    """The NodePool's template is the same."""
+    shop = ReservedCloud()
+    new = shop.world.types.pop("ecs.g7.large")
+    shop.offered.instance_types(node_class(), node_pool())
+    shop.world.types["ecs.g7.large"] = new
+    shop.world.types_revision += 1
+
+    shop.offered.instance_types(node_class(), node_pool())
+
+    assert [len(names) for names in shop.considered] == [3, 4]
+    assert shop.woken == 2
+
+
+def test_node_pools_with_the_same_types_are_told_apart():
+    shop = ReservedCloud()
+    arm = one("kubernetes.io/arch", "In", "arm64")
+    for pool in (node_pool(name="all"), node_pool(arm, name="arm"), node_pool(name="all")):
+        shop.offered.instance_types(node_class(), pool)
+
+    assert shop.considered == [NAMES, NAMES[2:3], NAMES]
+
+
 def test_without_a_node_pool_no_price_is_read():
     shop = ReservedCloud()
     shop.offered.instance_types(node_class())
