@@ -296,3 +296,22 @@ def test_the_bound_of_whole_pods_takes_more_rounds_for_more_pods(count, rounds, 
     waiting = [pod(f"web-{number}", cpu="900m") for number in range(count)]
     solve(problem(waiting), SolveOptions())
     assert asked == rounds
+
+
+def test_a_free_shape_that_holds_nothing_proves_nothing():
+    """Only a node without a price that holds pods makes them free."""
+    pods = {"request": np.array([[2], [2]]), "count": np.array([3]), "nodes": 0}
+    sold = {"capacity": np.array([[4], [4]]), "price": np.array([5.0])}
+    free = np.array([[1], [1]])
+
+    alone = bound_of(WholePodsProblem(**pods, **sold))
+    beside = bound_of(
+        WholePodsProblem(
+            **pods,
+            capacity=np.hstack((sold["capacity"], free)),
+            price=np.append(sold["price"], 0.0),
+        )
+    )
+
+    assert alone == pytest.approx(7.5)
+    assert beside == pytest.approx(alone)

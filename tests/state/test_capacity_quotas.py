@@ -242,6 +242,22 @@ def test_a_limit_of_a_pool_counts_the_claim_to_create():
     assert ceilings(pool=wide).refusal(claims[0]) is None
 
 
+@pytest.mark.parametrize(
+    "pool",
+    [
+        node_pool("other", limits={"nodes": "0"}),
+        node_pool(limits={}),
+        node_pool(limits={"nodes": "0"}, replicas=1),
+    ],
+    ids=["no such pool", "without limits", "static"],
+)
+def test_only_the_limits_of_a_dynamic_pool_that_exists_are_counted_at_creation(pool):
+    """The limit of a static NodePool is counted with its replicas; quotas hold for each of them."""
+    (claim,) = planned_claims(1)
+    assert ceilings(pool=pool).refusal(claim) is None
+    assert ceilings(quota(nodes="0"), pool=pool).refusal(claim) is not None
+
+
 def test_replaced_claims_do_not_count_for_the_limits_of_their_pool():
     """They count for quotas until they are gone."""
     pool = node_pool(limits={"nodes": "1"})

@@ -89,7 +89,7 @@ class DevicePlaces:
     # -- open nodes ----------------------------------------------------------------------------
 
     def able(self, task: PlacementTask, columns: Columns, met: Columns) -> Columns:
-        """Return the nodes that have devices for a pod; the first is enough for most pods.
+        """Return the nodes that have devices for a pod: the first, or all where zones limit it.
 
         `met` is the signature that each one becomes with the pod, by signature.
         """
@@ -105,7 +105,7 @@ class DevicePlaces:
                 is_able = self._narrowing(task, column, number) is not None
             if is_able:
                 chosen.append(column)
-                if not task.topology.zonal and not task.topology.host:
+                if not task.topology.zonal:
                     break
         return np.array(chosen, dtype=np.intp)
 

@@ -11,7 +11,7 @@ from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.nodeclaim import DRAINED, VOLUMES_DETACHED
 from karpenter_core.api.records import PersistentVolumeClaimView, VolumeAttachmentView, VolumeView
 from karpenter_core.lifecycle.claim_status import with_condition
-from karpenter_core.lifecycle.node.out_of_service import DETACH_LIMIT, OUT_OF_SERVICE
+from karpenter_core.lifecycle.node.out_of_service import OUT_OF_SERVICE
 from karpenter_core.lifecycle.node.termination import (
     InstanceState,
     NodeTerminationAction,
@@ -20,6 +20,9 @@ from karpenter_core.lifecycle.node.termination import (
 from karpenter_core.state.taints import has_taint
 from karpenter_core.testing.builders import EPOCH, pod, pod_shape, toleration
 from karpenter_core.testing.state_builders import node, node_claim, synced_state
+
+SIX_MINUTES = timedelta(minutes=6)
+"""After them the attach/detach controller of Kubernetes detaches volumes by force."""
 
 WAIT, FINISH = NodeTerminationAction.WAIT, NodeTerminationAction.FINISH
 ATTACHED = VolumeAttachmentView(uid="va-1", name="va-1", node_name="web", volume_name="pv-1")
@@ -102,14 +105,15 @@ def test_wait_for_volumes_ends_after_the_limit():
     there = step_of(claim, view, ATTACHED, instance=InstanceState.GONE, now=start).node.applied_to(
         view
     )
-    early, late = start + DETACH_LIMIT / 2, start + DETACH_LIMIT
+    late = start + SIX_MINUTES
+    early = late - timedelta(seconds=1)
     assert step_of(claim, there, ATTACHED, instance=InstanceState.GONE, now=early).action is WAIT
     assert step_of(claim, there, ATTACHED, instance=InstanceState.GONE, now=late).action is FINISH
 
 
 def test_taint_without_a_time_counts_from_the_deletion():
     claim, view = dying(taints=("node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",))
-    late = EPOCH + DETACH_LIMIT
+    late = EPOCH + SIX_MINUTES
     assert step_of(claim, view, ATTACHED, instance=InstanceState.GONE).action is WAIT
     assert step_of(claim, view, ATTACHED, instance=InstanceState.GONE, now=late).action is FINISH
 
@@ -117,9 +121,7 @@ def test_taint_without_a_time_counts_from_the_deletion():
 def test_a_taint_of_the_same_key_and_another_effect_is_no_mark():
     """Somebody else's: the node is not out of service, and the limit does not count from it."""
     claim, view = dying(taints=("node.kubernetes.io/out-of-service:NoSchedule",))
-    found = step_of(
-        claim, view, ATTACHED, instance=InstanceState.GONE, now=EPOCH + 2 * DETACH_LIMIT
-    )
+    found = step_of(claim, view, ATTACHED, instance=InstanceState.GONE, now=EPOCH + 2 * SIX_MINUTES)
     assert found.action is WAIT
     assert marked(found, view)
 

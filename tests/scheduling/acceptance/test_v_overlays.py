@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import timedelta
 
 import pytest
 
@@ -61,7 +62,9 @@ def verdicts(overlays, *types, pools=None):
     evaluation, _ = evaluated(overlays, *types, pools=pools)
     result = {}
     for overlay in overlays:
-        conditions = with_verdict(overlay, evaluation, now=EPOCH).status.conditions
+        judged = with_verdict(overlay, evaluation, now=EPOCH)
+        assert with_verdict(judged, evaluation, now=EPOCH + timedelta(hours=1)) is judged
+        conditions = judged.status.conditions
         by_type = {each.type: each for each in conditions}
         valid, ready = by_type["ValidationSucceeded"], by_type["Ready"]
         assert ready.status == valid.status

@@ -15,7 +15,7 @@ from karpenter_core.api.devices import (
     DeviceTaint,
     DeviceToleration,
 )
-from karpenter_core.api.labels import CAPACITY_TYPE, NODES, PRICE_PER_HOUR, SPOT_SHARE
+from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, NODES, PRICE_PER_HOUR, SPOT_SHARE
 from karpenter_core.scheduling.devices import pod_claims
 from karpenter_core.scheduling.problem import LaunchQuota, PoolConstraint
 from karpenter_core.scheduling.requirements import Requirements
@@ -29,6 +29,7 @@ from karpenter_core.testing.builders import (
     pod,
     problem,
 )
+from tests.scheduling.acceptance.workloads import TEST, spread
 from tests.scheduling.devices.builders import (
     DRIVER,
     ZONE,
@@ -250,6 +251,26 @@ def test_two_claims_with_devices_in_different_zones_have_no_place():
     assert not planned([device_pod("p", "a", "b")], [PLAIN], *claims, slices=slices).claims
 
 
+@pytest.mark.parametrize("order", [1, -1], ids=["node first", "node last"])
+def test_a_claim_with_a_device_of_a_node_and_one_of_a_zone_stays_on_the_node(order):
+    """Whichever is requested first, another pod of the claim gets no place on a second node."""
+    slices = [
+        *(resource_slice(device("own", id="own"), node=f"node-{each}") for each in (1, 2)),
+        resource_slice(device("net", id="net"), pool="net", zones=("zone-a",)),
+    ]
+    wanted = [
+        request(each, selectors=[f'device.attributes["{DRIVER}"].id == "{each}"'])
+        for each in ("own", "net")
+    ]
+    nodes = [gpu_node(f"node-{each}", cpu="1", labels={ZONE: "zone-a"}) for each in (1, 2)]
+    pods = [device_pod(name, "both", cpu="800m") for name in ("p", "q")]
+
+    plan = planned(pods, [], claim("both", *wanted[::order]), nodes=nodes, slices=slices)
+
+    assert [len(there) for there in plan.existing.values() if there] == [1]
+    assert len(plan.unschedulable) == 1
+
+
 def test_zones_of_two_devices_intersect():
     slices = [
         resource_slice(device("a", id="a"), pool="a", zones=("zone-a", "zone-b")),
@@ -273,6 +294,40 @@ def test_a_published_device_is_given_once():
     plan = planned(pods, [PLAIN], *claims, slices=[network("zone-a")])
     assert sum(len(one.pods) for one in plan.claims) == 1
     assert len(plan.unschedulable) == 1
+
+
+def with_topology(one, **fields):
+    return msgspec.structs.replace(one, shape=msgspec.structs.replace(one.shape, **fields))
+
+
+@pytest.mark.parametrize("key", [ZONE, HOSTNAME])
+def test_pods_with_devices_are_spread_over_nodes_that_have_some(key):
+    nodes = [gpu_node(f"node-{each}", labels={ZONE: f"zone-{each}"}) for each in "abc"]
+    slices = [resource_slice(*gpus(2), node=node.name) for node in nodes]
+    pods = [
+        with_topology(device_pod(name, name, labels=TEST), topology_spread=(spread(key),))
+        for name in "pqr"
+    ]
+
+    plan = planned(pods, [], *map(claim, "pqr"), nodes=nodes, slices=slices)
+
+    assert sorted(len(there) for there in plan.existing.values()) == [1, 1, 1]
+
+
+def test_a_spread_pod_takes_a_node_with_devices_before_a_new_node_in_another_zone():
+    """The first node that has devices is in a zone that takes no more pods."""
+    there = pod("there", labels=TEST, node_name="node-a")
+    nodes = [
+        gpu_node("node-a", labels={ZONE: "zone-a"}, bound=[there]),
+        gpu_node("node-c", labels={ZONE: "zone-c"}),
+    ]
+    sold = gpu_type("b-one", devices_of(*gpus(1)), zones=("zone-a", "zone-b"))
+    slices = [resource_slice(*gpus(2), node=node.name) for node in nodes]
+    waits = with_topology(device_pod("p", "gpu", labels=TEST), topology_spread=(spread(ZONE),))
+
+    plan = planned([waits], [sold], claim("gpu"), nodes=nodes, slices=slices)
+
+    assert [one.name for one in plan.existing.get("node-c", ())] == ["p"]
 
 
 # -- 356: nodes that exist -------------------------------------------------------------------------
