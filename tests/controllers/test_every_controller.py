@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
+from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.reconciling.reconciler import DONE
 from karpenter_core.kube.resources import NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
@@ -53,6 +56,60 @@ def test_every_controller_has_the_name_that_users_know(tmp_path, controllers):
         scene.start("--feature-gates=NodeRepair=true")
         await scene.settle(lambda: bool(controllers))
         assert {each: controllers[each].name for each in controllers} == NAMES
+
+    run_controller(tmp_path, scenario)
+
+
+SUBSCRIPTIONS = {
+    "capacity_buffer.burst_observer": {"POD"},
+    "capacity_buffer.controller": {
+        "CAPACITY_BUFFER", "POD_TEMPLATE", "VIRTUAL_PLACEMENT", "WORKLOAD",
+    },
+    "catalogue.controller": {"NODE_CLASS", "NODE_POOL"},
+    "disruption.execution": {"NODE_CLAIM"},
+    "node.eviction": {"POD"},
+    "node.health": {"NODE"},
+    "node.termination": {"NODE", "NODE_PODS"},
+    "nodeclaim.drift": {"CATALOGUE", "NODE_CLAIM", "NODE_CLASS", "NODE_POOL"},
+    "nodeclaim.garbage_collection": {"NODE_CLAIM"},
+    "nodeclaim.instance_sync": {"NODE_CLAIM", "NODE_CLASS"},
+    "nodeclaim.lifecycle": {
+        "CATALOGUE", "NODE_CLAIM", "NODE_CLASS", "NODE_POOL", "POD_EVENT", "RESOURCE_SLICE",
+    },
+    "nodeclass.controller": {"NODE_CLASS"},
+    "nodeoverlay.controller": {"CATALOGUE", "NODE_OVERLAY", "NODE_POOL"},
+    "nodepool.controller": {"CATALOGUE", "NODE", "NODE_CLAIM", "NODE_CLASS", "NODE_POOL"},
+    "observability.conditions": {
+        "CAPACITY_BUFFER", "NODE", "NODE_CLAIM", "NODE_OVERLAY", "NODE_POOL",
+    },
+    "observability.pod_waits": {"POD"},
+    "provisioning.provisioner": {
+        "CATALOGUE", "DEVICE_CLASS", "NODE", "NODE_CLAIM", "NODE_POOL", "POD", "RESOURCE_CLAIM",
+        "RESOURCE_CLAIM_TEMPLATE", "RESOURCE_SLICE", "VIRTUAL_PODS",
+    },
+    "schedule.controller": {"NODE_POOL"},
+}  # fmt: skip
+"""Kinds of objects whose changes wake a controller, by its module: what it decides by."""
+
+
+def test_controllers_are_woken_by_changes_of_what_they_decide_by(tmp_path, monkeypatch):
+    """Their tests of behaviour often pass without, a period or a retry later."""
+    found = {}
+    subscribe = ClusterState.subscribe
+
+    def subscribing(state, kind, listener):
+        caller = sys._getframe(1)
+        while (module := caller.f_globals["__name__"]) == ClusterState.__module__:
+            caller = caller.f_back
+        found.setdefault(module.removeprefix("karpenter_core.controllers."), set()).add(kind.name)
+        subscribe(state, kind, listener)
+
+    monkeypatch.setattr(ClusterState, "subscribe", subscribing)
+
+    async def scenario(scene):
+        scene.start("--feature-gates=NodeRepair=true,CapacityBuffer=true,NodeOverlay=true")
+        await scene.settle(lambda: bool(found))
+        assert found == SUBSCRIPTIONS
 
     run_controller(tmp_path, scenario)
 

@@ -75,6 +75,32 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
         "if (text is None):",
     ): "there is no text without a claim: only the type checker asks for the claim again",
     (
+        "karpenter_core/controllers/nodeclaim/drift.py",
+        "if cached is None or cached[1] != catalogue.version:",
+    ): "the types of a catalogue that did not change are indexed again: the index is the same",
+    **dict.fromkeys(
+        [
+            (
+                "karpenter_core/scheduling/commitments.py",
+                f'digest = blake2b("\\n".join(changes).encode(), {size}).hexdigest()',
+            )
+            for size in ("", "digest_size=7", "digest_size=9")
+        ],
+        "a digest of another size tells the same catalogues apart",
+    ),
+    (
+        "karpenter_core/scheduling/packing/whole_pods.py",
+        "paid[value_bounds.most + rent <= 0] = 1.0",
+    ): "a content of the solution is paid in full, so 1 is neither the highest nor worth a new content",
+    (
+        "karpenter_core/scheduling/placement/spread_placement.py",
+        "if remaining <= _ONE_BY_ONE: -> if False:",
+    ): "few pods are shared out one by one because that is faster: a property compares both ways",
+    (
+        "karpenter_core/state/gang_places.py",
+        "length = 1",
+    ): "a text is cut 2,768 characters before what the API server takes: one more or less does not matter",
+    (
         "providers/alibabacloud/karpenter_provider_alibabacloud/interruption/reclaims.py",
         "self._recorded.put(instance_id, value=False)",
     ): "only whether the instance is there is asked",
@@ -114,15 +140,15 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
 }
 """By module and the changed lines of the mutant, stripped and joined by spaces.
 
-A change that leaves nothing but `pass` is named with the lines before it: `old -> pass`.
+A change that leaves nothing but `pass` or `if False:` is named with the lines before it: `old -> pass`.
 """
 
 
 def reason_for(mutant: Mutant, source: str) -> str:
     """Return why a mutant changes no behaviour, or nothing."""
     added = fragment(mutant, source)
-    if added == "pass":
-        added = f"{_lines(mutant, source, '-')} -> pass"
+    if added in {"pass", "if False:"}:
+        added = f"{_lines(mutant, source, '-')} -> {added}"
     return EQUIVALENT.get((mutant.path, added), "")
 
 
