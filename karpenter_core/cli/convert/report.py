@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import yaml
 from rich.console import Console
-from rich.padding import Padding
 from rich.text import Text
 
 from karpenter_core.cli.convert.draft import FieldFate
+from karpenter_core.cli.tables import print_indented
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,9 +52,9 @@ def _print_document(console: Console, result: ConvertedDocument, *, all_fields: 
     console.print(Text(f"{result.title}, {result.where}"))
     for change in result.changes:
         if change.is_notable and (all_fields or change.fate not in _QUIET):
-            console.print(Padding(Text(_line(change)), (0, 0, 0, 2)))
+            print_indented(console, _line(change))
     for warning in result.warnings:
-        console.print(Padding(Text(f"to do: {warning}"), (0, 0, 0, 2)))
+        print_indented(console, f"to do: {warning}")
 
 
 def _line(change: FieldChange) -> str:

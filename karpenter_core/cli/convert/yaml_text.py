@@ -83,6 +83,8 @@ def read_text(name: str, text: str) -> list[TextDocument]:
         line = f" line {mark.line + 1}:" if isinstance(mark, Mark) else ""
         problem = " ".join((getattr(error, "problem", None) or str(error)).split())
         raise BadInputError(f"{name}:{line} is not YAML: {problem}") from error
+    except RecursionError:
+        raise BadInputError(f"{name}: is nested too deeply") from None
     lines = text.splitlines()
     comments = _comments_by_line(text, tokens)
     spans = _document_lines(tokens, len(lines))

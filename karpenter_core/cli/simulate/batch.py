@@ -115,7 +115,10 @@ def _run_in_processes(
                 note(number, outcome)
                 count.add(outcome)
     finally:
-        for _, executor in running.values():  # only after an error or a key that ends the program
+        if running:  # only after an error or a key that ends the program
+            for child in multiprocessing.active_children():
+                child.terminate()
+        for _, executor in running.values():
             executor.shutdown(wait=False, cancel_futures=True)
         for executor in idle:  # a program that ended before them would print errors of closed pipes
             executor.shutdown(wait=True)

@@ -7,7 +7,12 @@ import json
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +20,7 @@ from karpenter_core.cli.simulate import batch
 from tests.cli.simulate.test_simulate import BURST, WEB
 from tests.support.run_selection import others_as_cluster_runs
 
+PROGRAM = Path(sys.executable).with_name("karpenter")
 SHORT = ("--duration", "5m")
 BAD_WEIGHT = ("--sweep", "spec.weight=1,1000")
 
@@ -183,3 +189,35 @@ def test_no_process_is_left_when_all_runs_have_ended(simulate):
     left = [each for each in threading.enumerate() if "Executor" in type(each).__name__]
     assert left == []
     assert multiprocessing.active_children() == []
+
+
+def test_an_interrupted_sweep_ends_with_its_processes(tmp_path, node_pools):
+    """Though only the program itself gets the signal, and runs would take minutes."""
+    workload = tmp_path / "workload.yaml"
+    workload.write_text(json.dumps(BURST))
+    arguments = ("--nodepools", node_pools, "--workload", workload, "--duration", "8000h")
+    program = subprocess.Popen(
+        [PROGRAM, "simulate", *arguments, "--sweep", "seed=1,2,3", "--jobs", "2"],
+        start_new_session=True,
+    )
+    children = Path(f"/proc/{program.pid}/task/{program.pid}/children")
+    try:
+        while len(started := workers(children)) < 2:
+            assert program.poll() is None
+            time.sleep(0.1)
+        program.send_signal(signal.SIGINT)
+        assert program.wait(timeout=60) == 130
+        assert not any(Path(f"/proc/{each}").exists() for each in started)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)
+        program.wait()
+
+
+def workers(children):
+    """Return the process ids of the runs that have begun."""
+    return [
+        each
+        for each in children.read_text().split()
+        if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()
+    ]
