@@ -171,6 +171,28 @@ def test_claims_are_kept_when_most_of_them_have_lost_their_nodes(tmp_path):
     run_controller(tmp_path, scenario)
 
 
+def test_claims_without_nodes_end_once_another_node_has_registered(tmp_path):
+    """This is the cluster that instances join: so the Nodes are gone, however many they are."""
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP)])
+        scene.cluster.apply([deployment("web", 6, cpu="3")])
+        scene.start(WITHOUT_ELECTION)
+        await scene.settle(lambda: len(scene.pods("Running")) == 6, seconds=60)
+        lost = set()
+        for _ in range(4):
+            lost |= claim_names(scene)
+            for node in scene.nodes():
+                remove_by_force(scene, node["metadata"]["name"])
+            await scene.cluster.clock.sleep(60)
+        serving = claim_names(scene) - lost
+        assert len(serving) < len(lost) / 2
+        await scene.settle(lambda: claim_names(scene) == serving, seconds=GRACE_SECONDS + 400)
+        assert len(cloud(scene, tmp_path)["instances"]) == len(serving)
+
+    run_controller(tmp_path, scenario)
+
+
 def test_a_node_that_its_kubelet_creates_again_keeps_its_claim(tmp_path):
     """It gets its labels back, and loses the taint of Nodes that are not registered."""
 

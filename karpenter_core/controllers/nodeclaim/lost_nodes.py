@@ -16,6 +16,7 @@ from karpenter_core.lifecycle.nodeclaim.lost_nodes import (
     are_too_many_lost,
     has_lost_its_node,
     node_lost_step,
+    registered_claims,
 )
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class LostNodes:
         self._grace: Final = grace
         self._lost_since: Final[dict[str, datetime]] = {}
         """By the UID of the claim."""
+        self._before: frozenset[str] = frozenset()
+        """UIDs of the claims that had registered when the first of these was noticed."""
         self._log: FilteringBoundLogger = structlog.get_logger("nodeclaim.lifecycle")
 
     async def step(self, claim: NodeClaim) -> LifecycleStep:
@@ -63,11 +66,15 @@ class LostNodes:
         if not has_lost_its_node(claim, self._cluster_state.snapshot()):
             self._lost_since.pop(claim.uid, None)
             return LifecycleStep(claim=claim)
+        if not self._lost_since:
+            self._before = frozenset(
+                each.uid for each in registered_claims(self._cluster_state.snapshot())
+            )
         now = self._steady.now()
         left = self._lost_since.setdefault(claim.uid, now) + self._grace - now
         if left > timedelta():
             return LifecycleStep(claim=claim, requeue_after=left)
-        if are_too_many_lost(self._cluster_state.snapshot()):
+        if are_too_many_lost(self._cluster_state.snapshot(), before=self._before):
             self._log.error(
                 "too many nodeclaims have no node, they are kept because the cause may be a mistake",
                 NodeClaim={"name": claim.name},

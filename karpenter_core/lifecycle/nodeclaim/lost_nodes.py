@@ -10,10 +10,18 @@ from karpenter_core.lifecycle.changes import LifecycleMetric, LifecycleStep, Met
 from karpenter_core.lifecycle.claim_status import disrupted_labels
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["NODE_LOST", "are_too_many_lost", "has_lost_its_node", "node_lost_step"]
+__all__ = [
+    "NODE_LOST",
+    "are_too_many_lost",
+    "has_lost_its_node",
+    "node_lost_step",
+    "registered_claims",
+]
 
 NODE_LOST: Final = "node_lost"
 LOST_SHARE: Final = 0.5
@@ -34,17 +42,30 @@ def has_lost_its_node(claim: NodeClaim, snapshot: Snapshot) -> bool:
     )
 
 
-def are_too_many_lost(snapshot: Snapshot) -> bool:
-    """Tell whether so many claims have lost their Nodes that the cause may be a mistake."""
-    registered = [
+def registered_claims(snapshot: Snapshot) -> tuple[NodeClaim, ...]:
+    """Return the claims that have registered, with or without their Node, and are not being deleted."""
+    return tuple(
         claim
         for claim in snapshot.node_claims.values()
         if snapshot.manages(claim.spec.node_class_ref)
         and not claim.is_deleting
         and is_true(claim.status.conditions, REGISTERED)
-    ]
+    )
+
+
+def are_too_many_lost(snapshot: Snapshot, *, before: Container[str] | None = None) -> bool:
+    """Tell whether so many claims have lost their Nodes that the cause may be a mistake.
+
+    `before` are the UIDs of the claims that had registered when the first Node was missed. One that has
+    registered since, and has its Node, shows that instances join this cluster: then there is no mistake.
+    """
+    registered = registered_claims(snapshot)
     lost = sum(has_lost_its_node(claim, snapshot) for claim in registered)
-    return lost > max(1, LOST_SHARE * len(registered))
+    if lost <= max(1, LOST_SHARE * len(registered)):
+        return False
+    return before is None or not any(
+        claim.uid not in before and snapshot.nodes_of(claim) for claim in registered
+    )
 
 
 def node_lost_step(claim: NodeClaim) -> LifecycleStep:

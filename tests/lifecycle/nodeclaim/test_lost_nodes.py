@@ -53,3 +53,16 @@ def test_most_claims_without_a_node_look_like_a_mistake(without_node, with_node,
     nodes = [node(f"node-{claim.name}", claim=claim) for claim in whole]
     snapshot = synced_state(*claims, *whole, *nodes).snapshot()
     assert are_too_many_lost(snapshot) is held
+
+
+@pytest.mark.parametrize(
+    ("before", "has_node", "held"),
+    [({"a", "b"}, True, False), ({"a", "b", "new"}, True, True), ({"a", "b"}, False, True)],
+)
+def test_a_node_that_has_registered_since_shows_that_there_is_no_mistake(before, has_node, held):
+    claims = {name: registered(name) for name in ("a", "b", "new")}
+    nodes = [node("node-new", claim=claims["new"])] if has_node else []
+    snapshot = synced_state(*claims.values(), *nodes).snapshot()
+    uids = frozenset(claims[name].uid for name in before)
+    assert are_too_many_lost(snapshot)
+    assert are_too_many_lost(snapshot, before=uids) is held
