@@ -110,6 +110,22 @@ def test_a_failed_start_leaves_no_metrics(context: ProviderContext, plugin: Azur
     plugin.karpenter_start(context)
 
 
+def test_a_start_that_fails_late_leaves_no_metrics(
+    context: ProviderContext, plugin: AzureProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its registry takes the metrics of the next start; the error is that of the part."""
+
+    def broken(_services: object) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as failing:
+        failing.setattr("karpenter_provider_azure.started_provider.ProviderParts", broken)
+        with pytest.raises(OSError, match="no space left"):
+            plugin.karpenter_start(context)
+
+    plugin.karpenter_start(context)
+
+
 def test_periodic_work_has_the_periods_of_the_documentation(
     context: ProviderContext, plugin: AzureProvider
 ) -> None:

@@ -106,7 +106,21 @@ def test_size_and_family_come_from_the_name(name, cpu, family, size):
 
 
 @pytest.mark.parametrize(
-    ("memory", "label"), [("4Gi", "4Gi"), ("4096Mi", "4Gi"), ("1.5Gi", "1536Mi"), ("16G", "16G")]
+    ("memory", "label"),
+    [
+        ("4Gi", "4Gi"),
+        ("4096Mi", "4Gi"),
+        ("1.5Gi", "1536Mi"),
+        ("16G", "16G"),
+        ("16000M", "16G"),
+        ("1500M", "1500M"),
+        ("8000000k", "8G"),
+        ("8000001k", "8000001k"),
+        ("8000000001", "8000000001"),
+        ("2000G", "2T"),
+        ("3000T", "3P"),
+        ("4000P", "4E"),
+    ],
 )
 def test_the_memory_label_is_the_quantity_in_canonical_form(memory, label):
     (it,) = load(entry(resources={"cpu": "2", "memory": memory}))

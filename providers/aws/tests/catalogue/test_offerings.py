@@ -85,6 +85,8 @@ def test_types_that_do_not_go_with_a_node_class_are_listed_as_unavailable(
         ("m5.large", {"cpuOptions": {"nestedVirtualization": "disabled"}}, "AL2023"),
         ("m5.large", {"cpuOptions": {}}, "AL2023"),
         ("t3.large", {"enclaveOptions": {"enabled": False}}, "AL2023"),
+        ("m5.xlarge", {"enclaveOptions": {"enabled": True}}, "AL2023"),
+        ("m5.large", {"cpuOptions": {"threadsPerCore": 1}}, "AL2023"),
         ("m5.large", {"networkInterfaces": [PRIMARY, interface(0, 2)]}, "AL2"),
         ("m5.large", {"networkInterfaces": [PRIMARY], "ipPrefixCount": 9}, "AL2"),
         (

@@ -343,6 +343,17 @@ def test_without_a_queue_no_message_is_read(world: World):
     assert world.aws.calls.count("GetQueueUrl") == 0
 
 
+def test_without_a_queue_the_other_sources_are_announced(world: World):
+    world.queue_name = ""
+    world.interruption_sources = world.restarted()
+    (instance_id,) = world.launch()
+    world.aws.schedule_event(instance_id, "instance-stop")
+    world.interruption_sources.status.run()
+
+    assert [one.provider_id for one in world.interruption_sources.poll()] == [instance_id]
+    assert world.aws.calls.count("GetQueueUrl") == 0
+
+
 def test_a_poll_waits_for_messages_but_not_longer_than_the_sdk_reads(world: World):
     """A long poll that the SDK gives up on would be repeated by it, and end in an error."""
     region = world.aws.account.region

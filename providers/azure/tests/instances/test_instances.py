@@ -155,6 +155,19 @@ def test_keys_of_tags_are_compared_without_case(tags, is_ours):
     assert is_owned(tags, "demo") is is_ours
 
 
+def test_a_virtual_machine_with_a_foreign_name_is_not_listed_in_spite_of_its_tags(world):
+    """Tags are copied with a snapshot or a template; the names of claims begin with `aks-`."""
+    mine = world.add_vm("web-1")
+    copied = {**world.vm("web-1"), "name": "jump-host"}
+    copied["id"] = copied["id"].replace("aks-web-1", "jump-host")
+    world.azure.resources[copied["id"].lower()] = copied
+
+    listing = world.instances.list()
+
+    assert listing.complete
+    assert [each.provider_id for each in listing.instances] == [mine]
+
+
 def test_an_instance_without_a_size_is_listed_reported_and_terminated(world):
     provider_id = world.add_vm("web-2")
     del world.vm("web-2")["properties"]["hardwareProfile"]

@@ -107,6 +107,9 @@ def test_a_script_without_a_cache_entry_is_requested_again():
     made.installer.run()
     first, again = made.boot.targets
     assert first == again
+    ((_, name, body),) = made.arm.extensions
+    assert name == SCRIPT_EXTENSION
+    assert body["properties"]["protectedSettings"] == {"commandToExecute": "join"}
 
 
 @pytest.mark.parametrize(
