@@ -24,43 +24,35 @@ import asyncio
 import json
 import statistics
 import sys
-import tempfile
-from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.scale_up import (
     NEVER,
-    USER,
+    BenchCluster,
     add_control_plane_arguments,
     audited,
     bound,
     count_calls,
     create,
-    install,
+    fresh_cluster,
     labels,
     offering_of,
-    pool_is_ready,
     read_prices,
-    start_of,
     total,
     until,
     with_catalogue,
 )
 from karpenter_core.api.labels import CAPACITY_TYPE, NODE_POOL, ZONE
 from karpenter_core.kube import resources
-from karpenter_core.testing.cluster import ClusterClient, ClusterMirror
-from karpenter_core.testing.scenarios import InitialObjects, ScenarioDeployment, ScenarioNodePool
+from karpenter_core.testing.scenarios import ScenarioDeployment
 from tests.e2e.reference import reference_program
-from tests.support.local_clusters import RealLocalCluster
-from tests.support.runner import NODE_CLAIMS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
     from benchmarks.scale_up import Prices
-    from tests.support.processes import ChildProcess
 
 __all__ = ["ScaleUp", "Shrink", "summary", "workloads"]
 
@@ -161,14 +153,14 @@ def workloads(pods: int, zones: Sequence[str]) -> list[ScenarioDeployment]:
 
 
 @dataclass(slots=True)
-class _Cluster:
-    """A fresh control plane with one controller."""
+class _MixedCluster(BenchCluster):
+    """A fresh control plane on which the mix runs."""
 
-    local_cluster: RealLocalCluster
-    client: ClusterClient
-    mirror: ClusterMirror
-    controller: ChildProcess
     prices: Prices
+
+    @classmethod
+    def of(cls, made: BenchCluster, prices: Prices) -> _MixedCluster:
+        return cls(made.local_cluster, made.client, made.mirror, made.controller, prices)
 
     async def scale_to(self, deployments: Sequence[ScenarioDeployment]) -> None:
         """Create Deployments, or change their replicas, and wait until every pod has a node."""
@@ -207,36 +199,14 @@ class _Cluster:
         await until(lambda: not self.mirror.objects(resources.PODS))
 
 
-@asynccontextmanager
-async def _fresh(
-    options: argparse.Namespace, prices: Prices, disruption: dict[str, Any]
-) -> AsyncIterator[_Cluster]:
-    async with AsyncExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
-        local_cluster = await stack.enter_async_context(
-            RealLocalCluster(options.kubernetes, audited_users=[USER])
-        )
-        client = await stack.enter_async_context(ClusterClient(local_cluster.kubeconfig))
-        await install(client, options.crds)
-        pool = ScenarioNodePool(name="general", disruption=disruption)
-        for manifest in InitialObjects(node_pools=[pool]).objects():
-            await create(client, manifest)
-        controller = start_of(options, local_cluster.control_plane.write_kubeconfig(USER), folder)
-        await controller.start()
-        stack.push_async_callback(controller.stop)
-        await controller.ready(lambda: pool_is_ready(client), seconds=60)
-        kinds = [resources.PODS, resources.NODES, NODE_CLAIMS]
-        mirror = await stack.enter_async_context(ClusterMirror(client, kinds))
-        yield _Cluster(local_cluster, client, mirror, controller, prices)
-
-
 def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
 async def measure_scale_up(pods: int, options: argparse.Namespace, prices: Prices) -> ScaleUp:
     """Let one controller launch nodes for all pods."""
-    async with _fresh(options, prices, NEVER) as cluster:
+    async with fresh_cluster(options, NEVER) as made:
+        cluster = _MixedCluster.of(made, prices)
         before = await audited(cluster.local_cluster)
         begun, cpu = _now(), cluster.controller.cpu_seconds()
         await cluster.scale_to(workloads(pods, zones_of(prices)))
@@ -254,7 +224,8 @@ async def measure_scale_up(pods: int, options: argparse.Namespace, prices: Price
 async def measure_floor(pods: int, options: argparse.Namespace, prices: Prices) -> float:
     """Return the seconds until all pods run on nodes that are there, without an autoscaler."""
     zones = zones_of(prices)
-    async with _fresh(options, prices, NEVER) as cluster:
+    async with fresh_cluster(options, NEVER) as made:
+        cluster = _MixedCluster.of(made, prices)
         more = workloads(round(FLOOR_SHARE * pods), zones)
         await cluster.scale_to(more)
         await cluster.remove_pods(more)
@@ -268,11 +239,13 @@ async def measure_shrink(pods: int, options: argparse.Namespace, prices: Prices)
     """Let one controller follow a scale-down."""
     zones = zones_of(prices)
     fewer = workloads(round(KEPT_SHARE * pods), zones)
-    async with _fresh(options, prices, NEVER) as cluster:
+    async with fresh_cluster(options, NEVER) as made:
+        cluster = _MixedCluster.of(made, prices)
         await cluster.scale_to(fewer)
         fresh = cluster.price_per_hour()
     left = sum(each.replicas for each in fewer)
-    async with _fresh(options, prices, ALWAYS) as cluster:
+    async with fresh_cluster(options, ALWAYS) as made:
+        cluster = _MixedCluster.of(made, prices)
         await cluster.scale_to(workloads(pods, zones))
         begun = _now()
         await cluster.change(fewer)

@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,7 +44,7 @@ from tests.support.processes import ChildProcess, free_ports, wait_until
 from tests.support.runner import NODE_CLAIMS, NODE_POOLS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import AsyncGenerator, Callable, Generator
 
 ROOT = Path(__file__).resolve().parents[1]
 USER = "karpenter"
@@ -85,8 +85,21 @@ def total(calls: dict[str, int]) -> int:
     return sum(count for verb, count in calls.items() if verb != "watch")
 
 
-async def measure(replicas: int, options: argparse.Namespace, prices: Prices) -> ScaleUpResult:
-    """Run once, on a fresh control plane."""
+@dataclass(slots=True)
+class BenchCluster:
+    """A control plane with one controller, which has found its NodePool ready."""
+
+    local_cluster: RealLocalCluster
+    client: ClusterClient
+    mirror: ClusterMirror
+    controller: ChildProcess
+
+
+@asynccontextmanager
+async def fresh_cluster(
+    options: argparse.Namespace, disruption: dict[str, Any]
+) -> AsyncGenerator[BenchCluster]:
+    """Run the controller that the options name on a control plane of its own, and end both."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         local_cluster = await stack.enter_async_context(
@@ -94,8 +107,8 @@ async def measure(replicas: int, options: argparse.Namespace, prices: Prices) ->
         )
         client = await stack.enter_async_context(ClusterClient(local_cluster.kubeconfig))
         await install(client, options.crds)
-        given = InitialObjects(node_pools=[ScenarioNodePool(name="general", disruption=NEVER)])
-        for manifest in given.objects():
+        pool = ScenarioNodePool(name="general", disruption=disruption)
+        for manifest in InitialObjects(node_pools=[pool]).objects():
             await create(client, manifest)
         controller = start_of(options, local_cluster.control_plane.write_kubeconfig(USER), folder)
         await controller.start()
@@ -103,12 +116,20 @@ async def measure(replicas: int, options: argparse.Namespace, prices: Prices) ->
         await controller.ready(lambda: pool_is_ready(client), seconds=60)
         kinds = [resources.PODS, resources.NODES, NODE_CLAIMS]
         mirror = await stack.enter_async_context(ClusterMirror(client, kinds))
-        before = await audited(local_cluster)
-        result = await scale_up(client, mirror, controller, replicas, prices)
-        up = await audited(local_cluster)
-        result.removal_seconds = await remove_all(client, mirror)
+        yield BenchCluster(local_cluster, client, mirror, controller)
+
+
+async def measure(replicas: int, options: argparse.Namespace, prices: Prices) -> ScaleUpResult:
+    """Run once, on a fresh control plane."""
+    async with fresh_cluster(options, NEVER) as cluster:
+        before = await audited(cluster.local_cluster)
+        result = await scale_up(
+            cluster.client, cluster.mirror, cluster.controller, replicas, prices
+        )
+        up = await audited(cluster.local_cluster)
+        result.removal_seconds = await remove_all(cluster.client, cluster.mirror)
         result.calls = count_calls(up[len(before) :])
-        result.removal_calls = count_calls((await audited(local_cluster))[len(up) :])
+        result.removal_calls = count_calls((await audited(cluster.local_cluster))[len(up) :])
         return result
 
 
