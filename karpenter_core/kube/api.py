@@ -413,14 +413,20 @@ class _ListHead(msgspec.Struct):
 
 _status_decoder: Final = msgspec.json.Decoder(_Status)
 _list_head: Final = msgspec.json.Decoder(_ListHead)
+_ITEMS: Final = b'"items":['
+_HEAD_BYTES: Final = 8192
+"""Length within which an API server begins the items of a page: their list's metadata is before them."""
 
 
 def _continue_token(page: bytes) -> str:
     """Return the token of the next page; empty also for a page that its reader will refuse."""
-    try:
-        return _list_head.decode(page).metadata.continue_token
-    except msgspec.MsgspecError:
-        return ""
+    items = page.find(_ITEMS, 0, _HEAD_BYTES)
+    for text in (page[:items] + _ITEMS + b"]}", page) if items > 0 else (page,):
+        try:
+            return _list_head.decode(text).metadata.continue_token
+        except msgspec.MsgspecError:
+            pass  # the metadata is behind the items, or this is no page
+    return ""
 
 
 def error_of(response: ApiResponse, subject: str) -> ApiError:

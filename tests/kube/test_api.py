@@ -201,6 +201,38 @@ def test_pages_follow_the_continue_token():
     ]
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        '{"kind":"NodeList","metadata":{"continue":"more"},"items":[{"metadata":{"continue":"no"}}]}',
+        '{"kind":"NodeList","items":[{"metadata":{"continue":"no"}}],"metadata":{"continue":"more"}}',
+        '{"metadata":{"selfLink":"\\"items\\":[","continue":"more"},"items":[]}',
+        '{"metadata":{"x":{"items":[1]},"continue":"more"},"items":[]}',
+    ],
+    ids=["before", "behind", "text", "nested"],
+)
+def test_the_token_is_found_on_each_side_of_the_items(first):
+    async def conversation(api):
+        return [body async for body in api.list_pages(resources.NODES)]
+
+    answers = [ApiResponse(status=200, headers={}, body=first.encode()), page([node("b")], 5)]
+    _, requests = talk(conversation, *answers)
+    assert [request.query.get("continue") for request in requests] == [None, "more"]
+
+
+def test_the_token_of_a_page_is_read_without_its_items():
+    """The items are read later, while the next page is on its way."""
+    unreadable = b'{"metadata":{"continue":"more"},"items":[{]}'
+
+    async def conversation(api):
+        return [body async for body in api.list_pages(resources.NODES)]
+
+    answers = [ApiResponse(status=200, headers={}, body=unreadable), page([node("b")], 5)]
+    bodies, _ = talk(conversation, *answers)
+    assert bodies[0] == unreadable
+    assert len(bodies) == 2
+
+
 def test_a_page_that_continues_with_itself_ends_the_list():
     async def conversation(api):
         pages = api.list_pages(resources.NODES)
