@@ -196,7 +196,9 @@ def test_pool_whose_nodes_never_register_backs_off(tmp_path):
         assert running.metric(f"{HELD}{{{labels}}}") > 0
         messages = [event["message"] for event in scene.events("FailedScheduling")]
         assert any(
-            'nodes of nodepool "general" in a row did not register in time' in m for m in messages
+            'nodes of nodepool "general" in a row that were launched for such pods did not register'
+            in m
+            for m in messages
         )
 
         broken(tmp_path)
