@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.errors import AuthError, CloudProviderError
@@ -142,7 +141,7 @@ def node_class_validator(
     disk_encryption_set: DiskEncryptionSetCheck,
     *,
     refused_launches: RefusedLaunches,
-    additional_tags: Mapping[str, str] = MappingProxyType({}),
+    additional_tags: Mapping[str, str],
     remark: Callable[[AKSNodeClass], str] = lambda _node_class: "",
 ) -> NodeClassValidator[AKSNodeClass]:
     """Return the validator; `additional_tags` are those of the settings, and `remark` is the message of a condition that is True."""

@@ -220,6 +220,7 @@ def test_exhausted_quotas_are_named_by_a_condition_that_stays_true(process):
         process.clock,
         DiskEncryptionSetCheck(process.arm, ""),
         refused_launches=process.refused_launches,
+        additional_tags={},
         remark=lambda _node_class: quota_remark({"cores": Quota(4, 4)}, location="westus2"),
     )
 

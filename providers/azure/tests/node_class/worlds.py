@@ -123,6 +123,7 @@ class Process:
             clock,
             DiskEncryptionSetCheck(arm, settings.node_osdisk_diskencryptionset_id),
             refused_launches=self.refused_launches,
+            additional_tags=settings.additional_tags,
         )
         self.resolver = node_class_resolver(resolvers, validator)
 
