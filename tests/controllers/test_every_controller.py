@@ -8,9 +8,11 @@ import pytest
 
 from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.reconciling.reconciler import DONE
+from karpenter_core.disruption.command_queue import StaleDisruptionMark
 from karpenter_core.kube.resources import NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.operator import process
+from karpenter_core.sim.faults import RequestFault, matching
 from tests.controllers.whole_controller import GROUP, NODE_CLASS, node_pool, run_controller
 
 NAMES = {
@@ -214,5 +216,73 @@ def test_objects_of_a_node_class_that_no_provider_serves_are_left_alone(
         await scene.cluster.clock.sleep(150)
 
         assert owned(scene) == before
+
+    run_controller(tmp_path, scenario)
+
+
+def marked_claim(name):
+    """A claim and its node with the marks of a command that nobody executes."""
+    since = {"status": "True", "message": "", "lastTransitionTime": SOON}
+    reason = {**since, "type": "DisruptionReason", "reason": "Drifted"}
+    status = {
+        "providerID": f"other://{name}",
+        "nodeName": name,
+        "conditions": [*FOREIGN_STATUS["conditions"], reason],
+    }
+    claim = {**FOREIGN_CLAIM, "metadata": {**FOREIGN_CLAIM["metadata"], "name": name}}
+    taint = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+    node = {
+        **FOREIGN_NODE,
+        "metadata": {**FOREIGN_NODE["metadata"], "name": name},
+        "spec": {"providerID": f"other://{name}", "taints": [taint]},
+    }
+    return claim, status, node
+
+
+def marks(scene):
+    """Names with a mark, of claims and of nodes."""
+    claims = {
+        each["metadata"]["name"]
+        for each in scene.claims()
+        if any(one["type"] == "DisruptionReason" for one in each["status"]["conditions"])
+    }
+    nodes = {
+        each["metadata"]["name"]
+        for each in scene.nodes()
+        if any(one["key"] == "karpenter.sh/disrupted" for one in each["spec"].get("taints", ()))
+    }
+    return claims, nodes
+
+
+@pytest.mark.parametrize("status", [0, 409, 500])
+def test_stale_marks_are_removed_in_spite_of_others_that_cannot_be(tmp_path, controllers, status):
+    """A claim that is being deleted keeps its reason; objects that are gone need nothing."""
+    names = ["refused", "deleted", "claim-only", "both"]
+
+    async def scenario(scene):
+        registry = scene.cluster.server.registry
+        scene.cluster.apply([NODE_CLASS, node_pool()])
+        for claim, of_claim, node in map(marked_claim, names):
+            there = (claim,) if claim["metadata"]["name"] == "claim-only" else (claim, node)
+            scene.cluster.apply(list(there))
+            registry.patch(
+                NODE_CLAIMS, {"status": of_claim}, claim["metadata"]["name"], part="status"
+            )
+        scene.cluster.delete(NODE_CLAIMS, "deleted")
+        scene.start("--disable-leader-election")
+        await scene.settle(lambda: scene.pool("general").get("status", {}).get("conditions"))
+        assert marks(scene) == (set(names), {*names} - {"claim-only"})
+        if status:
+            refused = RequestFault(
+                matches=matching("PATCH", "/nodes/refused"), times=None, status=status
+            )
+            scene.cluster.frontend.faults.add(refused)
+
+        await controllers["CommandQueue"].remove_stale_marks(
+            StaleDisruptionMark(node=each, claim=each) for each in ["gone", *names]
+        )
+
+        left = {"refused"} if status else set()
+        assert marks(scene) == (left | {"deleted"}, left)
 
     run_controller(tmp_path, scenario)
