@@ -18,6 +18,7 @@ from karpenter_core.scheduling.portfolio.repacked_plan import repacked_steps
 from karpenter_core.scheduling.problem import PackingPolicy, SolveOptions
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import (
+    ZONES,
     catalogue,
     instance_type,
     node_pool,
@@ -213,6 +214,32 @@ def test_of_pods_spread_over_capacity_types_the_odd_one_is_spot():
 
     bought = sorted(claim.cheapest.capacity_type for claim in plan.claims)
     assert bought == [ON_DEMAND, SPOT, SPOT]
+
+
+@pytest.mark.parametrize(("skew", "bought"), [(1, [ON_DEMAND, SPOT]), (2, [SPOT, SPOT])])
+def test_few_pods_are_as_uneven_as_their_spread_allows_if_that_is_cheaper(skew, bought):
+    shape = replace(
+        pod_shape(cpu="3", labels={"app": "web"}), topology_spread=spread(CAPACITY_TYPE, skew)
+    )
+    asked = problem([pod(f"web-{n}", shape=shape) for n in range(2)], catalogue=CHEAP_SPOT)
+
+    plan = solve(asked)
+
+    assert sorted(claim.cheapest.capacity_type for claim in plan.claims) == bought
+    assert violations(asked, plan) == []
+
+
+def test_of_equally_full_domains_one_with_room_comes_before_one_with_cheap_nodes():
+    """The large pod needs a node in the dearest zone, and nodes are planned for such pods first."""
+    types = catalogue(
+        instance_type("large", cpu="4", price=1.0, zones=ZONES[-1:]),
+        instance_type("small", cpu="1", price=0.5, zones=ZONES[:-1]),
+    )
+    small = replace(pod_shape(cpu="500m", labels={"app": "web"}), topology_spread=spread())
+    apart = spread(HOSTNAME, selector=LabelSelector(match_labels={"app": "db"}))
+    large = replace(pod_shape(cpu="3", labels={"app": "db"}), topology_spread=apart)
+    asked = problem([pod("large", shape=large), pod("small", shape=small)], catalogue=types)
+    assert [claim.cheapest.instance_type for claim in solve(asked).claims] == ["large"]
 
 
 def test_a_plan_that_counts_as_first_fit_and_leaves_pods_is_not_taken():

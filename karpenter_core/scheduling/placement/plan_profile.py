@@ -50,6 +50,8 @@ class PlanProfile:
     """Fill the planned claims with the least free first, instead of in the order of opening."""
     cheapest_domains: bool = False
     """Among domains that are equally full, prefer the one where nodes are cheapest."""
+    uneven_domains: bool = False
+    """Prefer, as far as skews allow, the one where an open node has room, or else that one."""
     late: bool = False
     """Count as if the domain of a claim were unknown until pods pin it (upstream)."""
     order: tuple[int, ...] = ()

@@ -16,6 +16,7 @@ from karpenter_core.scheduling.compiled.volumes import is_attach_resource
 from karpenter_core.scheduling.placement.device_places import DevicePlaces
 from karpenter_core.scheduling.placement.node_contents import NodeContents
 from karpenter_core.scheduling.placement.node_fit import NodeFit
+from karpenter_core.scheduling.placement.node_prices import lowest_node_price
 from karpenter_core.scheduling.placement.open_nodes import NO_ROW, OpenNodes
 from karpenter_core.scheduling.placement.plan_profile import RowMeasure
 from karpenter_core.scheduling.placement.reservation_holdings import (
@@ -87,7 +88,8 @@ class PlanState:
             self.contents,
             tight=profile.fullest_first,
         )
-        self._soft: Final = dict[tuple[int, ...], tuple[DomainPin, ...]]()
+        self._soft: Final = dict[tuple[tuple[int, ...], int | None], tuple[DomainPin, ...]]()
+        self._node_prices: Final = dict[tuple[int, int, tuple[DomainPin, ...]], float]()
         self._loose: Final = dict[int, dict[int, tuple[int, ...]]]()
 
     def count_nodes(self, pool: int, count: int) -> None:
@@ -133,13 +135,33 @@ class PlanState:
         counted = task.topology.counted_axes
         if not counted:
             return domains
-        soft = self._soft.get(counted)
+        key = (counted, task.index if self.profile.uneven_domains else None)
+        soft = self._soft.get(key)
         if soft is None:
             axes = self.compiled.axes
-            soft = self._soft[counted] = tuple(
-                DomainPin(axis, tuple(range(len(axes[axis].names))), soft=True) for axis in counted
+            every = {axis: tuple(range(len(axes[axis].names))) for axis in counted}
+            soft = self._soft[key] = tuple(
+                DomainPin(axis, self.tried_domains(task, axis, every[axis]), soft=True)
+                for axis in counted
             )
         return (*domains, *soft)
+
+    def tried_domains(
+        self, task: PlacementTask, axis: int, domains: tuple[int, ...]
+    ) -> tuple[int, ...]:
+        """Return domains in the order in which a node is tried for: by name, or by its price."""
+        if len(domains) == 1 or not self.profile.uneven_domains:
+            return domains
+        pins = {domain: (DomainPin(axis, (domain,)),) for domain in domains}
+        return tuple(sorted(domains, key=lambda domain: self.node_price(task, pins[domain])))
+
+    def node_price(self, task: PlacementTask, pins: tuple[DomainPin, ...]) -> float:
+        """Return the price per hour of the cheapest node for a pod where pins allow."""
+        key = (task.index, task.node_constraints.index, pins)
+        price = self._node_prices.get(key)
+        if price is None:
+            price = self._node_prices[key] = lowest_node_price(self.compiled, task, pins)
+        return price
 
     def fill(self, task: PlacementTask, left: int) -> int:
         """Put as many pods as go on open nodes, wherever; return how many went."""

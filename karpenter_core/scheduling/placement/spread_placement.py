@@ -15,7 +15,6 @@ import numpy as np
 
 from karpenter_core.scheduling.compiled.signatures import DomainPin
 from karpenter_core.scheduling.compiled.topology import TopologyKind
-from karpenter_core.scheduling.placement.node_prices import lowest_node_price
 from karpenter_core.scheduling.placement.topology_counts import NO_CAP
 
 if TYPE_CHECKING:
@@ -53,10 +52,13 @@ def spread_steps(placer: PodPlacer, task: PlacementTask, left: int) -> Generator
         tried = len(full)
         growing = [axis for axis, of_axis in caps.items() if of_axis.growing]
         if not growing:
-            pins = placer.state.pins(task, tuple(_pin(axis, caps[axis]) for axis in caps))
+            pins = placer.state.pins(
+                task, tuple(_pin(placer, task, axis, caps[axis]) for axis in caps)
+            )
             placed += yield from placer.place_steps(task, left - placed, pins)
             break
-        if len(growing) == 1 and not (full and caps[growing[0]].first):
+        is_level = not placer.state.profile.uneven_domains
+        if is_level and len(growing) == 1 and not (full and caps[growing[0]].first):
             here = yield from _along_axis_steps(placer, task, left - placed, growing[0], caps, full)
         else:
             here = yield from _one_by_one(placer, task, left - placed, growing, caps, full)
@@ -107,8 +109,8 @@ def _existing_steps(
     return placed
 
 
-def _pin(axis: int, caps: DomainCaps) -> DomainPin:
-    return DomainPin(axis, caps.domains)
+def _pin(placer: PodPlacer, task: PlacementTask, axis: int, caps: DomainCaps) -> DomainPin:
+    return DomainPin(axis, placer.state.tried_domains(task, axis, caps.domains))
 
 
 def _along_axis_steps(
@@ -120,11 +122,11 @@ def _along_axis_steps(
     full: set[tuple[int, ...]],
 ) -> Generator[int, None, int]:
     """Fill the domains of the one axis whose caps change; return how many pods went there."""
-    fixed = tuple(_pin(other, caps[other]) for other in caps if other != axis)
+    fixed = tuple(_pin(placer, task, other, caps[other]) for other in caps if other != axis)
     here = caps[axis]
     if here.first or _stays_open(placer.state, here):
         # The first pod decides the domain of all others: choose where nodes are cheapest.
-        pins = placer.state.pins(task, (_pin(axis, here), *fixed))
+        pins = placer.state.pins(task, (_pin(placer, task, axis, here), *fixed))
         return (yield from placer.place_steps(task, 1, pins))
     domains = [domain for domain in here.domains if (domain,) not in full]
     if not domains:
@@ -165,16 +167,21 @@ def _prices(
     domains: Sequence[int],
     fixed: tuple[DomainPin, ...],
 ) -> dict[int, float]:
-    """Return the price of a node in each domain, for the choice among equally full ones."""
-    state = placer.state
-    if len(domains) == 1 or not state.profile.cheapest_domains:
+    """Return what one more pod costs in each domain, for the choice among those it may be in."""
+    state, profile = placer.state, placer.state.profile
+    if len(domains) == 1 or not profile.cheapest_domains:
         return dict.fromkeys(domains, 0.0)
-    return {
-        domain: lowest_node_price(
-            state.compiled, task, state.pins(task, (DomainPin(axis, (domain,)), *fixed))
-        )
-        for domain in domains
-    }
+    caps = state.counts.host_caps(task.topology, state.nodes.count)
+    prices: dict[int, float] = {}
+    for domain in domains:
+        pins = state.pins(task, (DomainPin(axis, (domain,)), *fixed))
+        if profile.uneven_domains:
+            joined = state.node_fit.joined_signatures(task.node_constraints, pins)
+            if state.node_fit.first_fitting(task, 1, joined, caps)[0]:
+                prices[domain] = 0.0
+                continue
+        prices[domain] = state.node_price(task, pins)
+    return prices
 
 
 def _stays_open(state: PlanState, caps: DomainCaps) -> bool:
@@ -236,7 +243,7 @@ def _one_by_one(
     """
     del remaining
     is_open = {axis for axis in growing if _stays_open(placer.state, caps[axis])}
-    fixed = tuple(_pin(a, caps[a]) for a in caps if a not in growing or a in is_open)
+    fixed = tuple(_pin(placer, task, a, caps[a]) for a in caps if a not in growing or a in is_open)
     choices: list[list[int]] = []
     for axis in growing:
         if axis in is_open:
@@ -244,6 +251,8 @@ def _one_by_one(
             continue
         levels = _levels(placer.state, axis, caps[axis].growing)
         prices = _prices(placer, task, axis, caps[axis].domains, fixed)
+        if placer.state.profile.uneven_domains:
+            levels = [0] * len(levels)
         choices.append(sorted(caps[axis].domains, key=lambda d: (levels[d], prices[d], d)))
     for combination in product(*choices):
         if combination in full:
