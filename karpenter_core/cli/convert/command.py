@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
@@ -69,7 +70,7 @@ def _convert(
     ]
     kinds = NodeClassKinds(successors=successors, kubelet_fields=kubelet_fields(models))
     conversions = (*node_pool_conversions(kinds), *of_core, *of_plugins)
-    documents = read_sources(files)
+    documents = read_sources(files, tell=partial(print, file=sys.stderr))
     results = convert_documents(documents, conversions)
     errors = manifest_errors(results, models)
     if output is OutputFormat.JSON:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import yaml
 
@@ -13,14 +13,19 @@ from karpenter_core.cli.parsing import read_documents, template_hint
 from karpenter_core.errors import BadInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 __all__ = ["read_sources"]
 
+LARGE_TEXT: Final = 2_000_000
+"""Characters of YAML from which on reading takes many seconds: comments are found token by token."""
 
-def read_sources(paths: Iterable[Path]) -> list[TextDocument]:
+
+def read_sources(paths: Iterable[Path], *, tell: Callable[[str], None]) -> list[TextDocument]:
     """Return the documents of files and folders; a List is split into its items.
+
+    `tell` is given a line before a large text is read, so that nobody takes the wait for a hang.
 
     Raises:
         BadInputError: a file cannot be read, or is neither YAML nor JSON.
@@ -29,7 +34,7 @@ def read_sources(paths: Iterable[Path]) -> list[TextDocument]:
         each
         for path in paths
         for file in manifest_files(path)
-        for document in _read(file)
+        for document in _read(file, tell)
         for each in _items(document)
     ]
     if not documents:
@@ -37,9 +42,13 @@ def read_sources(paths: Iterable[Path]) -> list[TextDocument]:
     return documents
 
 
-def _read(file: Path) -> Iterator[TextDocument]:
+def _read(file: Path, tell: Callable[[str], None]) -> Iterator[TextDocument]:
     name, text = manifest_text(file)
     if not text.lstrip().startswith(("{", "[")):
+        if len(text) > LARGE_TEXT:
+            tell(
+                f"{name}: reads {len(text) / 1e6:.0f} MB of YAML with comments, which takes a while"
+            )
         try:
             yield from read_text(name, text)
         except BadInputError as error:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from karpenter_core.cli.convert import sources
 from karpenter_core.cli.main import build_app
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -67,3 +68,15 @@ def test_a_manifest_in_json_becomes_the_same(tmp_path):
 
     expected = yaml.safe_load_all((GOLDEN / "v1beta1.out.yaml").read_text())
     assert list(yaml.safe_load_all(result.stdout)) == list(expected)
+
+
+@pytest.mark.parametrize(("limit", "lines"), [(10, 1), (10**9, 0)])
+def test_the_wait_for_a_large_text_is_told(tmp_path, monkeypatch, limit, lines):
+    monkeypatch.setattr(sources, "LARGE_TEXT", limit)
+    file = tmp_path / "large.yaml"
+    file.write_text((GOLDEN / "v1beta1.in.yaml").read_text())
+
+    told = [line for line in convert(str(file)).stderr.splitlines() if "MB of YAML" in line]
+
+    assert len(told) == lines
+    assert all(line.startswith(f"{file}: reads ") for line in told)
