@@ -169,6 +169,7 @@ def input_of_state(
     from karpenter_core.cli.plan_notes import (
         commitment_notes,
         plan_notes,
+        prediction_notes,
         quota_notes,
         schedule_notes,
         spot_share_notes,
@@ -210,6 +211,7 @@ def input_of_state(
             *spot_share_notes(problem_input.problem),
             *schedule_notes(snapshot),
             *commitment_notes(problem_input.problem),
+            *prediction_notes(snapshot, now),
             *(f'buffer "{key}" has no room: {why}' for key, why in buffer_problems.items()),
         ),
     )

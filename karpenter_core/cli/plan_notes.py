@@ -6,6 +6,7 @@ which nothing can fit would otherwise seem to be mistakes of the planner.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import TRUE, find_condition
@@ -13,11 +14,15 @@ from karpenter_core.api.labels import PODS, SCHEDULES, SPOT_SHARE
 from karpenter_core.api.quantities import format_amount
 from karpenter_core.api.spot_share import OTHER_NODES, SPOT_NODES, spot_share_error
 from karpenter_core.lifecycle.nodepool.launches_held_back import LAUNCHES_HELD_BACK
+from karpenter_core.scheduling.resources import merge
+from karpenter_core.state.request_predictions import RequestPredictions
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
+    from datetime import datetime
 
     from karpenter_core.api.pool_schedules import PoolWindow
+    from karpenter_core.api.records import PodView
     from karpenter_core.scheduling.problem import LaunchQuota, SchedulingProblem
     from karpenter_core.state.pool_schedules import PoolSchedule
     from karpenter_core.state.snapshot import Snapshot
@@ -25,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = [
     "commitment_notes",
     "plan_notes",
+    "predicted_change",
+    "prediction_notes",
     "quota_notes",
     "schedule_notes",
     "spot_share_notes",
@@ -108,6 +115,32 @@ def commitment_notes(problem: SchedulingProblem) -> tuple[str, ...]:
         f"{each.commitment.resource} is used before this plan"
         for each in problem.commitments
     )
+
+
+def predicted_change(
+    predictions: RequestPredictions, pods: Iterable[PodView]
+) -> tuple[int, dict[str, str]]:
+    """Return how many pods that may move come back with other requests, and by how much in total."""
+    changes = [
+        change for pod in pods if pod.is_reschedulable and (change := predictions.change(pod))
+    ]
+    amounts = {
+        name: format_amount(name, amount)
+        for name, amount in sorted(merge(changes).items())
+        if amount
+    }
+    return len(changes), amounts
+
+
+def prediction_notes(snapshot: Snapshot, now: datetime) -> tuple[str, ...]:
+    """Return a note about the pods whose requests VerticalPodAutoscalers change when they move."""
+    pods = chain.from_iterable(snapshot.pods_by_node.values())
+    count, amounts = predicted_change(RequestPredictions(snapshot, now), pods)
+    if not count:
+        return ()
+    change = ", ".join(f"{name} {amount}" for name, amount in amounts.items()) or "nothing in total"
+    text = f"{_count(count, 'pod')} on nodes: VerticalPodAutoscalers change the requests when they move"
+    return (f"{text}, by {change}",)
 
 
 def _effects(window: PoolWindow) -> str:

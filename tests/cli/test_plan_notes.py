@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from karpenter_core.cli.plan_notes import plan_notes
+from karpenter_core.cli.plan_notes import plan_notes, prediction_notes
 from karpenter_core.lifecycle.nodepool.launches_held_back import with_launches_held_back
 from karpenter_core.state.launch_pauses import LaunchPause
 from karpenter_core.testing.builders import EPOCH, node_pool
-from karpenter_core.testing.state_builders import synced_state
+from karpenter_core.testing.state_builders import node_and_claim, ready_node_pool, synced_state
+from tests.state.test_request_predictions import autoscaler, pod
 
 
 def test_a_pool_that_is_held_back_is_named():
@@ -31,3 +32,19 @@ def test_a_pool_that_works_again_is_not():
 
     assert plan_notes(synced_state(works).snapshot()) == ()
     assert with_launches_held_back(works, LaunchPause(1, EPOCH), now=EPOCH) is works
+
+
+def test_pods_that_ask_for_more_when_they_move_are_counted():
+    """A pod without a node asks for what it was created with, and is none of them."""
+    objects = (
+        ready_node_pool(node_pool("default")),
+        *node_and_claim("node-1"),
+        pod("web-5d-a", node="node-1", cpu="1"),
+        pod("web-5d-b", node="node-1", cpu="1"),
+        pod("web-5d-c", cpu="1"),
+    )
+
+    assert prediction_notes(synced_state(*objects).snapshot(), EPOCH) == ()
+    assert prediction_notes(synced_state(*objects, autoscaler()).snapshot(), EPOCH) == (
+        "2 pods on nodes: VerticalPodAutoscalers change the requests when they move, by cpu 4",
+    )

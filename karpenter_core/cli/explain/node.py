@@ -14,14 +14,13 @@ from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.durations import format_duration
 from karpenter_core.api.labels import DISRUPTED_TAINT, INITIALIZED, INSTANCE_TYPE
 from karpenter_core.api.nodeclaim import DRIFTED
-from karpenter_core.api.quantities import format_amount
 from karpenter_core.api.returning import return_rule
 from karpenter_core.cli.disruption_passes import count_virtual, disruption_pass
 from karpenter_core.cli.document import instant_text, offering
 from karpenter_core.cli.explain.leaving import leaving_cause
 from karpenter_core.cli.missing_objects import some_names
 from karpenter_core.cli.obstacles import OBSTACLES, blocked_text
-from karpenter_core.cli.plan_notes import schedule_notes
+from karpenter_core.cli.plan_notes import predicted_change, schedule_notes
 from karpenter_core.cli.tables import NODE_STATES, counted
 from karpenter_core.disruption.acceptance import DeclineReason
 from karpenter_core.disruption.budgets import DisruptionReason
@@ -38,7 +37,6 @@ from karpenter_core.errors import BadInputError
 from karpenter_core.lifecycle.node.surge_move import asks_for_surge, early_refusal
 from karpenter_core.lifecycle.nodeclaim.consolidatable import consolidatable_at
 from karpenter_core.lifecycle.nodeclaim.termination import deadline_of
-from karpenter_core.scheduling.resources import merge
 from karpenter_core.state.node_identity import is_node_of
 from karpenter_core.state.request_predictions import RequestPredictions
 from karpenter_core.state.static_pools import is_static
@@ -226,15 +224,8 @@ def _surge_part(node: _ExplainedNode) -> dict[str, object]:
 
 def _predicted_part(snapshot: Snapshot, node: _ExplainedNode) -> dict[str, object]:
     """Return by how much pods that move will ask for more or less, as autoscalers recommend."""
-    predictions = RequestPredictions(snapshot, node.now)
-    moving = (pod for pod in node.state_node.pods if pod.is_reschedulable)
-    changes = [change for pod in moving if (change := predictions.change(pod))]
-    amounts = {
-        name: format_amount(name, amount)
-        for name, amount in sorted(merge(changes).items())
-        if amount
-    }
-    return {"predictedRequests": {"pods": len(changes), "change": amounts}} if changes else {}
+    count, amounts = predicted_change(RequestPredictions(snapshot, node.now), node.state_node.pods)
+    return {"predictedRequests": {"pods": count, "change": amounts}} if count else {}
 
 
 # -- as a whole ------------------------------------------------------------------------------------
