@@ -60,7 +60,8 @@ class PodIndex:
             self._on.setdefault(new.node_name, {})[new.uid] = new
         self._put_waiting(new, old)
         self._put_daemon(new, old)
-        self._stale.update(touched)
+        for name in touched:
+            _mark(self._stale, name, is_known=name in self._on or name in self._by_node)
         return tuple(dict.fromkeys(touched))
 
     def freeze(self) -> PodIndexView:
@@ -112,14 +113,17 @@ class PodIndex:
 
     def _put_daemon(self, new: PodView | None, old: PodView | None) -> None:
         if old is not None and old.is_daemon:
-            self._stale_daemons.add(old.owner_uid)
             daemons = self._daemons.get(old.owner_uid, {})
             daemons.pop(old.uid, None)
             if not daemons:
                 self._daemons.pop(old.owner_uid, None)
         if new is not None and new.is_daemon and new.is_active:
-            self._stale_daemons.add(new.owner_uid)
             self._daemons.setdefault(new.owner_uid, {})[new.uid] = new
+        for pod in (old, new):
+            if pod is not None and pod.is_daemon:
+                owner = pod.owner_uid
+                is_known = owner in self._daemons or owner in self._newest
+                _mark(self._stale_daemons, owner, is_known=is_known)
 
 
 def changed_node(new: PodView | None, old: PodView | None) -> str:
@@ -135,6 +139,17 @@ def changed_node(new: PodView | None, old: PodView | None) -> str:
         or (new.is_terminating and not old.is_terminating)
     )
     return pod.node_name if is_event else ""
+
+
+def _mark(stale: set[str], key: str, *, is_known: bool) -> None:
+    """Mark a key, or forget one that has no pods and that no snapshot shows.
+
+    A standby takes no snapshot for weeks, and would keep the name of each node that came and went.
+    """
+    if is_known:
+        stale.add(key)
+    else:
+        stale.discard(key)
 
 
 def _counts(pod: PodView) -> bool:
