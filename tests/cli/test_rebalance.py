@@ -55,6 +55,17 @@ def test_passes_follow_each_other_until_nothing_more_can_be_done(rebalance):
     assert starts == sorted(starts)
 
 
+def test_pods_that_were_nominated_for_their_node_are_evicted_as_others(rebalance):
+    """Until 1.35, Kubernetes leaves the nomination of a bound pod; who replaces the pod has none."""
+    nodes = [claim_with_node(f"node-{number}") for number in range(4)]
+    pods = [web(f"web-{number}", f"node-{number}", cpu="500m") for number in range(3)]
+    plain = rebalance(CONSOLIDATING, *nodes, *pods)
+    for number, each in enumerate(pods):
+        each["status"] = {"phase": "Running", "nominatedNodeName": f"node-{number}"}
+
+    assert rebalance(CONSOLIDATING, *nodes, *pods)["steps"] == plain["steps"]
+
+
 def test_a_cheaper_node_for_the_room_of_a_buffer_stays(rebalance):
     """Virtual pods go with the room that is kept for them, to nodes that the preview launches."""
     request = {"cpu": "500m", "memory": "512Mi"}

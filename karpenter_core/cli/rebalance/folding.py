@@ -128,6 +128,7 @@ class StateFold:
         moved = msgspec.structs.replace(
             pod,
             node_name=target,
+            nominated_node_name="",
             unschedulable=not target,
             phase=pod.phase if target else "Pending",
             resource_version=pod.resource_version + 1,
