@@ -262,22 +262,26 @@ def test_expendable_pods_do_not_move_a_buffer_from_node_to_node(tmp_path, cpu, r
     run_controller(tmp_path, scenario)
 
 
+async def with_a_node_too_many(scene):
+    """Have three nodes of four cores beside a buffer, on which the pods of two and the buffer fit."""
+    template = {"requirements": [SMALL_NODES[0], {**SMALL_NODES[1], "values": ["4"]}]}
+    pool = node_pool(disruption=CONSOLIDATING, template=template)
+    scene.cluster.apply([NODE_CLASS, pool, pod_template(cpu="3")])
+    scene.cluster.apply([deployment("web", 2), deployment("short", 1, cpu="1800m")])
+    scene.start(*ARGUMENTS)
+    await scene.settle(lambda: len(scene.pods("Running")) == 3)
+    scene.cluster.apply([deployment("single", 1)])
+    await scene.settle(lambda: len(scene.pods("Running")) == 4)
+    scene.cluster.apply([buffer(podTemplateRef={"name": "chunk"}, replicas=1)])
+    await scene.settle(lambda: is_provided(scene) and len(ready_nodes(scene)) == 3)
+    scene.cluster.delete(DEPLOYMENTS, "short", namespace="default")
+
+
 def test_pods_that_move_do_not_take_the_room_of_a_buffer_over_and_over(tmp_path):
     """Their node is one too many, but they would be bound where most is free, which is that room."""
 
     async def scenario(scene):
-        template = {"requirements": [SMALL_NODES[0], {**SMALL_NODES[1], "values": ["4"]}]}
-        pool = node_pool(disruption=CONSOLIDATING, template=template)
-        scene.cluster.apply([NODE_CLASS, pool, pod_template(cpu="3")])
-        scene.cluster.apply([deployment("web", 2), deployment("short", 1, cpu="1800m")])
-        scene.start(*ARGUMENTS)
-        await scene.settle(lambda: len(scene.pods("Running")) == 3)
-        scene.cluster.apply([deployment("single", 1)])
-        await scene.settle(lambda: len(scene.pods("Running")) == 4)
-        one = {"podTemplateRef": {"name": "chunk"}, "replicas": 1}
-        scene.cluster.apply([buffer(**one)])
-        await scene.settle(lambda: is_provided(scene) and len(ready_nodes(scene)) == 3)
-        scene.cluster.delete(DEPLOYMENTS, "short", namespace="default")
+        await with_a_node_too_many(scene)
         await scene.cluster.clock.sleep(1800)
 
         assert is_provided(scene)
@@ -434,17 +438,7 @@ def test_a_removed_node_costs_a_buffer_its_room_once_at_most(tmp_path, change):
     """Its pods are bound to that room, which gets a new node: one more for each node, and no others."""
 
     async def scenario(scene):
-        template = {"requirements": [SMALL_NODES[0], {**SMALL_NODES[1], "values": ["4"]}]}
-        pool = node_pool(disruption=CONSOLIDATING, template=template)
-        scene.cluster.apply([NODE_CLASS, pool, pod_template(cpu="3")])
-        scene.cluster.apply([deployment("web", 2), deployment("short", 1, cpu="1800m")])
-        scene.start(*ARGUMENTS)
-        await scene.settle(lambda: len(scene.pods("Running")) == 3)
-        scene.cluster.apply([deployment("single", 1)])
-        await scene.settle(lambda: len(scene.pods("Running")) == 4)
-        scene.cluster.apply([buffer(podTemplateRef={"name": "chunk"}, replicas=1)])
-        await scene.settle(lambda: is_provided(scene) and len(ready_nodes(scene)) == 3)
-        scene.cluster.delete(DEPLOYMENTS, "short", namespace="default")
+        await with_a_node_too_many(scene)
         await scene.cluster.clock.sleep(600)
         if change is None:
             for name in ready_nodes(scene):
