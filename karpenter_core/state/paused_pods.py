@@ -145,6 +145,8 @@ class _DemandTrials:
         }
         self._running: set[str] = set()
         """Keys of the pauses for which a node boots, or may be launched now."""
+        self._busy: frozenset[str] = frozenset()
+        """UIDs of the NodePools on trial in which such a node boots."""
         if not self._pauses:
             return
         for state_node, pods in places.items():

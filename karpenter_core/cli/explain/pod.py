@@ -25,6 +25,7 @@ from karpenter_core.scheduling.problem import PoolConstraint, PoolRejection
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from karpenter_core.api.nodeclaim import NodeClaim
     from karpenter_core.api.records import PodView
     from karpenter_core.cli.cluster_events import PodRefusal
     from karpenter_core.cli.cluster_input import ClusterInput
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["existing_text", "find_pod", "pod_explanation"]
 
 _NEAR: Final = 5
-_WAITS: Final = "it waits for NodeClaim"
 
 _REMEDIES: Final = {
     PoolConstraint.PRIORITY: "remove the annotation karpenter.sh/expendable, or give the pod a higher priority",
@@ -311,11 +311,16 @@ def _existing(cluster: ClusterInput, name: str) -> JsonObject:
     }
 
 
+def _starting_claim(cluster: ClusterInput, name: str) -> NodeClaim | None:
+    """Return the NodeClaim of this node or name if its Node is not ready for pods yet."""
+    state_node = cluster.snapshot.state_node(name)
+    return None if state_node is None or state_node.initialized else state_node.claim
+
+
 def existing_text(cluster: ClusterInput, pod: PodView, name: str) -> str:
     """Return what a pod waits for that is planned for an existing node or NodeClaim."""
-    state_node = cluster.snapshot.state_node(name)
-    if state_node is not None and state_node.claim is not None and not state_node.initialized:
-        return f'{_WAITS} "{state_node.claim.name}", which {_stage(cluster, name)}'
+    if (claim := _starting_claim(cluster, name)) is not None:
+        return f'it waits for NodeClaim "{claim.name}", which {_stage(cluster, name)}'
     message = f'node "{name}" has room for it'
     if pod.nominated_node_name == name:
         message = f'node "{name}" is kept for it (status.nominatedNodeName)'
@@ -324,7 +329,7 @@ def existing_text(cluster: ClusterInput, pod: PodView, name: str) -> str:
 
 def _existing_message(cluster: ClusterInput, pod: PodView, name: str, *, is_live: bool) -> str:
     message = existing_text(cluster, pod, name)
-    if is_live and not message.startswith(_WAITS):
+    if is_live and _starting_claim(cluster, name) is None:
         message += "; the Kubernetes scheduler is expected to bind it there"
     return message
 

@@ -373,12 +373,6 @@ def pod_prospects(cluster: ClusterInput, plan: SchedulingPlan) -> dict[str, PodP
 _NOT_PLANNED: Final = PodProspect(PendingState.HELD, "not planned yet")
 
 
-def _refused(refusal: PodRefusal | None) -> PodProspect | None:
-    if refusal is None:
-        return None
-    return PodProspect(PendingState.UNSCHEDULABLE, refusal_text(refusal))
-
-
 def pending_pods(
     snapshot: Snapshot,
     prospects: Mapping[str, PodProspect],
@@ -394,7 +388,9 @@ def pending_pods(
     for pod in waiting_pods(snapshot):
         found = prospects.get(pod.uid, _NOT_PLANNED)
         if found.state is PendingState.LAUNCH:
-            found = _refused(recent_refusal(refusals, pod, snapshot, now=now)) or found
+            refusal = recent_refusal(refusals, pod, snapshot, now=now)
+            if refusal is not None:
+                found = PodProspect(PendingState.UNSCHEDULABLE, refusal_text(refusal))
         waiting.append((pod, found))
     return tuple(
         PendingPod(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
+from karpenter_core.api.notices import node_ref
 from karpenter_core.controllers.reconciling.freshness import FreshnessConsumer
 from karpenter_core.controllers.reconciling.reconciler import (
     DONE,
@@ -37,7 +38,6 @@ from karpenter_core.lifecycle.node.eviction import (
     eviction_verdict,
     refused_notice,
 )
-from karpenter_core.lifecycle.node.termination import node_ref
 from karpenter_core.state.object_kinds import ObjectKind
 from karpenter_core.state.pod_budgets import PodBudgets, budget_key
 from karpenter_core.state.pod_rules import do_not_disrupt, protection_notice
@@ -234,12 +234,14 @@ class EvictionQueue:
         node = snapshot.nodes.get(entry.node)
         if node is None:
             return
-        near = PodBudgets(
-            budget
-            for budget in snapshot.disruption_budgets.values()
-            if budget.namespace == pod.namespace and verdict is not EvictionVerdict.DENIED
-        )
-        names = tuple(budget_key(budget) for budget in near.matching(pod))
+        names: tuple[str, ...] = ()
+        if verdict is not EvictionVerdict.DENIED:  # for that no budget is to blame
+            near = PodBudgets(
+                budget
+                for budget in snapshot.disruption_budgets.values()
+                if budget.namespace == pod.namespace
+            )
+            names = tuple(budget_key(budget) for budget in near.matching(pod))
         self._writer.publish(
             refused_notice(node_ref(node), pod, verdict, budgets=names, answer=answer)
         )
