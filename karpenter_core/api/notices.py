@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-__all__ = ["DEFAULT_DEDUPE", "Notice", "ObjectRef"]
+if TYPE_CHECKING:
+    from karpenter_core.api.records import NodeView
+
+__all__ = ["DEFAULT_DEDUPE", "Notice", "ObjectRef", "node_ref"]
 
 DEFAULT_DEDUPE: Final = timedelta(minutes=2)  # upstream default
 
@@ -20,6 +23,11 @@ class ObjectRef:
     name: str
     namespace: str = ""
     uid: str = ""
+
+
+def node_ref(node: NodeView) -> ObjectRef:
+    """Refer to a node in Events (Kubernetes files them under the node's name)."""
+    return ObjectRef(api_version="v1", kind="Node", name=node.name, uid=node.uid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

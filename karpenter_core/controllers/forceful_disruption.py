@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.api.decisions import DISRUPT, Decision, DecisionCandidate
 from karpenter_core.api.labels import NODE_POOL
+from karpenter_core.api.notices import node_ref
 from karpenter_core.disruption.pricing import FREE, NodePrices
-from karpenter_core.lifecycle.node.termination import node_ref
 from karpenter_core.scheduling.problem import SolveOptions
 
 if TYPE_CHECKING:

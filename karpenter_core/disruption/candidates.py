@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from karpenter_core.api.conditions import READY, is_true
 from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.api.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, NODE_POOL, ZONE
-from karpenter_core.api.notices import DEFAULT_DEDUPE, Notice, ObjectRef
+from karpenter_core.api.notices import DEFAULT_DEDUPE, Notice, ObjectRef, node_ref
 from karpenter_core.disruption.candidate_memory import CandidateMemory, NodeProfileReader
 from karpenter_core.disruption.pricing import current_price
 from karpenter_core.state.bookings import booked_nodes
@@ -278,7 +278,7 @@ def state_node_notices(
     refs: list[ObjectRef] = []
     if state_node.node is not None:
         node = state_node.node
-        refs.append(ObjectRef(api_version="v1", kind="Node", name=node.name, uid=node.uid))
+        refs.append(node_ref(node))
     if state_node.claim is not None:
         refs.append(state_node.claim.ref)
     return tuple(

@@ -14,7 +14,7 @@ from karpenter_core.api.decisions import (
     obstacles_of,
 )
 from karpenter_core.api.judgements import JUDGEMENT_FAILED
-from karpenter_core.api.notices import ObjectRef
+from karpenter_core.api.notices import ObjectRef, node_ref
 from karpenter_core.api.prices import DEFAULT_CURRENCY, Price
 from karpenter_core.scheduling.journal import planned_launch
 
@@ -105,5 +105,5 @@ def _refs(candidate: Candidate) -> tuple[ObjectRef, ObjectRef]:
     node = candidate.node
     return (
         candidate.claim.ref,
-        ObjectRef(api_version="v1", kind="Node", name=node.name, uid=node.uid),
+        node_ref(node),
     )

@@ -11,12 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.decisions import MAX_NAMED, DecisionObstacle
-from karpenter_core.api.notices import Notice
+from karpenter_core.api.notices import Notice, node_ref
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.journal import command_decision
 from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate
 from karpenter_core.lifecycle.claim_status import disrupted_labels
-from karpenter_core.lifecycle.node.termination import node_ref
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

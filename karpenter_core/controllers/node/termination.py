@@ -9,6 +9,7 @@ import structlog
 
 from karpenter_core.api.labels import TERMINATION_FINALIZER, node_class_label
 from karpenter_core.api.nodeclaim import NodeClassRef
+from karpenter_core.api.notices import node_ref
 from karpenter_core.controllers.reconciling.freshness import FreshnessConsumer, stale_wait_notice
 from karpenter_core.controllers.reconciling.reconciler import (
     DONE,
@@ -27,7 +28,6 @@ from karpenter_core.lifecycle.node.termination import (
     NodeTermination,
     NodeTerminationAction,
     disrupted_patch,
-    node_ref,
     node_termination,
 )
 from karpenter_core.lifecycle.nodeclaim.termination import (

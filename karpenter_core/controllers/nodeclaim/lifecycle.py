@@ -303,6 +303,7 @@ class NodeClaimLifecycleController:
             return merge_steps(step, losing)
         notices = refused_notices(claim, refused)
         step = merge_steps(step, replace(losing, notices=notices))
+        names = tuple(node.name for node in nodes) or ("",)
         step = merge_steps(
             step,
             progress_step(
@@ -316,8 +317,7 @@ class NodeClaimLifecycleController:
                 registration_timeout=self._registration_timeout,
                 slices=self._published_slices(claim, nodes, snapshot),
                 planned=chain.from_iterable(
-                    planned_pods(snapshot, claim=claim.name, node=node)
-                    for node in [node.name for node in nodes] or [""]
+                    planned_pods(snapshot, claim=claim.name, node=name) for name in names
                 ),
             ),
         )

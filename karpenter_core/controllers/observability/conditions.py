@@ -19,11 +19,10 @@ from karpenter_core.api.labels import GROUP, TERMINATION_FINALIZER
 from karpenter_core.api.nodeclaim import NODE_CLAIM_CONDITIONS, NodeClaim
 from karpenter_core.api.nodeoverlay import NodeOverlay
 from karpenter_core.api.nodepool import NODE_POOL_CONDITIONS, NodePool
-from karpenter_core.api.notices import Notice, ObjectRef
+from karpenter_core.api.notices import Notice, ObjectRef, node_ref
 from karpenter_core.api.records import NodeConditionView, NodeView
 from karpenter_core.controllers.cluster_state import ChangedNames
 from karpenter_core.controllers.metrics.condition_metrics import object_labels
-from karpenter_core.lifecycle.node.termination import node_ref
 from karpenter_core.provider.kit.series_text import escape_label_value, labels_text
 from karpenter_core.state.object_kinds import ObjectKind
 

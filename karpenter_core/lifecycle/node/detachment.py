@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.notices import Notice, ObjectRef
+from karpenter_core.api.notices import Notice, node_ref
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,7 +51,7 @@ def pending_attachments(
 def pending_attachments_notice(node: NodeView, attachments: Sequence[str]) -> Notice:
     """Return the Event that names the volumes a node waits for."""
     return Notice(
-        regarding=ObjectRef(api_version="v1", kind="Node", name=node.name, uid=node.uid),
+        regarding=node_ref(node),
         type="Normal",
         reason="AwaitingVolumeDetachment",
         message=f"Awaiting deletion of bound volumeattachments ({names_text(attachments)})",

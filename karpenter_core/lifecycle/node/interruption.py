@@ -17,7 +17,7 @@ from karpenter_core.api.conditions import is_true
 from karpenter_core.api.interruptions import INTERRUPTION_REASONS, InterruptionKind
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL, RESERVED, SPOT, ZONE
 from karpenter_core.api.nodeclaim import DISRUPTION_REASON, REGISTERED
-from karpenter_core.api.notices import Notice
+from karpenter_core.api.notices import Notice, node_ref
 from karpenter_core.errors import (
     BadInputError,
     ExhaustedScope,
@@ -31,7 +31,6 @@ from karpenter_core.lifecycle.claim_status import (
     with_condition,
     without_condition,
 )
-from karpenter_core.lifecycle.node.termination import node_ref
 from karpenter_core.lifecycle.nodeclaim.disruption_metrics import disrupted_metrics
 from karpenter_core.lifecycle.nodeclaim.launch import exhausted_for, exhausted_offerings
 from karpenter_core.lifecycle.nodeclaim.registration import pool_uid_of

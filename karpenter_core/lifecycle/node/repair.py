@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import INITIALIZED
-from karpenter_core.api.notices import Notice
+from karpenter_core.api.notices import Notice, node_ref
 from karpenter_core.errors import BadInputError
 from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate
 from karpenter_core.lifecycle.claim_status import metric_labels
-from karpenter_core.lifecycle.node.termination import node_ref
 from karpenter_core.lifecycle.nodeclaim.disruption_metrics import disrupted_metrics
 from karpenter_core.lifecycle.nodeclaim.termination import deadline_of, with_deadline
 from karpenter_core.state.state_nodes import is_kept_by_others

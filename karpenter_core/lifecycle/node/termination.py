@@ -29,7 +29,7 @@ from karpenter_core.api.nodeclaim import (
     TERMINATION_GRACE_PERIOD_ELAPSED,
     VOLUMES_DETACHED,
 )
-from karpenter_core.api.notices import Notice, ObjectRef
+from karpenter_core.api.notices import Notice, node_ref
 from karpenter_core.api.records import Taint
 from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate, NodePatch
 from karpenter_core.lifecycle.claim_status import (
@@ -67,7 +67,6 @@ __all__ = [
     "NodeTermination",
     "NodeTerminationAction",
     "disrupted_patch",
-    "node_ref",
     "node_termination",
     "tainted_patch",
     "undisrupted_patch",
@@ -146,11 +145,6 @@ def undisrupted_patch(node: NodeView) -> NodePatch | None:
         remove_taints=(DISRUPTED_NO_SCHEDULE,),
         remove_labels=(EXCLUDE_BALANCERS,) if is_ours else (),
     )
-
-
-def node_ref(node: NodeView) -> ObjectRef:
-    """Refer to a node in Events (Kubernetes files them under the node's name)."""
-    return ObjectRef(api_version="v1", kind="Node", name=node.name, uid=node.uid)
 
 
 def node_termination(

@@ -22,7 +22,7 @@ from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import REGISTERED as REGISTERED_LABEL
 from karpenter_core.api.labels import TERMINATION_FINALIZER
 from karpenter_core.api.nodeclaim import LAUNCHED, REGISTERED
-from karpenter_core.api.notices import Notice, ObjectRef
+from karpenter_core.api.notices import Notice, node_ref
 from karpenter_core.lifecycle.claim_status import condition_of
 from karpenter_core.lifecycle.nodeclaim.disruption_metrics import disrupted_metrics
 from karpenter_core.state.pod_rules import undrained_pods
@@ -199,13 +199,7 @@ def _stopped_notices(claim: NodeClaim, nodes: Iterable[NodeView]) -> tuple[Notic
             message=f"The instance has stopped (taint {SHUTDOWN_TAINT}): its node is replaced",
             dedupe=(regarding.uid,),
         )
-        for regarding in (
-            claim.ref,
-            *(
-                ObjectRef(api_version="v1", kind="Node", name=node.name, uid=node.uid)
-                for node in nodes
-            ),
-        )
+        for regarding in (claim.ref, *map(node_ref, nodes))
     )
 
 
