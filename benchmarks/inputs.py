@@ -7,9 +7,10 @@ Mixes: diverse, generic, deployments (the count is Deployments), respect and ign
 tangled (the count is the seed of a problem of about sixty pods), openb (no count; needs the folder
 of the trace). Catalogues: fake400, real, aws (needs a price list). Options: `on-demand` (a NodePool
 that buys nothing else), `daemons` (four DaemonSets of 500m and 768Mi a node in all), `nodes`
-(beside 1,000 nodes that are mostly full), `commitments` (two, which pay for half of the cores).
+(beside 1,000 nodes that are mostly full), `commitments` (two, which pay for half of the cores),
+`cluster` (three NodePools, reservations, DaemonSets, nodes 60 % full: benchmarks/pooled_cluster.py).
 
-One NodePool, no taints, limits beyond reach, as in the reference benchmark. Pods are read from
+Else one NodePool, no taints, limits beyond reach, as in the reference benchmark. Pods are read from
 manifests by the code that reads an API server's, so that those of one template share their shape.
 """
 
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from benchmarks import catalogues, mixes
+from benchmarks.pooled_cluster import RESERVATION, pooled_cluster, with_reservations
 from benchmarks.running import running_nodes
 from karpenter_core.api.commitments import Commitment
 from karpenter_core.api.labels import CAPACITY_TYPE, ON_DEMAND
@@ -46,12 +48,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarks.mixes import PodTemplate
+    from karpenter_core.api.nodepool import NodePool
     from karpenter_core.scheduling.instance_types import InstanceType
+    from karpenter_core.scheduling.problem import ExistingNode
 
 __all__ = ["CASE_FORM", "BenchmarkCase", "load", "read_pods"]
 
 CASE_FORM: Final = "MIX-COUNT/CATALOGUE[/OPTION...]"
-OPTIONS: Final = frozenset({"on-demand", "daemons", "nodes", "commitments"})
+OPTIONS: Final = frozenset({"on-demand", "daemons", "nodes", "commitments", "cluster"})
 LIMITS: Final = {"cpu": "10000000", "memory": "10000000Gi"}
 POOL: Final = "default"
 TANGLED_PODS: Final = 60
@@ -76,10 +80,31 @@ class BenchmarkCase:
     daemons: int = 0
     nodes: int = 0
     has_commitments: bool = False
+    has_cluster: bool = False
 
     @cached_property
     def problem(self) -> SchedulingProblem:
         """The case as our solver is asked."""
+        return self._in_cluster() if self.has_cluster else self._in_one_pool()
+
+    def _in_cluster(self) -> SchedulingProblem:
+        codecs = Codecs()
+        pods = tuple(read_pods(self.pods, codecs))
+        daemons = list(read_pods([DAEMON] * DAEMONS, codecs, name="agent", daemon=True))
+        cluster = pooled_cluster(self.instance_types, pods, daemons)
+        catalogue = Catalogue(version="1", instance_types=with_reservations(self.instance_types))
+        return SchedulingProblem(
+            pods=pods,
+            pools=cluster.pools,
+            catalogues={pool.name: catalogue for pool in cluster.pools},
+            nodes=cluster.nodes,
+            daemons=tuple(DaemonPod(name=f"default/{d.name}", shape=d.shape) for d in daemons),
+            pool_usage=cluster.usage,
+            well_known=catalogues.WELL_KNOWN[self.catalogue] | {RESERVATION},
+            namespaces={"default": {}},
+        )
+
+    def _in_one_pool(self) -> SchedulingProblem:
         requirements = [(CAPACITY_TYPE, "In", ON_DEMAND)] if self.on_demand else []
         pool = node_pool(POOL, requirements=requirements, labels=mixes.COMMON_LABELS, limits=LIMITS)
         codecs = Codecs()
@@ -105,29 +130,36 @@ class BenchmarkCase:
             commitments=_commitments(self.pods) if self.has_commitments else (),
         )
 
+    @property
+    def has_document(self) -> bool:
+        """Whether a document can say all that the case has."""
+        return not self.nodes and not self.has_commitments
+
     def document(self) -> dict[str, Any]:
         """Return the case as plain data, in the words of Kubernetes' API.
 
         Raises:
             ValueError: the case has running nodes or commitments, which the document cannot say.
         """
-        if self.nodes or self.has_commitments:
-            raise ValueError(f"{self.case}: a document has no running nodes and no commitments")
+        if not self.has_document:
+            raise ValueError(f"{self.case}: a document has no such nodes and no commitments")
         distinct = {id(pod): pod for pod in self.pods}
         numbers = {key: number for number, key in enumerate(distinct)}
-        required = [{"key": CAPACITY_TYPE, "operator": "In", "values": [ON_DEMAND]}]
+        templates = [numbers[id(pod)] for pod in self.pods]
+        problem = self.problem
         return {
             "case": self.case,
-            "wellKnown": sorted(catalogues.WELL_KNOWN[self.catalogue]),
-            "nodePool": {
-                "labels": mixes.COMMON_LABELS,
-                "requirements": required if self.on_demand else [],
-                "limits": LIMITS,
-            },
-            "instanceTypes": [_type_document(it) for it in self.instance_types],
+            "wellKnown": sorted(problem.well_known),
+            "reservationLabel": RESERVATION,
+            "nodePools": [_pool_document(pool) for pool in problem.pools],
+            "instanceTypes": [
+                _type_document(it)
+                for it in problem.catalogues[problem.pools[0].name].instance_types
+            ],
             "templates": [pod.manifest() for pod in distinct.values()],
-            "pods": [numbers[id(pod)] for pod in self.pods],
-            "daemons": [DAEMON.manifest()] * self.daemons,
+            "pods": templates,
+            "daemons": [DAEMON.manifest()] * len(problem.daemons),
+            "nodes": [_node_document(node, templates, problem.daemons) for node in problem.nodes],
             "ignorePreferences": self.options.preferences is PreferencePolicy.IGNORE,
         }
 
@@ -158,6 +190,7 @@ def load(case: str, *, trace: Path | None = None, prices: Path | None = None) ->
         daemons=DAEMONS if "daemons" in options else 0,
         nodes=RUNNING_NODES if "nodes" in options else 0,
         has_commitments="commitments" in options,
+        has_cluster="cluster" in options,
     )
 
 
@@ -251,6 +284,37 @@ def read_pods(
         )
 
 
+def _pool_document(pool: NodePool) -> dict[str, Any]:
+    template = pool.spec.template
+    return {
+        "name": pool.name,
+        "weight": pool.spec.weight or 0,
+        "labels": template.metadata.labels,
+        "requirements": [
+            {"key": r.key, "operator": r.operator, "values": list(r.values or ())}
+            for r in template.spec.requirements
+        ],
+        "limits": {name: str(limit) for name, limit in pool.spec.limits.items()},
+    }
+
+
+def _node_document(
+    node: ExistingNode, templates: Sequence[int], daemons: Sequence[DaemonPod]
+) -> dict[str, Any]:
+    """Return a running node; each pod there is a replica of the waiting pod of its number."""
+    allocatable = dict(node.available)
+    for shape in (*(pod.shape for pod in node.pods), *(daemon.shape for daemon in daemons)):
+        for name, amount in shape.requests.items():
+            allocatable[name] = allocatable.get(name, 0) + amount
+    return {
+        "name": node.name,
+        "labels": dict(node.labels),
+        "capacity": _quantities(node.capacity),
+        "allocatable": _quantities(allocatable),
+        "pods": [templates[int(pod.name.rpartition("-")[2])] for pod in node.pods],
+    }
+
+
 def _type_document(instance_type: InstanceType) -> dict[str, Any]:
     return {
         "name": instance_type.name,
@@ -264,6 +328,8 @@ def _type_document(instance_type: InstanceType) -> dict[str, Any]:
                 "capacityType": offering.capacity_type,
                 "price": offering.price.amount,
                 "available": offering.available,
+                "reservation": offering.requirements.single_value(RESERVATION),
+                "reservationCapacity": offering.reservation_capacity,
             }
             for offering in instance_type.offerings
         ],

@@ -34,18 +34,32 @@ MOST_BYTES_PER_MILLI: Final = 4 * 2**30 // 1000
 
 
 def running_nodes(
-    instance_types: Sequence[InstanceType], pods: Sequence[PodView], *, count: int, pool: str
+    instance_types: Sequence[InstanceType],
+    pods: Sequence[PodView],
+    *,
+    count: int,
+    pool: str,
+    daemons: Sequence[PodView] = (),
+    full_share: float = 1.0,
+    names: str = "node",
 ) -> tuple[ExistingNode, ...]:
     """Run `pods` on `count` nodes, each in turn of another type and zone.
 
     Pods go round the nodes; one that does not fit, breaks a hostname anti-affinity or leaves the
     zone of its zonal affinity (one zone for each label value) tries the next nodes, and is dropped
-    after a full round. A cluster of this kind has room on many nodes, little on each.
+    after a full round. A cluster of this kind has room on many nodes, little on each. No node is
+    filled beyond `full_share` of its CPU and memory after the requests of `daemons`; then pods with
+    a hostname spread go one to a node, too.
     """
     sold = list(_type_offerings(instance_types))
     nodes = [
-        _RunningNode(number, *sold[number * 7 % len(sold)], pool=pool) for number in range(count)
+        _RunningNode(
+            number, *sold[number * 7 % len(sold)], pool=pool, full_share=full_share, names=names
+        )
+        for number in range(count)
     ]
+    for node in nodes:
+        node.take_daemons(daemons)
     place = 0
     for pod in pods if nodes else ():
         for step in range(count):
@@ -68,12 +82,21 @@ def _type_offerings(
 
 class _RunningNode:
     def __init__(
-        self, number: int, instance_type: InstanceType, offering: Offering, *, pool: str
+        self,
+        number: int,
+        instance_type: InstanceType,
+        offering: Offering,
+        *,
+        pool: str,
+        full_share: float,
+        names: str,
     ) -> None:
-        self.name = f"node-{number:04d}"
+        self.name = f"{names}-{number:04d}"
+        self.full_share = full_share
         self.instance_type = instance_type
         self.pool = pool
         self.free = instance_type.allocatable()
+        self.kept_free = dict.fromkeys(self.free, 0)
         self.pods: list[PodView] = []
         self.alone: set[tuple[tuple[str, str], ...]] = set()
         self.labels = {
@@ -90,18 +113,34 @@ class _RunningNode:
             INITIALIZED: "true",
         }
 
+    def take_daemons(self, daemons: Sequence[PodView]) -> None:
+        """Set the requests of daemons aside, and what is to stay free beside them."""
+        for daemon in daemons:
+            for name, amount in daemon.shape.requests.items():
+                self.free[name] -= amount
+        if self.full_share < 1.0:
+            self.kept_free = {
+                name: round(v * (1 - self.full_share)) for name, v in self.free.items()
+            }
+
     def takes(self, pod: PodView) -> bool:
         """Run the pod here when it may."""
         shape = pod.shape
         labels = tuple(sorted(shape.labels.items()))
-        if any(amount > self.free.get(name, 0) for name, amount in shape.requests.items()):
+        if any(
+            amount > self.free.get(name, 0) - self.kept_free.get(name, 0)
+            for name, amount in shape.requests.items()
+        ):
             return False
-        if shape.pod_anti_affinity and labels in self.alone:
+        is_alone = bool(shape.pod_anti_affinity) or (
+            self.full_share < 1.0 and any(s.topology_key == HOSTNAME for s in shape.topology_spread)
+        )
+        if is_alone and labels in self.alone:
             return False
         home = ZONES[sum(map(ord, "".join(shape.labels.values()))) % len(ZONES)]
         if shape.pod_affinity and self.labels[ZONE] != home:
             return False
-        if shape.pod_anti_affinity:
+        if is_alone:
             self.alone.add(labels)
         for name, amount in shape.requests.items():
             self.free[name] -= amount

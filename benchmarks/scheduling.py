@@ -7,7 +7,7 @@
 
 A case is MIX-COUNT/CATALOGUE[/OPTION...] (benchmarks/inputs.py). Every run is a process of its own,
 so that nothing is warm and memory is that run's; shown is the run of median time. Plans of one case
-must be the same in all of them. What is timed stands in benchmarks/measure.py, for the peer in
+must be the same in all of them. Beside the peer, ours and its runs alternate. What is timed stands in benchmarks/measure.py, for the peer in
 benchmarks/peer/main.go: both solve cold, from pods and instance types in memory to claims.
 """
 
@@ -37,7 +37,7 @@ CASES: Final = (
     "diverse-5000/real/on-demand", "diverse-5000/real/daemons", "diverse-100/real/nodes",
     *(f"generic-{count}/real" for count in (1000, 5000, 50000)),
     "generic-5000/real/on-demand", "generic-5000/fake400",
-    "deployments-500/real", "deployments-2000/real",
+    "deployments-500/real", "deployments-2000/real", "deployments-40/real/cluster",
 )  # fmt: skip
 OPENB: Final = "openb/aws"
 PEER_PODS: Final = 1000
@@ -83,9 +83,13 @@ def main() -> int:
 
 
 def _show(bench: SolverBench, case: str, arguments: argparse.Namespace, *, head: bool) -> None:
-    ours = bench.ours(case, runs=arguments.runs, work_units=arguments.work_units)
-    with_peer = arguments.peer and ours.pods <= arguments.peer_pods and not ours.on_running_nodes
-    theirs = bench.peers(case, runs=arguments.runs) if with_peer else []
+    asked = load(case, trace=arguments.trace, prices=arguments.prices)
+    with_peer = arguments.peer and len(asked.pods) <= arguments.peer_pods and asked.has_document
+    ours, theirs = (
+        bench.pairs(case, runs=arguments.runs, work_units=arguments.work_units)
+        if with_peer
+        else (bench.ours(case, runs=arguments.runs, work_units=arguments.work_units), [])
+    )
     if arguments.json:
         record = {"solver": "karpenter-core", **asdict(ours), "load": os.getloadavg()[0]}
         print(json.dumps(record), flush=True)

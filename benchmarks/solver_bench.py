@@ -39,10 +39,22 @@ class SolverBench:
         Raises:
             RuntimeError: a run failed, or two runs made different plans.
         """
-        rows = [self._one(case, work_units) for _ in range(runs)]
-        if len({row.digest for row in rows}) > 1:
-            raise RuntimeError(f"{case}: runs of one problem made different plans")
-        return median(rows)
+        return _one_plan([self._one(case, work_units) for _ in range(runs)])
+
+    def pairs(
+        self, case: str, *, runs: int = 1, work_units: int = DEFAULT_WORK_UNITS
+    ) -> tuple[CaseResult, list[CaseResult]]:
+        """Run ours and the peer in turn; return our run of median time and all of theirs.
+
+        Raises:
+            RuntimeError: a run failed, or two of ours made different plans.
+        """
+        ours: list[CaseResult] = []
+        theirs: list[CaseResult] = []
+        for _ in range(runs):
+            ours.append(self.ours(case, work_units=work_units))
+            theirs += self.peers(case)
+        return _one_plan(ours), theirs
 
     def peers(self, case: str, *, runs: int = 1) -> list[CaseResult]:
         """Run the peer, a process each, and return all rows: its plans differ from run to run."""
@@ -58,6 +70,12 @@ class SolverBench:
         if ended.returncode:
             raise RuntimeError(f"{case}: {ended.stderr.strip()}")
         return CaseResult(**json.loads(ended.stdout))
+
+
+def _one_plan(rows: list[CaseResult]) -> CaseResult:
+    if len({row.digest for row in rows}) > 1:
+        raise RuntimeError(f"{rows[0].case}: runs of one problem made different plans")
+    return median(rows)
 
 
 def median(rows: list[CaseResult]) -> CaseResult:

@@ -21,10 +21,14 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -38,25 +42,35 @@ import (
 	"sigs.k8s.io/karpenter/pkg/scheduling"
 )
 
-const (
-	poolName     = "default"
-	randomLength = 607
-)
+const randomLength = 607
 
 // Document is one problem.
 type Document struct {
 	Case              string
 	WellKnown         []string
-	NodePool          Pool
+	ReservationLabel  string
+	NodePools         []Pool
 	InstanceTypes     []InstanceType
 	Templates         []corev1.PodTemplateSpec
 	Pods              []int
 	Daemons           []corev1.PodTemplateSpec
+	Nodes             []Node
 	IgnorePreferences bool
 }
 
-// Pool is the one NodePool of a problem.
+// Node runs already, with pods of these templates.
+type Node struct {
+	Name        string
+	Labels      map[string]string
+	Capacity    corev1.ResourceList
+	Allocatable corev1.ResourceList
+	Pods        []int
+}
+
+// Pool is a NodePool of a problem.
 type Pool struct {
+	Name         string
+	Weight       int32
 	Labels       map[string]string
 	Requirements []Requirement
 	Limits       corev1.ResourceList
@@ -73,10 +87,12 @@ type InstanceType struct {
 
 // Offering is one way to buy a machine.
 type Offering struct {
-	Zone         string
-	CapacityType string
-	Price        float64
-	Available    bool
+	Zone                string
+	CapacityType        string
+	Price               float64
+	Available           bool
+	Reservation         string
+	ReservationCapacity int
 }
 
 // Requirement says which values a label may have.
@@ -103,6 +119,8 @@ type Row struct {
 	Workers      int      `json:"workers"`
 	Processors   int      `json:"processors"`
 	Errors       []string `json:"errors,omitempty"`
+
+	OnRunningNodes int `json:"on_running_nodes"`
 }
 
 func main() {
@@ -135,8 +153,17 @@ func main() {
 
 func solve(document *Document, workers int) (*Row, error) {
 	karpenter.WellKnownLabels.Insert(document.WellKnown...)
-	pool := nodePool(document.NodePool)
-	instanceTypes := map[string][]*cloudprovider.InstanceType{poolName: machines(document.InstanceTypes)}
+	cloudprovider.ReservationIDLabel = document.ReservationLabel
+	cloudprovider.ReservedCapacityLabels.Insert(document.ReservationLabel)
+	sold := machines(document.InstanceTypes)
+	pools, instanceTypes := []*karpenter.NodePool{}, map[string][]*cloudprovider.InstanceType{}
+	for _, asked := range document.NodePools {
+		pools = append(pools, nodePool(asked))
+		instanceTypes[asked.Name] = sold
+	}
+	slices.SortStableFunc(pools, func(a, b *karpenter.NodePool) int {
+		return int(*b.Spec.Weight - *a.Spec.Weight)
+	})
 	pods := pendingPods(document)
 	daemons := daemonPods(document.Daemons)
 	preferences := options.PreferencePolicyRespect
@@ -158,18 +185,22 @@ func solve(document *Document, workers int) (*Row, error) {
 			FeatureGates:      options.FeatureGates{ReservedCapacity: true},
 		},
 	)
-	client, pools := fake.NewClientBuilder().Build(), []*karpenter.NodePool{pool}
-	cluster := state.NewCluster(clock.RealClock{}, client, nil)
+	store := &memory{Client: fake.NewClientBuilder().Build(), nodes: map[string]*corev1.Node{}}
+	cluster := state.NewCluster(clock.RealClock{}, store, nil)
+	if err := run(ctx, document, store, cluster); err != nil {
+		return nil, err
+	}
+	nodes := cluster.DeepCopyNodes().Active()
 	recorder := events.NewRecorder(&record.FakeRecorder{})
 	runtime.GC()
 
 	usedBefore, started := cpuSeconds(), time.Now()
-	topology, err := provisioning.NewTopology(ctx, client, cluster, nil, pools, instanceTypes, pods, solving...)
+	topology, err := provisioning.NewTopology(ctx, store, cluster, nodes, pools, instanceTypes, pods, solving...)
 	if err != nil {
 		return nil, err
 	}
 	scheduler := provisioning.NewScheduler(
-		ctx, client, pools, cluster, nil, topology, instanceTypes, daemons, recorder, clock.RealClock{}, nil, nil, solving...,
+		ctx, store, pools, cluster, nodes, topology, instanceTypes, daemons, recorder, clock.RealClock{}, nil, nil, solving...,
 	)
 	setUp := time.Since(started)
 	results, err := scheduler.Solve(ctx, pods)
@@ -189,6 +220,9 @@ func solve(document *Document, workers int) (*Row, error) {
 		PeakRSSMiB:   peakRSSMiB(),
 		Workers:      workers,
 		Processors:   runtime.GOMAXPROCS(0),
+	}
+	for _, node := range results.ExistingNodes {
+		row.OnRunningNodes += len(node.Pods)
 	}
 	for pod, err := range results.PodErrors {
 		if len(row.Errors) < 3 {
@@ -220,7 +254,8 @@ func prices(claim *provisioning.NodeClaim) []float64 {
 }
 
 func nodePool(asked Pool) *karpenter.NodePool {
-	pool := &karpenter.NodePool{ObjectMeta: metav1.ObjectMeta{Name: poolName, UID: "pool"}}
+	pool := &karpenter.NodePool{ObjectMeta: metav1.ObjectMeta{Name: asked.Name, UID: types.UID(asked.Name)}}
+	pool.Spec.Weight = &asked.Weight
 	pool.Spec.Limits = karpenter.Limits(asked.Limits)
 	pool.Spec.Template.Labels = asked.Labels
 	pool.Spec.Template.Spec.NodeClassRef = &karpenter.NodeClassReference{
@@ -244,13 +279,18 @@ func machines(asked []InstanceType) []*cloudprovider.InstanceType {
 		}
 		var offerings cloudprovider.Offerings
 		for _, o := range a.Offerings {
+			told := map[string]string{
+				corev1.LabelTopologyZone:       o.Zone,
+				karpenter.CapacityTypeLabelKey: o.CapacityType,
+			}
+			if o.Reservation != "" {
+				told[cloudprovider.ReservationIDLabel] = o.Reservation
+			}
 			offerings = append(offerings, &cloudprovider.Offering{
-				Requirements: scheduling.NewLabelRequirements(map[string]string{
-					corev1.LabelTopologyZone:       o.Zone,
-					karpenter.CapacityTypeLabelKey: o.CapacityType,
-				}),
-				Price:     o.Price,
-				Available: o.Available,
+				Requirements:        scheduling.NewLabelRequirements(told),
+				Price:               o.Price,
+				Available:           o.Available,
+				ReservationCapacity: o.ReservationCapacity,
 			})
 		}
 		made = append(made, &cloudprovider.InstanceType{
@@ -274,6 +314,81 @@ func pendingPods(document *Document) []*corev1.Pod {
 		pods = append(pods, pod)
 	}
 	return pods
+}
+
+// run tells the state and the client of the nodes that run, and of their pods.
+func run(ctx context.Context, document *Document, store *memory, cluster *state.Cluster) error {
+	for _, asked := range document.Nodes {
+		node := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: asked.Name, Labels: asked.Labels},
+			Spec:       corev1.NodeSpec{ProviderID: "peer://" + asked.Name},
+			Status:     corev1.NodeStatus{Capacity: asked.Capacity, Allocatable: asked.Allocatable},
+		}
+		claim := &karpenter.NodeClaim{
+			ObjectMeta: metav1.ObjectMeta{Name: asked.Name, Labels: asked.Labels},
+			Status: karpenter.NodeClaimStatus{
+				ProviderID: node.Spec.ProviderID, NodeName: asked.Name, Capacity: asked.Capacity, Allocatable: asked.Allocatable,
+			},
+		}
+		for _, condition := range []string{
+			karpenter.ConditionTypeLaunched, karpenter.ConditionTypeRegistered, karpenter.ConditionTypeInitialized,
+		} {
+			claim.StatusConditions().SetTrue(condition)
+		}
+		store.nodes[asked.Name] = node
+		cluster.UpdateNodeClaim(claim)
+		if err := cluster.UpdateNode(ctx, node); err != nil {
+			return err
+		}
+		for number, template := range asked.Pods {
+			pod := podOf(&document.Templates[template], fmt.Sprintf("%s-%d", asked.Name, number))
+			pod.UID = types.UID(pod.Name)
+			pod.Spec.NodeName = asked.Name
+			pod.Status.Phase = corev1.PodRunning
+			store.pods = append(store.pods, pod)
+			if err := cluster.UpdatePod(ctx, pod); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// memory answers for pods and nodes like a controller's cache: by copies of what it holds.
+type memory struct {
+	client.Client
+	nodes map[string]*corev1.Node
+	pods  []*corev1.Pod
+}
+
+func (m *memory) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	wanted, ok := object.(*corev1.Node)
+	if !ok {
+		return m.Client.Get(ctx, key, object, options...)
+	}
+	node, ok := m.nodes[key.Name]
+	if !ok {
+		return apierrors.NewNotFound(corev1.Resource("nodes"), key.Name)
+	}
+	node.DeepCopyInto(wanted)
+	return nil
+}
+
+func (m *memory) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	wanted, ok := list.(*corev1.PodList)
+	if !ok {
+		return m.Client.List(ctx, list, options...)
+	}
+	asked := (&client.ListOptions{}).ApplyOptions(options)
+	wanted.Items = nil
+	for _, pod := range m.pods {
+		if (asked.Namespace == "" || asked.Namespace == pod.Namespace) &&
+			(asked.LabelSelector == nil || asked.LabelSelector.Matches(labels.Set(pod.Labels))) &&
+			(asked.FieldSelector == nil || asked.FieldSelector.Matches(fields.Set{"spec.nodeName": pod.Spec.NodeName})) {
+			wanted.Items = append(wanted.Items, *pod.DeepCopy())
+		}
+	}
+	return nil
 }
 
 func daemonPods(templates []corev1.PodTemplateSpec) []*corev1.Pod {

@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks import mixes
 from benchmarks.inputs import load
+from karpenter_core.api.quantities import parse_amount
 from karpenter_core.scheduling.problem import PreferencePolicy
 
 REFERENCE = {
@@ -42,11 +43,12 @@ def test_generated_preferences_equal_those_of_the_reference():
 @pytest.mark.parametrize(
     ("case", "pods", "digest"),
     [
-        ("diverse-500/fake400", 500, "fd902593ee49ec86"),
-        ("generic-500/real/on-demand", 500, "34bd8f82d74e2a48"),
-        ("deployments-2000/real/daemons", 48_100, "f73fd2677d36af7f"),
-        ("tangled-3/real", 93, "c3b28217f77fde88"),
-        ("ignore-4000/fake400", 4000, "e6af7af2a9ce040d"),
+        ("diverse-500/fake400", 500, "74b9ae2d164ce74c"),
+        ("generic-500/real/on-demand", 500, "c0a163d2ad9b03fe"),
+        ("deployments-2000/real/daemons", 48_100, "9e2f828d012df82f"),
+        ("tangled-3/real", 93, "6c08d296afe14754"),
+        ("ignore-4000/fake400", 4000, "13cbe13ca6563d51"),
+        ("deployments-40/real/cluster", 959, "a614638435fed6f6"),
     ],
 )
 def test_cases_never_change(case, pods, digest):
@@ -118,6 +120,60 @@ def test_running_nodes_hold_no_more_than_they_have(full):
         sum(pod.shape.labels.get("app") == "nginx" for pod in node.pods) <= 1 for node in nodes
     )
     assert sum("nginx" in apps for apps in keepers) > 500
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    return load("deployments-20/real/cluster").problem
+
+
+def test_cluster_has_what_real_ones_have(cluster):
+    shapes = {id(pod.shape): pod.shape for pod in cluster.pods}.values()
+    spread = [
+        any(s.topology_key == "topology.kubernetes.io/zone" for s in shape.topology_spread)
+        for shape in shapes
+    ]
+
+    assert [pool.spec.weight for pool in cluster.pools] == [100, 50, 10]
+    assert all(pool.spec.limits for pool in cluster.pools)
+    assert len(cluster.daemons) == 4
+    assert 0.4 <= sum(spread) / len(spread) <= 0.7
+    assert {node.pool for node in cluster.nodes} == {"general", "flexible"}
+    assert len({node.name for node in cluster.nodes}) == len(cluster.nodes)
+
+
+def test_nodes_of_a_cluster_are_60_percent_full_beside_their_daemons(cluster):
+    types = {it.name: it for it in cluster.catalogues["general"].instance_types}
+
+    def fullness(node):
+        allocatable = types[node.labels["node.kubernetes.io/instance-type"]].allocatable()
+        daemons = {"cpu": 500, "memory": 768 * 2**20}
+        return max(
+            1 - node.available[name] / (allocatable[name] - daemons[name])
+            for name in ("cpu", "memory")
+        )
+
+    shares = [fullness(node) for node in cluster.nodes]
+    assert max(shares) <= 0.6
+    assert sum(shares) / len(shares) > 0.5
+
+
+def test_limits_of_a_cluster_bind_before_its_reservations_are_used_up(cluster):
+    reserved, general, _ = cluster.pools
+    sold = [
+        (it.capacity["cpu"], o.reservation_capacity)
+        for it in cluster.catalogues["general"].instance_types
+        for o in it.offerings
+        if o.capacity_type == "reserved"
+    ]
+    asked = sum(pod.shape.requests["cpu"] for pod in cluster.pods)
+    left = (
+        parse_amount("cpu", str(general.spec.limits["cpu"])) - cluster.pool_usage["general"]["cpu"]
+    )
+
+    assert len(sold) == 3
+    assert parse_amount("cpu", str(reserved.spec.limits["cpu"])) < sum(c * n for c, n in sold)
+    assert 0 < left < asked / 2
 
 
 def test_preference_cases_differ_in_policy_only():

@@ -101,10 +101,24 @@ def test_rows_of_the_peer_may_say_more_than_ours():
         ("C2", [True, True]),
         ("C3", [False]),  # 3.4 % above the bound
         ("C4", [True, True, True]),
+        ("C6", [True, True]),
     ],
 )
 def test_gates_compare_with_the_peer(name, holds):
     assert [gate.holds for gate in GATES[name](CaseRunner(StubBench(), runs=1))] == holds
+
+
+@pytest.mark.parametrize(
+    "worse",
+    [{"pending": 1}, {"cost": 10.5}, {"violations": ("pod-1 has no place",)}, {"seconds": 4.0}],
+)
+def test_a_plan_of_a_cluster_must_be_valid_whole_cheap_and_fast(worse):
+    class WorseBench(StubBench):
+        def ours(self, case, *, runs=1, work_units=0):
+            return replace(super().ours(case), **worse)
+
+    gates = GATES["C6"](CaseRunner(WorseBench(), runs=1))
+    assert [gate.holds for gate in gates] == [False, False]
 
 
 def test_cost_of_a_trace_needs_its_paths():
