@@ -8,12 +8,13 @@ cloud which is down does not keep the core from starting.
 from __future__ import annotations
 
 import random
+from contextlib import ExitStack
 from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import INSTANCE_TYPE, MEMORY
-from karpenter_core.errors import CloudProviderError, InsufficientCapacityError, SettingsError
+from karpenter_core.errors import CloudProviderError, InsufficientCapacityError
 from karpenter_core.provider.contract import LaunchedInstance, PeriodicTask
 from karpenter_core.provider.kit.node_class.registry import NodeClassRegistry
 from karpenter_core.provider.kit.plugin import CloudHooks
@@ -67,16 +68,18 @@ class StartedProvider:
         """
         self._context: Final = context
         self.settings: Final = AlibabaCloudSettings.from_context(context)
-        self.metrics: Final = AlibabaCloudMetrics(
-            context.metrics,
-            context.clock,
-            with_reserved=context.feature_gates.reserved_capacity,
-        )
-        self.clients: Final = CloudClients.from_settings(
-            self.settings, limits=limits, observe=self.metrics.calls.observe
-        )
         self.node_classes: Final = NodeClassRegistry[ECSNodeClass]()
-        try:
+        with ExitStack() as opened:
+            self.metrics: Final = AlibabaCloudMetrics(
+                context.metrics,
+                context.clock,
+                with_reserved=context.feature_gates.reserved_capacity,
+            )
+            opened.callback(self.metrics.close)
+            self.clients: Final = CloudClients.from_settings(
+                self.settings, limits=limits, observe=self.metrics.calls.observe
+            )
+            opened.callback(self.clients.close)
             self.parts: Final = ProviderParts(
                 ProviderServices(
                     context=context,
@@ -86,9 +89,7 @@ class StartedProvider:
                     node_classes=self.node_classes,
                 )
             )
-        except SettingsError:
-            self.close()
-            raise
+            self._opened: Final = opened.pop_all()
         parts = self.parts
         self.hooks: Final = CloudHooks(
             resolve_node_class=parts.node_class.resolver.resolve,
@@ -112,9 +113,8 @@ class StartedProvider:
         """Whether they were not read since."""
 
     def close(self) -> None:
-        """Let go of connections, and of the metrics' names."""
-        self.clients.close()
-        self.metrics.close()
+        """Close connections and unregister metrics."""
+        self._opened.close()
 
     def hash_node_class(self, node_class: ECSNodeClass) -> NodeClassHash:
         """Digest what a node is made by."""

@@ -19,6 +19,7 @@ from karpenter_core.provider.contract import (
 )
 from karpenter_core.testing.provider_world import FakeNodes, node_pool_for
 from karpenter_provider_alibabacloud.plugin import AlibabaCloudProvider
+from karpenter_provider_alibabacloud.sdk import CloudClients
 from karpenter_provider_alibabacloud.settings import SETTINGS
 from karpenter_simulated_alibabacloud.testing import node_class_for
 from providers.alibabacloud.tests.instances.cluster_world import SPOT, TYPE, ZONE_B, World
@@ -91,6 +92,23 @@ def test_a_price_file_that_cannot_be_read_is_said_at_the_start(context, plugin):
         plugin.karpenter_start(having(context, price_file="/no-such-file"))
 
     plugin.karpenter_start(context)
+
+
+def test_a_start_that_fails_late_closes_what_it_opened(context, plugin, monkeypatch):
+    """Whatever fails: not only settings that cannot be used."""
+    closed = []
+
+    def broken(_services):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("karpenter_provider_alibabacloud.started_provider.ProviderParts", broken)
+    monkeypatch.setattr(CloudClients, "close", lambda _: closed.append(1))
+
+    with pytest.raises(OSError, match="no space left"):
+        plugin.karpenter_start(context)
+
+    assert not list(context.metrics.collect())
+    assert closed == [1]
 
 
 def test_the_start_makes_no_cloud_call(cloud, context, plugin):

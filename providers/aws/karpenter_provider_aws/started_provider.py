@@ -7,6 +7,7 @@ the first hook needs it: a cloud that is down must not keep the core from starti
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 from datetime import timedelta
 from importlib.metadata import version
 from threading import Lock
@@ -61,23 +62,28 @@ class StartedProvider:
         """
         self.context: Final = context
         self.settings: Final = AwsSettings.from_context(context)
-        self.metrics: Final = AwsMetrics(
-            context.metrics, context.clock, with_reserved=self.settings.reserved_capacity
-        )
-        self.clients: Final = CloudClients(
-            version=version(_DISTRIBUTION),
-            limits=limits,
-            observe=self.metrics.sdk,
-            shared=shared,
-        )
         self.node_classes: Final = NodeClassRegistry[EC2NodeClass]()
-        self.sizes: Final = UserDataSizes(context.metrics)
-        self.shifts: Final = ZonalShiftReader(
-            self.clients,
-            context.clock,
-            cluster=self.settings.cluster_name,
-            enabled=self.settings.enable_zonal_shift,
-        )
+        with ExitStack() as opened:
+            self.metrics: Final = AwsMetrics(
+                context.metrics, context.clock, with_reserved=self.settings.reserved_capacity
+            )
+            opened.callback(self.metrics.close)
+            self.clients: Final = CloudClients(
+                version=version(_DISTRIBUTION),
+                limits=limits,
+                observe=self.metrics.sdk,
+                shared=shared,
+            )
+            opened.callback(self.clients.close)
+            self.sizes: Final = UserDataSizes(context.metrics)
+            opened.callback(self.sizes.close)
+            self.shifts: Final = ZonalShiftReader(
+                self.clients,
+                context.clock,
+                cluster=self.settings.cluster_name,
+                enabled=self.settings.enable_zonal_shift,
+            )
+            self._opened: Final = opened.pop_all()
         self._lock: Final = Lock()
         self._parts: ProviderParts | None = None
         self._has_hydrated = False
@@ -117,9 +123,8 @@ class StartedProvider:
         return hash_node_class(node_class, ca_bundle=self.settings.cluster_ca_bundle)
 
     def close(self) -> None:
-        """Let go of connections."""
-        self.clients.close()
-        self.metrics.close()
+        """Close connections and unregister metrics."""
+        self._opened.close()
 
     # -- periodic work -------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ starting.
 from __future__ import annotations
 
 import random
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import INSTANCE_TYPE, MEMORY
@@ -71,13 +72,14 @@ class StartedProvider:
             SettingsError: a setting cannot be used; all such settings are named.
         """
         self.settings: Final = AzureSettings.from_context(context)
-        self.metrics: Final = AzureMetrics(
-            context.metrics,
-            context.clock,
-            with_reserved=context.feature_gates.reserved_capacity,
-        )
         self.node_classes: Final = NodeClassRegistry[AKSNodeClass]()
-        try:
+        with ExitStack() as opened:
+            self.metrics: Final = AzureMetrics(
+                context.metrics,
+                context.clock,
+                with_reserved=context.feature_gates.reserved_capacity,
+            )
+            opened.callback(self.metrics.close)
             self.arm: Final = ArmClient(
                 self.settings,
                 observe=self.metrics.calls.observe,
@@ -85,6 +87,7 @@ class StartedProvider:
                 read_seconds=read_seconds,
                 retries=retries or RETRIES,
             )
+            opened.callback(self.arm.close)
             self.parts: Final = ProviderParts(
                 ProviderServices(
                     context=context,
@@ -100,9 +103,7 @@ class StartedProvider:
                     node_classes=self.node_classes,
                 )
             )
-        except BaseException:
-            self.metrics.close()
-            raise
+            self._opened: Final = opened.pop_all()
         parts = self.parts
         self.hooks: Final = CloudHooks(
             resolve_node_class=parts.node_class.resolver.resolve,
@@ -121,8 +122,7 @@ class StartedProvider:
 
     def close(self) -> None:
         """Close connections and unregister metrics."""
-        self.arm.close()
-        self.metrics.close()
+        self._opened.close()
 
     def hash_node_class(self, node_class: AKSNodeClass) -> NodeClassHash:
         """Return the hash of the fields that nodes are made by."""

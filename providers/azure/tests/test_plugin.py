@@ -15,6 +15,7 @@ from karpenter_core.operator.clock import SystemClock
 from karpenter_core.provider.contract import ClusterFacts, ProviderContext
 from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
 from karpenter_core.testing.provider_world import FakeNodes, node_pool_for
+from karpenter_provider_azure.arm.client import ArmClient
 from karpenter_provider_azure.catalogue.prices import UNKNOWN_PRICE
 from karpenter_provider_azure.plugin import AzureProvider
 from karpenter_provider_azure.setting_specs import SETTINGS
@@ -110,20 +111,22 @@ def test_a_failed_start_leaves_no_metrics(context: ProviderContext, plugin: Azur
     plugin.karpenter_start(context)
 
 
-def test_a_start_that_fails_late_leaves_no_metrics(
+def test_a_start_that_fails_late_closes_what_it_opened(
     context: ProviderContext, plugin: AzureProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its registry takes the metrics of the next start; the error is that of the part."""
+    closed: list[int] = []
 
     def broken(_services: object) -> None:
         raise OSError("no space left")
 
-    with monkeypatch.context() as failing:
-        failing.setattr("karpenter_provider_azure.started_provider.ProviderParts", broken)
-        with pytest.raises(OSError, match="no space left"):
-            plugin.karpenter_start(context)
+    monkeypatch.setattr("karpenter_provider_azure.started_provider.ProviderParts", broken)
+    monkeypatch.setattr(ArmClient, "close", lambda _: closed.append(1))
 
-    plugin.karpenter_start(context)
+    with pytest.raises(OSError, match="no space left"):
+        plugin.karpenter_start(context)
+
+    assert not list(context.metrics.collect())
+    assert closed == [1]
 
 
 def test_periodic_work_has_the_periods_of_the_documentation(

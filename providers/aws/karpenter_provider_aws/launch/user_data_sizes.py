@@ -28,6 +28,7 @@ class UserDataSizes:
     """The size of each NodeClass's user data, as last rendered; callable from any thread."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry: Final = registry
         self._gauge: Final = Gauge(
             "karpenter_ec2nodeclasses_userdata_bytes",
             "Size of the user data of an EC2NodeClass before encoding.",
@@ -56,3 +57,7 @@ class UserDataSizes:
         with self._lock:
             if self._sizes.pop(node_class, None) is not None:
                 self._gauge.remove(node_class)
+
+    def close(self) -> None:
+        """Take the metric out of the registry, so that a provider can be started again."""
+        self._registry.unregister(self._gauge)
