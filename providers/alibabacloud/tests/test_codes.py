@@ -47,6 +47,7 @@ from karpenter_provider_alibabacloud.codes import (
         ("InvalidImageId.NotFound", ErrorClass.CONFIGURATION),
         ("InvalidSecurityGroupId.NotFound", ErrorClass.CONFIGURATION),
         ("InvalidParameter.Conflict", ErrorClass.CONFIGURATION),
+        ("InvalidUserData.Base64FormatInvalid", ErrorClass.CONFIGURATION),
         ("MissingParameter.RegionId", ErrorClass.CONFIGURATION),
         ("IdempotentParameterMismatch", ErrorClass.CONFIGURATION),
         ("IdempotentProcessing", ErrorClass.IN_PROGRESS),
@@ -117,12 +118,35 @@ def test_errors_become_those_of_the_core():
 def test_a_failed_launch_has_a_reason_in_camel_case():
     failures = {
         code: launch_reason(code, "m")
-        for code in ("InvalidImageId.NotFound", "Forbidden.RAM", "MissingParameter", "Odd")
+        for code in (
+            "InvalidImageId.NotFound",
+            "InvalidUserData.SizeExceeded",
+            "Forbidden.RAM",
+            "MissingParameter",
+            "Account.Arrearage",
+            "QuotaExceed.ElasticQuota",
+            "QuotaExceed.DiskCapacity",
+            "QuotaExceed.Tags",
+            "InvalidVSwitchId.IpNotEnough",
+            "Throttling",
+            "InternalError.Store",
+            "IdempotentProcessing",
+            "Odd",
+        )
     }
 
     assert failures == {
         "InvalidImageId.NotFound": "ImageNotFound",
+        "InvalidUserData.SizeExceeded": "UserDataTooLarge",
         "Forbidden.RAM": "Unauthorized",
         "MissingParameter": "InvalidLaunch",
+        "Account.Arrearage": "AccountInArrears",
+        "QuotaExceed.ElasticQuota": "QuotaExceeded",
+        "QuotaExceed.DiskCapacity": "QuotaExceeded",
+        "QuotaExceed.Tags": "QuotaExceeded",
+        "InvalidVSwitchId.IpNotEnough": "IpNotEnough",
+        "Throttling": "Throttling",
+        "InternalError.Store": "ServiceUnavailable",
+        "IdempotentProcessing": "ServiceUnavailable",
         "Odd": "LaunchFailed",
     }

@@ -114,6 +114,15 @@ def test_fifty_claims_share_a_group():
     )
 
 
+def test_two_tags_stay_free_for_a_registered_instance():
+    """Those of the user and of the claims leave room for what is added when its node registers."""
+    (group, *_) = CLAIM_TAGS.batches(map(ref, range(300)), node_pool=POOL, other_tags=14)
+
+    tags = CLAIM_TAGS.tags_for(group, node_pool=POOL, other_tags=14)
+
+    assert len(tags) + 14 == MAX_TAGS - 2
+
+
 def test_a_group_is_no_larger_than_its_tags():
     """A group with too many tags is refused, not cut."""
     claims = [ref(number) for number in range(57)]

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final, final
 from karpenter_core.errors import ApiError, CloudProviderError
 from karpenter_core.provider.contract import RegistrationGate, RegistrationRefusal
 from karpenter_provider_aws.api.terms import PlacementGroupSelector
-from karpenter_provider_aws.catalogue.requirements import PARTITION
 from karpenter_provider_aws.described_instances import instance_id_in, parse_provider_id
 from karpenter_provider_aws.labels import PLACEMENT_GROUP_ID, PLACEMENT_GROUP_PARTITION
 
@@ -93,7 +92,7 @@ class PartitionGate:
     def _has_partitions(self, group_id: str) -> bool:
         """Whether it is such a group; one that has been deleted holds nothing back."""
         group = self._groups.found_or_last(PlacementGroupSelector(id=group_id))
-        return group is not None and group.strategy == PARTITION
+        return group is not None and group.partitions > 0
 
     def _partition(self, provider_id: str) -> int:
         """Return the partition of an instance; 0 while EC2 has not told it."""

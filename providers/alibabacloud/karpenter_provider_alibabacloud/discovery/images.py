@@ -60,9 +60,7 @@ class DescribedImage:
 
 
 def image_query(index: int, term: ImageTerm) -> DiscoveryQuery | None:
-    """Return what a term asks ECS for; None for an alias, and for a term that says nothing."""
-    if term.alias:
-        return None
+    """Return what a term asks ECS for; None for a term that says nothing, as that of an alias."""
     parameters: dict[str, object] = {
         "ImageFamily": term.image_family,
         "ImageId": term.id,

@@ -187,13 +187,13 @@ class LaunchCallBuilder:
         )
         hold = self._hold(node_class, least, launch_context, len(requests))
         self._note_short(node_class, candidates, least)
+        wanted: LaunchCallSpec | None = None
         try:
             wanted = self._spec(plan, boot_configuration, requests, candidates, hold, zones, tried)
-        except BaseException:
-            self._availability.vswitches.restore(hold)
-            raise
+        finally:
+            if wanted is None:
+                self._availability.vswitches.restore(hold)
         if wanted is None:
-            self._availability.vswitches.restore(hold)
             return None
         action, build = (
             (RUN_INSTANCES, run_request) if wanted.category else (CREATE_GROUP, group_request)

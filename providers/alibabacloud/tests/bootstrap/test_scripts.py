@@ -108,6 +108,14 @@ def test_a_script_is_fetched_once_in_six_hours_for_each_kind(cloud, scripts, clo
     assert cloud.calls.count(ASKED) == 4
 
 
+@pytest.mark.parametrize(("architecture", "named"), [("amd64", None), ("arm64", "arm64")])
+def test_ack_is_told_an_architecture_other_than_its_usual_one(cloud, scripts, architecture, named):
+    scripts.script(ScriptKey(architecture=architecture))
+
+    (call,) = cloud.calls.of(ASKED)
+    assert call.parameters.get("arch") == named
+
+
 def test_the_token_in_a_script_is_valid_for_the_lifetime_of_the_script(cloud, scripts, clock):
     scripts.script(ScriptKey())
 

@@ -97,6 +97,30 @@ def test_unusable_reservations_are_left_out():
         assert read_reservations([whole | odd]) == ()
 
 
+@pytest.mark.parametrize(
+    ("amounts", "available"),
+    [
+        ({"AvailableAmount": 1, "TotalAmount": 5, "UsedAmount": 2}, 1),
+        ({"AvailableAmount": 0, "TotalAmount": 5, "UsedAmount": 2}, 0),
+        ({"TotalAmount": 5, "UsedAmount": 2}, 3),
+        ({"TotalAmount": 5}, 5),
+        ({"TotalAmount": 2, "UsedAmount": 5}, 0),
+        ({}, 0),
+    ],
+)
+def test_the_count_that_ecs_gives_goes_before_what_follows_from_others(amounts, available):
+    reservation = {
+        "PrivatePoolOptionsId": "crp-1",
+        "PrivatePoolOptionsMatchCriteria": "Open",
+        "Status": "Active",
+        "AllocatedResources": {"AllocatedResource": [{"InstanceType": "ecs.g7.large", **amounts}]},
+    }
+
+    (found,) = read_reservations([reservation])
+
+    assert found.available_instances == available
+
+
 def test_an_expired_reservation_is_dropped_before_ecs_drops_it(cloud, readers):
     end = readers.clock.now() + timedelta(seconds=30)
     cloud.time.advance((readers.clock.now() - cloud.time()).total_seconds())

@@ -324,6 +324,20 @@ def test_an_unknown_refusal_is_tried_in_one_other_place(cloud, clients, tmp_path
     assert cloud.calls.count(RUN) == calls + 2
 
 
+def test_an_unknown_refusal_beside_shortages_is_tried_in_one_other_place(process, node_class):
+    """Of a call for twenty targets; shortages alone end no launch so early."""
+    process.cloud.capacity.sell_out(capacity_type="on-demand")
+    process.launch_one(claim_of("a", ON_DEMAND), node_class)
+    by_shortages_alone = len(process.sent())
+    process.unavailable_offerings.flush()
+    process.cloud.fail_pools(code="SomethingNew", zone=ZONE_B)
+
+    process.launch_one(claim_of("b", ON_DEMAND), node_class)
+
+    assert len(process.sent()) - by_shortages_alone == 2
+    assert by_shortages_alone > 2
+
+
 def test_a_hundred_equal_claims_are_two_calls(process, node_class):
     """Case 67: each has an instance of its own by its tags."""
     claims = many(100, ON_DEMAND, ONLY_LARGE)

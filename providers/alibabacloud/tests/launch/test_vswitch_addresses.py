@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from karpenter_core.errors import ExhaustedScope, InsufficientCapacityError
+from karpenter_core.errors import ExhaustedScope, InsufficientCapacityError, LaunchFailedError
 from karpenter_core.provider.contract import LaunchedInstance
 from providers.alibabacloud.tests.launch.processes import (
     GROUP,
@@ -298,4 +298,17 @@ def test_a_launch_that_is_refused_gives_its_addresses_back(process, node_class, 
     with process.cloud.fail(GROUP, code=code, status=403, times=None):
         process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
 
+    assert {each: process.vswitches.expected_addresses(each) for each in vswitches} == before
+
+
+def test_a_launch_with_nothing_left_to_try_gives_its_addresses_back(process, node_class):
+    process.vswitches.find(node_class.spec.v_switch_selector_terms)
+    vswitches = process.cloud.world.vswitches.values()
+    before = {each: process.vswitches.expected_addresses(each) for each in vswitches}
+    process.cloud.fail_pools(code="SomethingNew")
+
+    outcome = process.launch_one(claim_of("a", ON_DEMAND, ONLY_LARGE), node_class)
+
+    assert isinstance(outcome, LaunchFailedError)
+    assert len(process.sent()) == 1, "each target was tried, and none is closed"
     assert {each: process.vswitches.expected_addresses(each) for each in vswitches} == before

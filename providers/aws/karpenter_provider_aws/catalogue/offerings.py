@@ -19,7 +19,7 @@ from karpenter_core.api.labels import CAPACITY_TYPE, RESERVED, SPOT, ZONE
 from karpenter_core.provider.catalogue import Offering, Price, Requirements
 from karpenter_core.provider.kit.unavailable_offerings import UnavailableOffering
 from karpenter_provider_aws import labels
-from karpenter_provider_aws.catalogue.requirements import PARTITION, interruptible_text, is_any_of
+from karpenter_provider_aws.catalogue.requirements import interruptible_text, is_any_of
 from karpenter_provider_aws.quotas import quota_class
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def partitioned_offerings(
 ) -> tuple[Offering, ...]:
     """Offer each partition of a partition placement group on its own."""
     group = sold.group
-    if group is None or group.strategy != PARTITION or group.partitions <= 0:
+    if group is None or not group.partitions:
         return offerings
     partitions = tuple(str(number) for number in range(1, group.partitions + 1))
     return tuple(

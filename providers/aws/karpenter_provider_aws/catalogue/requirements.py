@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from karpenter_provider_aws.instance_type_info import InstanceTypeInfo
 
 __all__ = [
-    "PARTITION",
     "TypeRequirements",
     "Values",
     "family_values",
@@ -47,8 +46,6 @@ __all__ = [
     "zone_values",
 ]
 
-PARTITION: Final = "partition"
-"""The strategy of placement groups that have partitions."""
 
 _NAME: Final = re.compile(r"([a-z]+)(?:-[0-9]+tb)?([0-9]+).*\.")
 """Category and generation: `g4dn.8xlarge`, `u-6tb1.metal`; names of Macs have none."""
@@ -185,7 +182,7 @@ def zone_values(subnets: Sequence[Subnet]) -> Values:
 
 def group_values(group: DescribedPlacementGroup | None) -> Values:
     """Return the labels that nodes in a placement group have; absent outside of one."""
-    partitions = group.partitions if group is not None and group.strategy == PARTITION else 0
+    partitions = 0 if group is None else group.partitions
     return (
         (labels.PLACEMENT_GROUP_ID, _one("" if group is None else group.id)),
         (

@@ -42,7 +42,7 @@ class DescribedPlacementGroup:
     strategy: str
     """`cluster`, `partition` or `spread`."""
     partitions: int = 0
-    """Number of partitions, of a group with the strategy `partition`."""
+    """0 unless the strategy is `partition`."""
     spread_level: str = ""
     """`rack` or `host`, of a group with the strategy `spread`."""
 

@@ -223,6 +223,20 @@ def test_a_launch_reserves_addresses_for_pods_of_the_smallest_type():
     assert least_pods(offered, "spot") == {"a": 8, "b": 58}
 
 
+@pytest.mark.parametrize(("refresh_minutes", "valid_minutes"), [(1, 5), (10, 14)])
+def test_a_count_of_addresses_outlives_the_time_between_readings(
+    network, clients, clock, refresh_minutes, valid_minutes
+):
+    subnets = SubnetReader(clients, clock, refresh_interval=timedelta(minutes=refresh_minutes))
+    large = network(size=27)
+    subnets.find([term(id=large)])
+
+    clock.forward(minutes=valid_minutes, seconds=-1)
+    assert subnets.expected_addresses(large) == 27
+    clock.forward(seconds=1)
+    assert subnets.expected_addresses(large) == 0
+
+
 def test_a_launch_uses_the_subnet_with_most_free_addresses(subnets, network, clients, clock):
     """Cases 106-108, from what EC2 says to what is given back."""
     small = network(size=28)
