@@ -15,7 +15,9 @@ class StillClock:
 
 
 def metrics_of(registry):
-    metrics = ProviderMetrics(registry, StillClock(), cpu_label="cpu", memory_label="memory")
+    metrics = ProviderMetrics(
+        registry, StillClock(), cpu_label="cpu", memory_label="memory", with_reserved=True
+    )
     return metrics, metrics.own(Counter("launches", "Launches.", registry=registry))
 
 
@@ -36,8 +38,12 @@ def test_a_closed_provider_can_be_started_again():
 
 def test_two_providers_share_the_metric_of_batch_sizes():
     registry = CollectorRegistry()
-    one = ProviderMetrics(registry, StillClock(), cpu_label="cpu", memory_label="memory")
-    other = ProviderMetrics(registry, StillClock(), cpu_label="cpu", memory_label="memory")
+    one = ProviderMetrics(
+        registry, StillClock(), cpu_label="cpu", memory_label="memory", with_reserved=True
+    )
+    other = ProviderMetrics(
+        registry, StillClock(), cpu_label="cpu", memory_label="memory", with_reserved=True
+    )
     one.observe_batch("create", 3)
     one.close()
     other.observe_batch("delete", 5)

@@ -60,7 +60,9 @@ def large(name, zone, price):
 
 
 def series(registry):
-    return OfferingSeries(registry, StillClock(), cpu_label="cpus", memory_label="mib")
+    return OfferingSeries(
+        registry, StillClock(), cpu_label="cpus", memory_label="mib", with_reserved=False
+    )
 
 
 def test_all_who_hold_a_metric_hold_the_same(registry):

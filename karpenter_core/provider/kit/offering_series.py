@@ -57,7 +57,7 @@ class OfferingSeries:
         *,
         cpu_label: str,
         memory_label: str,
-        with_reserved: bool = False,
+        with_reserved: bool,
     ) -> None:
         """`cpu_label` and `memory_label` are the labels with vCPUs and MiB of a type.
 

@@ -28,7 +28,7 @@ class ProviderMetrics:
         *,
         cpu_label: str,
         memory_label: str,
-        with_reserved: bool = True,
+        with_reserved: bool,
     ) -> None:
         """`cpu_label` and `memory_label` are the cloud's labels for the size of an instance type.
 

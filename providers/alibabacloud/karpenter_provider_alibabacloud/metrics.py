@@ -38,9 +38,7 @@ _PAIRS: Final = (1, 2, 3, 4, 5, 8, 12, 16, 20, 30, 40, 60, 100)
 class AlibabaCloudMetrics(ProviderMetrics):
     """One method for each thing that happens; callable from any thread."""
 
-    def __init__(
-        self, registry: CollectorRegistry, clock: Clock, *, with_reserved: bool = True
-    ) -> None:
+    def __init__(self, registry: CollectorRegistry, clock: Clock, *, with_reserved: bool) -> None:
         """`with_reserved` is the feature gate ReservedCapacity."""
         super().__init__(
             registry,

@@ -218,7 +218,7 @@ def unknown_names(given: object, known: object, path: str = "") -> Iterator[str]
                 yield f"{path}{name}"
             else:
                 yield from unknown_names(value, known_values[name], f"{path}{name}.")
-    elif isinstance(given, list) and isinstance(known, list):
+    elif isinstance(given, list):  # of which a model keeps all entries
         entries = zip(cast("list[object]", given), cast("list[object]", known), strict=True)
         for position, (entry, kept_entry) in enumerate(entries, start=1):
             yield from unknown_names(entry, kept_entry, f"{path}{position}.")

@@ -40,7 +40,7 @@ def registry():
 
 @pytest.fixture
 def metrics(registry, clock):
-    return AlibabaCloudMetrics(registry, clock)
+    return AlibabaCloudMetrics(registry, clock, with_reserved=True)
 
 
 def test_offerings_and_types_have_series(metrics, registry):
@@ -135,12 +135,12 @@ def test_a_provider_can_be_started_again_with_the_same_registry(metrics, registr
     metrics.close()
 
     assert list(registry.collect()) == []
-    AlibabaCloudMetrics(registry, clock).close()
+    AlibabaCloudMetrics(registry, clock, with_reserved=True).close()
 
 
 def test_every_metric_has_its_row(registry, clock):
     """Name and type as they are exposed; and no row without its metric."""
-    AlibabaCloudMetrics(registry, clock)
+    AlibabaCloudMetrics(registry, clock, with_reserved=True)
     declared = {
         (f"{family.name}{'_total' if family.type == 'counter' else ''}", family.type)
         for family in registry.collect()

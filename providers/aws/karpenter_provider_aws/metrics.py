@@ -27,9 +27,7 @@ __all__ = ["AwsMetrics"]
 class AwsMetrics(ProviderMetrics):
     """One method for each thing that happens; callable from any thread."""
 
-    def __init__(
-        self, registry: CollectorRegistry, clock: Clock, *, with_reserved: bool = True
-    ) -> None:
+    def __init__(self, registry: CollectorRegistry, clock: Clock, *, with_reserved: bool) -> None:
         """`with_reserved` is the feature gate ReservedCapacity."""
         super().__init__(
             registry,

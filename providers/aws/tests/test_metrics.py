@@ -42,7 +42,7 @@ def registry():
 
 @pytest.fixture
 def metrics(registry, clock):
-    return AwsMetrics(registry, clock)
+    return AwsMetrics(registry, clock, with_reserved=True)
 
 
 def offering(capacity_type, zone, price, *, available=True):
@@ -151,7 +151,7 @@ def test_a_provider_can_be_started_again_with_the_same_registry(metrics, registr
     metrics.close()
 
     assert list(registry.collect()) == []
-    AwsMetrics(registry, clock).close()
+    AwsMetrics(registry, clock, with_reserved=True).close()
 
 
 def test_calls_and_their_attempts_are_counted(aws, metrics, registry):
@@ -182,7 +182,7 @@ def test_calls_and_their_attempts_are_counted(aws, metrics, registry):
 
 def test_every_metric_has_its_row(registry, clock):
     """Name and type as they are exposed; and no row without its metric."""
-    AwsMetrics(registry, clock)
+    AwsMetrics(registry, clock, with_reserved=True)
     UserDataSizes(registry)
     declared = {
         (f"{family.name}{'_total' if family.type == 'counter' else ''}", family.type)

@@ -41,9 +41,7 @@ _ANY: Final = "any"
 class AzureMetrics(ProviderMetrics):
     """One method for each thing that happens; callable from any thread."""
 
-    def __init__(
-        self, registry: CollectorRegistry, clock: Clock, *, with_reserved: bool = False
-    ) -> None:
+    def __init__(self, registry: CollectorRegistry, clock: Clock, *, with_reserved: bool) -> None:
         """`with_reserved` is the feature gate ReservedCapacity."""
         super().__init__(
             registry,

@@ -42,7 +42,7 @@ class Region:
         self.quotas = RegionQuotas(clock, fetch=lambda: self.usages)
         self.prices = RegionPrices("westus2")
         self.unavailable = UnavailableOfferings()
-        self.metrics = AzureMetrics(registry, clock)
+        self.metrics = AzureMetrics(registry, clock, with_reserved=False)
         self.metrics.watch_region(
             quotas=self.quotas, prices=self.prices, unavailable_offerings=self.unavailable
         )

@@ -163,6 +163,19 @@ def test_an_immediate_refresh_ignores_the_age_of_the_last_answer(tmp_path: Path)
     assert len(clients.calls) == 2
 
 
+def test_types_are_read_again_after_half_the_period(tmp_path: Path):
+    clock, clients = SetClock(), cloud(item("ecs.g7.large"))
+    types = catalogue(clients, tmp_path, clock)
+    types.current()
+
+    clock.at += REFRESH_PERIOD / 2 - timedelta(seconds=1)
+    types.refresh()
+    assert len(clients.calls) == 1
+    clock.at += timedelta(seconds=1)
+    types.refresh()
+    assert len(clients.calls) == 2
+
+
 def test_the_period_is_spread_by_a_tenth():
     assert refresh_period(0.5) == REFRESH_PERIOD
     assert refresh_period(0.0) == REFRESH_PERIOD * 0.9

@@ -111,6 +111,20 @@ def test_a_region_that_stops_offering_spot_has_no_spot_stock(tmp_path: Path):
     assert stock.spot_listed == {NAME: (B,)}
 
 
+def test_stock_is_read_again_after_half_the_period_or_at_once(tmp_path: Path):
+    market = Market()
+    book = market.book(tmp_path)
+    book.current()
+    market.spot = dict
+
+    market.clock.at += timedelta(seconds=149)
+    assert not book.refresh()
+    assert book.refresh(at_once=True)
+    market.spot = lambda: zones((B, IN, {NAME: IN}))
+    market.clock.at += timedelta(seconds=150)
+    assert book.refresh()
+
+
 @pytest.mark.parametrize("half", ["on_demand", "spot"])
 def test_a_failed_answer_keeps_the_last_stock_of_its_capacity_type(tmp_path: Path, half: str):
     market = Market()

@@ -223,13 +223,20 @@ def test_a_refresh_that_finds_more_is_a_new_revision(tmp_path: Path):
     assert len(found.types) == 2
 
 
-def test_a_refresh_right_after_the_first_reading_makes_no_call(tmp_path: Path):
-    clients = cloud("m5.large")
-    catalogue = store(clients, tmp_path)
+def test_types_are_read_again_after_half_the_period(tmp_path: Path):
+    """The first hook may have read them long after the start, or right before the task."""
+    clock, clients = SetClock(), cloud("m5.large")
+    catalogue = store(clients, tmp_path, clock)
     catalogue.current()
 
+    clock.at += timedelta(hours=6, seconds=-1)
     assert not catalogue.refresh()
     assert len(clients.called) == 2
+    clock.at += timedelta(seconds=1)
+    clients.fail(TYPES, "InternalError")
+    clients.fail(OFFERINGS, "InternalError")
+    with pytest.raises(CloudProviderError):
+        catalogue.refresh()
 
 
 def test_a_failed_refresh_keeps_the_last_answer(tmp_path: Path):

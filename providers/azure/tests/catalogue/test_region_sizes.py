@@ -92,6 +92,19 @@ def test_other_sizes_change_the_revision_and_equal_ones_do_not(
     assert (list(found), changed) == ([D4, D8], revision + 1)
 
 
+def test_sizes_are_read_again_after_half_the_period(clock: SetClock, tmp_path: Path) -> None:
+    skus = Skus(D4)
+    sizes = reader(skus, clock, tmp_path)
+    sizes.current()
+
+    clock.advance(hours=6, seconds=-1)
+    sizes.refresh()
+    assert skus.calls == 1
+    clock.advance(seconds=1)
+    sizes.refresh()
+    assert skus.calls == 2
+
+
 def test_sizes_that_nodes_cannot_use_are_left_out(clock: SetClock, tmp_path: Path) -> None:
     found, _ = reader(Skus(D4, "Standard_B1ms", "Standard_DC8s_v3"), clock, tmp_path).current()
 
