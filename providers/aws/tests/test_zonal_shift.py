@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from karpenter_core.errors import AuthError, CloudProviderError
 from karpenter_provider_aws.zonal_shift import NO_SHIFTS, ShiftedZones, ZonalShiftReader, shifts_of
@@ -109,6 +110,23 @@ def test_shifts_are_kept_while_aws_does_not_answer(aws, clients, arn, zone_id):
         part.run()
 
     assert part.zones().has(ZONE)
+
+
+def test_the_begin_and_the_end_of_a_shift_are_logged_once(aws, clients, arn, zone_id):
+    part = shifts(aws, clients)
+    shift(aws, arn, zone_id)
+
+    with capture_logs() as logs:
+        part.run()
+        part.run()
+        aws.zonal_shifts.cancel(arn, zone_id)
+        part.run()
+        part.run()
+
+    assert [(entry["log_level"], entry["zone_id"]) for entry in logs] == [
+        ("warning", zone_id),
+        ("info", zone_id),
+    ]
 
 
 def test_a_cluster_that_is_not_registered_is_named(aws, clients):

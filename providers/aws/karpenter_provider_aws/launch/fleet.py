@@ -127,8 +127,6 @@ def targets_of(
                 seen.add(offering.zone)
                 used.add(template.name)
                 targets.append(target)
-    if len(targets) <= MAX_OVERRIDES:
-        return tuple(targets)
     order = sorted(
         range(len(targets)),
         key=lambda i: (targets[i].offering.price.amount, targets[i].instance_type, i),

@@ -9,7 +9,7 @@ import pytest
 from karpenter_core.errors import ApiError, AuthError, CloudProviderError
 from karpenter_core.testing import state_builders
 from karpenter_core.testing.provider_world import FakeNodes, ProviderWorld
-from karpenter_provider_aws.labels import PLACEMENT_GROUP_PARTITION
+from karpenter_provider_aws.labels import PLACEMENT_GROUP_ID, PLACEMENT_GROUP_PARTITION
 from karpenter_provider_aws.registration import GATE, PartitionGate, refusal_of_other_id
 from karpenter_simulated_aws.testing import node_class_for, subject_on
 from providers.aws.tests.launch.processes import ON_DEMAND, claim_of, launched_claim, node_class_of
@@ -102,6 +102,14 @@ def test_only_partitions_are_waited_for(aws, registration):
     assert registration.hold(apart) is None
     assert registration.hold(plain) is None
     assert aws.calls.count("DescribeInstances") == before
+
+
+def test_a_group_that_is_gone_holds_nothing_back(registration):
+    claim = registration.boot()
+    labels = {**claim.metadata.labels, PLACEMENT_GROUP_ID: "pg-0123456789abcdef0"}
+    metadata = claim.metadata.model_copy(update={"labels": labels})
+
+    assert registration.hold(claim.model_copy(update={"metadata": metadata})) is None
 
 
 @pytest.mark.usefixtures("racks")

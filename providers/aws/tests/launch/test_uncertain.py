@@ -171,6 +171,19 @@ def test_a_lack_of_stock_is_definite_though_its_status_is_that_of_a_fault(aws, p
     assert len(set(tokens)) == 2, "requested with a new token, not repeated"
 
 
+@pytest.mark.parametrize(("code", "status"), SERVER_FAULTS)
+def test_a_fleet_without_a_launch_template_is_not_sent_and_so_is_not_repeated(
+    aws, process, node_class, code, status
+):
+    claim = claim_of("bare", ON_DEMAND)
+    with aws.fail("CreateLaunchTemplate", code=code, status=status, times=None):
+        outcome = process.launch_one(claim, node_class)
+
+    assert isinstance(outcome, CloudProviderError)
+    assert fleets(aws) == []
+    assert not process.launcher.executor.unanswered_calls([claim.uid])
+
+
 @pytest.fixture
 def silent_fleets(clients):
     """Fleets that tell neither of instances nor of errors."""
