@@ -130,6 +130,18 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
         "if all(types):",
     ): "there is one empty type, or there are only types with a name",
     (
+        "karpenter_core/scheduling/commitment_prices.py",
+        "if (price < listed.price):",
+    ): "without a cover the price is a list price, and the list has none that is lower",
+    (
+        "karpenter_core/scheduling/compiled/node_signature.py",
+        "if not requirement.complement and len(requirement.values) >= 1",
+    ): "a label with one value is decided: it was tried as it is before",
+    (
+        "karpenter_core/scheduling/isolation.py",
+        "if ((yield from self.attempt((*self._kept_parts, *parts))) is not None):",
+    ): "what is kept can be solved: nothing to add only costs another solution",
+    (
         "providers/azure/karpenter_provider_azure/settings.py",
         "return False -> pass",
     ): "nothing returned counts as False, too",

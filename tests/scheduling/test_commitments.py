@@ -101,18 +101,15 @@ def test_nodes_of_the_committed_family_are_launched_up_to_the_amount():
     assert isclose(plan.cost.hourly, 0.04 + 0.04 + 0.20)
     covered = next(claim for claim in plan.claims if claim.cheapest.instance_type == "dear")
     assert covered.instance_types == ("dear",)
+    assert covered.capacity_max[CPU] == 4000
     assert covered.cheapest.list_price_per_hour == pytest.approx(0.24)
     assert covered.cheapest.price_source == 'commitment "savings"'
     requirements = Requirements(covered.requirements)
     assert requirements.get(CAPACITY_TYPE).values == {ON_DEMAND}
 
 
-@pytest.mark.parametrize(
-    ("types", "amount", "plans"),
-    [((DEAR,), "8", 2), ((DEAR,), "12", 2), ((DEAR,), "11", 3), (TYPES.instance_types, "8", 3)],
-)
-def test_no_plan_is_made_that_the_commitment_cannot_hold(monkeypatch, types, amount, plans):
-    """Three pods of 3.5 cores, where everything for sale is committed, do not fit into 8 cores."""
+def counted_plans(monkeypatch):
+    """Return a list that grows by each plan."""
     made = []
     portfolio_steps = solve_module.portfolio_steps
 
@@ -121,6 +118,16 @@ def test_no_plan_is_made_that_the_commitment_cannot_hold(monkeypatch, types, amo
         return portfolio_steps(*arguments)
 
     monkeypatch.setattr(solve_module, "portfolio_steps", counted)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("types", "amount", "plans"),
+    [((DEAR,), "8", 2), ((DEAR,), "12", 2), ((DEAR,), "11", 3), (TYPES.instance_types, "8", 3)],
+)
+def test_no_plan_is_made_that_the_commitment_cannot_hold(monkeypatch, types, amount, plans):
+    """Three pods of 3.5 cores, where everything for sale is committed, do not fit into 8 cores."""
+    made = counted_plans(monkeypatch)
     plan = plan_of(3, balance(amount, price=0.01), types=catalogue(*types))
 
     assert len(made) == plans
@@ -128,10 +135,13 @@ def test_no_plan_is_made_that_the_commitment_cannot_hold(monkeypatch, types, amo
 
 
 @pytest.mark.parametrize("used", ["8", "9"])
-def test_used_up_commitment_changes_nothing(used):
-    """The plan is the one without it."""
+def test_used_up_commitment_changes_nothing(monkeypatch, used):
+    """The plan is the one without it, and no other one is made."""
+    made = counted_plans(monkeypatch)
+
     plan = plan_of(3, balance("8", used=used, price=0.01))
 
+    assert len(made) == 1
     assert bought(plan) == ["cheap"] * 3
     assert isclose(plan.cost.hourly, 0.60)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import product
 
 import pytest
 
-from karpenter_core.api.labels import HOSTNAME, INSTANCE_TYPE, ZONE
+from karpenter_core.api.labels import HOSTNAME, INSTANCE_TYPE, NODES, ZONE
+from karpenter_core.api.quantities import Quantity
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.compiled.problem import compile_steps
 from karpenter_core.scheduling.placement.topology_counts import TopologyCounts
@@ -25,6 +27,7 @@ from karpenter_core.testing.builders import (
     requirement_spec,
 )
 from tests.scheduling.handmade_plans import WEB, pod, spread
+from tests.support.problems import seeded_problem
 from tests.verifier import violations
 
 
@@ -228,3 +231,24 @@ def test_a_spread_stays_even_where_limits_end_it(cores, count, options):
 
     assert violations(asked, plan) == []
     assert len(plan.claims) == min(cores // 4, -(-count // 2))
+
+
+def test_nodes_that_stay_empty_give_their_part_of_a_limit_back():
+    """As many nodes as a plan without limits launches hold as many pods, though others were opened."""
+    unlimited = seeded_problem(5152)
+    plan = solve(unlimited)
+    nodes = Counter(claim.pool for claim in plan.claims)
+    pools = tuple(
+        pool.model_copy(
+            update={
+                "spec": pool.spec.model_copy(
+                    update={"limits": {NODES: Quantity(str(nodes[pool.name]))}}
+                )
+            }
+        )
+        for pool in unlimited.pools
+    )
+
+    limited = solve(replace(unlimited, pools=pools))
+
+    assert len(limited.unschedulable) == len(plan.unschedulable)

@@ -8,6 +8,7 @@ tolerating PreferNoSchedule taints.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -79,10 +80,8 @@ def read_relaxation_steps(
     for term in shape.required_node_terms:
         read[id(term)] = _read(term, aliases)
     for preferred in shape.preferred_node_terms:
-        try:
+        with suppress(BadInputError):  # a preference that cannot be read is given up at once
             read[id(preferred.term)] = _read(preferred.term, aliases)
-        except BadInputError:
-            continue  # a preference that cannot be read is given up at once
     steps: list[RelaxationStep] = []
     wished = _all_constraints(shape, read) if respect_preferences else _required_constraints(shape)
     softens = softens_taints and PREFERENCE_TOLERATION not in shape.tolerations

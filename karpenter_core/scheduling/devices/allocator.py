@@ -8,6 +8,7 @@ A device that is interchangeable with one that failed at the same place is not t
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
@@ -216,13 +217,12 @@ class _DeviceSearch:
     # -- devices -------------------------------------------------------------------------------
 
     def _matches_class(self, wanted: WantedDevices, placed: PlacedDevice) -> bool:
-        try:
+        with suppress(DeviceSelectorError):
             return all(
                 matches_device(one, placed.device, placed.pool.driver)
                 for one in wanted.class_selectors
             )
-        except DeviceSelectorError:
-            return False
+        return False
 
     def _matches_wanted(self, wanted: WantedDevices, placed: PlacedDevice) -> bool:
         if placed.device.unsupported:

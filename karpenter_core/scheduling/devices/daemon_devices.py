@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DaemonDevices"]
 
-_NOWHERE: Final = DeviceNode(requirements=Requirements())
+_NOWHERE: Final = DeviceNode(requirements=Requirements(), may_narrow=False)
 """Devices of templates are those of the node itself, whichever it is."""
 
 

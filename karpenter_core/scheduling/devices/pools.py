@@ -51,7 +51,7 @@ class DeviceNode:
     requirements: Requirements
     name: str = ""
     undecided: frozenset[str] = frozenset()
-    may_narrow: bool = False
+    may_narrow: bool
 
     def narrowed(self, terms: tuple[NodeSelectorTerm, ...]) -> DeviceNode | None:
         """Return the node restricted to what one of the terms selects; None if none can."""

@@ -145,11 +145,15 @@ class DevicePlaces:
         found = self._device_nodes.get(column)
         if found is None:
             if node.requirements is not None:
-                found = DeviceNode(requirements=node.requirements, undecided=WELL_KNOWN)
+                found = DeviceNode(
+                    requirements=node.requirements, undecided=WELL_KNOWN, may_narrow=False
+                )
             else:
                 labels = {HOSTNAME: node.name, **node.labels}
                 found = DeviceNode(
-                    requirements=Requirements.from_labels(labels), name=node.node_name
+                    requirements=Requirements.from_labels(labels),
+                    name=node.node_name,
+                    may_narrow=False,
                 )
             self._device_nodes[column] = found
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -160,6 +161,18 @@ def test_workload_identity_gets_its_token_from_the_authority(workload, monkeypat
     assert "service-account-token" in token_request.body
     assert "client-1" in token_request.body
     assert call.headers["authorization"] == "Bearer arm-token"
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_only_authorities_of_azures_own_clouds_are_looked_up(workload, monkeypatch, is_named):
+    given = []
+    for name in ("WorkloadIdentityCredential", "DefaultAzureCredential"):
+        monkeypatch.setattr(f"azure.identity.{name}", lambda **options: given.append(options))
+    cloud = replace(settings_for(workload.url, workload.ca_bundle).cloud, is_named=is_named)
+
+    credentials._chain(cloud, None, os.environ)
+
+    assert [options["disable_instance_discovery"] for options in given] == [not is_named] * 2
 
 
 def test_workload_identity_is_tried_once_in_its_own_cloud(workload):

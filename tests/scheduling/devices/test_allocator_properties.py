@@ -28,7 +28,7 @@ from tests.scheduling.devices.builders import (
     request,
 )
 
-NODE = DeviceNode(requirements=Requirements())
+NODE = DeviceNode(requirements=Requirements(), may_narrow=False)
 BUDGETS = {"memory": 6, "slots": 3}
 
 

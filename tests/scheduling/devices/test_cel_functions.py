@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from karpenter_core.scheduling.devices.selectors import DeviceSelectorError, matches_device
+from karpenter_core.scheduling.devices.selectors import (
+    DeviceSelectorError,
+    matches_device,
+    selector_problem,
+)
 from tests.scheduling.devices.builders import DRIVER, device
 
 ANY = device("d")
@@ -76,3 +80,8 @@ def test_quantities_are_exact_numbers(expression):
 def test_a_value_that_is_none_fails_the_selector(expression):
     with pytest.raises(DeviceSelectorError):
         holds(expression)
+
+
+def test_the_problem_of_an_expression_is_that_it_does_not_compile():
+    assert selector_problem("device.driver ==") != ""
+    assert selector_problem('device.driver == "gpu.example.com"') == ""

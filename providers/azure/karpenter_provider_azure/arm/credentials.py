@@ -119,9 +119,9 @@ def _chain(cloud: CloudEnvironment, transport: object, given: Mapping[str, str])
         "authority": cloud.authority,
         "transport": transport,
         "retry_total": 0,  # the call that needs the token is made again
+        # The service that lists authorities knows those of Azure's own clouds only.
+        "disable_instance_discovery": not cloud.is_named,
     }
-    if not cloud.is_named:  # its authority is unknown to the service that lists authorities
-        options["disable_instance_discovery"] = True
     excluded = ("shared_token_cache", "visual_studio_code", "powershell", "broker")
     default_options = options | {f"exclude_{name}_credential": True for name in excluded}
     if given.get(_AUTHORITY_HOST) or not given.get(_TOKEN_FILE):
@@ -227,5 +227,5 @@ def token_failure(text: str) -> str:
 def _one_line(text: str) -> str:
     """Return the sentences before those that only lead somewhere else."""
     line = " ".join(text.split())
-    shown = _ELSEWHERE.split(line, maxsplit=1)[0].strip() or line
+    shown = _ELSEWHERE.split(line)[0].strip() or line
     return shown if len(shown) <= _LONGEST_REASON else f"{shown[:_LONGEST_REASON]}…"

@@ -157,11 +157,11 @@ def _sysctl_name(field: str) -> str:
     return _ODD_SYSCTLS.get(field) or head + "".join(part.capitalize() for part in tail)
 
 
-def _local_dns_profile(boot: BootConfiguration) -> JsonObject:
+def _local_dns_profile(boot: BootConfiguration) -> JsonObject | None:
     """Return the profile, with the mode that the status of the NodeClass has decided on."""
     local_dns = boot.target.node_class.spec.local_dns
     if local_dns is None:
-        return {}
+        return None
     mode = LocalDNSMode.REQUIRED if boot.has_local_dns else LocalDNSMode.DISABLED
     return {
         "mode": mode.value,
@@ -191,10 +191,10 @@ def _seconds(text: str) -> int | None:
         return None
 
 
-def _gpu_profile(boot: BootConfiguration) -> JsonObject:
+def _gpu_profile(boot: BootConfiguration) -> JsonObject | None:
     support = gpu_size(boot.target.size.name) if boot.target.size.gpus else None
     if support is None or support.manufacturer != labels.NVIDIA:
-        return {}
+        return None
     return {
         "driverType": _GRID if gpu_driver(boot.target.size.name).is_grid else _CUDA,
         "installGPUDriver": boot.installs_gpu_driver,

@@ -63,7 +63,7 @@ class VmSize:
     encryption_at_host: bool = False
     trusted_launch: bool = False
     """Whether generation 2 is supported and trusted launch is not disabled."""
-    low_priority_capable: bool = False
+    low_priority_capable: bool
     """Whether the size is sold as spot."""
     ephemeral_os_disk_bytes: int = 0
     """Local storage for an ephemeral OS disk; 0 when the size has none."""

@@ -168,10 +168,7 @@ class FailedLaunches:
             CloudProviderError: the virtual machines could not be listed.
         """
         failed = [vm for vm in self._list_vms() if vm.has_failed]
-        if not failed:
-            self._known = {}
-            return {}
-        registered = self._are_registered()
+        registered = self._are_registered() if failed else {}
         waiting = {
             _key(vm): vm
             for vm in failed

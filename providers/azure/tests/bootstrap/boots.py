@@ -32,6 +32,7 @@ def vm_size(name: str = "Standard_D2s_v5", **fields: Any) -> VmSize:
         "memory_gib": 8.0,
         "arch": "amd64",
         "zones": ("1", "2"),
+        "low_priority_capable": True,
         "hyperv_generations": ("1", "2"),
         **fields,
     }

@@ -85,6 +85,8 @@ def test_ultra_disks_are_allowed_where_the_zone_has_them() -> None:
 
     assert ultra("westus2-1") == ultra("westus2-2") == ["false", "true"]
     assert ultra("westus2-3") == ultra("0") == ["false"]
+    allowed = world.type(D4).requirements.get(labels.SKU_STORAGE_ULTRA_SSD)
+    assert sorted(allowed.values) == ["false", "true"], "of some zones is enough for the size"
 
 
 def test_offerings_have_the_price_of_their_capacity_type() -> None:

@@ -139,6 +139,23 @@ def test_an_idle_cluster_is_listed_once_an_hour():
     assert made.arm.counts["virtualMachines:list"] == 3
 
 
+def test_the_claims_of_an_idle_cluster_do_not_keep_a_new_one_from_its_extension():
+    made = launched(LaunchWorld())
+    made.arm.succeed()
+    made.installer.run()
+    list_extensions(made)
+    made.clock.forward(minutes=31)
+    made.installer.run()
+    new = launched(made, "web-2").claims["web-2"]
+    metadata = new.metadata.model_copy(update={"creation_timestamp": made.clock.now()})
+    made.claims["web-2"] = new.model_copy(update={"metadata": metadata})
+    made.arm.succeed()
+
+    made.installer.run()
+
+    assert ("aks-web-2", BILLING_EXTENSION) in installed(made)
+
+
 def test_an_extension_that_is_refused_does_not_stop_those_of_others():
     made = launched(launched(LaunchWorld()), "web-2")
     made.arm.succeed()

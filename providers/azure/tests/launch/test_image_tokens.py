@@ -52,6 +52,7 @@ def test_a_token_is_renewed_at_the_time_that_its_service_sets():
         {},
         {"Token": "t"},
         {"Token": "", "ExpiresOn": at(hours=1)},
+        {"access_token": "", "expires_on": at(hours=1)},
         {"Token": "t", "ExpiresOn": "soon"},
     ],
 )
