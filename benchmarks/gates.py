@@ -278,7 +278,7 @@ def _c5(lab: CaseRunner) -> Iterator[Gate]:
 
 def _c6(lab: CaseRunner) -> Iterator[Gate]:
     verifying = replace(lab.bench, verify=True)
-    for case in ("deployments-40/real/cluster", "deployments-200/real/cluster"):
+    for case in ("deployments-40/real/cluster", "deployments-80/real/cluster"):
         ours, theirs = verifying.pairs(case, runs=CLUSTER_PAIRS)
         times = _usual(theirs, "seconds") / ours.seconds
         change, left = ours.cost / _usual(theirs, "cost") - 1, _usual(theirs, "pending")

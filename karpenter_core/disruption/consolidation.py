@@ -18,8 +18,8 @@ from karpenter_core.disruption.candidates import Candidate, state_node_notices
 from karpenter_core.disruption.command import Command, command_evidence
 from karpenter_core.disruption.pricing import ReplacementRefusedError
 from karpenter_core.disruption.savings_floors import minimum_savings
+from karpenter_core.disruption.savings_order import SavingsOrder
 from karpenter_core.disruption.simulation import unplaced_pods_message
-from karpenter_core.scheduling.identity_memo import IdentityMemo
 from karpenter_core.scheduling.whatif.what_if import WhatIfOutcome
 
 if TYPE_CHECKING:
@@ -139,19 +139,10 @@ def unconsolidatable_notices(candidate: Candidate, message: str) -> tuple[Notice
 
 
 def sort_by_savings(
-    candidates: Sequence[Candidate],
-    prices: NodePrices,
-    memory: IdentityMemo[Candidate, tuple[float, str]] | None = None,
+    candidates: Sequence[Candidate], prices: NodePrices, memory: SavingsOrder | None = None
 ) -> list[Candidate]:
-    """Sort by savings per reschedule cost, best first; `memory` holds ranks of earlier passes."""
-
-    def rank(candidate: Candidate) -> tuple[float, str]:
-        return -prices.convert(candidate.price) / candidate.reschedule_cost, candidate.name
-
-    memory = IdentityMemo() if memory is None else memory
-    ranks = memory.values(candidates, rank, equal=prices.rates)
-    order = sorted(range(len(candidates)), key=ranks.__getitem__)
-    return [candidates[place] for place in order]
+    """Sort by savings per reschedule cost, best first; `memory` holds the order of earlier passes."""
+    return (memory or SavingsOrder()).sort(candidates, prices)
 
 
 def split_by_budgets(
@@ -175,9 +166,12 @@ def individually_within_budget(
     candidates: Sequence[Candidate], budgets: Mapping[str, PoolBudget]
 ) -> list[Candidate]:
     """Return the candidates whose pool's budget allows one more disruption."""
-    return [
-        c for c in candidates if (b := budgets.get(c.pool.name)) is not None and b.remaining > 0
-    ]
+    open_pools = {name for name, budget in budgets.items() if budget.remaining > 0}
+    pools = {id(candidate.pool): candidate.pool for candidate in candidates}
+    allowed = {key for key, pool in pools.items() if pool.name in open_pools}
+    if len(allowed) == len(pools):
+        return list(candidates)
+    return [candidate for candidate in candidates if id(candidate.pool) in allowed]
 
 
 # -- moves -----------------------------------------------------------------------------------------

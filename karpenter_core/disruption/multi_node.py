@@ -50,6 +50,7 @@ With so many ways to repack some set there is nearly always one that saves a cen
 UNITS_PER_QUESTION: Final = 10
 """Approximate cost of a what-if, in the solver's work units of a tenth of a millisecond."""
 UNITS_PER_REPACKING: Final = 100
+UNFIT_PER_STEP: Final = 50
 NO_MOVE: Final = 1e-9
 """Savings per hour up to this are rounding errors."""
 
@@ -82,7 +83,9 @@ class MultiNodeConsolidation:
         budgets: PoolBudgets,
     ) -> WorkSteps[MethodPlan]:
         """Return the move of two or more nodes that saves most."""
-        ordered = sort_by_savings(candidates, disruption_pass.prices, disruption_pass.memory.ranks)
+        ordered = sort_by_savings(
+            candidates, disruption_pass.prices, disruption_pass.memory.savings_order
+        )
         chosen, spared = split_by_budgets(ordered, budgets)
         constrained = bool(spared)
         if len(chosen) < 2:  # noqa: PLR2004 - several
@@ -128,10 +131,17 @@ class _MoveSearch:
         self.is_cut_short = False
 
     def prefix_steps(self, ordered: Sequence[Candidate]) -> WorkSteps[None]:
-        """Evaluate every prefix of two or more nodes."""
+        """Evaluate every prefix of two or more nodes.
+
+        Where one has pods that only several new nodes could hold, longer ones have them, too.
+        """
+        is_hopeless = False
         for count in range(2, len(ordered) + 1):
             if not self._has_units(UNITS_PER_QUESTION):
                 return
+            is_hopeless = is_hopeless or self._pass.simulation.need_several_nodes(ordered[:count])
+            if is_hopeless:
+                continue
             self._consider(evaluate_move(self._pass, ordered[:count]))
             yield UNITS_PER_QUESTION
 
@@ -142,25 +152,9 @@ class _MoveSearch:
         The grown set is a sequence of small moves. As a whole it may not fit, so bisection finds
         its longest prefix that does.
         """
-        simulation = self._pass.simulation
-        remaining_by_pool = {
-            name: budget.remaining for name, budget in budgets.items() if budget.remaining
-        }
-        grown: list[Candidate] = []
-        for candidate in ordered:
-            pool = candidate.pool.name
-            if pool not in remaining_by_pool:
-                continue
-            if not self._has_units(1):
-                break
-            if simulation.push(candidate):
-                grown.append(candidate)
-                remaining_by_pool[pool] -= 1
-                if not remaining_by_pool[pool]:
-                    del remaining_by_pool[pool]
-            yield 1
+        grown = yield from self._grown_steps(ordered, budgets)
         for _ in grown:
-            simulation.pop()
+            self._pass.simulation.pop()
         low, high = 2, len(grown)
         count = high  # most likely the whole set
         while low <= high and self._has_units(UNITS_PER_QUESTION):
@@ -170,6 +164,34 @@ class _MoveSearch:
                 high = count - 1
             count = (low + high) // 2
             yield UNITS_PER_QUESTION
+
+    def _grown_steps(
+        self, ordered: Sequence[Candidate], budgets: PoolBudgets
+    ) -> WorkSteps[list[Candidate]]:
+        """Remove nodes as long as their pods fit; return them."""
+        simulation = self._pass.simulation
+        remaining_by_pool = {
+            name: budget.remaining for name, budget in budgets.items() if budget.remaining
+        }
+        grown: list[Candidate] = []
+        unfit = simulation.names_known_not_to_fit()
+        for number, candidate in enumerate(ordered):
+            pool = candidate.pool.name
+            if pool not in remaining_by_pool:
+                continue
+            if not self._has_units(1):
+                break
+            if candidate.state_node.name in unfit:
+                if number % UNFIT_PER_STEP == 0:
+                    yield 1
+                continue
+            if simulation.push(candidate):
+                grown.append(candidate)
+                remaining_by_pool[pool] -= 1
+                if not remaining_by_pool[pool]:
+                    del remaining_by_pool[pool]
+            yield 1
+        return grown
 
     def repack_steps(self, ordered: Sequence[Candidate]) -> WorkSteps[None]:
         """Put the pods of a few nodes onto several new ones that cost less."""

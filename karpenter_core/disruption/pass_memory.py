@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 from karpenter_core.disruption.candidate_memory import CandidateMemory
 from karpenter_core.disruption.candidates import Candidate
 from karpenter_core.disruption.refusal_memory import RefusalMemory
+from karpenter_core.disruption.savings_order import SavingsOrder
 from karpenter_core.scheduling.identity_memo import IdentityMemo
 from karpenter_core.state.node_memory import NodeMemory
 
@@ -24,7 +25,7 @@ class DisruptionMemory:
     """The memory of one series of passes; not for two passes at the same time."""
 
     __slots__ = (
-        "_user", "acceptances", "budget_uses", "candidates", "nodes", "ranks", "refusals", "settled",
+        "_user", "acceptances", "budget_uses", "candidates", "nodes", "refusals", "savings_order", "settled",
         "whatif",
     )  # fmt: skip
 
@@ -36,8 +37,7 @@ class DisruptionMemory:
         self.acceptances: Final = dict[str, "IdentityMemo[Candidate, CandidateAcceptance]"]()
         """Verdicts of methods on candidates, by method."""
         self.budget_uses: IdentityMemo[StateNode, BudgetUse] = IdentityMemo()
-        self.ranks: IdentityMemo[Candidate, tuple[float, str]] = IdentityMemo()
-        """Places of candidates in the order of savings."""
+        self.savings_order: Final = SavingsOrder()
         self.refusals: Final = RefusalMemory()
         self.whatif: WhatIf | None = None
         """The what-ifs of the last pass, to be renewed."""

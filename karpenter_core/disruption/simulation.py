@@ -204,6 +204,14 @@ class DisruptionSimulation:
             return None
         return self._ready.single_prices(candidate.state_node.name)
 
+    def need_several_nodes(self, candidates: Iterable[Candidate]) -> bool:
+        """Whether it is known that no single new node can hold the pods of candidates."""
+        return not self._unevaluated_nodes and self._ready.need_several_nodes(_names(candidates))
+
+    def names_known_not_to_fit(self) -> Collection[str]:
+        """Return the nodes of which no push can succeed."""
+        return () if self._unevaluated_nodes else self._ready.names_known_not_to_fit()
+
     def push(self, candidate: Candidate) -> bool:
         """Remove a candidate for the following what-ifs, if its pods fit on existing nodes.
 

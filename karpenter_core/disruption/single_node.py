@@ -81,7 +81,9 @@ class SingleNodeConsolidation:
             return MethodPlan(constrained=constrained)
         yield from disruption_pass.simulation.prepare_steps(avoid_unsettled=True)
         waiting = disruption_pass.unexamined_pools.get(self.name, frozenset())
-        ordered = sort_by_savings(allowed, disruption_pass.prices, disruption_pass.memory.ranks)
+        ordered = sort_by_savings(
+            allowed, disruption_pass.prices, disruption_pass.memory.savings_order
+        )
         if waiting:
             ordered.sort(key=lambda item: item.pool.name not in waiting)
         search = _SingleSearch(disruption_pass)

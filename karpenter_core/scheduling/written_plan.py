@@ -31,9 +31,9 @@ def write_plan_steps(
     return SchedulingPlan(
         claims=claims,
         existing={
-            node.name: tuple(placement.pods[column])
-            for column, node in enumerate(compiled.nodes)
-            if column in placement.pods
+            compiled.nodes[column].name: tuple(placement.pods[column])
+            for column in sorted(placement.pods)
+            if column < len(compiled.nodes)
         },
         unschedulable=unschedulable,
         sequence=tuple(placement.sequence),

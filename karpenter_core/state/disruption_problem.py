@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["build_disruption_problem"]
 
 DISRUPTION_STEP: Final = "disruption"
+_NAME: Final[Callable[[ExistingNode], str]] = attrgetter("name")
 _UIDS: Final[Callable[[MovablePods], frozenset[str]]] = attrgetter("uids")
 _VOLUMES: Final[Callable[[MovablePods], Mapping[str, PodVolumes]]] = attrgetter("volumes")
 
@@ -59,10 +60,10 @@ def build_disruption_problem(
     )
     for item in asking.set_aside:
         failed.add(item)
-    pairs = zip(asking.problem.nodes, asking.state_nodes, strict=False)
-    state_nodes = {
-        node.name: state_node for node, state_node in pairs if state_node.claim is not None
-    }
+    names = map(_NAME, asking.problem.nodes)
+    state_nodes = dict(zip(names, asking.state_nodes, strict=False))
+    for name in [name for name, each in state_nodes.items() if each.claim is None]:
+        del state_nodes[name]
     cutoff = None if moves_expendable else problem_settings.priority_cutoff
     found = _movable_pods(
         snapshot, state_nodes, problem_settings, memory, now=now, failed=failed, cutoff=cutoff

@@ -111,10 +111,11 @@ class NodeMemory:
 
     def _is_named_alike(self, state_nodes: tuple[StateNode, ...]) -> bool:
         """Tell whether the same names are in the same places as in the pass before."""
-        before = self._placed
-        return len(before) == len(state_nodes) and all(
-            before[place].name == state_nodes[place].name
-            for place in replaced_places(before, state_nodes)
+        before, changed = self._placed, self._admissions.changed
+        return (
+            changed is not None
+            and len(before) == len(state_nodes)
+            and all(before[place].name == state_nodes[place].name for place in changed)
         )
 
     def existing_nodes(

@@ -18,6 +18,7 @@ from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.disruption.pass_memory import DisruptionMemory
 from karpenter_core.disruption.plan import plan
 from karpenter_core.disruption.refusal_memory import RefusalMemory
+from karpenter_core.disruption.savings_order import SavingsOrder
 from karpenter_core.disruption.single_node import SingleNodeConsolidation
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.problem import ReservationPolicy, SolveOptions
@@ -171,6 +172,8 @@ def test_renewed_what_ifs_answer_as_new_ones(seed):
                 assert verdict_values(kept.evaluate(removed, **limits)) == verdict_values(
                     fresh.evaluate(removed, **limits)
                 )
+        unfit = {node.name for node in problem.nodes if fresh.is_known_not_to_fit(node.name)}
+        assert set(kept.names_known_not_to_fit()) == unfit
 
 
 def verdict_values(verdict):
@@ -245,6 +248,29 @@ def test_refusals_for_pods_that_no_node_takes_are_those_of_whole_questions(seed)
         patched.setattr(WhatIf, "_sure_refusal", lambda *_: None)
         patched.setattr(HomelessPods, "has_any", lambda *_: False)
         assert (outcomes(), pushed()) == sure
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_candidates_are_sorted_as_without_the_order_of_the_last_pass(seed):
+    draw, order = Random(seed), SavingsOrder()
+    prices = SimpleNamespace(convert=lambda price: price, rates={})
+
+    def candidate(name):
+        return SimpleNamespace(
+            name=name, price=draw.choice((1.0, 2.0)), reschedule_cost=draw.choice((1.0, 4.0))
+        )
+
+    candidates = [candidate(f"c-{number}") for number in range(30)]
+    for _ in range(20):
+        assert order.sort(candidates, prices) == SavingsOrder().sort(candidates, prices)
+        for place in draw.sample(range(len(candidates)), draw.randrange(4)):
+            candidates[place] = candidate(candidates[place].name)
+        if draw.random() < 0.3:
+            candidates.insert(
+                draw.randrange(len(candidates)), candidate(f"new-{len(candidates)}-{draw.random()}")
+            )
+        if draw.random() < 0.3:
+            del candidates[draw.randrange(len(candidates))]
 
 
 def test_some_refusals_of_full_clusters_are_sure():

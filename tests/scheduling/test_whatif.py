@@ -19,6 +19,7 @@ from karpenter_core.scheduling.problem import PackingPolicy, PodVolumes
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.scheduling.steps import run_steps
+from karpenter_core.scheduling.whatif import what_if_question
 from karpenter_core.scheduling.whatif.base_state import BaseState
 from karpenter_core.scheduling.whatif.what_if import WhatIf, WhatIfOutcome
 from karpenter_core.testing.builders import (
@@ -312,6 +313,62 @@ def test_nodes_that_go_free_their_part_of_the_limits():
     assert whatif.evaluate(("going",)).outcome is WhatIfOutcome.CLAIMS
 
 
+@pytest.fixture
+def plans_made(monkeypatch):
+    """Return a list that grows with every question that all plans are made for."""
+    made = []
+    run_plans = what_if_question.run_plans
+
+    def counted(*arguments):
+        made.append(arguments)
+        return run_plans(*arguments)
+
+    monkeypatch.setattr(what_if_question, "run_plans", counted)
+    return made
+
+
+def full_nodes(*names, pods=2, **more):
+    return [
+        node(name, *(web(f"{name}-{n}", name, cpu="1500m") for n in range(pods)), **more)
+        for name in names
+    ]
+
+
+def test_a_refusal_holds_for_nodes_with_as_many_pods_of_the_same_kind(plans_made):
+    whatif = ask(*full_nodes("a", "b", "c", "d"), *full_nodes("e", pods=1))
+
+    def outcome(*names):
+        return whatif.evaluate(names, below_price=1.8, max_claims=2).outcome
+
+    assert [outcome("a", "b"), len(plans_made)] == [WhatIfOutcome.TOO_DEAR, 1]
+    assert [outcome("c", "d"), len(plans_made)] == [WhatIfOutcome.TOO_DEAR, 1]
+    assert [outcome("d", "e"), len(plans_made)] == [WhatIfOutcome.TOO_DEAR, 2]
+
+
+def test_a_refusal_does_not_hold_for_nodes_that_free_more_of_a_limit():
+    """A cheap pool at its limit can replace its own nodes only."""
+    cheap = catalogue(instance_type("cheap", cpu="4", memory="16Gi", price=0.5, spot_discount=0.0))
+    limited, other = node_pool("limited", limits={"cpu": "8"}), node_pool("other")
+    facts = problem(
+        (),
+        nodes=(
+            *full_nodes("a", "b", pool="other"),
+            *full_nodes("c", "d", pool="limited"),
+        ),
+        pools=(limited, other),
+        catalogues={"limited": cheap, "other": TYPES},
+        pool_usage={"limited": {"cpu": 8000}},
+    )
+    whatif = WhatIf(facts, movable(facts), OPTIONS)
+
+    def outcome(*names):
+        return whatif.evaluate(names, below_price=1.8, max_claims=2).outcome
+
+    assert outcome("a", "b") is WhatIfOutcome.TOO_DEAR
+    assert outcome("c", "d") is WhatIfOutcome.CLAIMS
+    assert outcome("a", "b") is WhatIfOutcome.TOO_DEAR
+
+
 # -- pending pods ----------------------------------------------------------------------------------
 
 
@@ -421,12 +478,28 @@ def test_a_node_with_pods_that_fit_nowhere_is_known_not_to_fit_once_anything_was
         False,
         False,
     ]
+    assert set(whatif.names_known_not_to_fit()) == {"a"}
 
     whatif.exclude_nodes(("spare",))
     assert not whatif.is_known_not_to_fit("b")
+    assert not whatif.names_known_not_to_fit()
     whatif.settle()
     assert whatif.is_known_not_to_fit("b")
+    assert set(whatif.names_known_not_to_fit()) == {"a", "b"}
     assert not whatif.push(("b",)).fits
+
+
+def test_pods_that_one_node_cannot_hold_are_known_to_need_several():
+    """Eight CPUs are the most; the pods of a and b ask for nine."""
+    whatif = ask(*full_nodes("a", "b", pods=3), *full_nodes("c", pods=1), node("d", web("w", "d")))
+
+    assert not whatif.need_several_nodes(("a", "b"))
+    whatif.settle()
+    assert whatif.need_several_nodes(("a", "b"))
+    assert not whatif.need_several_nodes(("a", "c"))
+    assert whatif.evaluate(("a", "b", "d"), below_price=9.0, max_claims=1).outcome is (
+        WhatIfOutcome.TOO_MANY
+    )
 
 
 def test_a_pop_without_a_push_is_an_error():

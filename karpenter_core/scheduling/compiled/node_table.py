@@ -133,6 +133,7 @@ class NodeTable:
     def __init__(self) -> None:
         self._reader: ExistingNodeReader | None = None
         self._orders: Final = IdentityMemo["ExistingNode", tuple[bool, str]]()
+        self._is_ordered = False
         self._repelling: Final = IdentityMemo["ExistingNode", "tuple[PodShape, ...]"]()
         self._read: Final = IdentityMemo["ExistingNode", tuple[NodeSignature, list[int]]]()
         self._columns: Amounts = np.zeros((0, 0), dtype=np.int64)
@@ -152,9 +153,17 @@ class NodeTable:
     def ordered(self, nodes: Sequence[ExistingNode]) -> tuple[ExistingNode, ...]:
         """Return nodes in the order in which they are filled: initialised ones first, by name."""
         keys = self._orders.values(nodes, _order)
-        if all(map(le, keys, islice(keys, 1, None))):
-            return tuple(nodes)
-        return tuple(sorted(nodes, key=_order))
+        changed = self._orders.changed
+        if changed is None or not self._is_ordered:
+            self._is_ordered = all(map(le, keys, islice(keys, 1, None)))
+        else:
+            self._is_ordered = all(
+                keys[place - 1] <= keys[place]
+                for number in changed
+                for place in (number, number + 1)
+                if 0 < place < len(keys)
+            )
+        return tuple(nodes) if self._is_ordered else tuple(sorted(nodes, key=_order))
 
     def repelling_shapes(self, nodes: Sequence[ExistingNode]) -> Iterator[PodShape]:
         """Yield the shapes with anti-affinity of the pods on nodes."""

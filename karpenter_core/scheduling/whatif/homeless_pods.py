@@ -13,7 +13,7 @@ import numpy as np
 from karpenter_core.scheduling.whatif.first_fit import FirstFitPlacement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from karpenter_core.scheduling.arrays import Amounts
     from karpenter_core.scheduling.whatif.base_state import BaseState
@@ -41,6 +41,9 @@ class HomelessPods:
         self._amounts: Final = dict[int, "Amounts | None"]()
         """Requests of these pods, by slot; None without any."""
         self._prices: Final = dict[int, SinglePrices]()
+        self._names: Final = set[str]()
+        """Names of the nodes with such pods, but for those of `_unread` slots."""
+        self._unread: Final = set[int]()
 
     def renew(self, overlay: ClusterOverlay, changed: Iterable[int]) -> None:
         """Find the classes for a settled state, in which the nodes of some slots have changed."""
@@ -50,13 +53,26 @@ class HomelessPods:
             self._classes = classes
             self._amounts.clear()
             self._prices.clear()
+            self._unread.update(self._base.base_nodes)
         for slot in changed:
             self._amounts.pop(slot, None)
             self._prices.pop(slot, None)
+            self._unread.add(slot)
 
     def has_any(self, slot: int) -> bool:
         """Whether any pod that leaves a node is one."""
         return self._amounts_of(slot) is not None
+
+    def names(self) -> Collection[str]:
+        """Return the names of the nodes that have any."""
+        for slot in self._unread:
+            name = self._base.base_nodes[slot].node.name
+            if self.has_any(slot):
+                self._names.add(name)
+            else:
+                self._names.discard(name)
+        self._unread.clear()
+        return self._names
 
     def single_prices(self, slot: int) -> SinglePrices | None:
         """Return the prices of a node; None without such pods."""

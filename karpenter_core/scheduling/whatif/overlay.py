@@ -217,8 +217,12 @@ class ClusterOverlay:
 
     def freed(self, pool: str, resources: Iterable[str]) -> Resources:
         """Return the resources that the removed nodes free within the limits of a pool."""
+        return self.freed_by(self.removed, pool, resources)
+
+    def freed_by(self, slots: Iterable[int], pool: str, resources: Iterable[str]) -> Resources:
+        """Return the resources that nodes free within the limits of a pool when they are removed."""
         freed = dict.fromkeys(resources, 0)
-        for slot in self.removed:
+        for slot in slots:
             node = self.base.base_nodes[slot].node
             if node.pool == pool:
                 for name in freed:

@@ -49,8 +49,10 @@ _MAX_SIGNATURES: Final = 20_000
 """Signatures that questions may add before everything is compiled anew."""
 
 
-_QuestionKey = tuple["tuple[BaseNode, ...]", float, int]
-"""The nodes that are removed, and the limits of the answer."""
+_QuestionKey = tuple["_RemovedContent | tuple[BaseNode, ...]", float, int]
+"""Content of the removed nodes, and limits of the answer."""
+_RemovedContent = tuple[tuple[tuple[int, int], ...], tuple[tuple[str, int], ...]]
+"""Pods by class, and what the nodes free of the limits of NodePools."""
 _REPEATABLE: Final = frozenset({WhatIfOutcome.TOO_DEAR, WhatIfOutcome.TOO_MANY})
 """Refusals that hold nothing but the outcome."""
 
@@ -93,6 +95,28 @@ class _CompiledState:
         self.changed_slots: Final = set[int]()
         """Slots whose node has changed since `homeless` was renewed."""
         self.first_signatures: Final = len(base.compiled.signatures)
+
+    def removed_content(self, slots: Sequence[int]) -> _RemovedContent | tuple[BaseNode, ...]:
+        """Return what a question depends on if pods are bound to no other place.
+
+        Equal for all nodes with as many pods of the same classes: many nodes of a cluster are alike,
+        and stay so while their pods are replaced. The nodes themselves if classes of equal rank are
+        placed by the age of their pods.
+        """
+        base = self.base
+        nodes = tuple(base.base_nodes[slot] for slot in slots)
+        counts: dict[int, int] = {}
+        for node in nodes:
+            for number, pods in node.leaving_pods:
+                counts[number] = counts.get(number, 0) + len(pods)
+        if len({base.plans[number].rank for number in counts}) < len(counts):
+            return nodes
+        freed = tuple(
+            (f"{pool.name}/{name}", amount)
+            for pool in base.compiled.pools
+            for name, amount in self.overlay.freed_by(slots, pool.name, pool.freed_names).items()
+        )
+        return tuple(sorted(counts.items())), freed
 
     @property
     def is_bloated(self) -> bool:
@@ -218,6 +242,26 @@ class WhatIf:
             and compiled.homeless.has_any(compiled.base.slots[name])
         )
 
+    def names_known_not_to_fit(self) -> Collection[str]:
+        """Return the names of all such nodes."""
+        compiled = self._compiled
+        if compiled is None or not compiled.is_settled:
+            return ()
+        return compiled.homeless.names()
+
+    def need_several_nodes(self, removed: Iterable[str]) -> bool:
+        """Whether it is known already that one new node cannot hold the pods of nodes.
+
+        Then it cannot hold those of more nodes either.
+        """
+        compiled = self._compiled
+        return (
+            compiled is not None
+            and compiled.is_settled
+            and self._cluster.frame.devices is None
+            and compiled.homeless.fit_no_node([compiled.base.slots[name] for name in removed])
+        )
+
     def single_prices(self, name: str) -> SinglePrices | None:
         """Return what decides alone on removing a node for at most one new claim, if anything does.
 
@@ -244,8 +288,7 @@ class WhatIf:
         added = compiled.overlay.added_pods
         if any(slot in added for slot in slots) or not compiled.homeless.are_all(slots):
             return None
-        nodes = tuple(compiled.base.base_nodes[slot] for slot in slots)
-        return nodes, below_price, max_claims
+        return compiled.removed_content(slots), below_price, max_claims
 
     def _sure_refusal(
         self, compiled: _CompiledState, slots: Sequence[int], below_price: float
