@@ -16,6 +16,7 @@ from karpenter_core.disruption.plan import plan_steps
 from karpenter_core.disruption.validation import CommandRejection, ValidationVerdict
 from karpenter_core.kube.resources import DEPLOYMENTS, PODS
 from karpenter_core.kube.wire.codecs import NODE_POOLS
+from karpenter_core.sim.faults import RequestFault, matching
 from tests.controllers.test_disruption_queue import is_true, names
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
@@ -52,6 +53,18 @@ class Stage:
         assert not self.tainted
         self.scene.cluster.scale(DEPLOYMENTS, "large", 0)
         await self.scene.settle(lambda: len(self.scene.pods()) == nodes)
+
+    def refuse_taint(self, name):
+        """Refuse every write of a Node from now on."""
+        refused = matching("PATCH", f"nodes/{name}")
+        fault = RequestFault(matches=refused, status=403, times=None)
+        return self.scene.cluster.frontend.faults.add(fault)
+
+    @property
+    def marked(self):
+        """Nodes that count as leaving."""
+        state_nodes = self.running.process.cluster_state.snapshot().state_nodes
+        return {each.name for each in state_nodes if each.marked_for_deletion}
 
     @property
     def small(self):
@@ -157,6 +170,55 @@ def test_empty_nodes_are_counted_as_such(tmp_path):
         assert stage.decided("delete", "empty", "empty") == (1, 1)
 
     staged(tmp_path, scenario)
+
+
+class TestNodesThatCannotBeMarked:
+    """A refused taint leaves its node alone; the other nodes of the command go if nothing replaces them."""
+
+    def test_empty_nodes_go_without_the_one_whose_taint_is_refused(self, tmp_path):
+        async def scenario(stage):
+            await stage.begin(2, cores=["8"], policy="WhenEmpty")
+            kept, other = sorted(stage.first)
+            stage.refuse_taint(kept)
+            stage.scene.cluster.scale(DEPLOYMENTS, "small", 0)
+            await stage.scene.settle(lambda: names(stage.scene.nodes()) == {kept}, seconds=120)
+            journal = stage.running.process.runtime.journal.latest(kind="disrupt")
+            (decision,) = (each for each in journal if not each.rejection)
+            assert [each.node for each in decision.candidates] == [other]
+            assert stage.marked == set()
+            (claim,) = stage.scene.claims()
+            assert "deletionTimestamp" not in claim["metadata"]
+
+        staged(tmp_path, scenario)
+
+    def test_no_command_is_started_without_a_marked_node(self, tmp_path):
+        async def scenario(stage):
+            await stage.begin(1, cores=["8"], policy="WhenEmpty")
+            (kept,) = stage.first
+            fault = stage.refuse_taint(kept)
+            stage.scene.cluster.scale(DEPLOYMENTS, "small", 0)
+            await stage.clock.sleep(120)
+            assert names(stage.scene.nodes()) == {kept}
+            assert stage.decided("delete", "empty", "empty") == (0, 0)
+            stage.scene.cluster.frontend.faults.remove(fault)
+            await stage.scene.settle(lambda: not stage.scene.nodes(), seconds=120)
+
+        staged(tmp_path, scenario)
+
+    def test_a_merger_is_not_started_without_one_of_its_nodes(self, tmp_path):
+        """Its replacement has room for the pods of all of them, and would be bought for nothing."""
+
+        async def scenario(stage):
+            await stage.begin(2, cores=["4", "8"], small="800m")
+            chosen = await stage.chosen()
+            assert chosen == stage.first
+            stage.refuse_taint(min(chosen))
+            await stage.clock.sleep(25)
+            assert names(stage.scene.nodes()) == stage.first
+            assert len(stage.scene.claims()) == 2
+            assert stage.decided("replace", "underutilized", "multi") == (0, 0)
+
+        staged(tmp_path, scenario)
 
 
 class TestDuringTheWait:

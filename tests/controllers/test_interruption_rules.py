@@ -368,3 +368,12 @@ class TestNodes:
         world.cluster_state.fold(ObjectRemoved(NODE))
         world.read_node()
         assert world.read == []
+
+
+@pytest.mark.parametrize("kind", [InterruptionKind.IRRELEVANT, InterruptionKind.UNKNOWN])
+def test_a_message_about_nothing_is_acknowledged_at_once(kind):
+    """No claim will ever appear that it could be about."""
+    stage = Interruptions(WEB, NODE, messages=[reclaim(kind=kind, provider_id="kwok://other")])
+    stage.poll()
+    assert stage.acknowledged == ["message-1"]
+    assert stage.deleted == []

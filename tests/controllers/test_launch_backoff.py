@@ -11,10 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import NodeClaim
 from karpenter_core.controllers.nodeclaim.instance_launcher import InstanceLauncher
-from karpenter_core.errors import ThrottledError
+from karpenter_core.errors import LaunchFailedError, ThrottledError
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
+from karpenter_core.lifecycle.changes import LifecycleStep
+from karpenter_core.provider.contract import LaunchedInstance
 from karpenter_core.sim.store import DELETED
 from tests.controllers.whole_controller import (
     NODE_CLASS,
@@ -35,6 +38,65 @@ class Clock:
 
     def now(self):
         return datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=self.seconds)
+
+
+UNNAMED = LaunchedInstance(
+    provider_id="",
+    instance_type="small",
+    zone="zone-a",
+    capacity_type="on-demand",
+    capacity={},
+    allocatable={},
+)
+
+
+def launcher_over(snapshot, clock, **cluster_state):
+    """A launcher, and the callback that it gives to the providers for late answers."""
+    callbacks = []
+    launcher = InstanceLauncher(
+        cluster_state=SimpleNamespace(snapshot=lambda: snapshot, **cluster_state),
+        providers=SimpleNamespace(subscribe_late_launches=callbacks.append),
+        runtime=SimpleNamespace(clock=clock, jitter=lambda: 0.0),
+        well_known=frozenset(),
+    )
+    return launcher, callbacks[0]
+
+
+def claim_of(name, **labels):
+    return NodeClaim.model_validate(
+        {
+            "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels},
+            "spec": {
+                "nodeClassRef": {"group": "cloud.example.com", "kind": "Class", "name": "default"},
+                "requirements": [],
+            },
+        }
+    )
+
+
+async def test_nothing_is_launched_until_the_types_of_its_pool_are_listed():
+    """No provider is asked, and the claim is neither deleted nor repeated after a while."""
+    claim = claim_of("web", **{NODE_POOL: "general"})
+    node_class = SimpleNamespace(is_deleting=False)
+    snapshot = SimpleNamespace(
+        node_classes={("cloud.example.com", "Class", "default"): node_class}, catalogues={}
+    )
+    launcher, _ = launcher_over(snapshot, Clock())
+    assert await launcher.launch(claim) == LifecycleStep(claim=claim)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [UNNAMED, LaunchFailedError("sold out")],
+    ids=["no id", "failed"],
+)
+def test_a_late_answer_without_an_instance_closes_the_call(outcome):
+    """An open call would keep the claim from being launched again, or deleted."""
+    claim, folded = claim_of("web"), []
+    _, answer = launcher_over(SimpleNamespace(node_claims={}), Clock(), fold=folded.append)
+    answer(SimpleNamespace(node_claim=claim, instance_types=()), outcome)
+    (finished,) = folded
+    assert (finished.claim_uid, finished.launched) == (claim.uid, None)
 
 
 @pytest.mark.parametrize(("early_seconds", "is_tried"), [(1.0, False), (4e-7, True), (0.0, True)])

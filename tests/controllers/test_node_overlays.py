@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from karpenter_core.kube.wire.codecs import NODE_OVERLAYS, NODE_POOLS
+from karpenter_core.sim.faults import RequestFault, matching
 from tests.controllers.test_observation import recorded_requests
 from tests.controllers.whole_controller import (
     NODE_CLASS,
@@ -146,6 +147,24 @@ def test_conflicts_and_errors_are_conditions_and_end_with_their_cause(tmp_path):
         assert "requirements[0]" in said["bad"]
         scene.cluster.delete(NODE_OVERLAYS, "b")
         await scene.settle(lambda: verdict(scene, "a") == ("True", "ValidationSucceeded"))
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_refused_condition_delays_no_other_and_is_written_later(tmp_path):
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), overlay("a", price="1"), overlay("b")])
+        refused = matching("PATCH", "nodeoverlays/a")
+        fault = RequestFault(matches=refused, status=500, times=None)
+        scene.cluster.frontend.faults.add(fault)
+        scene.start(*ARGUMENTS)
+        await scene.settle(lambda: verdict(scene, "b") == ("True", "ValidationSucceeded"))
+        assert conditions(scene, "a") == {}
+
+        scene.cluster.frontend.faults.remove(fault)
+        await scene.settle(
+            lambda: verdict(scene, "a") == ("True", "ValidationSucceeded"), seconds=300
+        )
 
     run_controller(tmp_path, scenario)
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 from datetime import timedelta
 from itertools import count
 
+import pytest
 from prometheus_client import generate_latest
 
 from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.object_writer import ObjectWriter
-from karpenter_core.controllers.provisioning.pass_recorder import PassRecorder, with_held_pools
+from karpenter_core.controllers.provisioning.pass_recorder import (
+    PassRecorder,
+    nominated_notice,
+    with_held_pools,
+)
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.scheduling.problem import (
@@ -162,3 +167,15 @@ def test_pools_without_compatible_types_get_an_event():
     assert [item.dedupe for item in fixture.said] == [
         (item.regarding.uid,) for item in fixture.said
     ]
+
+
+@pytest.mark.parametrize(
+    ("planned", "targets"),
+    [
+        ({"claim": "general-a", "node": ""}, "nodeclaim/general-a"),
+        ({"claim": "", "node": "node-a"}, "node/node-a"),
+        ({"claim": "general-a", "node": "node-a"}, "nodeclaim/general-a, node/node-a"),
+    ],
+)
+def test_the_event_of_a_nomination_names_what_is_planned(planned, targets):
+    assert nominated_notice(pod("web"), **planned).message == f"Pod should schedule on: {targets}"

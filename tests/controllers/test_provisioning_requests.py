@@ -392,6 +392,9 @@ def test_a_dozen_requests_are_all_served(tmp_path):
         served = 'karpenter_provisioning_requests{provisioning_class="%s",state="Provisioned"}'
         await scene.passes(1)
         assert running.metric(served % ATOMIC_SCALE_UP) == 12
+        for state in ("Pending", "Accepted", "Launching"):
+            waiting = served.replace("Provisioned", state)
+            assert running.metric(waiting % ATOMIC_SCALE_UP) == 0
         changes = "karpenter_provisioning_request_changes_total"
         told = [
             running.metric(f'{changes}{{provisioning_class="{ATOMIC_SCALE_UP}",reason="{why}"}}')

@@ -21,6 +21,7 @@ from karpenter_core.kube.resources import DEPLOYMENTS, NODES, PODS, VOLUME_ATTAC
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.provider.contract import PollingPeriods
 from karpenter_core.provider.markers import hookimpl
+from karpenter_core.sim.faults import RequestFault
 from karpenter_provider_kwok.plugin import KwokProvider
 from tests.controllers.whole_controller import (
     NODE_CLASS,
@@ -59,6 +60,20 @@ def attachment(name, node):
             "source": {"persistentVolumeName": f"pv-{name}"},
         },
         "status": {"attached": True},
+    }
+
+
+def unreadable_pod(node):
+    container = {"name": "main", "image": "none"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "odd", "namespace": "default"},
+        "spec": {
+            "nodeName": node,
+            "containers": [container],
+            "topologySpreadConstraints": "none",
+        },
     }
 
 
@@ -261,6 +276,48 @@ class TestNodes:
             await scene.settle(lambda: len(scene.pods("Running")) == 10, seconds=120)
             account = cloud(scene, tmp_path)
             assert len(account["instances"]) == len(scene.nodes()) == len(scene.claims())
+
+        run_controller(tmp_path, scenario)
+
+    def test_an_instance_stays_while_the_pods_of_its_node_cannot_be_listed(self, tmp_path):
+        """The watch may not have shown a pod yet: no answer is not the answer that there is none."""
+
+        async def scenario(scene):
+            _, name = await one_node(scene, pool(), deployment("web", 1))
+            scene.cluster.scale(DEPLOYMENTS, "web", 0)
+            await scene.settle(lambda: not scene.pods(), seconds=30)
+
+            def lists_its_pods(request):
+                selector = request.query.get("fieldSelector", "")
+                return selector == f"spec.nodeName={name}" and "watch" not in request.query
+
+            fault = RequestFault(matches=lists_its_pods, status=500, times=None)
+            scene.cluster.frontend.faults.add(fault)
+            scene.cluster.delete(NODES, name)
+            await scene.cluster.clock.sleep(90)
+            assert cloud(scene, tmp_path)["terminated"] == []
+            assert names(scene.nodes()) == names(scene.claims()) == {name}
+
+            scene.cluster.frontend.faults.remove(fault)
+            await scene.settle(lambda: gone(scene, name), seconds=120)
+
+        run_controller(tmp_path, scenario)
+
+    def test_an_instance_stays_while_a_pod_of_its_node_cannot_be_parsed(self, tmp_path):
+        """Nobody knows whether that pod must be evicted."""
+
+        async def scenario(scene):
+            _, name = await one_node(scene, pool(), deployment("web", 1))
+            scene.cluster.scale(DEPLOYMENTS, "web", 0)
+            await scene.settle(lambda: not scene.pods(), seconds=30)
+            scene.cluster.apply([unreadable_pod(name)])
+            scene.cluster.delete(NODES, name)
+            await scene.cluster.clock.sleep(90)
+            assert cloud(scene, tmp_path)["terminated"] == []
+            assert names(scene.nodes()) == names(scene.claims()) == {name}
+
+            scene.cluster.delete(PODS, "odd", namespace="default")
+            await scene.settle(lambda: gone(scene, name), seconds=300)
 
         run_controller(tmp_path, scenario)
 

@@ -12,6 +12,7 @@ from karpenter_core.api.nodepool import NodePoolStatus
 from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.observation.unjudged import UnjudgedNodePools
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
+from karpenter_core.errors import CloudProviderError, FencedError
 from karpenter_core.lifecycle.nodepool.validation import LabelRules
 from karpenter_core.operator.inline_platform import SequentialIds
 from karpenter_core.sim.virtual_time import run_virtual
@@ -35,9 +36,21 @@ class Asked:
         return ()
 
 
-def completed(*pools):
+class Unable(Asked):
+    """A provider that cannot list its types."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    async def list_instance_types(self, pool, node_class):
+        await super().list_instance_types(pool, node_class)
+        raise self.error
+
+
+def completed(*pools, asked=None):
     """Return the snapshot that is planned with, and the pools that the provider was asked for."""
-    clock, asked = StoryClock(), Asked()
+    clock, asked = StoryClock(), asked or Asked()
     unjudged = UnjudgedNodePools(
         providers=asked,
         runtime=ControllerRuntime(clock=clock, new_id=SequentialIds("id"), metrics=Metrics()),
@@ -71,3 +84,16 @@ def test_a_pool_without_conditions_is_resolved_and_validated():
     assert ready is not None
     assert asked == [pool.name]
     assert snapshot.catalogues[pool.name].instance_types == ()
+
+
+@pytest.mark.parametrize(
+    "error", [FencedError("not the leader"), CloudProviderError("the cloud is away")], ids=str
+)
+def test_a_pool_whose_types_cannot_be_listed_is_not_ready(error):
+    """An observer may change nothing in the cloud, which a provider may need to list its types."""
+    pool = pool_with()
+    snapshot, asked = completed(pool, asked=Unable(error))
+    assert asked == [pool.name]
+    assert snapshot.catalogues[pool.name].instance_types, "what was listed before stays"
+    ready = find_condition(snapshot.node_pools[pool.name].status.conditions, READY)
+    assert (ready.status, ready.reason) == ("False", "UnhealthyDependents")

@@ -129,6 +129,17 @@ def test_no_node_moves_onto_what_others_use_or_are_about_to_use():
     assert gone(single(free, options=options)) == ["a"]
 
 
+@pytest.mark.parametrize("price", [None, float("nan")], ids=["unlisted type", "unknown price"])
+def test_a_node_without_a_price_uses_no_commitment(price):
+    """The rest of a commitment is computed without it, and others move."""
+    odd = kind("odd", 4, 0.30 if price is None else price)
+    market = MARKET if price is None else (*MARKET, odd)
+    beside = [box("z", odd), runs("other", "z", cpu="3")]
+    builder = cluster(box("a", CHEAP), runs("web", "a", cpu="3"), *beside, market=market)
+    outcome = single(builder, options=committed("4", types=("dear",)))
+    assert (gone(outcome), bought(outcome), outcome.set_aside) == (["a"], [["dear"]], ())
+
+
 def test_min_values_and_savings_floors_hold():
     several = [RequirementSpec(key=INSTANCE_TYPE, operator="Exists", min_values=2)]
     strict = cluster(

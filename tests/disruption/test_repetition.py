@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -64,6 +65,12 @@ def test_a_later_pass_over_the_same_state_has_the_same_result(case, later):
 
 def test_a_cluster_at_rest_needs_no_second_pass():
     assert is_repeatable(*passed(cluster(pool(), box("a"), runs("web", "a"))))
+
+
+@pytest.mark.parametrize("done", [{"commands": ("one",)}, {"set_aside": ("one",)}], ids=str)
+def test_a_pass_that_found_something_is_never_left_out(done):
+    first, result = passed(cluster(pool(), box("a"), runs("web", "a")))
+    assert not is_repeatable(first, replace(result, **done))
 
 
 def test_unrecorded_results_are_evaluated_again():
