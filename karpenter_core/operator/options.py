@@ -340,7 +340,7 @@ OPTIONS: Final = (
     ProcessOption(
         flag="node-fee",
         env="NODE_FEE",
-        default=0.003,
+        default=0.01,
         help="Cost per hour that plans add to the price of each node, in the currency of --currency, "
         "so that a few large nodes are preferred to many small ones of the same price.",
         minimum=0,

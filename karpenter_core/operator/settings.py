@@ -75,7 +75,7 @@ class Settings:
     packing: str = "value"
     currency: str = "USD"
     exchange_rates: Mapping[str, float] = field(default_factory=dict[str, float])
-    node_fee: float = 0.003
+    node_fee: float = 0.01
     launch_timeout: timedelta = timedelta(minutes=5)
     registration_timeout: timedelta = timedelta(minutes=15)
     out_of_service_taint: bool = False

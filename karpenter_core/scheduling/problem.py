@@ -186,8 +186,10 @@ class SolveOptions:
     currency: str = DEFAULT_CURRENCY
     exchange_rates: Mapping[str, float] = field(default_factory=dict[str, float])
     """Units of `currency` for one unit of another; pools without a rate go by weight only."""
-    node_fee_per_hour: float = 0.003
-    """The cost of a node beside its price (addresses, API calls, churn), when plans are compared.
+    node_fee_per_hour: float = 0.01
+    """The cost of a node beside its price, when plans are compared.
+
+    That is an address, a root volume, DaemonSets, API calls and churn.
 
     Without it the cheapest plan is one of very many very small nodes: a twentieth of the nodes for
     a tenth of the price is the better deal. In the reporting currency; not part of reported costs.
