@@ -307,6 +307,8 @@ class PodView(Record, frozen=True, kw_only=True, eq=False):
     owner_uid: str = ""
     unschedulable: bool = False
     """Whether PodScheduled has the reason Unschedulable, with any status."""
+    tried: bool = False
+    """Whether PodScheduled is there: a scheduler has tried the pod, or gates hold it back."""
     ready: bool | None = None
     """The condition Ready; None if it is absent or Unknown."""
     ready_time: datetime | None = None
@@ -363,14 +365,21 @@ class PodView(Record, frozen=True, kw_only=True, eq=False):
         return self._waits and bool(self.nominated_node_name)
 
     @property
-    def _waits(self) -> bool:
+    def is_untried(self) -> bool:
+        """Whether the pod waits until a scheduler looks for a node for the first time."""
         return (
-            self.unschedulable
-            and not self.node_name
-            and self.is_active
-            and not self.is_daemon
-            and not self.is_mirror
+            not (self.tried or self.unschedulable or self.nominated_node_name)
+            and not self.shape.scheduling_gates
+            and self._needs_node
         )
+
+    @property
+    def _waits(self) -> bool:
+        return self.unschedulable and self._needs_node
+
+    @property
+    def _needs_node(self) -> bool:
+        return not self.node_name and self.is_active and not self.is_daemon and not self.is_mirror
 
     @property
     def is_reschedulable(self) -> bool:

@@ -20,6 +20,7 @@ from karpenter_core.state.pod_budgets import PodBudgets, budget_key
 from karpenter_core.state.pod_rules import do_not_disrupt, pod_ref, protection_notice
 from karpenter_core.state.provisioning_input import pods_on_leaving_nodes
 from karpenter_core.state.state_nodes import state_node_ref
+from karpenter_core.state.untried_pods import list_foreseen_pods
 from karpenter_core.state.virtual_pods import hosts_virtual_pods
 
 if TYPE_CHECKING:
@@ -238,7 +239,8 @@ def evaluate_nodes(
 def _expected_state_nodes(
     snapshot: Snapshot, now: datetime, window: timedelta, failed: FailedJudgements
 ) -> frozenset[StateNode]:
-    pods = (*snapshot.pending_pods.values(), *snapshot.nominated_pods.values())
+    waiting = (snapshot.pending_pods, snapshot.nominated_pods, list_foreseen_pods(snapshot))
+    pods = tuple(pod for group in waiting for pod in group.values())
     leaving = pods_on_leaving_nodes(snapshot, now, failed=failed)
     try:
         return expected_state_nodes(snapshot, pods, now=now, window=window, leaving=leaving)

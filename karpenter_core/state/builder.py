@@ -204,6 +204,8 @@ class StateBuilder:
             unbound_pods=pods.unbound,
             pending_pods=pods.pending,
             nominated_pods=pods.nominated,
+            untried_pods=pods.untried,
+            refused_shapes=pods.refused_shapes,
             daemon_pods=pods.newest_daemons,
             catalogues=self._catalogues.freeze(ledger, self._ledger.now),
             listed_catalogues=self._catalogues.listed(),

@@ -1,4 +1,4 @@
-"""Indexes pods by node, waiting pods, and each DaemonSet's newest pod."""
+"""Indexes pods by node, waiting pods and their shapes, and each DaemonSet's newest pod."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from karpenter_core.state.tables import SnapshotTable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from karpenter_core.api.records import PodView
+    from karpenter_core.api.records import PodShape, PodView
 
 __all__ = ["PodIndex", "PodIndexView", "changed_node"]
 
@@ -26,6 +26,8 @@ class PodIndexView:
     unbound: Mapping[str, PodView]
     pending: Mapping[str, PodView]
     nominated: Mapping[str, PodView]
+    untried: Mapping[str, PodView]
+    refused_shapes: Mapping[PodShape, int]
     newest_daemons: Mapping[str, PodView]
 
 
@@ -34,8 +36,8 @@ class PodIndex:
     """Indexes pods one by one; the order of events does not matter."""
 
     __slots__ = (
-        "_by_node", "_daemons", "_newest", "_nominated", "_on", "_pending", "_stale",
-        "_stale_daemons", "_unbound",
+        "_by_node", "_daemons", "_newest", "_nominated", "_on", "_pending", "_refused_shapes", "_stale",
+        "_stale_daemons", "_unbound", "_untried",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -45,6 +47,8 @@ class PodIndex:
         self._unbound: SnapshotTable[str, PodView] = SnapshotTable()
         self._pending: SnapshotTable[str, PodView] = SnapshotTable()
         self._nominated: SnapshotTable[str, PodView] = SnapshotTable()
+        self._untried: SnapshotTable[str, PodView] = SnapshotTable()
+        self._refused_shapes: SnapshotTable[PodShape, int] = SnapshotTable()
         self._daemons: dict[str, dict[str, PodView]] = {}
         self._newest: SnapshotTable[str, PodView] = SnapshotTable()
         self._stale_daemons: set[str] = set()
@@ -85,6 +89,8 @@ class PodIndex:
             unbound=self._unbound.freeze(),
             pending=self._pending.freeze(),
             nominated=self._nominated.freeze(),
+            untried=self._untried.freeze(),
+            refused_shapes=self._refused_shapes.freeze(),
             newest_daemons=self._newest.freeze(),
         )
 
@@ -93,16 +99,30 @@ class PodIndex:
             self._unbound.put(new.uid, new)
         elif old is not None:
             self._unbound.drop(old.uid)
-        kept_table: SnapshotTable[str, PodView] | None = None
-        if new is not None and new.is_provisionable:
-            kept_table = self._pending
-        elif new is not None and new.is_nominated:
-            kept_table = self._nominated
+        kept_table = None if new is None else self._waiting_table(new)
         if new is not None and kept_table is not None:
             kept_table.put(new.uid, new)
-        for table in (self._pending, self._nominated):
+        for table in (self._pending, self._nominated, self._untried):
             if table is not kept_table and old is not None:
                 table.drop(old.uid)
+        for pod, change in ((old, -1), (new, 1)):
+            if pod is not None and pod.is_provisionable:
+                self._count_refused(pod.shape, change)
+
+    def _waiting_table(self, pod: PodView) -> SnapshotTable[str, PodView] | None:
+        """Return the table of the pods that wait like this one; None if it does not wait."""
+        if pod.is_provisionable:
+            return self._pending
+        if pod.is_nominated:
+            return self._nominated
+        return self._untried if pod.is_untried else None
+
+    def _count_refused(self, shape: PodShape, change: int) -> None:
+        count = (self._refused_shapes.get(shape) or 0) + change
+        if count > 0:
+            self._refused_shapes.put(shape, count)
+        else:
+            self._refused_shapes.drop(shape)
 
     def _remove_from_node(self, pod: PodView) -> None:
         pods = self._on.get(pod.node_name)

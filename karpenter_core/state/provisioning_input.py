@@ -41,6 +41,7 @@ from karpenter_core.state.pod_volumes import PodVolumeReader, UnsupportedVolumes
 from karpenter_core.state.preemptible_room import cover_virtual_pods
 from karpenter_core.state.request_predictions import RequestPredictions
 from karpenter_core.state.state_nodes import state_node_ref
+from karpenter_core.state.untried_pods import list_foreseen_pods
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -167,7 +168,7 @@ def build_provisioning_input(
         unsupported=problem_settings.unsupported_volumes,
     )
     nominated, stranded = _nominated(snapshot, now=now, nomination_window=nomination_window)
-    waiting = {**snapshot.pending_pods, **stranded}
+    waiting = {**snapshot.pending_pods, **list_foreseen_pods(snapshot), **stranded}
     consuming: list[IgnoredPod] = []
     if problem_settings.serves_requests:
         waiting, consuming = _split_consuming(waiting)

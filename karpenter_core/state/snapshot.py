@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         PersistentVolumeClaimView,
         PersistentVolumeView,
         PodDisruptionBudgetView,
+        PodShape,
         PodTemplateView,
         PodView,
         Resources,
@@ -120,6 +121,10 @@ class Snapshot:
     """By UID: the provisionable ones."""
     nominated_pods: Mapping[str, PodView] = field(default_factory=dict[str, "PodView"])
     """By UID: those that wait for the node that their status names."""
+    untried_pods: Mapping[str, PodView] = field(default_factory=dict[str, "PodView"])
+    """By UID: those that no scheduler has looked for a node for."""
+    refused_shapes: Mapping[PodShape, int] = field(default_factory=dict["PodShape", int])
+    """The number of pending pods of each shape."""
     daemon_sets: Mapping[str, DaemonSetView] = field(default_factory=dict[str, "DaemonSetView"])
     """By `namespace/name`, like the next two."""
     disruption_budgets: Mapping[str, PodDisruptionBudgetView] = field(

@@ -43,6 +43,10 @@ def nominated(name, to):
     return msgspec.structs.replace(pod(name), nominated_node_name=to)
 
 
+def untried_pod(name, **options):
+    return pod(name, unschedulable=False, **options)
+
+
 def leaving(name="going", *, taints=()):
     """A node whose claim is being deleted."""
     claim = node_claim(name, stage=INITIALIZED, deleted=EPOCH)
@@ -77,6 +81,16 @@ def test_pending_pods_trigger_a_pass_unless_nominated():
     builder = synced_state(POOL, waiting, placed, bound)
     builder.apply_event(PodsDecided(placed={placed.uid: "claim"}, at=EPOCH))
     assert askers(builder, pod=[waiting.uid, placed.uid, bound.uid, "uid-gone"]) == [waiting.uid]
+
+
+def test_an_untried_pod_triggers_a_pass_once_the_scheduler_has_refused_its_equal():
+    """Of a thousand new pods, some are refused long before the scheduler has tried the others."""
+    refused, untried, other = pod("web-1"), untried_pod("web-2"), untried_pod("db-1", cpu="3")
+    untried = msgspec.structs.replace(untried, shape=refused.shape)
+    builder = synced_state(POOL, refused, untried, other)
+    assert askers(builder, pod=[untried.uid, other.uid]) == [untried.uid]
+    builder.apply_event(PodsDecided(placed={untried.uid: "claim"}, at=EPOCH))
+    assert askers(builder, pod=[untried.uid, other.uid]) == []
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from karpenter_core.scheduling.virtual_pods import without_virtual_pods
 from karpenter_core.state.node_memory import NodeMemory
 from karpenter_core.state.object_kinds import ObjectKind
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
+from karpenter_core.state.untried_pods import list_foreseen_pods
 from karpenter_core.state.unusable_pools import unready_pools
 
 if TYPE_CHECKING:
@@ -265,8 +266,11 @@ def _may_need_claims(snapshot: Snapshot) -> bool:
 
 def _triggers(snapshot: Snapshot, changes: Mapping[ObjectKind, tuple[str, ...]]) -> Iterator[str]:
     """Yield the pods and objects whose changes trigger a pass."""
-    for uid in changes.get(ObjectKind.POD, ()):
-        if uid in snapshot.pending_pods and uid not in snapshot.ledger.placements:
+    changed_pods = changes.get(ObjectKind.POD, ())
+    foreseen = list_foreseen_pods(snapshot, changed_pods)
+    for uid in changed_pods:
+        is_waiting = uid in snapshot.pending_pods or uid in foreseen
+        if is_waiting and uid not in snapshot.ledger.placements:
             yield uid
     for name in changes.get(ObjectKind.NODE, ()):
         if _is_lost_with_pods(snapshot, name):

@@ -71,6 +71,7 @@ def pod_view(raw: RawPod, shapes: PodShapes) -> PodView:
         owner_name=intern(owner.name) if owner else "",
         owner_uid=intern(owner.uid) if owner else "",
         unschedulable=scheduled is not None and scheduled.reason == "Unschedulable",
+        tried=scheduled is not None,
         ready=None if ready is None else _KNOWN.get(ready.status),
         ready_time=_true_since(ready),
         scheduled_time=_true_since(scheduled),

@@ -1,0 +1,140 @@
+"""Foreseeing that the scheduler will refuse pods as it has refused their equals."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from karpenter_core.api.records import VolumeView
+from karpenter_core.scheduling.problem import SolveOptions
+from karpenter_core.scheduling.solve import solve
+from karpenter_core.state.events import ObjectObserved, ObjectRemoved, PodsDecided
+from karpenter_core.state.provisioning_input import build_provisioning_input
+from karpenter_core.state.untried_pods import MANY_UNTRIED, list_foreseen_pods
+from karpenter_core.testing.builders import EPOCH, node_pool, pod, pod_shape
+from karpenter_core.testing.state_builders import node_and_claim, ready_node_pool, synced_state
+
+POOL = ready_node_pool(node_pool("default"))
+SHAPE = pod_shape(cpu="1")
+
+
+def refused(name, shape=SHAPE):
+    return pod(name, shape=shape)
+
+
+def untried(name, shape=SHAPE, **changes):
+    return msgspec.structs.replace(pod(name, shape=shape, unschedulable=False), **changes)
+
+
+def foreseen(*objects):
+    found = list_foreseen_pods(synced_state(POOL, *objects).snapshot())
+    return sorted(each.name for each in found.values())
+
+
+def planned(builder):
+    found = build_provisioning_input(builder.snapshot(), now=EPOCH)
+    return sorted(each.name for each in found.problem.pods)
+
+
+def test_only_equals_of_a_refused_pod_are_foreseen():
+    others = untried("other", pod_shape(cpu="2"))
+    assert foreseen(refused("a"), untried("b"), untried("c"), others) == ["b", "c"]
+    assert foreseen(untried("b"), untried("c")) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tried": True},
+        {"node_name": "web"},
+        {"deletion_timestamp": EPOCH},
+        {"phase": "Failed"},
+        {"nominated_node_name": "web"},
+    ],
+)
+def test_pods_that_await_no_scheduler_are_not_foreseen(changes):
+    assert foreseen(refused("a"), untried("b", **changes)) == []
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        pod_shape(owner_kind="DaemonSet"),
+        msgspec.structs.replace(SHAPE, scheduling_gates=("wait",)),
+        msgspec.structs.replace(SHAPE, volumes=(VolumeView(name="v", ephemeral=True),)),
+        msgspec.structs.replace(SHAPE, resource_claims=("gpu",)),
+    ],
+)
+def test_shapes_whose_pods_may_differ_or_do_not_wait_are_not_foreseen(shape):
+    assert foreseen(refused("a", shape), untried("b", shape)) == []
+
+
+def test_a_pass_plans_for_foreseen_pods_together_with_the_refused_ones():
+    builder = synced_state(POOL, refused("a"), untried("b"), untried("c", pod_shape(cpu="2")))
+    assert planned(builder) == ["a", "b"]
+
+
+def test_a_placed_pod_keeps_its_place_when_its_equal_has_found_a_node():
+    """Else the next pass would give the room on the starting node to another pod."""
+    waiting = untried("b")
+    claim, node = node_and_claim("web")
+    builder = synced_state(POOL, claim, node, refused("a"), waiting)
+    builder.apply_event(PodsDecided(placed={waiting.uid: "web"}, at=EPOCH))
+    builder.apply_event(ObjectRemoved(refused("a")))
+    found = build_provisioning_input(builder.snapshot(), now=EPOCH)
+    assert [each.name for each in found.placed_pods["web"]] == ["b"]
+    assert not found.problem.pods
+
+
+def test_room_on_existing_nodes_comes_before_new_nodes():
+    claim, node = node_and_claim("web")
+    builder = synced_state(POOL, claim, node, refused("a"), untried("b"))
+    problem = build_provisioning_input(builder.snapshot(), now=EPOCH).problem
+    plan = solve(problem, SolveOptions())
+    assert not plan.claims
+    assert [each.name for each in plan.existing["web"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [
+        ({}, MANY_UNTRIED),
+        ({"priority": -1}, MANY_UNTRIED),
+        ({"priority": 1}, 0),  # it may preempt others
+        ({"scheduler_name": "other"}, 0),  # nothing is known of that one
+    ],
+)
+def test_all_untried_pods_are_foreseen_while_their_scheduler_is_behind(changes, count):
+    shape = msgspec.structs.replace(pod_shape(cpu="2"), **changes)
+    waiting = [untried(f"b-{number}", shape) for number in range(MANY_UNTRIED)]
+    assert len(foreseen(refused("a"), *waiting)) == count
+    assert foreseen(refused("a"), *waiting[1:]) == []
+    assert foreseen(*waiting) == []
+
+
+STATES = st.sampled_from(["refused", "untried", "bound", "gone"])
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 1), STATES), max_size=30))
+def test_refused_shapes_are_those_of_the_pending_pods(history):
+    """Whatever happens to pods in whatever order, the index counts what a full look would."""
+    shapes = (SHAPE, pod_shape(cpu="2"))
+    builder = synced_state(POOL)
+    for number, which, state in history:
+        changed = refused(f"p-{number}", shapes[which])
+        if state == "untried":
+            changed = untried(f"p-{number}", shapes[which])
+        elif state == "bound":
+            changed = msgspec.structs.replace(changed, node_name="web")
+        event = ObjectRemoved(changed) if state == "gone" else ObjectObserved(changed)
+        builder.apply_event(event)
+    snapshot = builder.snapshot()
+    counted = {}
+    for each in snapshot.pending_pods.values():
+        counted[each.shape] = counted.get(each.shape, 0) + 1
+    assert dict(snapshot.refused_shapes) == counted
+    assert set(snapshot.untried_pods) == {
+        uid for uid, each in snapshot.pods.items() if each.is_untried
+    }
