@@ -88,7 +88,7 @@ def test_nodes_grow_when_unrequested_resources_are_exhausted():
 
 
 def test_nodes_stay_small_where_another_one_is_cheaper():
-    asked = problem([*lonely(10), *loosely_spread(10)], catalogue=types(c2=0.02, c4=0.05))
+    asked = problem([*lonely(10), *loosely_spread(10)], catalogue=types(c2=0.02, c4=0.06))
     plan = solve(asked, ONE_PLAN)
 
     assert {claim.cheapest.instance_type for claim in plan.claims} == {"c2"}

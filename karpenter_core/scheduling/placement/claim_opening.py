@@ -290,7 +290,7 @@ class ClaimOpener:
             pods = min(pods, 1)
         if pods <= 0:
             return None
-        fee = self._compiled.options.node_fee_per_hour
+        fee = self._state.fee_per_hour
         return ClaimOpening(
             pool=number,
             count=-(-opening_request.left // pods),
@@ -348,7 +348,7 @@ class ClaimOpener:
         else:
             rest = np.maximum(self._state.remaining_demand(), request * left)
             held_value = self._state.weights @ np.minimum(free[:, candidates], rest[:, None])
-        fee = self._compiled.options.node_fee_per_hour
+        fee = self._state.fee_per_hour
         score = (shapes.robust_price[candidates] + fee) / np.maximum(held_value, _TINY)
         good = (score <= np.minimum.reduce(score) * _NEARLY_EQUAL).nonzero()[0]
         chosen = good[np.lexsort((good, score[good], -held[good]))[0]]

@@ -72,6 +72,11 @@ class PlacementEngine:
         return self._state.profile
 
     @property
+    def fee_per_hour(self) -> float:
+        """The fee per node that counts when nodes are chosen."""
+        return self._state.fee_per_hour
+
+    @property
     def weights(self) -> Floats:
         """Worth of a unit of each resource: resources."""
         return self._state.weights

@@ -83,7 +83,7 @@ def place_free_group_steps(placer: PodPlacer, group: Sequence[int]) -> Generator
         request=compiled.requests[:, [members[0] for members in of_size]],
         count=np.array([counts[members].sum() for members in of_size]),
         capacity=claim.instance_shapes.capacity,
-        price=claim.instance_shapes.robust_price + compiled.options.node_fee_per_hour,
+        price=claim.instance_shapes.robust_price + state.fee_per_hour,
     )
     bought = yield from pattern_steps(
         problem, budget=max(_MIN_UNITS, min(waiting_pods, _MAX_UNITS))

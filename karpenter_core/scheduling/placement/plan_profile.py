@@ -54,6 +54,8 @@ class PlanProfile:
     """Prefer, as far as skews allow, the one where an open node has room, or else that one."""
     late: bool = False
     """Count as if the domain of a claim were unknown until pods pin it (upstream)."""
+    fee_share: float = 1.0
+    """The share of the fee per node that counts when nodes are chosen; plans are compared by all of it."""
     order: tuple[int, ...] = ()
     weights: Floats | None = None
     """resources: what a unit of each counts when room is compared."""

@@ -107,6 +107,11 @@ class PlanState:
             if bounds:
                 self.remaining[number][NODES] = min(bounds)
 
+    @property
+    def fee_per_hour(self) -> float:
+        """The fee per node that counts when nodes are chosen."""
+        return self.profile.fee_share * self.compiled.options.node_fee_per_hour
+
     def _weights(self, profile: PlanProfile) -> Floats:
         """Return what a unit of each resource counts: resources."""
         if profile.weights is not None:

@@ -62,6 +62,16 @@ _FEW_PODS: Final = 64
 _FEW_UNEVEN_PODS: Final = 40
 """The number of pods up to which domains are filled unevenly: pod by pod, which takes longer."""
 
+_LOW_FEE_SHARE: Final = 0.3
+"""The share of the fee per node with which the nodes of most plans are chosen.
+
+With all of it, fewer large nodes are chosen, whose cost above the optimum is often more than what is
+saved: one plan of that kind is made where the fees of all nodes are much beside their prices.
+"""
+
+_MUCH: Final = 0.02
+"""The ratio of the fees that fewer nodes might save to the prices from which that plan is made."""
+
 _GOOD_ENOUGH: Final = 1.01
 """The ratio to the lower bound up to which no other plan is computed."""
 
@@ -90,7 +100,7 @@ def portfolio_steps(
     yield 5
     choice = _Choice(first_fit, bound, halt)
     if compiled.options.packing is PackingPolicy.VALUE:
-        mix = find_purchase_mix(compiled, first_fit.engine)
+        mix = find_purchase_mix(compiled, first_fit.engine, fee_share=_LOW_FEE_SHARE)
         yield 5
         yield from choice.make_steps(mix)
         if reported:
@@ -144,8 +154,21 @@ class _Choice:
                 self.lower_bound = yield from self._bound.closer_steps(self.best.engine.nodes)
             if is_better:
                 yield from self._repack_steps(candidate)
+            if number == 0:
+                yield from self._large_nodes_steps(mix)
             if self._is_within(_GOOD_ENOUGH):
                 break
+
+    def _large_nodes_steps(self, mix: PurchaseMix | None) -> Generator[int, None, None]:
+        """Make a plan of fewer, larger nodes, if the fees of the best plan's nodes are much."""
+        fees = self._compiled.options.node_fee_per_hour * len(self.best.sized_claims)
+        if mix is None or mix.requires_nodes or fees < _MUCH * self.best.cost_per_hour:
+            return
+        whole = find_purchase_mix(self._compiled, self._first_fit.engine, fee_share=1.0)
+        yield 5
+        candidate = yield from self._plan_steps(_grown(self._compiled, whole))
+        self._take(candidate)
+        yield from self._repack_steps(candidate)
 
     def make_few_steps(self, mix: PurchaseMix | None) -> Generator[int, None, None]:
         """Make further plans if the pods are few; only a better one replaces the best."""
@@ -276,6 +299,7 @@ def _grown(compiled: CompiledProblem, mix: PurchaseMix | None) -> PlanProfile:
     return PlanProfile(
         measure=RowMeasure.PODS if mix is None else RowMeasure.DEMAND,
         fullest_first=True,
+        fee_share=_LOW_FEE_SHARE if mix is None else mix.fee_share,
         order=order,
         weights=weights,
         free_groups=free_groups(compiled, order),

@@ -78,6 +78,7 @@ class PurchaseMix:
     compiled: CompiledProblem
     pool_shapes: tuple[PoolShapes, ...]
     guidance: Guidance
+    fee_share: float
     weights: UnitValues
     """resources: what a unit of each is worth."""
     requires_nodes: bool
@@ -125,8 +126,13 @@ class PurchaseMix:
         return tuple(openings)
 
 
-def find_purchase_mix(compiled: CompiledProblem, first_fit: PlacementEngine) -> PurchaseMix | None:
-    """Ask the LP what to buy for the pods that first-fit put on new nodes; None: it has no answer."""
+def find_purchase_mix(
+    compiled: CompiledProblem, first_fit: PlacementEngine, *, fee_share: float
+) -> PurchaseMix | None:
+    """Ask the LP what to buy for the pods that first-fit put on new nodes; None: it has no answer.
+
+    Nodes are chosen with a share of the fee per node.
+    """
     demands = _new_demand(compiled, first_fit)
     if not demands:
         return None
@@ -134,7 +140,10 @@ def find_purchase_mix(compiled: CompiledProblem, first_fit: PlacementEngine) -> 
     if not all_pool_shapes:
         return None
     problem = guidance_problem(
-        compiled, demands, all_pool_shapes, compiled.options.node_fee_per_hour
+        compiled,
+        demands,
+        all_pool_shapes,
+        fee_share * compiled.options.node_fee_per_hour,
     )
     guidance = solve_guidance(problem, bounded=False)
     if guidance is None:
@@ -153,6 +162,7 @@ def find_purchase_mix(compiled: CompiledProblem, first_fit: PlacementEngine) -> 
     blind = np.where(total > 0, _BLIND_SHARE * demand_value / used / np.maximum(total, 1), 0.0)
     return PurchaseMix(
         compiled=compiled,
+        fee_share=fee_share,
         pool_shapes=all_pool_shapes,
         guidance=guidance,
         weights=guidance.unit_price + blind,

@@ -104,6 +104,7 @@ class _Repacker:
 
     def __init__(self, plan: FinishedPlan) -> None:
         self._compiled: Final = plan.engine.compiled
+        self._fee_per_hour: Final = plan.engine.fee_per_hour
         self._nodes: Final = plan.engine.nodes
         self._weights: Final[Floats] = plan.engine.weights
         sizes, numbers = np.unique(self._compiled.requests, axis=1, return_inverse=True)
@@ -314,7 +315,7 @@ class _Repacker:
             request=self.sizes,
             count=count,
             capacity=shapes.capacity,
-            price=shapes.robust_price + self._compiled.options.node_fee_per_hour,
+            price=shapes.robust_price + self._fee_per_hour,
         )
 
     def _fewest(self, kind: _Kind) -> int:
