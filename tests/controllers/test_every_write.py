@@ -25,6 +25,7 @@ from tests.controllers.whole_controller import (
     run_controller,
 )
 from tests.controllers.write_failures import WAYS, EveryWriteFailure, WriteRecord
+from tests.support.drawn_faults import drawn_faults
 from tests.support.forked_runs import ForkedRuns
 
 WITHOUT_ELECTION = "--disable-leader-election"
@@ -219,9 +220,10 @@ def test_every_write_of_a_run_is_observed(tmp_path, run, capsys):
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("run", RUNS)
-def test_a_run_converges_after_any_failed_write(tmp_path, run, way):
+def test_a_run_converges_after_any_failed_write(tmp_path, run, way, pytestconfig):
     folder = tmp_path / "run"
-    forks = ForkedRuns(folder)
+    drawn = drawn_faults(pytestconfig, f"write {run}", list(WAYS).index(way))
+    forks = ForkedRuns(folder, drawn)
     failures = lambda clock: EveryWriteFailure(WAYS[way], clock, forks)  # noqa: E731
     forks.play(lambda: run_with_faults(folder, RUNS[run][0], failures))
     assert len(forks.names) >= RUNS[run][1][WAYS[way].stage]

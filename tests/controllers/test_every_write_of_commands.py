@@ -16,6 +16,7 @@ from tests.controllers.cluster_runs import (
     run_cluster,
 )
 from tests.controllers.write_failures import WAYS, EveryWriteFailure
+from tests.support.drawn_faults import drawn_faults
 from tests.support.forked_runs import ForkedRuns
 
 WITHOUT_ELECTION = "--disable-leader-election"
@@ -76,9 +77,10 @@ def test_the_writes_of_commands_are_all_seen(tmp_path, run):
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("run", RUNS)
-def test_a_run_converges_after_any_failed_write_of_a_command(tmp_path, run, way):
+def test_a_run_converges_after_any_failed_write_of_a_command(tmp_path, run, way, pytestconfig):
     folder = tmp_path / "run"
-    forks = ForkedRuns(folder)
+    drawn = drawn_faults(pytestconfig, f"command {run}", list(WAYS).index(way))
+    forks = ForkedRuns(folder, drawn)
     failures = lambda clock: EveryWriteFailure(WAYS[way], clock, forks, is_commanded)  # noqa: E731
     forks.play(lambda: run_with_faults(folder, run, failures))
     assert len(forks.names) >= RUNS[run][1]

@@ -17,6 +17,7 @@ from karpenter_core.errors import ApiError
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from tests.controllers.whole_controller import NODE_CLASS, cloud, node_pool, run_controller
 from tests.controllers.write_failures import WAYS, EveryWriteFailure, WriteRecord
+from tests.support.drawn_faults import drawn_faults
 from tests.support.forked_runs import ForkedRuns
 
 ON = ("--disable-leader-election", "--feature-gates=StaticCapacity=true")
@@ -124,9 +125,10 @@ def test_a_static_pool_lives_within_its_limit(tmp_path):
 @pytest.mark.cluster_runs
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("way", WAYS)
-def test_a_static_pool_has_its_replicas_after_any_failed_write(tmp_path, way):
+def test_a_static_pool_has_its_replicas_after_any_failed_write(tmp_path, way, pytestconfig):
     folder = tmp_path / "run"
-    forks = ForkedRuns(folder)
+    drawn = drawn_faults(pytestconfig, "static", list(WAYS).index(way))
+    forks = ForkedRuns(folder, drawn)
     forks.play(lambda: play(folder, lambda clock, _: EveryWriteFailure(WAYS[way], clock, forks)))
     assert len(forks.names) >= LEAST
 
@@ -134,9 +136,9 @@ def test_a_static_pool_has_its_replicas_after_any_failed_write(tmp_path, way):
 @pytest.mark.cluster_runs
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("stage", ["request", "reply"])
-def test_a_static_pool_has_its_replicas_after_a_kill_at_any_write(tmp_path, stage):
+def test_a_static_pool_has_its_replicas_after_a_kill_at_any_write(tmp_path, stage, pytestconfig):
     """Before the write, and after it was done without an answer."""
     folder = tmp_path / "run"
-    forks = ForkedRuns(folder)
+    forks = ForkedRuns(folder, drawn_faults(pytestconfig, "static kills", int(stage == "reply")))
     forks.play(lambda: play(folder, lambda _, running: KillAtEveryWrite(stage, running, forks)))
     assert len(forks.names) >= LEAST

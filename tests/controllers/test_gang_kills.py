@@ -14,6 +14,7 @@ from karpenter_core.kube.resources import PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS, PROVISIONING_REQUESTS
 from tests.controllers.gangs import consumer, request, run_gangs
 from tests.controllers.write_failures import WAYS, EveryWriteFailure, WriteRecord, write_of
+from tests.support.drawn_faults import drawn_faults
 from tests.support.forked_runs import ForkedRuns
 
 DOWN_SECONDS = 2.0
@@ -130,9 +131,9 @@ def test_every_write_of_a_gang_is_observed(tmp_path, run):
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("stage", ["request", "reply"])
 @pytest.mark.parametrize("run", RUNS)
-def test_a_gang_is_whole_or_gone_after_a_kill_at_any_write(tmp_path, run, stage):
+def test_a_gang_is_whole_or_gone_after_a_kill_at_any_write(tmp_path, run, stage, pytestconfig):
     folder = tmp_path / "run"
-    forks = ForkedRuns(folder)
+    forks = ForkedRuns(folder, drawn_faults(pytestconfig, f"gang {run}", int(stage == "reply")))
     forks.play(
         lambda: run_with_faults(folder, run, lambda scene: KillAtEveryWrite(stage, scene, forks))
     )
@@ -142,9 +143,10 @@ def test_a_gang_is_whole_or_gone_after_a_kill_at_any_write(tmp_path, run, stage)
 @pytest.mark.cluster_runs
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("way", WAYS)
-def test_a_gang_is_whole_or_gone_after_any_failed_write(tmp_path, way):
+def test_a_gang_is_whole_or_gone_after_any_failed_write(tmp_path, way, pytestconfig):
     folder = tmp_path / "run"
-    forks = ForkedRuns(folder)
+    drawn = drawn_faults(pytestconfig, "gang", list(WAYS).index(way))
+    forks = ForkedRuns(folder, drawn)
 
     def is_chosen(op):
         return op.kind == PROVISIONING_REQUESTS or (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 import pytest
 
@@ -23,6 +22,7 @@ from tests.controllers.test_gang_kills import (
     shared,
 )
 from tests.support.await_kills import AwaitTracker, point_text
+from tests.support.drawn_faults import is_every, random_of_run
 from tests.support.forked_runs import ForkedRuns
 
 WITHOUT_ELECTION = "--disable-leader-election"
@@ -101,12 +101,10 @@ def awaits_of_run(folder, run, kills=lambda _point, _times: False):
 
 SHARES = 4
 """The number of tests that share the kills of a run, so that they can run side by side."""
-EVERY = "KARPENTER_EVERY_KILL"
-"""Set it to kill at every occurrence of every await, not only at its first and its last."""
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
-    pytest.mark.timeout(3600 if os.environ.get(EVERY) else 1800),
+    pytest.mark.timeout(3600 if is_every() else 1800),
 ]
 """Warnings: what was about to begin when the process died."""
 
@@ -121,21 +119,22 @@ def awaits_of(folder, run):
     return SEEN[run]
 
 
-def kills_of(folder, run):
-    """Return each await with the occurrences at which the process is killed.
+def kills_of(folder, run, config):
+    """Return each await with the occurrences at which the process is killed: the first or the last.
 
     At an await that an earlier run reaches too, only that run is killed.
     """
     seen = dict(awaits_of(folder, run))
-    for earlier in () if os.environ.get(EVERY) else RUNS:
+    for earlier in () if is_every() else RUNS:
         if earlier == run:
             break
         for point in awaits_of(folder, earlier):
             seen.pop(point, None)
+    rng = random_of_run(config, f"kills {run}")
     return [
         (point, number)
         for point, times in seen.items()
-        for number in (range(1, times + 1) if os.environ.get(EVERY) else sorted({1, times}))
+        for number in (range(1, times + 1) if is_every() else (rng.choice((1, times)),))
     ]
 
 
@@ -152,9 +151,9 @@ def test_every_await_of_a_run_is_observed(tmp_path, run, capsys):
 @pytest.mark.cluster_runs
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("run", RUNS)
-def test_a_run_converges_after_a_kill_at_any_await(tmp_path, run, share):
+def test_a_run_converges_after_a_kill_at_any_await(tmp_path, run, share, pytestconfig):
     """The run without a kill is continued by one child for each kill."""
-    chosen = set(kills_of(tmp_path / "whole", run)[share::SHARES])
+    chosen = set(kills_of(tmp_path / "whole", run, pytestconfig)[share::SHARES])
     folder = tmp_path / "run"
     forks = ForkedRuns(folder)
 

@@ -33,6 +33,7 @@ from tests.controllers.whole_controller import (
     run_controller,
 )
 from tests.controllers.write_failures import WAYS, EveryWriteFailure, WriteRecord
+from tests.support.drawn_faults import drawn_faults
 from tests.support.forked_runs import ForkedRuns
 
 ON = ("--disable-leader-election", "--surge-moves=true")
@@ -228,9 +229,10 @@ def test_a_replacement_that_never_comes_up_is_not_waited_for_without_end(tmp_pat
 @pytest.mark.cluster_runs
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("way", WAYS)
-def test_the_only_pod_stays_after_any_failed_write(tmp_path, way):
+def test_the_only_pod_stays_after_any_failed_write(tmp_path, way, pytestconfig):
     folder = tmp_path / "run"
-    forks = ForkedRuns(folder)
+    drawn = drawn_faults(pytestconfig, "surge", list(WAYS).index(way))
+    forks = ForkedRuns(folder, drawn)
     failures = lambda clock, _: EveryWriteFailure(WAYS[way], clock, forks)  # noqa: E731
     forks.play(lambda: play(folder, failures, is_delayed=way == "timed-out"))
     assert len(forks.names) >= LEAST
@@ -239,9 +241,9 @@ def test_the_only_pod_stays_after_any_failed_write(tmp_path, way):
 @pytest.mark.cluster_runs
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("stage", ["request", "reply"])
-def test_the_only_pod_stays_after_a_kill_at_any_write(tmp_path, stage):
+def test_the_only_pod_stays_after_a_kill_at_any_write(tmp_path, stage, pytestconfig):
     """Before the write, and after it was done without an answer."""
     folder = tmp_path / "run"
-    forks = ForkedRuns(folder)
+    forks = ForkedRuns(folder, drawn_faults(pytestconfig, "surge kills", int(stage == "reply")))
     forks.play(lambda: play(folder, lambda _, running: KillAtEveryWrite(stage, running, forks)))
     assert len(forks.names) >= LEAST

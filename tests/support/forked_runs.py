@@ -37,10 +37,16 @@ class ForkedRuns:
     `play` plays the run; in between, `fork` begins a child.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, is_drawn: Callable[[int], bool] = lambda _number: True
+    ) -> None:
+        """Begin with no child; `is_drawn` tells which numbers of faults have one."""
         self._folder: Final = folder
+        self._is_drawn: Final = is_drawn
         self.names: Final[list[str]] = []
-        """Names of the children so far."""
+        """Names of the faults so far, with a child or without."""
+        self.played: Final[list[str]] = []
+        """Names of those that had a child."""
         self.failures: Final[list[str]] = []
         """Name, error and log of each child that failed."""
         self._writing: int | None = None
@@ -71,9 +77,15 @@ class ForkedRuns:
         assert not self.failures, "\n\n".join(self.failures)
 
     def fork(self, name: str) -> bool:
-        """Return True in a new child; and False in this process, when the child has ended."""
+        """Return True in a new child; and False in this process, when the child has ended.
+
+        A fault that was not drawn has no child.
+        """
         assert not self.is_child, "a child has one fault"
         self.names.append(name)
+        if not self._is_drawn(len(self.names) - 1):
+            return False
+        self.played.append(name)
         loop = asyncio.get_running_loop()
         reading, writing = os.pipe()
         child = os.fork()

@@ -35,6 +35,20 @@ def test_every_child_has_one_fault_and_plays_on_in_virtual_time(forks, tmp_path)
     assert forks.names == ["first", "second", "third"]
 
 
+def test_only_drawn_faults_have_a_child(tmp_path):
+    drawn = ForkedRuns(tmp_path, lambda number: number == 1)
+
+    async def run():
+        for name in ("first", "second", "third"):
+            if not drawn.is_child and drawn.fork(name):
+                raise ValueError(name)
+
+    with pytest.raises(AssertionError, match=r"^second: "):
+        play(drawn, run)
+    assert drawn.names == ["first", "second", "third"]
+    assert drawn.played == ["second"]
+
+
 def test_the_error_of_a_child_fails_the_run_by_the_name_of_its_fault(forks):
     async def run():
         for name in ("harmless", "harmful"):

@@ -1,0 +1,51 @@
+"""Draws which of many faults, or of many seeds, one run of the tests plays.
+
+A sweep over every write of a run in every way is the same work for each commit. Each run plays a part of it,
+drawn from the seed that it prints (`--hypothesis-seed`): every part comes round, none is left out for ever.
+`KARPENTER_EVERY_KILL=1` plays all, as `.ci/run kills` does.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pytest
+
+__all__ = ["EVERY", "PARTS", "drawn_faults", "drawn_of", "is_every", "random_of_run"]
+
+EVERY: Final = "KARPENTER_EVERY_KILL"
+"""The environment variable that asks for all faults."""
+PARTS: Final = 3
+"""One of so many faults is played."""
+
+
+def is_every() -> bool:
+    """Return whether all faults are asked for."""
+    return bool(os.environ.get(EVERY))
+
+
+def random_of_run(config: pytest.Config, name: str) -> random.Random:
+    """Return random numbers that depend on the seed of this run of the tests, and on a name."""
+    return random.Random(f"{config.getoption('hypothesis_seed')} {name}")
+
+
+def drawn_faults(config: pytest.Config, name: str, variant: int) -> Callable[[int], bool]:
+    """Return which numbers of faults of a sweep are played.
+
+    Every third from one that is drawn for the sweep; another third in the next variant. So three variants
+    together have each fault once, whatever was drawn.
+    """
+    if is_every():
+        return lambda _number: True
+    begin = random_of_run(config, name).randrange(PARTS) + variant
+    return lambda number: (number + begin) % PARTS == 0
+
+
+def drawn_of(config: pytest.Config, name: str, seeds: Sequence[int]) -> Sequence[int]:
+    """Return one of the seeds, or all where all are asked for."""
+    return seeds if is_every() else [random_of_run(config, f"{name} {seeds[0]}").choice(seeds)]
