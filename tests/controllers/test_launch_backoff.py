@@ -216,6 +216,27 @@ def shrink_nodes(scene):
     registry.store.listen(NODES, shrink)
 
 
+async def types_launched_beside_batches(scene, folder, count, *, pause):
+    """Let batches of two pods run one after another, at once each; return the sizes of all instances."""
+    waits = []
+    for _ in range(count):
+        scene.cluster.scale(DEPLOYMENTS, "batch", 2)
+        started = scene.cluster.clock.monotonic()
+        await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=600)
+        waits.append(scene.cluster.clock.monotonic() - started)
+        scene.cluster.scale(DEPLOYMENTS, "batch", 0)
+        await scene.cluster.clock.sleep(pause)
+    account = cloud(scene, folder)
+    types = Counter(
+        each["instanceType"].partition(".")[2]
+        for each in (*account["instances"], *account["terminated"])
+    )
+    assert types["2xlarge"] >= count
+    assert median(waits) < 30, "the others do not wait for the end of the pauses"
+    return types
+
+
+@pytest.mark.cluster_runs
 def test_workloads_whose_nodes_do_not_fit_are_launched_with_pauses_beside_others(tmp_path):
     """The others' nodes register all the time, and must neither end the pauses nor wait for them."""
 
@@ -226,22 +247,7 @@ def test_workloads_whose_nodes_do_not_fit_are_launched_with_pauses_beside_others
         others = deployment("batch", 0, cpu="7", nodeSelector={cpu: "8"})
         scene.cluster.apply([NODE_CLASS, node_pool(), misfits, others])
         scene.start()
-        waits = []
-        for _ in range(60):
-            scene.cluster.scale(DEPLOYMENTS, "batch", 2)
-            started = scene.cluster.clock.monotonic()
-            await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=600)
-            waits.append(scene.cluster.clock.monotonic() - started)
-            scene.cluster.scale(DEPLOYMENTS, "batch", 0)
-            await scene.cluster.clock.sleep(60)
-
-        account = cloud(scene, tmp_path)
-        types = Counter(
-            each["instanceType"].partition(".")[2]
-            for each in (*account["instances"], *account["terminated"])
-        )
-        assert types["2xlarge"] >= 60
-        assert median(waits) < 30, "the others do not wait for the end of the pauses"
+        types = await types_launched_beside_batches(scene, tmp_path, 60, pause=60)
         assert 8 <= types["xlarge"] <= 16, types
         assert any("did not fit" in each["message"] for each in scene.events("FailedScheduling"))
         scene.cluster.apply([deployment("web", 3, cpu="2900m", nodeSelector={cpu: "4"})])
@@ -323,22 +329,7 @@ def test_workloads_whose_nodes_never_register_are_launched_with_pauses_beside_ot
         others = deployment("batch", 0, cpu="7", nodeSelector={cpu: "8"})
         scene.cluster.apply([NODE_CLASS, node_pool(), web, others])
         scene.start()
-        waits = []
-        for _ in range(36):
-            scene.cluster.scale(DEPLOYMENTS, "batch", 2)
-            started = scene.cluster.clock.monotonic()
-            await scene.settle(lambda: len(scene.pods("Running")) == 2, seconds=600)
-            waits.append(scene.cluster.clock.monotonic() - started)
-            scene.cluster.scale(DEPLOYMENTS, "batch", 0)
-            await scene.cluster.clock.sleep(600)
-
-        account = cloud(scene, tmp_path)
-        types = Counter(
-            each["instanceType"].partition(".")[2]
-            for each in (*account["instances"], *account["terminated"])
-        )
-        assert types["2xlarge"] >= 36
-        assert median(waits) < 30, "the others do not wait for the end of the pauses"
+        types = await types_launched_beside_batches(scene, tmp_path, 36, pause=600)
         assert 12 <= types["xlarge"] <= 30, types
         assert any("did not" in each["message"] for each in scene.events("FailedScheduling"))
 
