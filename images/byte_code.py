@@ -25,7 +25,7 @@ STANDARD_LIBRARY: Final = Path("usr/lib/python3.13")
 SCRIPT: Final = Path("usr/local/bin/karpenter")
 
 _SCRIPT: Final = """\
-#!/usr/bin/python3.13 -sP
+#!/usr/bin/python3.13 -sPXno_debug_ranges
 import sys
 
 from karpenter_core.cli.entry import main
@@ -82,5 +82,5 @@ def _ignored(folder: str, names: list[str]) -> set[str]:
 
 
 def _compile(folder: Path, root: Path, *, python: str, environment: Mapping[str, str]) -> None:
-    command = [python, str(_COMPILER), str(folder), str(root)]
+    command = [python, "-X", "no_debug_ranges", str(_COMPILER), str(folder), str(root)]
     subprocess.run(command, check=True, env=dict(environment))

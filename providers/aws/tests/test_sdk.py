@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import boto3.session
+import botocore.session
 import pytest
 
 from karpenter_core.errors import SettingsError
@@ -23,6 +23,21 @@ def test_importing_the_clients_loads_no_sdk():
     )
 
     assert done.stdout.strip() == "[]"
+
+
+def test_a_client_is_made_without_the_libraries_for_transfers_and_resources():
+    """boto3 loads those of S3 with all of multiprocessing: 2 MiB of a controller that never calls S3."""
+    program = (
+        "import sys\n"
+        "from karpenter_provider_aws.sdk import CloudClients\n"
+        "print(CloudClients(region='eu-west-1').ec2.meta.region_name)\n"
+        "print([m for m in ('boto3', 's3transfer', 'multiprocessing') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.splitlines() == ["eu-west-1", "[]"]
 
 
 def test_a_client_is_made_once(clients):
@@ -65,17 +80,19 @@ def test_credentials_are_requested_in_the_configured_region(monkeypatch):
     """A role of a service account is assumed at STS of the session's region."""
     monkeypatch.setenv("AWS_REGION", "eu-west-3")
     made = []
-    session = boto3.session.Session
+    new_session = botocore.session.Session
 
-    def noted(**options):
-        made.append(options["region_name"])
-        return session(**options)
+    def noted():
+        session = new_session()
+        made.append(session)
+        return session
 
-    monkeypatch.setattr(boto3.session, "Session", noted)
+    monkeypatch.setattr(botocore.session, "Session", noted)
     for clients in (CloudClients(region="eu-west-1"), CloudClients()):
         assert clients.ec2.meta.region_name == clients.region
 
-    assert made == ["eu-west-1", "eu-west-3"]
+    regions = [each.get_config_variable("region") for each in made]
+    assert regions[-2:] == ["eu-west-1", "eu-west-3"]
 
 
 def test_without_a_region_the_error_names_the_setting(monkeypatch, tmp_path):
