@@ -22,7 +22,7 @@ from karpenter_core.provider.kit.simulated.cloud_time import CloudTime, utc_now
 from karpenter_core.provider.kit.simulated.server import HttpServer
 from karpenter_simulated_aws.account import Account
 from karpenter_simulated_aws.behaviour import CloudBehaviour
-from karpenter_simulated_aws.instances import STATES, SimulatedInstance
+from karpenter_simulated_aws.instances import STATES, SimulatedInstance, SimulatedInstanceState
 from karpenter_simulated_aws.moto_state import fresh_backends
 from karpenter_simulated_aws.owner import OwnerClients
 from karpenter_simulated_aws.parts import CloudParts
@@ -238,6 +238,10 @@ class SimulatedAws(SimulatedCloud[SimulatedInstance]):
         instance = self.instance(named)
         instance.impaired.clear()
         instance.events.clear()
+
+    def stop_instance(self, named: str) -> None:
+        """Stop an instance by somebody else's hand, without a message."""
+        self.instance(named).stopped = SimulatedInstanceState.STOPPED
 
     def schedule_event(self, named: str, code: str, *, not_before: datetime | None = None) -> None:
         """Schedule an event (`instance-retirement`) for an instance."""
