@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.images, pytest.mark.timeout(600)]
 
 MOST_MEGABYTES = 150
 """Of one provider, unpacked, beside the base."""
-MOST_IDLE_MIB = {"kwok": 90, "azure": 115, "alibabacloud": 125, "aws": 135}
+MOST_IDLE_MIB = {"kwok": 90, "azure": 115, "alibabacloud": 125, "aws": 125}
 """Resident while there is nothing to do. The goal is 90 for each; the SDKs of the clouds need the rest."""
 MOST_CPU_SECONDS = 3.0
 """Until it is ready. Not by the clock: other tests run beside it."""
@@ -195,12 +195,13 @@ async def test_the_program_serves_pods_and_ends_at_a_signal(built, tmp_path, rep
         assert PODS
 
 
-def test_byte_code_has_our_docstrings_only(built):
-    """Those of other projects would be held by each process; ours are the help of commands."""
+def test_byte_code_has_only_the_docstrings_that_are_shown(built):
+    """Each process would hold the others: help of commands and descriptions of kinds are ours."""
     packages = built.layer / PACKAGES
 
     assert docstring(packages / "aiohttp/helpers.py") == "."
     assert docstring(packages / "karpenter_core/cli/main.py").startswith("The program `karpenter`")
+    assert docstring(packages / "karpenter_core/kube/client.py") == "."
     assert docstring(built.layer / STANDARD_LIBRARY / "argparse.py") == "."
 
 
