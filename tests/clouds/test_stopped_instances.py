@@ -77,9 +77,7 @@ def test_a_stopped_instance_is_replaced_and_ended(provider: str, tmp_path: Path)
             await cluster.advance_minutes(1)
             (node,) = harness.nodes()
             name, provider_id = node["metadata"]["name"], node["spec"]["providerID"]
-            (stopped,) = (
-                each for each in cloud.living() if cloud.provider_id(each) == provider_id
-            )
+            (stopped,) = (each for each in cloud.living() if cloud.provider_id(each) == provider_id)
 
             stop(cloud, stopped.id)
             harness.cluster.kubelets.fail(name)

@@ -9,11 +9,17 @@ from types import SimpleNamespace
 import pytest
 
 from karpenter_core.api.base import CustomResource, ObjectMeta
+from karpenter_core.api.conditions import Condition
 from karpenter_core.api.nodeclaim import NodeClassRef
 from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.controllers.metrics.process_metrics import Metrics
-from karpenter_core.controllers.nodeclass.controller import NodeClassController
+from karpenter_core.controllers.nodeclass.controller import (
+    NodeClassController,
+    resolved_status,
+    unresolved_conditions,
+)
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
+from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import NodeClassResolution
 from karpenter_core.testing.state_builders import node_claim
 
@@ -131,6 +137,50 @@ async def test_a_changed_node_class_is_resolved_at_once():
     await subject.reconcile(KEY)
 
     assert providers.calls == 2
+
+
+@dataclass
+class Unreachable(ResolvingProviders):
+    """A provider whose cloud cannot be reached."""
+
+    async def resolve_node_class(self, _node_class):
+        self.calls += 1
+        raise CloudProviderError("ec2:DescribeSubnets: the name does not resolve")
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["new", "resolved before"])
+async def test_a_cloud_that_cannot_be_reached_is_named_by_a_new_node_class(is_known):
+    """Else a wrong endpoint of a first installation would show in logs alone."""
+    subject, cluster_state, _ = controller(None, HandClock())
+    writes = Writes()
+    subject._writer.kube_writer = writes
+    subject._providers = Unreachable(NodeClassResolution())
+    if is_known:
+        ready = Condition(type="Ready", status="True", reason="Ready")
+        status = cluster_state.node_class.status.model_copy(update={"conditions": (ready,)})
+        cluster_state.node_class = cluster_state.node_class.model_copy(update={"status": status})
+
+    with pytest.raises(CloudProviderError, match="DescribeSubnets"):
+        await subject.reconcile(KEY)
+
+    if is_known:
+        assert writes.bodies == []
+        return
+    ((condition,),) = (body["status"]["conditions"] for body in writes.bodies)
+    assert (condition["type"], condition["status"]) == ("Ready", "Unknown")
+    assert condition["reason"] == "ResolutionFailed"
+    assert condition["message"] == "ec2:DescribeSubnets: the name does not resolve"
+
+
+def test_a_provider_without_conditions_takes_back_that_its_cloud_did_not_answer():
+    node_class = ExampleClass(metadata=ObjectMeta(name="web", uid="u-1", generation=1))
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    conditions = unresolved_conditions(node_class, CloudProviderError("no answer"), now=now)
+    node_class = ExampleClass.model_validate(
+        {"metadata": {"name": "web"}, "status": {"conditions": conditions}}
+    )
+
+    assert resolved_status(node_class, NodeClassResolution(), now=now) == {"conditions": []}
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 
 import structlog
 
-from karpenter_core.api.conditions import READY, ConditionRules
+from karpenter_core.api.conditions import READY, UNKNOWN, ConditionRules, find_condition
 from karpenter_core.api.notices import Notice
 from karpenter_core.controllers.nodeclass.hashes import NodeClassHashes
 from karpenter_core.controllers.reconciling.reconciler import (
@@ -19,12 +19,14 @@ from karpenter_core.controllers.reconciling.reconciler import (
     Reconciler,
     ReconcileResult,
 )
-from karpenter_core.errors import NotFoundError
+from karpenter_core.errors import CloudProviderError, NotFoundError
 from karpenter_core.kube.resources import custom_kind
 from karpenter_core.lifecycle.nodeclass.hashing import is_hash_current, with_migrated_hash
 from karpenter_core.state.object_kinds import ObjectKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.conditions import Condition, ConditionStatus
@@ -36,10 +38,17 @@ if TYPE_CHECKING:
     from karpenter_core.provider.host.facade import Providers
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["NodeClassController", "resolved_status", "termination_finalizer"]
+__all__ = [
+    "NodeClassController",
+    "resolved_status",
+    "termination_finalizer",
+    "unresolved_conditions",
+]
 
 RESOLVE_PERIOD: Final = timedelta(minutes=5)
 MIN_PERIOD: Final = timedelta(seconds=1)
+RESOLUTION_FAILED: Final = "ResolutionFailed"
+"""Reason of `Ready` while the cloud has not answered about a new NodeClass."""
 IN_USE_RETRY_SECONDS: Final = 10.0
 MAX_NAMES: Final = 5
 """The most NodeClaims that an Event names when they keep a NodeClass (upstream)."""
@@ -98,7 +107,11 @@ class NodeClassController:
         wait = self._resolved_for(key, node_class)
         if wait > 0:
             return ReconcileResult(requeue_after=wait)
-        resolution = await self._providers.resolve_node_class(node_class)
+        try:
+            resolution = await self._providers.resolve_node_class(node_class)
+        except CloudProviderError as error:
+            await self._write_failure(node_class, error)
+            raise
         await self._write_status(node_class, resolution)
         valid_seconds = _period(resolution).total_seconds()
         self._resolved[key] = (
@@ -163,6 +176,13 @@ class NodeClassController:
         changed = {name: value for name, value in after.items() if before.get(name) != value}
         if changed:
             await self._patch(node_class, {"status": changed}, subresource="status")
+
+    async def _write_failure(self, node_class: NodeClass, error: CloudProviderError) -> None:
+        """Write why a new NodeClass has no status; what was found before an outage stays."""
+        if find_condition(node_class.status.conditions, READY) is None:
+            conditions = unresolved_conditions(node_class, error, now=self._runtime.clock.now())
+            body: dict[str, object] = {"status": {"conditions": conditions}}
+            await self._patch(node_class, body, subresource="status")
 
     async def _patch(
         self, node_class: NodeClass, body: dict[str, object], *, subresource: str = ""
@@ -236,8 +256,30 @@ def resolved_status(
             generation=node_class.metadata.generation,
         )
     status = dict(resolution.status)
+    ready = find_condition(conditions, READY)
     if given:
-        status["conditions"] = [
-            item.model_dump(mode="json", exclude_none=True) for item in conditions
-        ]
+        status["conditions"] = _manifests(conditions)
+    elif ready is not None and ready.reason == RESOLUTION_FAILED:
+        status["conditions"] = _manifests(item for item in conditions if item is not ready)
     return status
+
+
+def unresolved_conditions(
+    node_class: NodeClass, error: CloudProviderError, *, now: datetime
+) -> list[dict[str, object]]:
+    """Return the conditions of a NodeClass that has never been resolved: Ready is unknown."""
+    return _manifests(
+        ConditionRules().set(
+            node_class.status.conditions,
+            type=READY,
+            status=UNKNOWN,
+            reason=RESOLUTION_FAILED,
+            message=str(error),
+            now=now,
+            generation=node_class.metadata.generation,
+        )
+    )
+
+
+def _manifests(conditions: Iterable[Condition]) -> list[dict[str, object]]:
+    return [item.model_dump(mode="json", exclude_none=True) for item in conditions]
