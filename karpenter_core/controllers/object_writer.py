@@ -113,12 +113,15 @@ class ObjectWriter:
             return False
         return True
 
-    def record_effects(self, step: LifecycleStep, *, provider: str = "") -> None:
+    def record_effects(self, step: LifecycleStep) -> None:
         """Record metrics, Events and state events of a step whose writes have succeeded."""
         self.record_metrics(step.metric_updates)
         self.publish_all(step.notices)
         for event in step.events:
             self.cluster_state.fold(event)
+
+    def record_exhausted(self, step: LifecycleStep, provider: str) -> None:
+        """Make the offerings unavailable that a failed launch found sold out."""
         if step.exhausted:
             self.cluster_state.fold(
                 OfferingsUnavailable(

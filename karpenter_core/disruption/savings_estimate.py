@@ -125,7 +125,7 @@ def build_fresh_problem(
     problem_settings: ProblemSettings,
     options: SolveOptions,
     other_nodes: Mapping[str, str | None],
-    keep: Collection[str] = (),
+    keep: Collection[str],
 ) -> FreshProblem:
     """Return the problem of the pods on the nodes of NodePools, and on those with certain labels.
 

@@ -51,9 +51,9 @@ class DisruptionSimulation:
         now: datetime,
         problem_settings: ProblemSettings,
         options: SolveOptions,
-        cache: CatalogueCache | None = None,
-        failed: FailedJudgements | None = None,
-        memory: DisruptionMemory | None = None,
+        cache: CatalogueCache | None,
+        failed: FailedJudgements | None,
+        memory: DisruptionMemory | None,
     ) -> None:
         """`failed` receives the objects that cannot be evaluated and are left out."""
         self._snapshot: Final = snapshot

@@ -107,7 +107,7 @@ class LastContact:
         if not was_fresh and self._on_fresh is not None:
             self._on_fresh()
 
-    def next_probe_at(self, opened: float, *, has_failed: bool = False) -> float:
+    def next_probe_at(self, opened: float, *, has_failed: bool) -> float:
         """Return when to request a list to check a watch that was opened at `opened`.
 
         `has_failed` tells that the watch before it, or this one, has failed since the last contact.

@@ -71,9 +71,7 @@ class _QueuedEvent:
 class EventRecorder:
     """Turns notices into core/v1 Events. Give it API clients with limiters of their own."""
 
-    def __init__(
-        self, apis: ClusterApis, *, clock: Clock, metrics: KubeMetrics | None = None
-    ) -> None:
+    def __init__(self, apis: ClusterApis, *, clock: Clock, metrics: KubeMetrics | None) -> None:
         self._apis: Final = apis
         self._clock: Final = clock
         self._metrics: Final = metrics

@@ -134,8 +134,8 @@ class KubeWriter:
         name: str,
         patch: JsonMapping,
         *,
-        namespace: str = "",
-        resource_version: str | None = None,
+        namespace: str,
+        resource_version: str | None,
     ) -> None:
         """Merge-patch an object of a kind that the state does not hold.
 

@@ -42,7 +42,7 @@ def problem_settings(
     default_spread: tuple[TopologySpread, ...],
     priority_cutoff: int,
     launch_limits: LaunchLimits,
-    commitments: tuple[Commitment, ...] = (),
+    commitments: tuple[Commitment, ...],
 ) -> ProblemSettings:
     """Return the settings; `launch_limits` get the labels of the core and the providers."""
     aliases = {**ALIASES, **labels.aliases}

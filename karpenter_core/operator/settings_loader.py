@@ -68,7 +68,7 @@ def load_settings(
 
 
 def split_files(
-    arguments: Sequence[str], *, plugin_options: Iterable[SettingSpec] = ()
+    arguments: Sequence[str], *, plugin_options: Iterable[SettingSpec]
 ) -> tuple[list[str], list[str]]:
     """Split a command line into the options of the process with their values, and the other words."""
     core = {option.flag: option for option in OPTIONS}

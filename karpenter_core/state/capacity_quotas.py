@@ -248,8 +248,8 @@ def planned_amounts(
     catalogue: Catalogue | None,
     rates: Mapping[str, float],
     *,
-    well_known: Container[str] = WELL_KNOWN,
-    aliases: Mapping[str, str] = ALIASES,
+    well_known: Container[str],
+    aliases: Mapping[str, str],
 ) -> dict[str, int]:
     """Return the most that a quota with a selector may count of a planned claim; empty: nothing."""
     types = planned_types(planned, catalogue)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
-from karpenter_core.api.labels import ALIASES, HOSTNAME, NODES
+from karpenter_core.api.labels import HOSTNAME, NODES
 from karpenter_core.api.quantities import parse_resources
 from karpenter_core.scheduling.problem import DaemonPod, ExistingNode
 from karpenter_core.scheduling.requirements import Requirements
@@ -45,7 +45,7 @@ _NO_NAME: Final = ""
 _NEGATIVE: Final = frozenset({"NotIn", "DoesNotExist"})
 
 
-def daemon_pods(snapshot: Snapshot, *, ignores_devices: bool = True) -> tuple[DaemonPod, ...]:
+def daemon_pods(snapshot: Snapshot, *, ignores_devices: bool) -> tuple[DaemonPod, ...]:
     """Return the pod that each DaemonSet puts on a node.
 
     The newest of its pods shows the actual requests (quotas and webhooks change them); the node
@@ -153,10 +153,10 @@ class ExistingNodeBuilder:
         snapshot: Snapshot,
         *,
         well_known: frozenset[str],
-        aliases: Mapping[str, str] = ALIASES,
-        volumes: PodVolumeReader | None = None,
-        ignores_devices: bool = True,
-        predictions: RequestPredictions | None = None,
+        aliases: Mapping[str, str],
+        volumes: PodVolumeReader | None,
+        ignores_devices: bool,
+        predictions: RequestPredictions | None,
     ) -> None:
         """With `predictions`, daemons that are still to be created ask for what these say."""
         self._snapshot = snapshot

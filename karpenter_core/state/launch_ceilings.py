@@ -40,7 +40,7 @@ class LaunchCeilings:
         snapshot: Snapshot,
         launch_limits: LaunchLimits,
         *,
-        in_flight: Iterable[PlannedNodeClaim] = (),
+        in_flight: Iterable[PlannedNodeClaim],
         leaving: Collection[str] = (),
     ) -> None:
         """`in_flight` are claims that the snapshot does not show yet.

@@ -113,7 +113,7 @@ def expected_state_nodes(
     *,
     now: datetime,
     window: timedelta,
-    leaving: Iterable[PodView] = (),
+    leaving: Iterable[PodView],
 ) -> frozenset[StateNode]:
     """Return the nodes on which some of these pods are still expected.
 

@@ -14,7 +14,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
-from karpenter_core.api.labels import ALIASES, HOSTNAME
+from karpenter_core.api.labels import HOSTNAME
 from karpenter_core.errors import BadInputError
 from karpenter_core.scheduling.problem import PodVolumes
 from karpenter_core.scheduling.requirements import Requirements
@@ -70,7 +70,7 @@ class PodVolumeReader:
         self,
         snapshot: Snapshot,
         *,
-        aliases: Mapping[str, str] = ALIASES,
+        aliases: Mapping[str, str],
         value_aliases: Mapping[str, Mapping[str, str]] | None = None,
         unsupported: UnsupportedVolumes | None = None,
     ) -> None:

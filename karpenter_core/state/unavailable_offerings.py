@@ -56,7 +56,7 @@ class AvailableCatalogues:
         "_stale",
     )
 
-    def __init__(self, providers: Mapping[tuple[str, str], str], *, overlays: bool = False) -> None:
+    def __init__(self, providers: Mapping[tuple[str, str], str], *, overlays: bool) -> None:
         """With `overlays`, a pool has no catalogue until its overlays are evaluated."""
         self._providers = providers
         self._refs: dict[str, tuple[str, str]] = {}

@@ -126,6 +126,11 @@ def test_many_answers_tell_more_than_the_resolution_of_a_date():
     assert -0.2 < server.error_seconds <= 0
 
 
+def test_bounds_that_meet_in_one_time_agree_on_it():
+    early, late = ClockBounds(1.0, 2.0, START), ClockBounds(2.0, 3.0, START)
+    assert early.narrowed(late) == late.narrowed(early) == ClockBounds(2.0, 2.0, START)
+
+
 def test_a_clock_within_the_bounds_is_used_unchanged():
     server = Server(seconds=0.3)
     server.answer()

@@ -77,7 +77,7 @@ class DisruptionController:
         planner: Planner,
         runtime: ControllerRuntime,
         freshness: FreshnessGuard,
-        options: DisruptionOptions | None = None,
+        options: DisruptionOptions | None,
     ) -> None:
         self._writer = writer
         self._freshness = freshness

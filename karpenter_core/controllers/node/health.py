@@ -65,7 +65,7 @@ class NodeHealthController:
         policies: Mapping[str, Sequence[HealthPolicy]],
         limit: UnhealthyLimit,
         paused: bool,
-        static_capacity: bool = False,
+        static_capacity: bool,
     ) -> None:
         """`policies` are by provider; `paused` is the setting that pauses all disruption.
 

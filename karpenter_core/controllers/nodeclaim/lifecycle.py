@@ -133,11 +133,11 @@ class NodeClaimLifecycleController:
         nodes: LiveReader,
         well_known: frozenset[str],
         registration_hold: timedelta = REGISTRATION_HOLD,
-        ignores_devices: bool = True,
+        ignores_devices: bool,
         launch_timeout: timedelta,
         registration_timeout: timedelta,
         paused: bool,
-        static_capacity: bool = False,
+        static_capacity: bool,
     ) -> None:
         """`paused` is the setting that pauses all disruption; claims do not expire meanwhile.
 
@@ -456,7 +456,8 @@ class NodeClaimLifecycleController:
                     return await self._delete(claim, given_up, provider)
                 raise
         await self._writer.write_claim(claim, step.claim)
-        self._writer.record_effects(step, provider=provider)
+        self._writer.record_exhausted(step, provider)
+        self._writer.record_effects(step)
         if registers and step.claim.status.node_name:
             self._node_seen.pop(claim.uid, None)
             self._log.info("registered nodeclaim", Node={"name": step.claim.status.node_name})
@@ -502,9 +503,10 @@ class NodeClaimLifecycleController:
         the deletion, or each attempt would count as a failed registration.
         """
         snapshot = self._cluster_state.snapshot()
-        self._writer.record_effects(replace(step, metric_updates=(), events=()), provider=provider)
+        self._writer.record_exhausted(step, provider)
+        self._writer.record_effects(replace(step, metric_updates=(), events=()))
         if await self._writer.delete_claim(claim):
-            self._writer.record_effects(replace(step, notices=(), exhausted=()))
+            self._writer.record_effects(replace(step, notices=()))
             self._log.debug("deleting nodeclaim", reason=step.delete)
             method, reason, cause = _ENDS[step.delete]
             await record_forceful_disruption(

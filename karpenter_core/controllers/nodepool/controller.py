@@ -69,7 +69,7 @@ class NodePoolController:
         catalogue_problem: Callable[[NodePool], str],
         currencies: Callable[[NodePool], frozenset[str]],
         solve: SolveOptions,
-        static_capacity: bool = False,
+        static_capacity: bool,
     ) -> None:
         """`static_capacity` is the feature gate `StaticCapacity`."""
         self._writer = writer

@@ -84,7 +84,7 @@ class ClaimCreator:
         *,
         writer: ObjectWriter,
         runtime: ControllerRuntime,
-        launch_limits: LaunchLimits | None = None,
+        launch_limits: LaunchLimits | None,
     ) -> None:
         self._writer = writer
         self._launch_limits = launch_limits or LaunchLimits()

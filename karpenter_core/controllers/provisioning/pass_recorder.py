@@ -203,9 +203,7 @@ class PassRecorder:
             reason=next(iter(failed.values())).message,
         )
 
-    def _publish_nominated(
-        self, pods: Iterable[PodView], *, claim: str = "", node: str = ""
-    ) -> None:
+    def _publish_nominated(self, pods: Iterable[PodView], *, claim: str, node: str = "") -> None:
         for pod in pods:
             self._writer.publish(nominated_notice(pod, claim=claim, node=node))
 
@@ -313,7 +311,7 @@ def failed_scheduling_notice(pod: PodView, reason: str) -> Notice:
     )
 
 
-def nominated_notice(pod: PodView, *, claim: str = "", node: str = "") -> Notice:
+def nominated_notice(pod: PodView, *, claim: str, node: str) -> Notice:
     """Return the Event on a pod that names the claim or node planned for it."""
     targets = [f"nodeclaim/{claim}"] if claim else []
     targets += [f"node/{node}"] if node else []

@@ -50,7 +50,7 @@ def pod_requests(
     spec: RawPodSpec,
     statuses: Mapping[str, RawContainerStatus] | None = None,
     *,
-    pod_level: RawHeldResources | None = None,
+    pod_level: RawHeldResources | None,
     resize_infeasible: bool,
 ) -> dict[str, int]:
     """Return a pod's requests, `pods: 1` included.

@@ -72,7 +72,7 @@ class DashboardServer:
     """Routes of the dashboard; `HttpServers` binds them to a port."""
 
     def __init__(
-        self, feed: DashboardFeed, *, address: str = "", reviewer: AccessReviewer | None = None
+        self, feed: DashboardFeed, *, address: str, reviewer: AccessReviewer | None
     ) -> None:
         """`address` is the one that is bound: on loopback, only names of loopback are answered."""
         self._feed: Final = feed

@@ -66,3 +66,11 @@ def test_a_node_that_has_registered_since_shows_that_there_is_no_mistake(before,
     uids = frozenset(claims[name].uid for name in before)
     assert are_too_many_lost(snapshot)
     assert are_too_many_lost(snapshot, before=uids) is held
+
+
+def test_claims_that_are_being_deleted_do_not_count_as_whole():
+    """They would make a mistake look like the loss of a few."""
+    claims = [registered(f"a{n}") for n in range(3)]
+    ending = [registered(f"b{n}", deleted=EPOCH) for n in range(10)]
+    nodes = [node(f"node-{claim.name}", claim=claim) for claim in ending]
+    assert are_too_many_lost(synced_state(*claims, *ending, *nodes).snapshot())
