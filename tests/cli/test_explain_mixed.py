@@ -15,6 +15,7 @@ from tests.cli.blocked_nodes import NODE_FAILURES, mixed_nodes
 from tests.cli.explain_failures import POD_FAILURES, TYPES, mixed_pods
 from tests.cli.inputs import write
 from tests.cli.test_explain_node import INSTANCE_TYPES
+from tests.support.run_selection import others_as_cluster_runs
 
 
 def read(folder, objects, types):
@@ -48,9 +49,10 @@ def test_each_pod_of_a_mixed_set_of_a_thousand_has_the_right_first_cause(tmp_pat
     assert wrong == {}
 
 
-def test_each_blocked_node_has_the_right_first_cause(tmp_path):
-    """17 kinds of nodes at once, ten of each."""
-    objects, expected = mixed_nodes(10 * len(NODE_FAILURES), seed=1)
+@pytest.mark.parametrize("copies", others_as_cluster_runs([3, 10]))
+def test_each_blocked_node_has_the_right_first_cause(tmp_path, copies):
+    """17 kinds of nodes at once, so many of each; the larger set is one of the cluster runs."""
+    objects, expected = mixed_nodes(copies * len(NODE_FAILURES), seed=1)
     command_input = read(tmp_path, objects, INSTANCE_TYPES)
 
     wrong = {}

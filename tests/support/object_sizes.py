@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
-__all__ = ["count_held", "count_open_files", "count_series", "count_tasks", "settled_memory"]
+__all__ = [
+    "count_held", "count_held_by", "count_open_files", "count_series", "count_tasks", "settled_memory",
+]  # fmt: skip
 
 PREFIX: Final = "karpenter_"
 BUILTIN: Final = (dict, list, set, tuple, frozenset)
@@ -50,6 +52,13 @@ def count_held() -> Counter[str]:
     for name, value in _local_variables():
         held[name] += _size(value)
     return Counter({sys.intern(name): count for name, count in held.items() if count})
+
+
+def count_held_by(found: object) -> Counter[str]:
+    """Return the number of items under each name of one object, without looking at all others."""
+    held: Counter[str] = Counter()
+    _count_object(found, held)
+    return held
 
 
 def _count_object(each: object, held: Counter[str]) -> None:
