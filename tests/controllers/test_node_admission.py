@@ -186,6 +186,14 @@ def test_with_too_many_pods_for_all_to_be_nominated_no_node_waits(monkeypatch):
     assert Admissions(picky("a"), picky("bb")).play(0.0) == [AT_ONCE]
 
 
+def test_pods_that_the_scheduler_has_not_tried_count_among_too_many(monkeypatch):
+    """Plans are made for them too, and they wait for the node like those that it has refused."""
+    monkeypatch.setattr(admission, "NOMINATION_BURST", 2)
+    scene = Admissions(picky("a"), picky("bb"), picky("ccc"))
+    scene.show(2, unschedulable=False)
+    assert scene.play(0.0) == [AT_ONCE]
+
+
 def test_with_too_many_pending_pods_none_is_nominated(monkeypatch):
     monkeypatch.setattr(admission, "MAX_PENDING_PODS", 1)
     scene = Admissions(plain("a"), plain("bb"))

@@ -151,7 +151,7 @@ class NodeAdmission:
         if now >= min(max(arrivals) + IDLE_SECONDS, min(arrivals) + MAXIMUM_SECONDS):
             return True
         snapshot = self._cluster_state.snapshot()
-        if len(snapshot.pending_pods) > NOMINATION_BURST or not any(
+        if _waiting_count(snapshot) > NOMINATION_BURST or not any(
             depends_on_other_pods(pod)
             for waiting_node in self._waiting.values()
             for pod in planned_pods(snapshot, claim=waiting_node.claim.name, node=waiting_node.node)
@@ -211,7 +211,7 @@ class NodeAdmission:
     async def _nominate_pods(self, group: _AdmittedGroup) -> int:
         """Nominate pods for the nodes of a group; return how many were nominated."""
         snapshot = self._cluster_state.snapshot()
-        if len(snapshot.pending_pods) > MAX_PENDING_PODS or not pods_compete(snapshot):
+        if _waiting_count(snapshot) > MAX_PENDING_PODS or not pods_compete(snapshot):
             return 0
         nominations = [
             (pod, node)
@@ -239,6 +239,11 @@ class NodeAdmission:
             )
         except ApiError as error:
             self._log.debug("could not nominate pod", Pod={"name": pod.key}, error=str(error))
+
+
+def _waiting_count(snapshot: Snapshot) -> int:
+    """Return the number of pods that the scheduler has refused or has not tried yet."""
+    return len(snapshot.pending_pods) + len(snapshot.untried_pods)
 
 
 def _is_expected(claim: NodeClaim) -> bool:
