@@ -48,11 +48,11 @@ class IsolatedResult(Generic[_Result]):
     result: _Result
     problem: SchedulingProblem
     """The problem without the parts that were set aside."""
-    pods: tuple[PodView, ...] = ()
+    pods: tuple[PodView, ...]
     """The pods that were set aside."""
-    failed: tuple[FailedJudgement, ...] = ()
+    failed: tuple[FailedJudgement, ...]
     """The parts that were set aside, each with its error; the first pod stands for its group."""
-    errors: tuple[str, ...] = ()
+    errors: tuple[str, ...]
     """The error of each of `pods`."""
 
 

@@ -38,12 +38,12 @@ __all__ = [
 class OfferingOverlay:
     """The change of the price of one offering, and the overlays that it comes from."""
 
-    change: PriceChange | None = None
-    changed_by: str = ""
+    change: PriceChange | None
+    changed_by: str
     """Name of the overlay that sets or changes the price."""
-    fee_per_hour: float = 0.0
+    fee_per_hour: float
     """Sum of the fees per node that overlays add, in the currency of the price."""
-    fee_by: tuple[str, ...] = ()
+    fee_by: tuple[str, ...]
     """Names of the overlays that add a fee."""
 
 
@@ -51,11 +51,9 @@ class OfferingOverlay:
 class TypeOverlay:
     """The changes of one instance type in one NodePool."""
 
-    offerings: Mapping[Requirements, OfferingOverlay] = field(
-        default_factory=dict["Requirements", OfferingOverlay]
-    )
+    offerings: Mapping[Requirements, OfferingOverlay]
     """By the requirements of the offering."""
-    capacity: Resources = field(default_factory=dict[str, int])
+    capacity: Resources
     """Amounts that replace or add to those of the instance type."""
 
 

@@ -43,7 +43,7 @@ class ClaimSignature:
         free: Amounts,
         options: SolveOptions,
         *,
-        held: frozenset[Reservation] | None = None,
+        held: frozenset[Reservation] | None,
         min_values_relaxed: bool,
     ) -> None:
         self._options: Final = options

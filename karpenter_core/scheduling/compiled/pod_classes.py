@@ -68,7 +68,7 @@ class NodeConstraints:
     alternatives: tuple[Requirements, ...]
     tolerations: tuple[Toleration, ...]
     host_ports: tuple[HostPort, ...]
-    present: frozenset[str] = frozenset()
+    present: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -127,7 +127,7 @@ def classify_pods_steps(
     options: SolveOptions,
     *,
     repelling: Iterable[PodShape],
-    with_devices: bool = False,
+    with_devices: bool,
 ) -> Generator[int, None, tuple[tuple[PodClass, ...], PodClassifier]]:
     """Sort the pods of a problem into classes, in the order in which they are to be placed.
 

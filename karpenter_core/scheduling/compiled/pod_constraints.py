@@ -40,7 +40,7 @@ class PodConstraints:
     steps: tuple[RelaxationStep, ...] = ()
     owned: tuple[tuple[TopologyGroup, ...], ...] = ()
     inverse: tuple[TopologyGroup, ...] = ()
-    blocked: PoolRejection | None = None
+    blocked: PoolRejection | None
 
 
 @final
@@ -53,7 +53,7 @@ class PodConstraintsReader:
         options: SolveOptions,
         groups: TopologyGroups,
         *,
-        with_devices: bool = False,
+        with_devices: bool,
     ) -> None:
         self._with_devices: Final = with_devices
         self._aliases: Final = {**ALIASES, **problem.aliases}

@@ -33,8 +33,8 @@ class PoolTemplate:
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
     requirements: Requirements
-    unreadable_reason: str = ""
-    spot_share: float | None = None
+    unreadable_reason: str
+    spot_share: float | None
 
 
 def read_pool_template(pool: NodePool, *, aliases: Mapping[str, str]) -> PoolTemplate:

@@ -58,7 +58,7 @@ class CompiledPool:
         well_known: frozenset[str],
         min_values: MinValuesPolicy,
         reservations: AvailableReservations,
-        quotas: Sequence[QuotaLine] = (),
+        quotas: Sequence[QuotaLine],
     ) -> None:
         template = read_pool_template(pool, aliases=aliases)
         self.name: Final = pool.name

@@ -89,15 +89,15 @@ class CompiledProblem:
     """resources x nodes: what is left on each existing node."""
     node_signatures: Numbers
     """nodes: the number of each existing node's signature."""
-    axes: tuple[TopologyAxis, ...] = ()
+    axes: tuple[TopologyAxis, ...]
     initial_counts: InitialCounts
     topologies: tuple[tuple[ClassTopology, ...], ...]
     """The topology groups of every class at every relaxation step."""
     topology_groups: TopologyGroups
     classifier: PodClassifier
     reader: ExistingNodeReader
-    max_new_nodes: int | None = None
-    devices: DeviceInventory | None = None
+    max_new_nodes: int | None
+    devices: DeviceInventory | None
     """Devices from which the pods' ResourceClaims are allocated; such pods are classes of their own."""
     _tasks: dict[tuple[int, int], PlacementTask] = field(
         init=False, default_factory=dict["tuple[int, int]", PlacementTask]

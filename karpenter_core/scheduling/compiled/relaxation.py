@@ -46,7 +46,7 @@ class RelaxationStep:
     affinity: tuple[AffinityTerm, ...]
     anti_affinity: tuple[AffinityTerm, ...]
     """Preferred terms that are not given up yet are among the last two."""
-    present: frozenset[str] = frozenset()
+    present: frozenset[str]
     """Labels that must be there and of which `requirements` only say what they are not: `Exists`
     and `NotIn` together are `NotIn` by upstream's algebra, which a node without the label meets."""
 

@@ -38,7 +38,7 @@ class AvailableReservations:
     """
 
     capacity: Mapping[Reservation, int] = field(default_factory=dict[Reservation, int])
-    shared: frozenset[str] = frozenset({ZONE, CAPACITY_TYPE})
+    shared: frozenset[str]
 
     def reservation_of(self, requirements: Requirements) -> Reservation:
         """Return the reservation that an offering with these requirements belongs to."""

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, final
 
-from karpenter_core.api.labels import ALIASES, HOSTNAME
+from karpenter_core.api.labels import HOSTNAME
 from karpenter_core.errors import BadInputError
 from karpenter_core.scheduling.requirements import Requirements
 from karpenter_core.scheduling.selectors import PodSelector
@@ -72,7 +72,7 @@ class TopologyGroup:
     selector: PodSelector | None
     max_skew: int
     min_domains: int
-    node_filter: CountedNodeFilter | None = None
+    node_filter: CountedNodeFilter | None
 
     @property
     def is_host(self) -> bool:
@@ -96,7 +96,7 @@ class TopologyGroups:
         self,
         namespaces: Callable[[], Mapping[str, Mapping[str, str]]],
         *,
-        aliases: Mapping[str, str] = ALIASES,
+        aliases: Mapping[str, str],
     ) -> None:
         self.all: Final = list[TopologyGroup]()
         self.keys: Final = dict[str, list[TopologyGroup]]()

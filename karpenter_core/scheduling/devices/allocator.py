@@ -53,8 +53,8 @@ class PickedDevice:
     request: str
     """`parent/sub` for an alternative of `firstAvailable`."""
     placed: PlacedDevice
-    consumed: tuple[tuple[str, Decimal], ...] = ()
-    admin_access: bool = False
+    consumed: tuple[tuple[str, Decimal], ...]
+    admin_access: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

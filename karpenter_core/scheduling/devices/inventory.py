@@ -29,13 +29,11 @@ class DeviceInventory:
     node that is not initialised.
     """
 
-    claims: Mapping[str, ResourceClaimView] = field(default_factory=dict[str, "ResourceClaimView"])
+    claims: Mapping[str, ResourceClaimView]
     """By `namespace/name`."""
-    classes: Mapping[str, DeviceClassView] = field(default_factory=dict[str, "DeviceClassView"])
-    slices: tuple[ResourceSliceView, ...] = ()
-    node_types: Mapping[str, tuple[InstanceDevices | None, ...]] = field(
-        default_factory=dict[str, "tuple[InstanceDevices | None, ...]"]
-    )
+    classes: Mapping[str, DeviceClassView]
+    slices: tuple[ResourceSliceView, ...]
+    node_types: Mapping[str, tuple[InstanceDevices | None, ...]]
     daemon_claims: Mapping[str, tuple[ResourceClaimView, ...]] = field(
         default_factory=dict[str, "tuple[ResourceClaimView, ...]"]
     )

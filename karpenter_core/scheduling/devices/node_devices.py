@@ -71,7 +71,7 @@ class DeviceOffer:
     """Those that the allocations are for."""
     settled: tuple[str, ...]
     """The other claims of the pod, which have devices already."""
-    is_restricted: bool = False
+    is_restricted: bool
     """Whether some of the devices can be used on certain nodes only."""
 
 
@@ -118,7 +118,7 @@ class NodeDevices:
         node: DeviceNode,
         groups: Iterable[DeviceGroup],
         *,
-        daemons: Mapping[DeviceGroup, frozenset[str]] | None = None,
+        daemons: Mapping[DeviceGroup, frozenset[str]] | None,
         every: bool = False,
         local: bool = True,
     ) -> DeviceOffer | DeviceRefusal:

@@ -52,7 +52,7 @@ class AllocatedClaim:
     """
 
     key: str
-    terms: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
+    terms: tuple[tuple[NodeSelectorTerm, ...], ...]
     column: int | None = None
     consumers: int = 0
     """The pods that the claim is reserved for, and those that this pass has placed."""

@@ -88,7 +88,7 @@ class PlacedDevice:
     pool: DevicePool
     device: Device
     node_terms: tuple[NodeSelectorTerm, ...] = ()
-    is_local: bool = False
+    is_local: bool
     bindings: frozenset[int] = frozenset()
     """The attribute bindings of the instance type that the device is in."""
 
@@ -106,8 +106,8 @@ class DevicePool:
     driver: str
     name: str
     devices: tuple[PlacedDevice, ...] = ()
-    counter_sets: tuple[CounterSet, ...] = ()
-    problem: str = ""
+    counter_sets: tuple[CounterSet, ...]
+    problem: str
     is_template: bool = False
 
     @cached_property

@@ -59,7 +59,7 @@ class ClaimRequests:
 
     claim: str
     requests: tuple[tuple[WantedDevices, ...], ...]
-    constraints: tuple[DeviceConstraint, ...] = ()
+    constraints: tuple[DeviceConstraint, ...]
 
 
 def read_claim(

@@ -30,7 +30,7 @@ class OpenNodes:
         free: Amounts,
         signatures: Numbers,
         *,
-        weights: Floats | None = None,
+        weights: Floats | None,
         spare: int = _FIRST_CLAIMS,
     ) -> None:
         """Take existing nodes: `free` is resources x nodes, `weights` are by resource."""

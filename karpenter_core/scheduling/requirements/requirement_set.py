@@ -68,7 +68,7 @@ class UndefinedLabel:
     """A label that is asked for and that no such node has; `suggestion` is what was meant."""
 
     key: str
-    suggestion: str = ""
+    suggestion: str
 
     def __str__(self) -> str:
         """Write the reason for people."""

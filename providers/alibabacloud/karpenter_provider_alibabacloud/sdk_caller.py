@@ -53,7 +53,7 @@ class ServiceEndpoint:
     """The endpoint of a service."""
 
     region: str
-    network: str = ""
+    network: str
     address: str = ""
     """`host:port` instead of the region's own."""
     protocol: str = ""

@@ -136,7 +136,7 @@ class ApiFailure:
 
     code: str
     message: str
-    status: int = 0
+    status: int
     """Of HTTP; 0 when it did not come as the failure of a call."""
     retry_after: str = ""
     """The header `Retry-After`, which EC2 does not send."""

@@ -84,7 +84,7 @@ class JsonService:
         body: JsonMapping,
         *,
         action: str,
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None,
     ) -> JsonObject:
         """Return the answer to a POST, which the service may receive more than once."""
         data = json.dumps(body, separators=(",", ":"), sort_keys=True).encode()

@@ -33,9 +33,9 @@ class ListedImage:
     name: str
     architecture: str
     """The cloud's name: `x86_64`, `arm64`."""
-    kind: str = ""
+    kind: str
     """ACK's `image_type`."""
-    system: str = _LINUX
+    system: str
 
     @property
     def date(self) -> str:

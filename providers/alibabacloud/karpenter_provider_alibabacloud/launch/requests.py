@@ -57,7 +57,7 @@ class LaunchCallSpec:
     """Of the instances."""
     has_own_prices: bool = False
     """Prices are not those of ECS: the order of the pairs decides."""
-    category: str = ""
+    category: str
     """Of the system disk, for RunInstances."""
 
 

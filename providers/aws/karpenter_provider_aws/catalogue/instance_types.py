@@ -11,7 +11,7 @@ keys leave inputs out, and its answers live for five minutes.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, final
 
@@ -79,7 +79,7 @@ class _CacheEntry:
     resolved: Mapping[str, ResolvedType]
     reservations: tuple[str, ...]
     """Ids of all reservations of these types."""
-    listed: Mapping[str, _ListedType] = field(default_factory=dict[str, _ListedType])
+    listed: Mapping[str, _ListedType]
     answer: tuple[Hashable, tuple[InstanceType, ...]] | None = None
     """The last answer, and in what state it was given."""
 

@@ -56,7 +56,7 @@ class ImageParameter:
     path: str
     requirement_sets: tuple[tuple[RequirementSpec, ...], ...]
     """The image serves types that meet any of these; each makes an entry of `status.amis`."""
-    mutable: bool = False
+    mutable: bool
     """Another image may come under the same path."""
 
 

@@ -42,7 +42,7 @@ class OwnedInstance:
     provider_id: str
     instance_type: str
     zone: str
-    reservation_id: str = ""
+    reservation_id: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class InterruptionMessage:
     """As the message names them; none when it announces nothing."""
     deadline: datetime | None = None
     """Time at which EC2 takes the instances in any case, if the message has one."""
-    detail: str = ""
+    detail: str
     sent_at: datetime | None = None
     """Time of the message, from its envelope."""
 

@@ -56,7 +56,7 @@ class _ReceivedMessage:
     hidden_until: float
     """By the monotonic clock; then the queue brings it again."""
     forgotten_at: float
-    announced: tuple[str, ...] = ()
+    announced: tuple[str, ...]
     """Ids of its announcements, once it is known whom it is about."""
     acknowledged: set[str] = field(default_factory=set[str])
     """Acknowledged ones since it was received."""
@@ -74,7 +74,7 @@ class InterruptionQueue:
         name: str,
         directory: InstanceDirectory,
         shortages: InterruptionShortages,
-        wait_seconds: int = LONGEST_WAIT_SECONDS,
+        wait_seconds: int,
     ) -> None:
         """`wait_seconds` is how long a poll waits for a message; shorter than the SDK reads."""
         self._clients: Final = clients

@@ -87,7 +87,7 @@ class HealthFinding:
     category: UnhealthyCategory
     since: datetime | None = None
     """Since when a check fails; None for events, and where EC2 does not say."""
-    detail: str = ""
+    detail: str
 
     @property
     def cause(self) -> tuple[str, ...]:

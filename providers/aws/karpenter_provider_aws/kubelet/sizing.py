@@ -7,7 +7,7 @@ more pods than the node can run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import structlog
@@ -51,11 +51,11 @@ _log: Final[FilteringBoundLogger] = structlog.get_logger(__name__)
 class KubeletOptions:
     """The fields of `spec.kubelet` that size a node; texts are quantities or expressions."""
 
-    max_pods: int | str | None = None
-    pods_per_core: int = 0
-    kube_reserved: Mapping[str, str] = field(default_factory=dict[str, str])
-    system_reserved: Mapping[str, str] = field(default_factory=dict[str, str])
-    eviction_hard: Mapping[str, str] = field(default_factory=dict[str, str])
+    max_pods: int | str | None
+    pods_per_core: int
+    kube_reserved: Mapping[str, str]
+    system_reserved: Mapping[str, str]
+    eviction_hard: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,11 +77,11 @@ class FleetOptions:
     """The options of a fleet, beside its targets."""
 
     capacity_type: str
-    reservation_type: str = ""
+    reservation_type: str
     """Of a reserved launch: `default` or `capacity-block`."""
     interruptible: bool
     """Of a reserved launch: the reservation's owner may take the capacity back."""
-    context: str = ""
+    context: str
     has_own_prices: bool
     """Prices are not EC2's (an overlay, a discount): they decide, by priority."""
 

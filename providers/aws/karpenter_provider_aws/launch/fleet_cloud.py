@@ -56,7 +56,6 @@ from karpenter_provider_aws.launch.launched_instances import LaunchDetails, laun
 from karpenter_provider_aws.launch.plans import LaunchContext, plan_launches
 from karpenter_provider_aws.launch.preconditions import unmet_precondition
 from karpenter_provider_aws.launch.template_groups import TemplateRequest, templates_for
-from karpenter_provider_aws.zonal_shift import no_shifts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -186,8 +185,8 @@ class FleetCloud:
         types: CurrentInstanceTypes,
         prices: PriceList,
         details: Callable[[], ClusterDetails],
-        shifts: Callable[[], ShiftedZones] = no_shifts,
-        count_failure: FailureCounter = no_counter,
+        shifts: Callable[[], ShiftedZones],
+        count_failure: FailureCounter,
         observe_batch: Callable[[str, int], None] = lambda _batcher, _size: None,
     ) -> None:
         """Take `details` from `ClusterSource`, `shifts` from `ZonalShifts.zones`.

@@ -70,7 +70,7 @@ class TemplateReservation:
     """A capacity reservation that instances of a template go into."""
 
     id: str
-    reservation_type: str = "default"
+    reservation_type: str
     interruptible: bool
 
 
@@ -92,8 +92,8 @@ class TemplateContent:
     has_enclaves: bool
     uses_reservations: bool
     """The feature gate ReservedCapacity: open reservations are used by reserved launches alone."""
-    reservation: TemplateReservation | None = None
-    placement_group_id: str = ""
+    reservation: TemplateReservation | None
+    placement_group_id: str
     placement_partition: int
     """0 lets EC2 choose."""
 

@@ -120,7 +120,7 @@ class ArmNotFoundError(ArmError):
 class NoTokenError(CloudProviderError):
     """No credential gave a token, so that the call was not sent."""
 
-    def __init__(self, message: str, *, is_unanswered: bool = False) -> None:
+    def __init__(self, message: str, *, is_unanswered: bool) -> None:
         super().__init__(message)
         self.is_unanswered: Final = is_unanswered
         """Whether the service that gives tokens did not answer."""

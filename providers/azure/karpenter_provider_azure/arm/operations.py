@@ -33,7 +33,7 @@ class OperationState:
     """Whether it has ended; a status that is not known is one in progress."""
     error: ArmError | None = None
     """Of an operation that failed or was canceled."""
-    retry_after: timedelta | None = None
+    retry_after: timedelta | None
     """The time that Azure asks to wait before the next poll."""
 
 

@@ -63,7 +63,7 @@ class GpuDriver:
     version: str
     image_suffix: str
     """Date of the driver image, the end of its tag."""
-    needs_fabric_manager: bool = False
+    needs_fabric_manager: bool
     """Whether the GPUs are connected by NVSwitch, which a service of its own starts."""
 
     @property

@@ -102,7 +102,7 @@ class RegionSizeReader:
         cache_folder: Path,
         *,
         fetch: Callable[[], Sequence[JsonMapping]],
-        cache_key: str = "",
+        cache_key: str,
     ) -> None:
         """`fetch` returns the items of Microsoft.Compute/skus and raises CloudProviderError.
 

@@ -42,17 +42,17 @@ class SizeName:
 
     family: str
     """One capital letter: `N`."""
-    subfamily: str = ""
+    subfamily: str
     """`C`; two letters at most."""
     cpus: int
     """vCPUs that the name states."""
-    constrained_cpus: int | None = None
+    constrained_cpus: int | None
     """The vCPUs left of them in a size with constrained vCPUs (`M8-2ms`)."""
-    features: str = ""
+    features: str
     """`ads`, as written."""
-    accelerator: str = ""
+    accelerator: str
     """`A100`; also of series whose names leave it out."""
-    version: str = "1"
+    version: str
     """Digits without `v`; `1` when the name has none."""
     series: str
     """`NCads_v4`: family, sub-family, features and version."""

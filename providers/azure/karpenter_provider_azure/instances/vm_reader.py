@@ -113,7 +113,7 @@ class GroupListing:
     """All virtual machines of the node resource group."""
 
     vms: tuple[DescribedVm, ...]
-    problem: str = ""
+    problem: str
     """Reason why `vms` lacks some of the cluster's; empty if it has all."""
 
 

@@ -9,7 +9,7 @@ Karpenter's provider for Azure keeps the hash of what it has updated in an annot
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from threading import Lock
 from typing import TYPE_CHECKING, Final, final
@@ -70,7 +70,7 @@ class DesiredVm:
     """The tags and identities that a virtual machine should have."""
 
     tags: DesiredTags
-    identities: tuple[str, ...] = ()
+    identities: tuple[str, ...]
     """Ids of identities that it needs; others stay."""
 
 
@@ -78,8 +78,8 @@ class DesiredVm:
 class VmChange:
     """A change of one virtual machine."""
 
-    tags: TagChange = field(default_factory=TagChange)
-    identities: tuple[str, ...] = ()
+    tags: TagChange
+    identities: tuple[str, ...]
     """Ids of identities to add."""
 
     def __bool__(self) -> bool:

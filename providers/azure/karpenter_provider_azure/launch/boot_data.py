@@ -37,7 +37,7 @@ class BootTarget:
 class BootData:
     """Data for the first boot of a node; contains the bootstrap token."""
 
-    custom_data: str = field(repr=False)
+    custom_data: str
     """In base64."""
     custom_script: str = field(default="", repr=False)
     """The command of the extension that makes the node join; empty if the custom data does it."""

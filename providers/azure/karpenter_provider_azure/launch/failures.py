@@ -178,13 +178,13 @@ class LaunchAttempt:
     zone: str
     """The label: `westus2-1`, or `0` without a zone."""
     capacity_type: str
-    group: str = ""
+    group: str
     """Quota family of the size in lower case; empty when it is unknown."""
-    cpu_milli: int = 0
-    size_zones: tuple[str, ...] = ()
+    cpu_milli: int
+    size_zones: tuple[str, ...]
     """Labels of all zones in which the region sells the size, without `0`."""
-    image: str = ""
-    node_pool: str = ""
+    image: str
+    node_pool: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,7 @@ class DescribedMachine(DescribedNode):
     The image is `nodeImageVersion`: `AKSUbuntu-2204gen2containerd-202410.15.0`.
     """
 
-    drift_action: str = ""
+    drift_action: str
     """Action that AKS recommends: `Synced`, `Recreate`; empty if AKS does not say."""
 
     @property
