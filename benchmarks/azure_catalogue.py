@@ -102,7 +102,7 @@ class RegionCatalogue:
         clock = SystemClock()
         self.prices = RegionPrices(REGION)
         self.unavailable = UnavailableOfferings()
-        self.sizes = RegionSizeReader(REGION, clock, folder, fetch=lambda: items)
+        self.sizes = RegionSizeReader(REGION, clock, folder, fetch=lambda: items, cache_key="")
         self.catalogue = InstanceTypeCatalogue(
             AzureSettings(
                 cluster_name="",
