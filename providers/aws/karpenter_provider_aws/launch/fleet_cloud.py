@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from karpenter_provider_aws.sdk import CloudClients
     from karpenter_provider_aws.zonal_shift import ShiftedZones
 
-__all__ = ["EC2_TRAITS", "FailureCounter", "FleetCloud", "no_counter"]
+__all__ = ["EC2_TRAITS", "FailureCounter", "FleetCloud"]
 
 EC2_TRAITS: Final = CloudTraits(
     name="EC2",
@@ -102,10 +102,6 @@ class FailureCounter(Protocol):
     def __call__(self, *, zone: str, zone_id: str, capacity_type: str, reason: str) -> None:
         """Count one failure."""
         ...
-
-
-def no_counter(*, zone: str, zone_id: str, capacity_type: str, reason: str) -> None:
-    """Count nothing."""
 
 
 @final
