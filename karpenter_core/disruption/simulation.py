@@ -7,7 +7,9 @@ a what-if does not depend on the size of the cluster (`docs/design/whatif.md`).
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import compress
 from math import inf
+from operator import not_
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.conditions import is_true
@@ -251,9 +253,7 @@ class DisruptionSimulation:
 
         pools = tuple(self._snapshot.node_pools.values())
         settled = self._memory.settled.values(state_nodes, is_settled, same=pools)
-        return [
-            state_node.name for state_node, it in zip(state_nodes, settled, strict=True) if not it
-        ]
+        return [each.name for each in compress(state_nodes, map(not_, settled))]
 
     @property
     def _ready(self) -> WhatIf:

@@ -167,9 +167,8 @@ class NodeTable:
 
     def repelling_shapes(self, nodes: Sequence[ExistingNode]) -> Iterator[PodShape]:
         """Yield the shapes with anti-affinity of the pods on nodes."""
-        for shapes in self._repelling.values(nodes, _repelling_shapes):
-            if shapes:
-                yield from shapes
+        for shapes in filter(None, self._repelling.values(nodes, _repelling_shapes)):
+            yield from shapes
 
     def column_steps(
         self,

@@ -6,9 +6,12 @@ resource of that pod; one that several pods share counts once on every node that
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from karpenter_core.scheduling.problem import ExistingNode, PodVolumes, SchedulingProblem
 
 __all__ = ["NO_LIMIT", "VolumeAttachments", "attach_resource", "is_attach_resource"]
@@ -17,6 +20,8 @@ NO_LIMIT: Final = 1 << 40
 """The attach limit of a node without limit: more than there are volumes."""
 
 _PREFIX: Final = "attachments:"
+
+_LIMITS: Final[Callable[[ExistingNode], Mapping[str, int]]] = attrgetter("volume_limits")
 
 
 def attach_resource(driver: str) -> str:
@@ -34,9 +39,7 @@ class VolumeAttachments:
     """The volumes that count against limits, and those that several pods share."""
 
     def __init__(self, problem: SchedulingProblem) -> None:
-        self.drivers: Final = frozenset(
-            driver for node in problem.nodes for driver in node.volume_limits
-        )
+        self.drivers: Final = frozenset[str]().union(*map(_LIMITS, problem.nodes))
         """Drivers with a limit somewhere; without any, nothing is counted."""
         users: dict[str, int] = {}
         if self.drivers:

@@ -39,10 +39,11 @@ class WhatIfCluster:
     def _open_movable(self, movable: Mapping[str, Collection[str]]) -> dict[str, frozenset[str]]:
         """Return an entry for each node, in their order; an empty one for closed nodes."""
         nothing = frozenset[str]()
-        found = dict.fromkeys(self.nodes, nothing)
-        found.update(zip(movable, map(frozenset, movable.values()), strict=True))
-        for name in list(found)[len(self.nodes) :]:
-            del found[name]  # no node of the problem
+        given = dict(zip(movable, map(frozenset, movable.values()), strict=True))
+        if list(given) == list(self.nodes):
+            found = given
+        else:
+            found = {name: given.get(name, nothing) for name in self.nodes}
         for node in compress(self.nodes.values(), map(_IS_CLOSED, self.nodes.values())):
             found[node.name] = nothing
         return found
@@ -60,7 +61,7 @@ class WhatIfCluster:
         """Return the nodes that are other ones in another cluster, or whose pods move otherwise."""
         replaced = map(is_not, self.nodes.values(), other.nodes.values())
         moving = map(is_not, self.movable.values(), other.movable.values())
-        either = map(any, zip(replaced, moving, strict=True))
+        either = map(bool.__or__, replaced, moving)
         return [
             name
             for name in compress(self.nodes, either)
