@@ -125,14 +125,24 @@ class RunningProcess:
         return await self._task
 
     def metric(self, line: str) -> float:
-        """Return the value of a series, given as Prometheus shows it; 0 when it is not there."""
+        """Return the value of a series, given as Prometheus shows it; 0 when it is not there.
+
+        Raises:
+            LookupError: there is no metric of this name, so that its series never could be there.
+        """
         registry = self.process.metrics.registry
+        name = line.partition("{")[0]
         # All series take a hundred times longer to write than those of one name; a collector need
         # not declare its names, though.
-        text = generate_latest(registry.restricted_registry([line.partition("{")[0]]))
-        text = (text or generate_latest(registry)).decode()
-        values = (row.rpartition(" ") for row in text.splitlines() if not row.startswith("#"))
-        return next((float(value) for series, _, value in values if series == line), 0.0)
+        text = generate_latest(registry.restricted_registry([name]))
+        rows = (text or generate_latest(registry)).decode().splitlines()
+        values = (row.rpartition(" ") for row in rows if not row.startswith("#"))
+        value = next((float(value) for series, _, value in values if series == line), None)
+        # Those of a histogram end with `_count`, `_sum` and `_bucket`, that of its metric does not.
+        names = {row.split(" ")[2] for row in rows if row.startswith("# TYPE ")}
+        if value is None and names.isdisjoint({name, name.rpartition("_")[0]}):
+            raise LookupError(f"no metric has the name {name}")
+        return value or 0.0
 
 
 class ClusterOptions(TypedDict, total=False):

@@ -87,7 +87,7 @@ def test_a_dead_node_is_kept_while_the_state_is_stale_and_replaced_as_soon_as_it
         times=None,
     )
     waiting = 'karpenter_core_waiting_for_freshness{consumer="repair"}'
-    failed = 'karpenter_core_reconcile_errors_total{controller="node.health"}'
+    failed = 'karpenter_reconcile_errors_total{controller="node.health"}'
 
     async def scenario(scene):
         running, (first, *_) = await grown(scene, 1, REPAIR)

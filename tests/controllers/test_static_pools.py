@@ -290,7 +290,7 @@ def test_nothing_is_created_for_a_template_that_nothing_fits(tmp_path):
         running = scene.start(*ON)
         await scene.settle(lambda: condition(scene.pool("general"), "ReplicasHeldBack"))
         assert (await counts.watch(seconds=60))[0] == 0
-        failed = 'karpenter_core_reconcile_errors_total{controller="static.provisioning"}'
+        failed = 'karpenter_reconcile_errors_total{controller="static.provisioning"}'
         assert running.metric(failed) == 0
         held = condition(scene.pool("general"), "ReplicasHeldBack")
         assert held["reason"] == "NoInstanceTypeAvailable"
