@@ -5,10 +5,11 @@
     python benchmarks/scheduling.py --peer --peer-pods 5000    beside Karpenter's own scheduler
     python benchmarks/scheduling.py --gates [S1 C2 ...]        what a release must hold
 
-A case is MIX-COUNT/CATALOGUE[/OPTION...] (benchmarks/inputs.py). Every run is a process of its own,
-so that nothing is warm and memory is that run's; shown is the run of median time. Plans of one case
-must be the same in all of them. Beside the peer, ours and its runs alternate. What is timed stands in benchmarks/measure.py, for the peer in
-benchmarks/peer/main.go: both solve cold, from pods and instance types in memory to claims.
+A case is MIX-COUNT/CATALOGUE[/OPTION...] (benchmarks/inputs.py). Every run is a process of its own, so
+that nothing is warm and memory is that run's; shown is the run of median time. Plans of one case must
+be the same in all of them. Beside the peer, ours and its runs alternate. What is timed stands in
+benchmarks/measure.py, for the peer in benchmarks/peer/main.go: both solve cold, from pods and instance
+types in memory to claims.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@
 
 The cluster is a plan come true: diverse pods and Deployments on the instances that `solve` bought for
 them (about ten pods to a node), of which 13 percent have ended since. On a tight one nothing has ended,
-and one pod more fills each node but for some 2 percent of its CPU and memory. Every pod may move. Prices are those of the instances as planned. Each
-cluster has a process of its own; seconds are CPU time of the thread. Cold is the first time that
-every node is asked for, with everything compiled; `build` is the compiling.
+and one pod more fills each node but for some 2 percent of its CPU and memory. Every pod may move.
+Prices are those of the instances as planned. Each cluster has a process of its own; seconds are CPU
+time of the thread. Cold is the first time that every node is asked for, with everything compiled;
+`build` is the compiling.
 
 Beside it: solving again for every question, with a compiled catalogue and nothing else kept.
 """

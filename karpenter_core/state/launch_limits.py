@@ -104,8 +104,9 @@ def refused_pools(
     """Return the pools that may launch nothing now, with the refusals.
 
     These are pools that a window of their schedules shuts down, or whose schedules cannot be read,
-    pools whose nodes do not register, and those that limit the price where that of a node is
-    unknown; all pools when the cluster has reached its size limit. A pool that has used its launches of this minute is not among them: its pods wait.
+    pools whose nodes do not register, and those that limit the price where that of a node is unknown;
+    all pools when the cluster has reached its size limit. A pool that has used its launches of this
+    minute is not among them: its pods wait.
     """
     most = 0 if launch_limits is None else launch_limits.max_nodes_total
     if most and nodes_total(snapshot) >= most:

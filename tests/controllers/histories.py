@@ -1,9 +1,10 @@
 """Plays random histories of a cluster, checked at every change.
 
-A seed decides everything: which pools there are, static ones, buffers, requests for gangs and commitments
-among them, what users do to workloads, budgets, pools, their windows of time, claims and Nodes, what the cloud and the API server
-do wrong, and when the controller dies. Afterwards all faults are ended; then the cluster has to come to rest with every pod running, and to shrink
-to nothing once the pods have gone.
+A seed decides everything: which pools there are, static ones, buffers, requests for gangs and
+commitments among them, what users do to workloads, budgets, pools, their windows of time, claims and
+Nodes, what the cloud and the API server do wrong, and when the controller dies. Afterwards all faults
+are ended; then the cluster has to come to rest with every pod running, and to shrink to nothing once
+the pods have gone.
 
     .venv/bin/python -m tests.controllers.histories --count 100 --seed 0 --jobs 2
     .venv/bin/python -m tests.controllers.histories --count 1 --seed 17 --verbose

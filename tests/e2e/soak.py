@@ -1,12 +1,12 @@
 """Lets two controllers run for an hour on the real control plane, and looks for leaks.
 
-Sixty to three hundred pods come and go. In the first part the leader is killed again and again;
-then one pair of processes lives until the end. The API server is killed and started again
-throughout. Each round begins with the most pods and ends with the fewest, so that the rounds are
-alike in their peak and where they are measured. There the load stands still until pods, nodes, claims
-and instances agree, no node comes or goes any more, and unused connections are closed; then memory,
-tasks and open files of both are measured. In the end everything has to be gone. A figure leaks if it rises steadily over the last leader's life
-(tests.support.trends); the containers that rise with it are named.
+Sixty to three hundred pods come and go. In the first part the leader is killed again and again; then
+one pair of processes lives until the end. The API server is killed and started again throughout. Each
+round begins with the most pods and ends with the fewest, so that the rounds are alike in their peak and
+where they are measured. There the load stands still until pods, nodes, claims and instances agree, no
+node comes or goes any more, and unused connections are closed; then memory, tasks and open files of
+both are measured. In the end everything has to be gone. A figure leaks if it rises steadily over the
+last leader's life (tests.support.trends); the containers that rise with it are named.
 
 What a controller keeps for the sake of the past is bounded, but some of these bounds need hours to be
 full: they are lowered, so that only what has no bound can rise. --production-bounds leaves them.

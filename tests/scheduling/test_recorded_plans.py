@@ -1,7 +1,7 @@
 """The plans and verdicts of some hundred generated problems are those that are recorded.
 
-Nothing says that a recorded plan is right: other tests do. This one says that a change which is meant to change no plan
-changes none, and which plans any other change does.
+Nothing says that a recorded plan is right: other tests do. This one says that a change which is meant
+to change no plan changes none, and which plans any other change does.
 """
 
 from __future__ import annotations

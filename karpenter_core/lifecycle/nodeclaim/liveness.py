@@ -53,8 +53,9 @@ def liveness_step(
 ) -> LifecycleStep:
     """Delete a claim that was not launched, or did not register, in time.
 
-    `planned` are the waiting pods for which it was launched. Both limits run from the last transition of the condition, not from the claim's creation. If the
-    clock was ahead at that transition and has been corrected since, they run from now.
+    `planned` are the waiting pods for which it was launched. Both limits run from the last transition
+    of the condition, not from the claim's creation. If the clock was ahead at that transition and has
+    been corrected since, they run from now.
     """
     conditions = claim.status.conditions
     if is_true(conditions, REGISTERED):

@@ -1,8 +1,8 @@
 """Manifests that guides to Karpenter print, as v1: each launches instances on the simulated AWS.
 
-They were written for Provisioner and AWSNodeTemplate; here they are NodePool and EC2NodeClass, field by field.
-Each is admitted by an API server with our CRDs, becomes Ready, and a pod that suits it gets an instance that is as
-the manifest asks; `karpenter plan --offline` says the same of the files.
+They were written for Provisioner and AWSNodeTemplate; here they are NodePool and EC2NodeClass, field by
+field. Each is admitted by an API server with our CRDs, becomes Ready, and a pod that suits it gets an
+instance that is as the manifest asks; `karpenter plan --offline` says the same of the files.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Finds the instances of launches that another Karpenter had under way when this process took over.
 
-Karpenter's own controllers for AWS and Alibaba Cloud write on an instance the cluster, the NodePool and the
-NodeClass, but not the NodeClaim before its node has registered, and their launches have no client token. If one
-ends between the answer of the cloud and the write of the NodeClaim, nothing names the pair. Such an instance goes to a NodeClaim
-that it could have been launched for: of the same NodePool and NodeClass, created no later than it was launched,
-with requirements that it meets. NodeClaims of this kind are interchangeable.
+Karpenter's own controllers for AWS and Alibaba Cloud write on an instance the cluster, the NodePool and
+the NodeClass, but not the NodeClaim before its node has registered, and their launches have no client
+token. If one ends between the answer of the cloud and the write of the NodeClaim, nothing names the
+pair. Such an instance goes to a NodeClaim that it could have been launched for: of the same NodePool
+and NodeClass, created no later than it was launched, with requirements that it meets. NodeClaims of
+this kind are interchangeable.
 """
 
 from __future__ import annotations
