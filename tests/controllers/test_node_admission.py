@@ -194,6 +194,14 @@ def test_pods_that_the_scheduler_has_not_tried_count_among_too_many(monkeypatch)
     assert scene.play(0.0) == [AT_ONCE]
 
 
+def test_a_planned_pod_that_the_scheduler_has_not_tried_is_nominated_too():
+    """Else it is bound where it fits, and the pods planned for that node are left over."""
+    scene = Admissions(plain("a"), plain("bb"), plain("ccc"))
+    scene.show(0, unschedulable=False)
+    scene.play(0.0)
+    assert scene.nominated == [("pod-0", "node-0")]
+
+
 def test_with_too_many_pending_pods_none_is_nominated(monkeypatch):
     monkeypatch.setattr(admission, "MAX_PENDING_PODS", 1)
     scene = Admissions(plain("a"), plain("bb"))

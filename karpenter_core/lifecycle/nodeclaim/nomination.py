@@ -49,9 +49,14 @@ def planned_pods(snapshot: Snapshot, *, claim: str, node: str) -> Iterator[PodVi
     """Yield the waiting pods for which a claim and its node were planned."""
     for target in dict.fromkeys((claim, node)):
         for uid in snapshot.ledger.expected.get(target, ()):
-            pod = snapshot.pending_pods.get(uid) or snapshot.nominated_pods.get(uid)
-            if pod is not None:
+            pod = snapshot.pods.get(uid)
+            if pod is not None and (pod.is_nominated or _awaits_node(pod)):
                 yield pod
+
+
+def _awaits_node(pod: PodView) -> bool:
+    """Tell whether the scheduler has refused a pod or has not tried it yet."""
+    return pod.is_provisionable or pod.is_untried
 
 
 def choose_nominations(
@@ -96,7 +101,7 @@ def _waiting_and_free(
             bound_places[pod.node_name] += 1
         elif pod.nominated_node_name in snapshot.nodes:
             named[pod.nominated_node_name] += 1
-        elif pod.is_provisionable or pod.is_nominated:
+        elif pod.is_nominated or _awaits_node(pod):
             waiting.append((pod, node))
     return waiting, planned_places - bound_places - named, named
 
