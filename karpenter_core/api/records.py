@@ -361,14 +361,21 @@ class PodView(Record, frozen=True, kw_only=True, eq=False):
 
     @property
     def is_nominated(self) -> bool:
-        """Whether the pod is unschedulable, but its status nominates a node for it."""
-        return self._waits and bool(self.nominated_node_name)
+        """Whether the pod waits for a scheduler, but its status nominates a node for it.
+
+        The scheduler has refused it, or has not tried it yet.
+        """
+        return bool(self.nominated_node_name) and (self._waits or self._is_new)
 
     @property
     def is_untried(self) -> bool:
         """Whether the pod waits until a scheduler looks for a node for the first time."""
+        return self._is_new and not self.nominated_node_name
+
+    @property
+    def _is_new(self) -> bool:
         return (
-            not (self.tried or self.unschedulable or self.nominated_node_name)
+            not (self.tried or self.unschedulable)
             and not self.shape.scheduling_gates
             and self._needs_node
         )

@@ -88,6 +88,16 @@ def test_a_placed_pod_keeps_its_place_when_its_equal_has_found_a_node():
     assert not found.problem.pods
 
 
+def test_a_nominated_pod_keeps_its_room_before_the_scheduler_has_tried_it():
+    """It is on its node for passes and for disruption, as a refused pod with a nomination is."""
+    claim, node = node_and_claim("web")
+    waiting = untried("b", nominated_node_name=node.name)
+    builder = synced_state(POOL, claim, node, waiting)
+    found = build_provisioning_input(builder.snapshot(), now=EPOCH)
+    assert [each.name for each in found.placed_pods["web"]] == ["b"]
+    assert not found.problem.pods
+
+
 def test_room_on_existing_nodes_comes_before_new_nodes():
     claim, node = node_and_claim("web")
     builder = synced_state(POOL, claim, node, refused("a"), untried("b"))
