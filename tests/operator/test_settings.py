@@ -536,7 +536,7 @@ def test_no_text_makes_a_limit_of_ours_another_one(flag, text, by_flag):
     else:
         complaints = ""
         assert ASCII_WHOLE.fullmatch(text.strip())
-        assert getattr(settings, option.field) == int(text) >= 0
+        assert getattr(settings, option.field) == int(text.strip()) >= 0
     assert not complaints or f'"{text}"' in complaints
 
 
