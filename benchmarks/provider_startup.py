@@ -69,16 +69,16 @@ SDKS: Final = {
         "keys = find_credential(dict.fromkeys(names, 'any'))\n"
         "seconds = dict.fromkeys(('connect_seconds', 'read_seconds', 'launch_read_seconds'), 1)\n"
         "for service in ('ecs', 'vpc', 'cs'):\n"
-        "    endpoint = ServiceEndpoint(region='cn-hangzhou')\n"
+        "    endpoint = ServiceEndpoint(region='cn-hangzhou', network='public')\n"
         "    SdkCaller(service, endpoint, credential=keys, connections=1, **seconds)\n",
         ("alibabacloud_", "darabonba", "Tea"),
     ),
     "aws": SdkVariant(
-        # boto3 reads what a service is like when its client is made.
+        # botocore reads what a service is like when its client is made.
         "from karpenter_provider_aws.sdk import CloudClients\n"
         "clients = CloudClients(region='us-east-1')\n"
         "clients.ec2, clients.iam, clients.eks, clients.sqs, clients.ssm, clients.pricing\n",
-        ("boto3", "botocore", "s3transfer", "jmespath"),
+        ("botocore", "jmespath"),
     ),
     "azure": SdkVariant(
         "from azure.identity import DefaultAzureCredential\n"

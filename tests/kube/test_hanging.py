@@ -154,8 +154,11 @@ async def test_a_plugin_that_hangs_after_a_refusal_does_not_hold_the_request_for
             clock.advance(30)
             request = asyncio.ensure_future(transport.request(GET))
             await until(lambda: len(started(tmp_path)) == 2)
-            clock.advance(61)
-            assert (await asyncio.wait_for(request, 60)).status == 401
+            # One step of the clock may come before the limit of the renewal is set.
+            while not request.done():
+                clock.advance(61)
+                await asyncio.wait([request], timeout=0.1)
+            assert (await request).status == 401
             await until(lambda: gone(tmp_path))
 
 
