@@ -1,8 +1,8 @@
-"""Makes the calls of boto3's clients by the call policy of the kit.
+"""Makes the calls of botocore's clients by the call policy of the kit.
 
 A client makes one attempt; `ApiCalls` repeats it, slows down the operation classes that AWS throttles, and
 remembers that an attempt may have been carried out. It stands below the methods of a client, so that pages
-of boto3's paginators are calls like all others.
+of botocore's paginators are calls like all others.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ __all__ = ["core_errors_of", "is_refusal", "refusal_behind"]
 
 @contextmanager
 def core_errors_of(action: str) -> Generator[None]:
-    """Turn what boto3 raises into the core's errors; `action` as in a policy, `ec2:DescribeSubnets`.
+    """Turn what botocore raises into the core's errors; `action` as in a policy, `ec2:DescribeSubnets`.
 
     Raises:
         AuthError: credentials are missing, wrong, or do not permit it.
