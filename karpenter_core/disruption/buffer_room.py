@@ -8,6 +8,7 @@ is too many, and so on without end.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Final, final
@@ -26,7 +27,7 @@ from karpenter_core.state.existing_nodes import required_terms, selects_node
 from karpenter_core.state.taints import taint_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from datetime import datetime
 
     from karpenter_core.api.records import PodView
@@ -83,16 +84,51 @@ class BufferRoom:
             name = f"{_REPLACEMENT}{number}"
             nodes[name] = self._replacement(name, claim)
             planned.update((pod.uid, name) for pod in claim.pods)
-        choices = _NodeChoices(nodes, problem, self._ranks)
-        for pod in sorted(moving, key=_largest_first):
-            bound_to = planned.get(pod.uid, "")
-            choices.bind(pod, bound_to if _is_bound_by_others(pod) else choices.best(pod))
         virtual = [
             *(pod for pod in problem.pods if pod.is_virtual),
             *(pod for pod in pods.values() if pod.is_virtual),
         ]
+        moving.sort(key=_largest_first)
+
+        def as_planned(pod: PodView, _choices: _NodeChoices) -> str:
+            return planned.get(pod.uid, "")
+
+        def emptiest_admitted(pod: PodView, choices: _NodeChoices) -> str:
+            name = choices.best(pod)
+            return name if self._admits(name, pod, choices.nodes) else as_planned(pod, choices)
+
+        def lost(bound_to: Callable[[PodView, _NodeChoices], str]) -> int:
+            return self._lost_after(
+                moving, virtual, _NodeChoices(nodes, problem, self._ranks), bound_to
+            )
+
+        if not any(map(_is_bound_by_others, moving)):
+            return lost(as_planned)
+        # The scheduler may bind such a pod elsewhere than a what-if does. To ask the solver is dear, and
+        # needless where nothing is lost on the emptiest nodes, whether they admit the pods or not.
+        return lost(as_planned) or (lost(_emptiest) and lost(emptiest_admitted))
+
+    def _lost_after(
+        self,
+        moving: Iterable[PodView],
+        virtual: Collection[PodView],
+        choices: _NodeChoices,
+        bound_to: Callable[[PodView, _NodeChoices], str],
+    ) -> int:
+        """Return how many virtual pods lose their room; `bound_to` binds pods that depend on others."""
+        for pod in moving:
+            choose = bound_to if _is_bound_by_others(pod) else _emptiest
+            choices.bind(pod, choose(pod, choices))
         left = self._without_room(virtual, choices.nodes.values())
         return max(len(left) - len(self._left_before), 0)
+
+    def _admits(self, name: str, pod: PodView, nodes: Mapping[str, ExistingNode]) -> bool:
+        """Tell whether a node takes a pod that depends on other pods, as they are on the nodes."""
+        problem, _ = self._problem
+        alone = [
+            node if node.name == name else replace(node, closed=True) for node in nodes.values()
+        ]
+        return name in nodes and not solve(on_nodes_alone(problem, [pod], alone)).unschedulable
 
     def _replacement(self, name: str, claim: PlannedNodeClaim) -> ExistingNode:
         """Return a planned claim as a node without pods, with what its smallest type has."""
@@ -221,10 +257,10 @@ class _NodeChoices:
     """Nodes that are filled as Kubernetes' scheduler does it: each pod goes where most is left."""
 
     def __init__(
-        self, nodes: dict[str, ExistingNode], problem: SchedulingProblem, ranks: _NodeRanks
+        self, nodes: Mapping[str, ExistingNode], problem: SchedulingProblem, ranks: _NodeRanks
     ) -> None:
         """`nodes` are those of the problem without removed ones, and replacements."""
-        self.nodes: Final = nodes
+        self.nodes: Final = dict(nodes)
         self._volumes: Final = problem.volumes
         self._ranks: Final = ranks
         self._new: Final = [name for name in nodes if name.startswith(_REPLACEMENT)]
@@ -257,6 +293,10 @@ class _NodeChoices:
         """Put a pod on a node; without a name it stays pending."""
         if name in self.nodes:
             self.nodes[name] = with_pods(self.nodes[name], (pod,), self._volumes)
+
+
+def _emptiest(pod: PodView, choices: _NodeChoices) -> str:
+    return choices.best(pod)
 
 
 def _largest_first(pod: PodView) -> tuple[int, int, str]:

@@ -12,17 +12,9 @@ SEEDS = {
 }
 
 
-def known_failure(seed):
-    """Mark the seed whose cluster does not come to rest yet."""
-    reason = (
-        "consolidation removes a node whose room a CapacityBuffer buys again (node fee of 0.01)"
-    )
-    return pytest.mark.xfail(strict=True, reason=reason) if seed == 1 else ()
-
-
 @pytest.mark.cluster_runs
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", [pytest.param(seed, marks=known_failure(seed)) for seed in SEEDS])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_cluster_with_many_features_comes_to_rest(tmp_path, seed):
     features, breaches = breaches_of(seed, tmp_path)
     assert features

@@ -64,6 +64,21 @@ def test_a_pod_that_must_be_elsewhere_takes_no_room():
     assert lost(*three_nodes(node_selector=selector)) == 0
 
 
+@pytest.mark.parametrize(("beside", "expected"), [("other", 1), ("db", 0)])
+def test_a_pod_that_depends_on_others_is_bound_to_the_emptiest_node_that_admits_it(
+    beside, expected
+):
+    """The what-if puts it on `a`, where no buffer has room; a pod `db` on `c` keeps it from there."""
+    term = AffinityTerm(
+        topology_key="kubernetes.io/hostname", selector=LabelSelector(match_labels={"app": "db"})
+    )
+    *others, third = three_nodes()
+    shape = msgspec.structs.replace(third.shape, pod_anti_affinity=(term,))
+    small = runs("small", "c", cpu="100m", labels={"app": beside})
+    objects = [*others, small, msgspec.structs.replace(third, shape=shape)]
+    assert lost(*objects) == expected
+
+
 @pytest.mark.parametrize(("removed", "expected"), [("c", 0), ("a", 1)])
 def test_virtual_pods_of_the_removed_node_itself_need_room_too(removed, expected):
     """Without `c` the room is made on a new node; pods of `a` would be bound to `c`."""
