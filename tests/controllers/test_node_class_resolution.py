@@ -143,9 +143,11 @@ async def test_a_changed_node_class_is_resolved_at_once():
 class Unreachable(ResolvingProviders):
     """A provider whose cloud cannot be reached."""
 
+    error: str = "ec2:DescribeSubnets: the name does not resolve"
+
     async def resolve_node_class(self, _node_class):
         self.calls += 1
-        raise CloudProviderError("ec2:DescribeSubnets: the name does not resolve")
+        raise CloudProviderError(self.error)
 
 
 @pytest.mark.parametrize("is_known", [False, True], ids=["new", "resolved before"])
@@ -170,6 +172,33 @@ async def test_a_cloud_that_cannot_be_reached_is_named_by_a_new_node_class(is_kn
     assert (condition["type"], condition["status"]) == ("Ready", "Unknown")
     assert condition["reason"] == "ResolutionFailed"
     assert condition["message"] == "ec2:DescribeSubnets: the name does not resolve"
+
+
+async def test_another_error_of_the_same_outage_replaces_the_first_one():
+    """The name resolves again, but the credentials are refused: the first message would mislead."""
+    subject, cluster_state, _ = controller(None, HandClock())
+    writes = Writes()
+    subject._writer.kube_writer = writes
+    subject._providers = providers = Unreachable(NodeClassResolution())
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    first = unresolved_conditions(
+        cluster_state.node_class, CloudProviderError(providers.error), now=now
+    )
+    status = {"conditions": first}
+    cluster_state.node_class = cluster_state.node_class.model_copy(
+        update={"status": type(cluster_state.node_class.status).model_validate(status)}
+    )
+
+    with pytest.raises(CloudProviderError):
+        await subject.reconcile(KEY)
+    assert writes.bodies == []  # the same message is not written again
+
+    providers.error = "ec2:DescribeSubnets: the credentials are refused"
+    with pytest.raises(CloudProviderError):
+        await subject.reconcile(KEY)
+    ((condition,),) = (body["status"]["conditions"] for body in writes.bodies)
+    assert condition["message"] == providers.error
+    assert condition["lastTransitionTime"] == first[0]["lastTransitionTime"]
 
 
 def test_a_provider_without_conditions_takes_back_that_its_cloud_did_not_answer():

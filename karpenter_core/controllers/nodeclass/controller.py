@@ -179,10 +179,12 @@ class NodeClassController:
 
     async def _write_failure(self, node_class: NodeClass, error: CloudProviderError) -> None:
         """Write why a new NodeClass has no status; what was found before an outage stays."""
-        if find_condition(node_class.status.conditions, READY) is None:
-            conditions = unresolved_conditions(node_class, error, now=self._runtime.clock.now())
-            body: dict[str, object] = {"status": {"conditions": conditions}}
-            await self._patch(node_class, body, subresource="status")
+        ready = find_condition(node_class.status.conditions, READY)
+        if ready is not None and (ready.reason != RESOLUTION_FAILED or ready.message == str(error)):
+            return
+        conditions = unresolved_conditions(node_class, error, now=self._runtime.clock.now())
+        body: dict[str, object] = {"status": {"conditions": conditions}}
+        await self._patch(node_class, body, subresource="status")
 
     async def _patch(
         self, node_class: NodeClass, body: dict[str, object], *, subresource: str = ""
