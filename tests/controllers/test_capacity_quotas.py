@@ -22,6 +22,10 @@ def reconciled(scene, name="team"):
     return status, conditions.get("Reconciled", {})
 
 
+def is_reconciled(scene, name="team"):
+    return reconciled(scene, name)[1].get("status") == "True"
+
+
 def scheduling_failures(scene):
     return [event["message"] for event in scene.events("FailedScheduling")]
 
@@ -149,7 +153,7 @@ def test_a_quota_below_the_usage_keeps_the_nodes_and_refuses_replacements_in_pea
 
 
 def test_a_status_that_somebody_else_has_just_written_is_written_at_once_again(tmp_path):
-    """The conflict says that the quota was read too early; the next pass is a minute away."""
+    """The conflict says that the quota was read too early; the next pass is ten seconds away."""
 
     async def scenario(scene):
         scene.cluster.apply([DEFINITION])
@@ -158,7 +162,23 @@ def test_a_status_that_somebody_else_has_just_written_is_written_at_once_again(t
         scene.cluster.frontend.faults.add(fault)
         scene.start(*ARGUMENTS)
         await scene.settle(lambda: bool(scene.cluster.frontend.faults.hits), seconds=PERIOD_SECONDS)
-        await scene.settle(lambda: reconciled(scene)[1].get("status") == "True", seconds=5)
+        await scene.settle(lambda: is_reconciled(scene), seconds=5)
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_new_or_changed_quota_has_its_status_at_once(tmp_path):
+    """Whoever applies it need not wait for the next pass, whenever that is."""
+
+    async def scenario(scene):
+        scene.cluster.apply([DEFINITION, NODE_CLASS, node_pool(disruption=KEEP)])
+        scene.start(*ARGUMENTS)
+        await scene.cluster.clock.sleep(PERIOD_SECONDS)
+        for number in range(4):
+            name = f"team-{number}"
+            scene.cluster.apply([capacity_quota(name, nodes="2")])
+            await scene.settle(lambda name=name: is_reconciled(scene, name), seconds=2)
+            await scene.cluster.clock.sleep(1)
 
     run_controller(tmp_path, scenario)
 

@@ -385,6 +385,29 @@ class TestDeletion:
 
         staged(tmp_path, scenario)
 
+    def test_an_empty_node_that_cannot_be_marked_stays_while_the_others_go(self, tmp_path):
+        """It is not deleted without its taint; once it can be marked, it goes too."""
+
+        async def scenario(stage):
+            await stage.begin(fixed(after="0s"), deployment("web", 3, affinity=ALONE), pods=3)
+            kept = min(stage.first)
+            fault = RequestFault(matches=matching("PATCH", f"nodes/{kept}"), status=403, times=None)
+            stage.scene.cluster.frontend.faults.add(fault)
+            stage.scene.cluster.scale(DEPLOYMENTS, "web", 0)
+            await stage.until(lambda: stage.leaving == stage.first - {kept}, seconds=60)
+
+            await stage.clock.sleep(60)
+
+            assert stage.claims == {kept}
+            assert stage.leaving == stage.first - {kept}
+            state_nodes = stage.running.process.cluster_state.snapshot().state_nodes
+            assert [each.name for each in state_nodes if each.marked_for_deletion] == []
+
+            stage.scene.cluster.frontend.faults.remove(fault)
+            await stage.until(lambda: not stage.claims, seconds=60)
+
+        staged(tmp_path, scenario)
+
 
 class TestSeveral:
     def test_commands_of_two_pools_end_each_by_itself(self, tmp_path):

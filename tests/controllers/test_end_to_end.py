@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+import structlog
+
 from karpenter_core.kube.resources import DEPLOYMENTS, EVENTS, NODES
+from tests.controllers.test_launch_limits import KEEP, one_to_a_node
 from tests.controllers.whole_controller import (
     NODE_CLASS,
     cloud,
@@ -29,6 +34,23 @@ def test_fifty_pods_get_nodes_and_the_nodes_go_with_them(tmp_path):
         assert cloud(scene, tmp_path)["instances"] == []
         assert await running.stop() == 0
 
+    run_controller(tmp_path, scenario)
+
+
+def test_the_stages_of_each_claim_are_logged_once(tmp_path):
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), one_to_a_node(3)])
+        with structlog.testing.capture_logs() as lines:
+            scene.start()
+            await scene.settle(lambda: len(scene.pods("Running")) == 3, seconds=60)
+            await scene.cluster.clock.sleep(300)
+        stages = Counter(line["event"] for line in lines)
+        nodes = {n["metadata"]["name"] for n in scene.nodes()}
+        for stage in ("registered nodeclaim", "initialized nodeclaim"):
+            assert stages[stage] == 3
+            assert {line["Node"]["name"] for line in lines if line["event"] == stage} == nodes
+
+    structlog.reset_defaults()  # commands that another test ran in this process log errors alone
     run_controller(tmp_path, scenario)
 
 

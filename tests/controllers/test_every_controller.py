@@ -68,7 +68,6 @@ SUBSCRIPTIONS = {
         "CAPACITY_BUFFER", "POD_TEMPLATE", "VIRTUAL_PLACEMENT", "WORKLOAD",
     },
     "catalogue.controller": {"NODE_CLASS", "NODE_POOL"},
-    "disruption.execution": {"NODE_CLAIM"},
     "node.eviction": {"POD"},
     "node.health": {"NODE"},
     "node.termination": {"NODE", "NODE_PODS"},

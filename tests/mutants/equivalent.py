@@ -134,6 +134,14 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
         "if (price < listed.price):",
     ): "without a cover the price is a list price, and the list has none that is lower",
     (
+        "karpenter_core/scheduling/commitment_prices.py",
+        "break -> pass",
+    ): "choices are in the order of their lowest price: none after this one is cheaper",
+    (
+        "karpenter_core/controllers/reconciling/workqueue.py",
+        "while self._heap and self._heap[0][0] < now:",
+    ): "a key that is due in exactly the time that counts as now is due at the next timer, in that time",
+    (
         "karpenter_core/scheduling/compiled/node_signature.py",
         "if not requirement.complement and len(requirement.values) >= 1",
     ): "a label with one value is decided: it was tried as it is before",

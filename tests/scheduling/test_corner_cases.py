@@ -133,6 +133,18 @@ def test_a_pod_is_not_the_first_of_its_kind_while_one_is_on_a_launching_node(opt
     assert [claim.cheapest.zone for claim in plan.claims] == ["zone-b"]
 
 
+def test_pods_keep_clear_of_each_rack_that_a_launching_node_may_be_in(options):
+    """A label of the users counts like a zone; a launching node that never gets it is in no rack."""
+    coming, bare = (under_way(name, bound=[running(f"db-{name}", name, app="db")]) for name in "ab")
+    racks = Requirement.of(RACK, "In", ["r1", "r2"])
+    coming = replace(coming, requirements=Requirements([*coming.requirements.values(), racks]))
+    ready = [existing_node(rack, labels={RACK: rack}) for rack in ("r1", "r2", "r3")]
+    webs = [pod(f"web-{n}", requests={"cpu": 3000}, pod_anti_affinity=term(RACK, DB)) for n in "12"]
+    plan = planned(problem(webs, pools=[], nodes=[coming, bare, *ready]), options)
+    assert list(plan.existing) == ["r3"]
+    assert len(left(plan)) == 1
+
+
 def test_no_pod_is_the_first_of_its_kind_beside_open_claims_of_first_fit():
     """The zone of the claim will be known in the next pass."""
     large = pod("large", requests={"cpu": 6000})

@@ -44,7 +44,6 @@ from karpenter_core.state.events import (
     NodesNominated,
     PodsDecided,
 )
-from karpenter_core.state.object_kinds import ObjectKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -122,7 +121,6 @@ class CommandQueue:
         self._steady = SteadyClock(runtime.clock)
         self._log: FilteringBoundLogger = structlog.get_logger("disruption")
         self._loop = PeriodicLoop(self.name, self.step, runtime=runtime)
-        self._cluster_state.subscribe(ObjectKind.NODE_CLAIM, self._wake_for_claim)
 
     @property
     def name(self) -> str:
@@ -142,11 +140,6 @@ class CommandQueue:
     async def run(self) -> None:
         """Work until cancelled."""
         await self._loop.run()
-
-    def _wake_for_claim(self, name: str) -> None:
-        """Wake the loop if a command waits for this claim."""
-        if any(name in entry.pending_replacements for entry in self._running):
-            self._loop.wake()
 
     # -- start -------------------------------------------------------------------------------------
 
@@ -208,9 +201,8 @@ class CommandQueue:
         if None in names:
             return _CommandFailure(CommandRejection.LAUNCH, "not all replacements could be created")
         # Only now: the provisioner would otherwise launch replacements for the same pods.
-        self._cluster_state.fold(
-            DeletionMarked(names=tuple(item.name for item in marked), cause=command.id)
-        )
+        leaving_names = tuple(item.name for item in command.candidates)
+        self._cluster_state.fold(DeletionMarked(names=leaving_names, cause=command.id))
         self._nominate_targets(command)
         self._running.append(
             _RunningCommand(

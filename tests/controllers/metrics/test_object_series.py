@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from datetime import timedelta
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -23,6 +25,7 @@ from karpenter_core.controllers.observability.node_series import NodeSeries
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.operator.clock import SystemClock, random_id
 from karpenter_core.operator.exposition import exposition
+from karpenter_core.sim.virtual_time import LoopClock, run_virtual
 from karpenter_core.state.builder import StateBuilder
 from karpenter_core.state.events import InformersSynced, ObjectObserved
 from karpenter_core.testing.builders import EPOCH, node_pool, pod
@@ -290,3 +293,30 @@ def test_the_lines_of_pods_are_kept_until_a_pod_of_their_node_changes(monkeypatc
     scraped(metrics.registry)
 
     assert written == {"on-a": 1, "on-b": 2, "new": 1}
+
+
+def test_the_gauges_follow_the_cluster_every_ten_seconds():
+    """A pool is added every half second; all of one pass appear together."""
+
+    async def scenario():
+        clock, metrics = LoopClock(), Metrics()
+        cluster_state = ClusterState(synced_state(), clock)
+        runtime = ControllerRuntime(clock=clock, new_id=random_id, metrics=metrics)
+        gauges = ClusterMetricsController(
+            cluster_state=cluster_state, runtime=runtime, detailed=True
+        )
+        working = asyncio.create_task(gauges.run())
+        shown: dict[str, float] = {}
+        for number in range(125):
+            cluster_state.fold(ObjectObserved(node_pool(f"pool-{number}", limits={"cpu": "9"})))
+            await clock.sleep(0.5)
+            text = scraped(metrics.registry)
+            for name in re.findall(r'karpenter_nodepools_limit{.*nodepool="([^"]+)"', text):
+                shown.setdefault(name, clock.monotonic())
+        working.cancel()
+        return sorted(set(shown.values()))
+
+    at = run_virtual(scenario())
+
+    assert len(at) > 5
+    assert {later - earlier for earlier, later in pairwise(at)} == {10.0}
