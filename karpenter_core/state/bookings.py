@@ -8,7 +8,7 @@ condition of the request ends the booking, so that all decisions and all leaders
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import is_true
@@ -62,10 +62,8 @@ class Booking:
     """
 
     request: ProvisioningRequest
-    pods: Mapping[str, tuple[PodView, ...]] = field(
-        default_factory=dict[str, "tuple[PodView, ...]"]
-    )
-    lost: int = 0
+    pods: Mapping[str, tuple[PodView, ...]]
+    lost: int
 
 
 def is_launching(request: ProvisioningRequest) -> bool:

@@ -282,6 +282,19 @@ class TestDuringTheWait:
 
         staged(tmp_path, scenario)
 
+    def test_it_follows_fifteen_seconds_after_the_decision(self, tmp_path):
+        """Pods that were deleted with their node in mind have that time to come back."""
+
+        async def scenario(stage):
+            await stage.begin(2, cores=["4", "8"], small="800m")
+            await stage.chosen()
+            chosen = stage.scene.cluster.clock.monotonic()
+            await stage.scene.settle(lambda: bool(stage.tainted))
+            waited = stage.scene.cluster.clock.monotonic() - chosen
+            assert 14.5 < waited < 15.5
+
+        staged(tmp_path, scenario)
+
     def test_a_killed_process_leaves_nothing_behind(self, tmp_path):
         """Nothing is marked before validation."""
 

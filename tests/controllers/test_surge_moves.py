@@ -149,6 +149,21 @@ def test_the_only_pod_is_replaced_before_its_eviction(tmp_path):
     assert len(record.writes) >= LEAST
 
 
+def test_replaced_pods_are_counted_by_outcome(tmp_path):
+    processes, counted = [], {}
+
+    async def scenario(scene, folder):
+        await live(scene, folder)
+        ((running,),) = processes
+        for outcome in ("restarted", "replaced", "refused", "expired"):
+            series = f'karpenter_pods_surge_moves_total{{outcome="{outcome}"}}'
+            counted[outcome] = running.metric(series)
+
+    play(tmp_path / "run", lambda _clock, running: processes.append(running), scenario=scenario)
+
+    assert counted == {"restarted": 1, "replaced": 1, "refused": 0, "expired": 0}
+
+
 def test_without_the_setting_the_pod_is_evicted(tmp_path):
     record = WriteRecord()
 

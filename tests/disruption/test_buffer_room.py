@@ -16,8 +16,8 @@ from tests.disruption.small_clusters import EIGHT, box, cluster, pass_over, runs
 from tests.scheduling.test_virtual_pods import source, virtual_pods
 
 
-def lost(*objects, removed="b", virtual=("3500m",), labels=None, **options):
-    """Return what a consolidation of a node would cost buffers; None if it is not possible."""
+def consolidated(*objects, removed="b", virtual=("3500m",), labels=None, **options):
+    """Return a pass, its candidate of this name, and the answer whether that can be removed."""
     state = cluster(*objects, **options)
     pods = [
         pod
@@ -31,7 +31,12 @@ def lost(*objects, removed="b", virtual=("3500m",), labels=None, **options):
     candidates = a_pass.candidates(DisruptionClass.GRACEFUL).candidates
     (chosen,) = (each for each in candidates if each.name == removed)
     run_steps(a_pass.simulation.prepare_steps(avoid_unsettled=False))
-    verdict = a_pass.simulation.evaluate((chosen,))
+    return a_pass, chosen, a_pass.simulation.evaluate((chosen,))
+
+
+def lost(*objects, **options):
+    """Return what a consolidation of a node would cost buffers; None if it is not possible."""
+    a_pass, _, verdict = consolidated(*objects, **options)
     return a_pass.buffer_room.lost_by(verdict) if verdict.is_possible else None
 
 
@@ -106,6 +111,24 @@ def test_pods_that_repel_those_of_a_buffer_leave_no_room(app, expected):
     repelling = msgspec.structs.replace(first, shape=shape)
     objects = [box("a"), box("b"), box("c"), repelling, runs("second", "b", cpu="1")]
     assert lost(*objects, labels={"app": "web"}) == expected
+
+
+@pytest.mark.parametrize(
+    ("priority", "beside", "virtual", "expected"),
+    [
+        (0, "3500m", ("3500m",), 1),
+        (-1, "3500m", ("3500m",), 0),  # the scheduler evicts it for the pods of the buffer
+        (0, "1", ("3500m",), 0),  # it fits beside the pod on `a`
+        (0, "3500m", (), 0),
+    ],
+)
+def test_expendable_pods_find_room_only_where_a_buffer_has_it(priority, beside, virtual, expected):
+    """No node is launched for them, so they would be bound there."""
+    low = runs("low", "b", annotations={"karpenter.sh/expendable": "true"})
+    low = msgspec.structs.replace(low, shape=msgspec.structs.replace(low.shape, priority=priority))
+    objects = [box("a"), box("b"), box("c"), runs("first", "a", cpu=beside), low]
+    a_pass, chosen, verdict = consolidated(*objects, virtual=virtual)
+    assert a_pass.expendable_moves.taking_buffer_room((chosen,), verdict) == expected
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -321,6 +321,16 @@ class TestValidation:
         builder.apply_event(ObjectRemoved(its_node))
         assert self.validate(builder, command).rejection is CommandRejection.CHURN
 
+    def test_a_node_that_is_protected_meanwhile_is_churn(self):
+        """No pods are expected on it, so no budget or nomination is to blame."""
+        its_node, claim = node_and_claim("web")
+        builder = synced_state(pool(), its_node, claim)
+        command = self.command(builder)
+        kept = {**its_node.annotations, DO_NOT_DISRUPT: "true"}
+        builder.apply_event(ObjectObserved(msgspec.structs.replace(its_node, annotations=kept)))
+        verdict = self.validate(builder, command)
+        assert (verdict.rejection, verdict.failed_candidates) == (CommandRejection.CHURN, 1)
+
     def test_a_recreated_node_of_the_same_name_is_another_candidate(self):
         builder = synced_state(pool(), *node_and_claim("web"))
         command = self.command(builder)

@@ -159,6 +159,23 @@ def test_drift_continues_without_the_node_of_an_invalid_pod(fails):
     assert ("Node", "a") in set_aside(outcome)
 
 
+def test_drift_continues_without_a_node_that_cannot_be_compiled(monkeypatch):
+    """It is set aside by its name: no question is asked about a node that is not there."""
+    compile_steps = whatif.compile_steps
+
+    def compiling(asked, *rest):
+        if any(each.name == "a" for each in asked.nodes):
+            raise ValueError("odd node")
+        return compile_steps(asked, *rest)
+
+    monkeypatch.setattr(whatif, "compile_steps", compiling)
+    outcome = found(odd_cluster(drifted), DriftMethod())
+
+    assert gone(outcome) == ["b"]
+    assert ("Node", "a") in set_aside(outcome)
+    assert not any("KeyError" in item.error for item in outcome.set_aside)
+
+
 def test_an_invalid_pending_pod_stops_no_simulation(fails):
     """It is left out of what is asked."""
     waiting = pod("odd", labels={"app": "odd"})

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from karpenter_core.api.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, SPOT
 from karpenter_core.api.nodepool import Budget
+from karpenter_core.api.prices import Price
 from karpenter_core.disruption import multi_node
 from karpenter_core.disruption.command import CommandDecision
 from karpenter_core.disruption.consolidation import DisruptionMove, MoveRefusal
@@ -315,6 +318,14 @@ class TestRepacking:
         assert asked == [(count, min(count, 10))] + [(count, 1)] * again
         if needed is not None:
             assert move.savings_per_hour == asked[-1][1], "the last move is the result"
+
+    def test_several_new_nodes_may_be_free(self):
+        """Then each may cost as much as all of the old ones."""
+        nodes, (six, nine) = packed(3)
+        free = replace(nine, offerings=tuple(replace(o, price=Price(0.0)) for o in nine.offerings))
+        command = only(multi(cluster(nodes, market=(six, free))))
+        assert len(command.candidates) == 3
+        assert [each.cheapest.price_per_hour for each in command.replacements] == [0.0, 0.0]
 
     def test_never_more_than_ten_for_ten(self):
         nodes, market = packed(30)

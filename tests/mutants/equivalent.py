@@ -134,6 +134,14 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
         "if (price < listed.price):",
     ): "without a cover the price is a list price, and the list has none that is lower",
     (
+        "karpenter_core/state/existing_nodes.py",
+        "if (is_launched(state_node)):",
+    ): "what has no instance is a NodeClaim: only the type checker asks for it",
+    (
+        "karpenter_core/scheduling/explain/pool_constraints.py",
+        "if ((not explanation.pod_class.shape.resource_claims)):",
+    ): "a pod with ResourceClaims is refused before where no devices are known",
+    (
         "karpenter_core/scheduling/commitment_prices.py",
         "break -> pass",
     ): "choices are in the order of their lowest price: none after this one is cheaper",

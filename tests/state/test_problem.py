@@ -20,7 +20,7 @@ from karpenter_core.api.records import (
 from karpenter_core.lifecycle.nodeclaim.node_claim_builder import build_node_claim
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.solve import solve
-from karpenter_core.state import state_nodes
+from karpenter_core.state import node_pool_usage, state_nodes
 from karpenter_core.state.events import (
     DeletionMarked,
     NodesNominated,
@@ -305,6 +305,26 @@ class TestPools:
                 assert sums.resources(snapshot, name) == pool_status_resources(snapshot, name)
             seen.add(sums.resources(snapshot, "default")["cpu"])
         assert len(seen) >= 5
+
+    def test_sums_are_kept_while_only_pods_come_and_go(self, monkeypatch):
+        """Nodes of a large cluster change many times a second, hardly ever in their amounts."""
+        summed = []
+
+        def sum_once(snapshot, pool):
+            summed.append(pool)
+            return pool_status_resources(snapshot, pool)
+
+        monkeypatch.setattr(node_pool_usage, "pool_status_resources", sum_once)
+        builder = synced_state(POOL, *node_and_claim("web"), *node_and_claim("db"))
+        kept = PoolStatusSums()
+        for name in ("a", "b"):
+            kept.resources(builder.snapshot(), "default")
+            builder.apply_event(ObjectObserved(pod(name, node_name="web", phase="Running")))
+        kept.resources(builder.snapshot(), "default")
+        assert summed == ["default"]
+        builder.apply_event(DeletionMarked(names=("db",), cause="x"))
+        kept.resources(builder.snapshot(), "default")
+        assert summed == ["default"] * 2
 
     @pytest.mark.parametrize("stage", ["", "Launched", "Registered", "Initialized"])
     def test_an_unjoined_node_counts_against_limits(self, monkeypatch, stage):

@@ -124,6 +124,18 @@ def test_all_untried_pods_are_foreseen_while_their_scheduler_is_behind(changes, 
     assert foreseen(*waiting) == []
 
 
+@pytest.mark.parametrize(("priority", "is_foreseen"), [(5, True), (6, False)])
+def test_the_highest_priority_that_was_refused_decides_about_untried_pods(priority, is_foreseen):
+    """Whichever pod was refused first: a pod of a higher one may preempt others."""
+    low, high, asked = (
+        msgspec.structs.replace(pod_shape(cpu="2"), priority=each) for each in (-1, 5, priority)
+    )
+    waiting = [untried(f"b-{number}", asked) for number in range(MANY_UNTRIED)]
+    for shapes in ((low, high), (high, low)):
+        found = foreseen(*map(refused, "ab", shapes), *waiting)
+        assert bool(found) is is_foreseen
+
+
 STATES = st.sampled_from(["refused", "untried", "bound", "gone"])
 
 

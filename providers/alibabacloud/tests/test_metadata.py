@@ -73,6 +73,16 @@ def test_a_token_is_fetched_where_one_is_needed(service):
     assert service.asked.count("/latest/api/token") == 1
 
 
+def test_no_token_is_fetched_where_the_service_fails(service):
+    """Its error is told as it is, not that of a token."""
+    service.status = 503
+
+    with pytest.raises(SettingsError, match="503"):
+        region_id(service.url)
+
+    assert "/latest/api/token" not in service.asked
+
+
 def test_proxies_are_not_used(service, monkeypatch):
     """They would answer with their own metadata."""
     for name in ("HTTP_PROXY", "http_proxy"):

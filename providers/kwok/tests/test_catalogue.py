@@ -200,6 +200,7 @@ WHERE = 'instance types file types.json: entry 1 "c-2x-amd64-linux": '
     ("path", "value", "message"),
     [
         (("architecture",), None, "architecture: must be a text, not null"),
+        (("architecture",), "", 'architecture: must be a text, not ""'),
         (("operatingSystems",), [], "operatingSystems: must be a list with at least one item"),
         (("operatingSystems",), [3], "operatingSystems.0: must be a text, not 3"),
         (("resources",), None, "resources: must be an object, not null"),

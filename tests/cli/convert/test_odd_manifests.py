@@ -160,3 +160,16 @@ def test_a_missing_instance_profile_is_told(profile):
     text = TEMPLATE if profile else TEMPLATE.replace("  instanceProfile: nodes\n", "")
     warnings = convert("-", text=text).stderr
     assert ("spec.instanceProfile is not set" in warnings) is not bool(profile)
+
+
+def test_a_scale_set_without_a_name_gets_one():
+    """Cut out of a larger answer; the name of the NodePool and the reference to its class agree."""
+    scale_set = {
+        "type": "Microsoft.Compute/virtualMachineScaleSets",
+        "location": "eastus",
+        "sku": {"name": "Standard_D4s_v5"},
+        "virtualMachineProfile": {},
+    }
+    documents = written(yaml.safe_dump([scale_set]))
+    assert {each["metadata"]["name"] for each in documents} == {"scale-set"}
+    assert {each["kind"] for each in documents} == {"AKSNodeClass", "NodePool"}

@@ -155,8 +155,9 @@ def test_devices_without_a_value_match_by_the_binding_of_their_type():
         attribute=f"{DRIVER}/numa",
         devices=frozenset((DRIVER, "node", name) for name in ("d1", "d2")),
     )
+    other = msgspec.structs.replace(bound, attribute=f"{DRIVER}/model")
     pair = claim("pair", request("a"), request("b"), match="numa")
-    for bindings, is_placed in (((bound,), True), ((), False)):
+    for bindings, is_placed in (((bound,), True), ((other,), False), ((), False)):
         types = [gpu_type("t", devices_of(*devices, bindings=bindings))]
         assert bool(planned([device_pod("p", "pair")], types, pair).claims) is is_placed
 

@@ -6,6 +6,8 @@ nothing by a listing that says it is partial.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from karpenter_core.errors import (
@@ -402,6 +404,21 @@ def test_listeners_get_all_instances_but_those_we_terminate(world):
     assert [[each.id for each in listed_instance] for listed_instance in world.listings] == [
         [parse_provider_id(stays)[1]]
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "launched"),
+    [
+        ("2026-03-01T10:20Z", datetime(2026, 3, 1, 10, 20, 59, tzinfo=UTC)),
+        ("2026-03-01T10:20:30Z", datetime(2026, 3, 1, 10, 20, 30, tzinfo=UTC)),
+        ("2026-03-01T18:20:30+08:00", datetime(2026, 3, 1, 10, 20, 30, tzinfo=UTC)),
+        ("2026-03-01T10:20:30", datetime(2026, 3, 1, 10, 20, 30, tzinfo=UTC)),
+        ("", None),
+    ],
+)
+def test_the_time_of_launch_is_read_with_and_without_seconds(text, launched):
+    """Without them it was in that minute."""
+    assert read_instance({"CreationTime": text}).launched_at == launched
 
 
 def test_an_instance_description_is_read(world):

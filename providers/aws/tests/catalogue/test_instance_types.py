@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -253,6 +254,20 @@ def test_a_type_that_is_new_in_the_region_is_listed():
 
     assert list(before) == ["m5.large"]
     assert list(after) == ["m5.large", "m5.xlarge"]
+
+
+def test_a_type_of_which_the_region_tells_something_else_has_other_labels():
+    """As when EC2 corrects a fact: nothing of the older revision is kept."""
+    world = World("m5.large")
+    world.list()
+    region_types = small_region("m5.large")
+    slow = replace(region_types.types["m5.large"], ebs_mbps=123)
+    world.region, world.revision = replace(region_types, types={"m5.large": slow}), 2
+
+    requirements = world.list()["m5.large"].requirements
+
+    key = "karpenter.k8s.aws/instance-ebs-bandwidth"
+    assert requirements.single_value(key) == "123"
 
 
 def test_an_extension_adds_offerings_to_those_of_the_chain():

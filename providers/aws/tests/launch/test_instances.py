@@ -273,6 +273,23 @@ def test_an_instance_that_is_gone_needs_no_tags(aws, process, node_class):
     assert aws.calls.count("CreateTags") == 0
 
 
+def test_a_failed_call_for_tags_is_made_again(aws, process, node_class, clock):
+    """The error of EC2 does not say that the instance is gone."""
+    claim = claim_of("unlucky", ON_DEMAND)
+    outcome = process.launch_one(claim, node_class)
+    launched = launched_claim(claim, outcome)
+
+    with (
+        aws.fail("CreateTags", code="InternalError", status=500, times=None),
+        pytest.raises(CloudProviderError),
+    ):
+        process.tagger.sync(launched, node_of(outcome))
+    clock.forward(seconds=1)
+    process.tagger.sync(launched, node_of(outcome))
+
+    assert tags_of(aws, outcome.provider_id)["karpenter.sh/nodeclaim"] == "unlucky"
+
+
 def test_claims_without_a_node_or_that_are_going_are_not_tagged(aws, process, node_class):
     """Case 148."""
     claim = claim_of("early", ON_DEMAND)

@@ -33,7 +33,7 @@ def size(**fields):
     return vm_size("Standard_D4s_v5", cpus=4, family="f", **fields)
 
 
-def body(*, spec=None, own_settings=None, **changes):
+def machine(**changes):
     fields = {
         "name": "aks-web-1",
         "size": size(),
@@ -44,13 +44,22 @@ def body(*, spec=None, own_settings=None, **changes):
         "interface": interface(),
         "tags": {"team": "sea"},
     }
-    vm = VirtualMachine(**fields | changes)
-    return vm_body(vm, node_class(**spec or {}), own_settings or settings())
+    return VirtualMachine(**fields | changes)
+
+
+def body(*, spec=None, own_settings=None, **changes):
+    return vm_body(machine(**changes), node_class(**spec or {}), own_settings or settings())
 
 
 def addresses(profile):
     (configuration,) = profile["networkInterfaceConfigurations"]
     return configuration["properties"]["ipConfigurations"]
+
+
+def test_a_machine_in_a_log_shows_nothing_that_has_the_bootstrap_token():
+    shown = repr(machine(custom_data="c2VjcmV0", custom_script="join --token secret"))
+    assert "c2VjcmV0" not in shown
+    assert "secret" not in shown
 
 
 def test_disk_and_interface_have_the_name_of_the_machine_and_go_with_it():
