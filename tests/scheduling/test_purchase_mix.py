@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from karpenter_core.api.labels import ARCH, HOSTNAME, PODS, ZONE
+from karpenter_core.api.labels import ARCH, CAPACITY_TYPE, HOSTNAME, ON_DEMAND, PODS, RESERVED, ZONE
 from karpenter_core.api.records import (
     AffinityTerm,
     LabelSelector,
@@ -15,21 +17,27 @@ from karpenter_core.api.records import (
 )
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.compiled.problem import compile_steps
+from karpenter_core.scheduling.portfolio.plan_portfolio import first_fit_steps
 from karpenter_core.scheduling.portfolio.purchase_mix import (
+    find_purchase_mix,
     guidance_problem,
     list_pool_shapes,
     minimum_nodes,
 )
-from karpenter_core.scheduling.problem import SolveOptions
+from karpenter_core.scheduling.problem import ReservationPolicy, SolveOptions
+from karpenter_core.scheduling.requirements import Requirement
 from karpenter_core.testing.builders import (
     catalogue,
     existing_node,
     instance_type,
+    node_pool,
+    offering,
     pod_shape,
     pods,
     problem,
 )
 
+RESERVATION = "example.com/reservation"
 APP = {"app": "web"}
 SELECTOR = LabelSelector(match_labels=APP)
 BESIDE_NONE = AffinityTerm(topology_key=HOSTNAME, selector=SELECTOR)
@@ -39,13 +47,16 @@ TYPES = catalogue(
 )
 
 
-def compiled(asked):
-    steps = compile_steps(asked, SolveOptions(), CatalogueCache())
+def finished(steps):
     while True:
         try:
             next(steps)
         except StopIteration as end:
             return end.value
+
+
+def compiled(asked, **options):
+    return finished(compile_steps(asked, SolveOptions(**options), CatalogueCache()))
 
 
 def demands_of(compiled_problem):
@@ -143,3 +154,55 @@ def test_a_bound_subtracts_existing_nodes_and_their_free_capacity():
     assert lp.nodes[0] == 4
     lines = dict(zip(made.resources, lp.demand[0].tolist(), strict=True))
     assert (lines["cpu"], lines["memory"], lines[PODS]) == (1000, 0, 7)
+
+
+def partly_reserved(name, *, price, **amounts):
+    """Make a type with one reserved instance."""
+    held = Requirement.of(RESERVATION, "In", (name,))
+    paid = offering("zone-a", RESERVED, price=price / 1000)
+    free = offering("zone-a", ON_DEMAND, price=price)
+    absent = Requirement.of(RESERVATION, "DoesNotExist")
+    made = instance_type(
+        name,
+        offerings=(
+            dataclasses.replace(free, requirements=free.requirements.add(absent)),
+            dataclasses.replace(
+                paid, requirements=paid.requirements.add(held), reservation_capacity=1
+            ),
+        ),
+        **amounts,
+    )
+    return dataclasses.replace(made, requirements=made.requirements.add(held))
+
+
+def test_a_mix_is_for_the_pools_that_launch_nodes_as_weights_and_limits_decide():
+    """The first pool has reservations for two nodes, the second may launch one."""
+    pools = (
+        node_pool("held", weight=100, requirements=[(CAPACITY_TYPE, "In", RESERVED)]),
+        node_pool("small", weight=50, requirements=[(ARCH, "In", "amd64")], limits={"cpu": "4"}),
+        node_pool("large", weight=10),
+    )
+    types = catalogue(
+        partly_reserved("intel", cpu="4", memory="16Gi", arch="amd64", price=0.2),
+        partly_reserved("arm", cpu="8", memory="16Gi", arch="arm64", price=0.3),
+    )
+    asked = problem(web(24), pools=pools, catalogue=types, well_known=[RESERVATION])
+    made = compiled(asked, reservations=ReservationPolicy.FALLBACK)
+    first_fit = finished(first_fit_steps(made))
+
+    mix = find_purchase_mix(made, first_fit.engine, fee_share=1.0)
+
+    assert mix is not None
+    assert mix.has_several_pools
+    cpu = made.resources.index("cpu")
+    bought, start = {}, 0
+    for one in mix.pool_shapes:
+        counts = mix.guidance.counts[start : start + len(one.shapes.row)]
+        bought[made.pools[one.pool].name] = float(counts @ one.shapes.capacity[cpu])
+        start += len(one.shapes.row)
+    asked = {"small": 0, "large": 0}
+    for one in first_fit.sized_claims.values():
+        if one.claim.pool.name in asked:
+            asked[one.claim.pool.name] += int(one.used[cpu])
+    assert asked["small"] > 0
+    assert bought == pytest.approx(asked)

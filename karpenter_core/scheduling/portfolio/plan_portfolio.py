@@ -16,6 +16,7 @@ more, in other orders: there no bound tells how good a plan is, and one pod deci
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
@@ -156,13 +157,16 @@ class _Choice:
                 yield from self._repack_steps(candidate)
             if number == 0:
                 yield from self._large_nodes_steps(mix)
+                yield from self._counted_pods_steps(mix)
             if self._is_within(_GOOD_ENOUGH):
                 break
 
     def _large_nodes_steps(self, mix: PurchaseMix | None) -> Generator[int, None, None]:
         """Make a plan of fewer, larger nodes, if the fees of the best plan's nodes are much."""
         fees = self._compiled.options.node_fee_per_hour * len(self.best.sized_claims)
-        if mix is None or mix.requires_nodes or fees < _MUCH * self.best.cost_per_hour:
+        if mix is None or fees < _MUCH * self.best.cost_per_hour:
+            return
+        if mix.requires_nodes and not mix.has_several_pools:
             return
         whole = find_purchase_mix(self._compiled, self._first_fit.engine, fee_share=1.0)
         yield 5
@@ -170,11 +174,24 @@ class _Choice:
         self._take(candidate)
         yield from self._repack_steps(candidate)
 
+    def _counted_pods_steps(self, mix: PurchaseMix | None) -> Generator[int, None, None]:
+        """Make a plan of nodes that are cheap for the pods at hand, if several pools launch them.
+
+        The LP asks each pool for what first-fit took of it, and knows neither what is left of its limits
+        nor of reservations while pods are placed.
+        """
+        if mix is not None and mix.has_several_pools:
+            profile = replace(_grown(self._compiled, mix), measure=RowMeasure.PODS, fee_share=1.0)
+            self._take((yield from self._plan_steps(replace(profile, free_groups=()))))
+
     def make_few_steps(self, mix: PurchaseMix | None) -> Generator[int, None, None]:
         """Make further plans if the pods are few; only a better one replaces the best."""
         if self._pods > _FEW_PODS:
             return
-        for profile in _profiles_of_few(self._compiled, mix):
+        profiles = _profiles_of_few(self._compiled, mix)
+        if mix is not None and mix.has_several_pools:
+            profiles = chain(profiles, _profiles_of_few(self._compiled, None))
+        for profile in profiles:
             is_uneven = profile.uneven_domains
             if self._is_within(_FAR if is_uneven else _GOOD_ENOUGH):
                 return

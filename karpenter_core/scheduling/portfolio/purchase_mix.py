@@ -23,7 +23,7 @@ from karpenter_core.scheduling.placement.plan_profile import ClaimOpening
 from karpenter_core.scheduling.placement.reservation_holdings import NO_RESERVATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from karpenter_core.scheduling.arrays import Amounts, Mask, UnitValues
     from karpenter_core.scheduling.compiled.instance_shapes import InstanceShapes
@@ -83,19 +83,29 @@ class PurchaseMix:
     """resources: what a unit of each is worth."""
     requires_nodes: bool
     """Whether pods that avoid each other need as many nodes as are bought."""
+    first_pools: Sequence[int]
+    """The pools that are the first for some class; of the others nodes are launched after theirs."""
+    launching_pools: int
+    """The number of pools that launch nodes in first-fit's plan, reserved capacity aside."""
 
     @property
     def is_zonal(self) -> bool:
         """Whether it matters in which zone what is bought."""
         return any(pool_shapes.zones_differ for pool_shapes in self.pool_shapes)
 
+    @property
+    def has_several_pools(self) -> bool:
+        """Whether nodes of several pools are bought."""
+        return self.launching_pools > 1
+
     def openings(self, share: float) -> tuple[ClaimOpening, ...]:
-        """Return the claims to open empty: a share of each count, rounded down."""
+        """Return the claims of first pools to open empty: a share of each count, rounded down."""
         openings: list[ClaimOpening] = []
         start = 0
         for pool_shapes in self.pool_shapes:
             pool = self.compiled.pools[pool_shapes.pool]
-            if pool.spot_share is not None:  # each node's capacity type depends on those before
+            # With a share of spot, each node's capacity type depends on those before.
+            if pool.spot_share is not None or pool_shapes.pool not in self.first_pools:
                 start += len(pool_shapes.shapes.row)
                 continue
             for number in range(len(pool_shapes.shapes.row)):
@@ -133,10 +143,15 @@ def find_purchase_mix(
 
     Nodes are chosen with a share of the fee per node.
     """
-    demands = _new_demand(compiled, first_fit)
-    if not demands:
-        return None
-    all_pool_shapes = list_pool_shapes(compiled, _first_pools(compiled, demands), robust=True)
+    by_pool = _new_demand(compiled, first_fit)
+    launching_pools, demands = len(by_pool), _of_all_pools(by_pool)
+    first_pools = _first_pools(compiled, demands)
+    all_pool_shapes = list_pool_shapes(compiled, first_pools, robust=True)
+    is_by_pool = not all_pool_shapes
+    if is_by_pool:  # the first pools launch reserved capacity alone
+        all_pool_shapes = list_pool_shapes(compiled, sorted(by_pool), robust=True)
+        by_pool = {pool_shapes.pool: by_pool[pool_shapes.pool] for pool_shapes in all_pool_shapes}
+        demands = _of_all_pools(by_pool)
     if not all_pool_shapes:
         return None
     problem = guidance_problem(
@@ -144,6 +159,7 @@ def find_purchase_mix(
         demands,
         all_pool_shapes,
         fee_share * compiled.options.node_fee_per_hour,
+        by_pool=by_pool if is_by_pool else None,
     )
     guidance = solve_guidance(problem, bounded=False)
     if guidance is None:
@@ -167,21 +183,35 @@ def find_purchase_mix(
         guidance=guidance,
         weights=guidance.unit_price + blind,
         requires_nodes=forces_nodes,
+        first_pools=first_pools,
+        launching_pools=launching_pools,
     )
 
 
-def _new_demand(compiled: CompiledProblem, first_fit: PlacementEngine) -> dict[int, int]:
-    """Return how many pods of each class new nodes were opened for that are to be bought."""
-    nodes, counts = first_fit.nodes, dict[int, int]()
+def _new_demand(compiled: CompiledProblem, first_fit: PlacementEngine) -> dict[int, dict[int, int]]:
+    """Return how many pods of each class new nodes of each pool are to be bought for."""
+    nodes, by_pool = first_fit.nodes, dict[int, dict[int, int]]()
     may_be_reserved = bool(compiled.reservations.capacity)
+    numbers = {pool.name: number for number, pool in enumerate(compiled.pools)}
     for index, columns, placed in nodes.log:
         for column, count in zip(columns, placed, strict=True):
             if column < nodes.existing:
                 continue
-            if may_be_reserved and _is_reserved(compiled, nodes.signature.item(column)):
+            signature = nodes.signature.item(column)
+            if may_be_reserved and _is_reserved(compiled, signature):
                 continue
-            counts[index] = counts.get(index, 0) + count
-    return counts
+            number = numbers[compiled.signatures.claim(signature).pool.name]
+            demands = by_pool.setdefault(number, {})
+            demands[index] = demands.get(index, 0) + count
+    return by_pool
+
+
+def _of_all_pools(by_pool: Mapping[int, Mapping[int, int]]) -> dict[int, int]:
+    total: dict[int, int] = {}
+    for demands in by_pool.values():
+        for index, count in demands.items():
+            total[index] = total.get(index, 0) + count
+    return total
 
 
 def _is_reserved(compiled: CompiledProblem, signature: int) -> bool:
@@ -189,17 +219,9 @@ def _is_reserved(compiled: CompiledProblem, signature: int) -> bool:
     return signatures.is_claim(signature) and bool(signatures.claim(signature).held)
 
 
-def _first_pools(compiled: CompiledProblem, demands: dict[int, int]) -> list[int]:
+def _first_pools(compiled: CompiledProblem, demands: Iterable[int]) -> list[int]:
     """Return the pools that are the first for some class."""
     return sorted({_first_pool(compiled, compiled.classes[index]) for index in demands} - {-1})
-
-
-def list_pool_shapes(
-    compiled: CompiledProblem, pools: Iterable[int], *, robust: bool
-) -> tuple[PoolShapes, ...]:
-    """Return the shapes of pools, by robust or by list prices."""
-    all_pool_shapes = (_pool_shapes(compiled, pool, robust=robust) for pool in pools)
-    return tuple(pool_shapes for pool_shapes in all_pool_shapes if pool_shapes is not None)
 
 
 def _first_pool(compiled: CompiledProblem, pod_class: PodClass) -> int:
@@ -212,6 +234,14 @@ def _first_pool(compiled: CompiledProblem, pod_class: PodClass) -> int:
         ):
             return number
     return -1
+
+
+def list_pool_shapes(
+    compiled: CompiledProblem, pools: Iterable[int], *, robust: bool
+) -> tuple[PoolShapes, ...]:
+    """Return the shapes of pools, by robust or by list prices."""
+    all_pool_shapes = (_pool_shapes(compiled, pool, robust=robust) for pool in pools)
+    return tuple(pool_shapes for pool_shapes in all_pool_shapes if pool_shapes is not None)
 
 
 def _pool_shapes(compiled: CompiledProblem, number: int, *, robust: bool) -> PoolShapes | None:
@@ -267,8 +297,13 @@ def guidance_problem(
     all_pool_shapes: Sequence[PoolShapes],
     fee_per_hour: float,
     there: Amounts | None = None,
+    *,
+    by_pool: Mapping[int, Mapping[int, int]] | None = None,
 ) -> GuidanceProblem:
-    """State the LP; with `there`, room that costs nothing, as a bound: only what surely holds."""
+    """State the LP; with `there`, room that costs nothing, as a bound: only what surely holds.
+
+    `by_pool`: the demands by the pool whose nodes they are for, as weights and limits decide.
+    """
     is_bound = there is not None
     relaxation_steps = slice(None) if is_bound else slice(1)
     room = np.concatenate([pool_shapes.shapes.capacity for pool_shapes in all_pool_shapes], axis=1)
@@ -299,6 +334,8 @@ def guidance_problem(
     ]
     if not is_bound:
         shares += _zonal(compiled, all_pool_shapes, indices, amounts)
+    if by_pool is not None and len(by_pool) > 1:
+        shares += _of_pools(compiled, all_pool_shapes, by_pool)
     shares.sort(key=lambda share: -float((share[1] / np.maximum(total, 1)).max()))
     shares = [(everything, total), *shares[:_MAX_SHARES]]
     nodes = np.zeros(len(shares), dtype=np.int64)
@@ -361,6 +398,19 @@ def _usable(
     return np.concatenate(parts)
 
 
+def _of_pools(
+    compiled: CompiledProblem,
+    all_pool_shapes: Sequence[PoolShapes],
+    by_pool: Mapping[int, Mapping[int, int]],
+) -> Iterator[tuple[Mask, Amounts]]:
+    """Yield what is asked of each pool: its shapes (S) and their amounts (R)."""
+    owners = np.concatenate([np.full(len(one.shapes.row), one.pool) for one in all_pool_shapes])
+    for pool, demands in by_pool.items():
+        indices = sorted(demands)
+        counts = np.array([demands[index] for index in indices], dtype=np.int64)
+        yield owners == pool, compiled.requests[:, indices] @ counts
+
+
 def _zonal(
     compiled: CompiledProblem,
     all_pool_shapes: Sequence[PoolShapes],
@@ -372,13 +422,18 @@ def _zonal(
     `amounts` are resources x classes; each part is the shapes of a zone (S) and its amounts (R).
     """
     axis = next((axis for axis in compiled.axes if axis.key == ZONE), None)
-    if axis is None or len(all_pool_shapes) != 1:
+    if axis is None:
         return []
     usable: dict[int, Mask] = {}
-    for domain, signature in enumerate(all_pool_shapes[0].signatures):
-        zone = compiled.signatures.domain(axis.number, signature)
-        if zone >= 0:
-            usable.setdefault(zone, all_pool_shapes[0].shapes.domain == domain)
+    start, total = 0, sum(len(one.shapes.row) for one in all_pool_shapes)
+    for one in all_pool_shapes:
+        end = start + len(one.shapes.row)
+        for domain, signature in enumerate(one.signatures):
+            zone = compiled.signatures.domain(axis.number, signature)
+            if zone >= 0:
+                shapes = usable.setdefault(zone, np.zeros(total, dtype=np.bool_))
+                shapes[start:end] |= one.shapes.domain == domain
+        start = end
     places: dict[Requirement, list[int]] = {}
     for place, index in enumerate(indices):
         relaxation_step = compiled.classes[index].relaxation_steps[0]
