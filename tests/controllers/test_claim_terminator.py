@@ -23,7 +23,7 @@ from karpenter_core.errors import (
 from karpenter_core.operator.inline_platform import SequentialIds
 from karpenter_core.provider.contract import PollingPeriods, TerminationStatus
 from karpenter_core.state.events import ObjectObserved
-from karpenter_core.testing.state_builders import KWOK, node_claim, synced_state
+from karpenter_core.testing.state_builders import KWOK, node, node_claim, synced_state
 from tests.controllers.clocks import StoryClock
 
 TERMINATING = "InstanceTerminating"
@@ -143,6 +143,34 @@ def test_an_instance_that_ends_slowly_is_asked_about_again_after_the_providers_p
     assert scene.terminate_claim().requeue_after == 90
     assert is_true(scene.written[-1].status.conditions, TERMINATING)
     assert not any(scene.finished())
+
+
+def test_the_node_of_a_claim_is_listed_once_however_long_its_instance_takes_to_end():
+    scene = Scene(outcome=TerminationStatus.STARTED)
+    for _ in range(3):
+        scene.terminate_claim()
+        scene.claim = scene.written[-1]
+    assert len(scene.terminated) == 3
+    assert scene.read == ["metadata.name=web"]
+
+
+def test_a_known_node_that_only_another_finalizer_keeps_is_not_listed():
+    """The instance does not wait for it, and nothing is unknown about its pods."""
+    scene = Scene()
+    kept = node(
+        "web", claim=scene.claim, deleted=scene.clock.now(), finalizers=("example.com/audit",)
+    )
+    scene.cluster_state.fold(ObjectObserved(kept))
+    scene.terminate_claim()
+    assert scene.terminated == [scene.claim.status.provider_id]
+    assert scene.read == []
+
+
+def test_no_node_is_listed_for_a_claim_that_never_had_one():
+    scene = Scene(stage="Launched")
+    scene.terminate_claim()
+    assert scene.terminated == [scene.claim.status.provider_id]
+    assert scene.read == []
 
 
 @pytest.mark.parametrize(

@@ -220,4 +220,9 @@ def test_a_node_that_its_kubelet_creates_again_keeps_its_claim(tmp_path):
         assert restored["metadata"]["finalizers"] == ["karpenter.sh/termination"]
         assert not restored["spec"].get("taints")
 
+        remove_by_force(scene, name)  # its time begins anew
+        await scene.cluster.clock.sleep(GRACE_SECONDS - 30)
+        assert name in claim_names(scene)
+        await scene.settle(lambda: name not in claim_names(scene), seconds=60)
+
     run_controller(tmp_path, scenario)

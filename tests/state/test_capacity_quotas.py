@@ -293,6 +293,17 @@ def test_the_status_keeps_conditions_of_others_and_is_written_once():
     assert quota_status(written, reading, {"nodes": 2}, now=EPOCH).patch is None
 
 
+def test_a_resource_that_a_quota_does_not_limit_any_more_leaves_its_status():
+    """A merge patch keeps what it does not name."""
+    before = {"used": {"resources": {"cpu": "8", "nodes": "2", "memory": "1Gi"}}}
+    asked = quota(nodes="10", status=before)
+    status = quota_status(asked, read_quota(asked), {"nodes": 2}, now=EPOCH)
+
+    assert status.patch is not None
+    used = status.patch.body["status"]["used"]
+    assert used == {"resources": {"nodes": "2", "cpu": None, "memory": None}}
+
+
 def test_doctor_reports_quotas_that_nothing_can_satisfy():
     """A limit of 0, one that is exceeded, and one that cannot be read."""
     exceeded = {"used": {"resources": {"cpu": "12"}}}

@@ -7,7 +7,13 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from karpenter_core.state.events import DeletionMarked, ObjectRemoved, PodsDecided, TimePassed
+from karpenter_core.state.events import (
+    DeletionMarked,
+    ObjectObserved,
+    ObjectRemoved,
+    PodsDecided,
+    TimePassed,
+)
 from karpenter_core.state.placements import is_nomination_valid, nomination_window
 from karpenter_core.testing.builders import EPOCH, pod
 from karpenter_core.testing.state_builders import node_and_claim, synced_state
@@ -44,6 +50,30 @@ def test_a_nomination_is_valid_while_pods_leave_its_node_and_for_a_while_after_t
     for minutes, is_valid in ((10, True), (11, False)):
         now = hour + timedelta(minutes=minutes)
         assert is_nomination_valid(builder.snapshot(), NOMINATED, now=now) is is_valid
+
+
+def test_a_nomination_lasts_from_the_first_change_that_shows_it():
+    """Other changes of the pod do not renew it; a nomination that was taken back and is made again does."""
+    builder = synced_state(*node_and_claim("web-1"), NOMINATED)
+
+    def is_valid_after(minutes):
+        now = EPOCH + timedelta(minutes=minutes)
+        return is_nomination_valid(builder.snapshot(), NOMINATED, now=now)
+
+    def observe(minutes, **changes):
+        builder.apply_event(TimePassed(EPOCH + timedelta(minutes=minutes)))
+        builder.apply_event(
+            ObjectObserved(
+                msgspec.structs.replace(NOMINATED, resource_version=minutes + 1, **changes)
+            )
+        )
+
+    observe(6, tried=True)
+    assert not is_valid_after(11)
+    observe(12, nominated_node_name="")
+    observe(13)
+    assert is_valid_after(23)
+    assert not is_valid_after(24)
 
 
 def test_a_nomination_ends_with_the_decision_to_delete_its_node():

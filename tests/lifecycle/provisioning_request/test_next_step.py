@@ -20,7 +20,7 @@ from karpenter_core.lifecycle.provisioning_request.status import (
 from karpenter_core.state.bookings import bookings
 from karpenter_core.state.gang_places import claims_by_request
 from karpenter_core.testing.builders import EPOCH
-from karpenter_core.testing.state_builders import node_and_claim, synced_state
+from karpenter_core.testing.state_builders import node, node_and_claim, synced_state
 from tests.support.provisioning_requests import (
     ATTEMPT_CLAIMS,
     ATTEMPTS,
@@ -144,6 +144,9 @@ def test_an_attempt_lasts_while_nodes_of_another_request_may_go(stage):
     assert step.request is asked
     assert not step.delete
 
+    own = gang_claim("a", stage="Initialized")
+    launched = step_of(asked, own, node("a", claim=own))
+    assert condition(launched, "Provisioned") == ("True", "CapacityIsProvisioned")
     done = step_of(asked, *node_and_claim("a"))
     assert condition(done, "Provisioned") == ("True", "CapacityIsFound")
     assert done.request.status.provisioning_class_details[ATTEMPTS] == "1"
