@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import CPU, HOSTNAME, MEMORY
 from karpenter_core.api.records import LabelSelector
+from karpenter_core.scheduling.least_allocated import free_share
 from karpenter_core.scheduling.node_pods import on_nodes_alone, with_pods
 from karpenter_core.scheduling.problem import ExistingNode
 from karpenter_core.scheduling.requirements import Requirements
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from datetime import datetime
 
-    from karpenter_core.api.records import PodView
+    from karpenter_core.api.records import PodView, Resources
     from karpenter_core.scheduling.problem import PlannedNodeClaim, SchedulingProblem
     from karpenter_core.scheduling.whatif.what_if import WhatIfVerdict
     from karpenter_core.state.node_memory import NodeMemory
@@ -131,7 +132,7 @@ class BufferRoom:
         return name in nodes and not solve(on_nodes_alone(problem, [pod], alone)).unschedulable
 
     def _replacement(self, name: str, claim: PlannedNodeClaim) -> ExistingNode:
-        """Return a planned claim as a node without pods, with what its smallest type has."""
+        """Return a planned claim as a node without pods, with what its smallest type has for pods."""
         pool, catalogue = (
             self._snapshot.node_pools[claim.pool],
             self._snapshot.catalogues[claim.pool],
@@ -145,7 +146,7 @@ class BufferRoom:
             labels={HOSTNAME: name, **claim.labels},
             taints=tuple(map(taint_of, pool.spec.template.spec.taints)),
             available=subtract(element_min(item.allocatable() for item in types), daemons),
-            capacity=element_min(item.capacity for item in types),
+            capacity=element_min(item.allocatable() for item in types),
             initialized=False,
             pool=claim.pool,
             requirements=Requirements(claim.requirements).merge(
@@ -170,7 +171,8 @@ class BufferRoom:
     @cached_property
     def _ranks(self) -> _NodeRanks:
         problem, _ = self._problem
-        return _NodeRanks(problem, self._problem_settings.aliases)
+        allocatable = {node.name: node.allocatable for node in self._snapshot.state_nodes}
+        return _NodeRanks(problem, allocatable, self._problem_settings.aliases)
 
     def _without_room(
         self, virtual: Collection[PodView], nodes: Collection[ExistingNode]
@@ -220,8 +222,15 @@ class _NodeRanks:
     Each list is a heap, and is made once for all moves of a pass.
     """
 
-    def __init__(self, problem: SchedulingProblem, aliases: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        problem: SchedulingProblem,
+        allocatable: Mapping[str, Resources],
+        aliases: Mapping[str, str],
+    ) -> None:
+        """`allocatable` is known of the nodes that exist."""
         self._problem: Final = problem
+        self._allocatable: Final = allocatable
         self._aliases: Final = aliases
         self._by_shape: Final = dict[int, list[tuple[float, str]]]()
 
@@ -230,12 +239,20 @@ class _NodeRanks:
         ranked = self._by_shape.get(id(pod.shape))
         if ranked is None:
             ranked = self._by_shape[id(pod.shape)] = [
-                (-_free_share(node, pod), node.name)
+                (-self.free_share(node, pod), node.name)
                 for node in self._problem.nodes
                 if fits(pod.shape.requests, node.available) and self.takes(node, pod)
             ]
             heapify(ranked)
         return ranked.copy()
+
+    def free_share(self, node: ExistingNode, pod: PodView) -> float:
+        """Return the score of a node for a pod. Of one that is yet to come, `capacity`."""
+        return free_share(
+            available=node.available,
+            allocatable=self._allocatable.get(node.name) or node.capacity,
+            requests=pod.shape.requests,
+        )
 
     def takes(self, node: ExistingNode, pod: PodView) -> bool:
         """Tell whether taints and labels of a node admit a pod."""
@@ -277,16 +294,16 @@ class _NodeChoices:
             queue = self._queues[id(pod.shape)] = self._ranks.ranked(pod)
             for name in self._new:
                 if self._ranks.takes(self.nodes[name], pod):
-                    heappush(queue, (-_free_share(self.nodes[name], pod), name))
+                    heappush(queue, (-self._ranks.free_share(self.nodes[name], pod), name))
         while queue:
             share, name = queue[0]
             node = self.nodes.get(name)
             if node is None or not fits(pod.shape.requests, node.available):
                 heappop(queue)
-            elif share == -_free_share(node, pod):
+            elif share == -self._ranks.free_share(node, pod):
                 return name
             else:
-                heapreplace(queue, (-_free_share(node, pod), name))
+                heapreplace(queue, (-self._ranks.free_share(node, pod), name))
         return ""
 
     def bind(self, pod: PodView, name: str) -> None:
@@ -314,12 +331,4 @@ def _is_bound_by_others(pod: PodView) -> bool:
         or shape.host_ports
         or shape.volumes
         or shape.resource_claims
-    )
-
-
-def _free_share(node: ExistingNode, pod: PodView) -> float:
-    return sum(
-        (node.available.get(name, 0) - pod.shape.requests.get(name, 0)) / max(total, 1)
-        for name in (CPU, MEMORY)
-        if (total := node.capacity.get(name, 0))
     )

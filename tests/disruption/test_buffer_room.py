@@ -56,6 +56,14 @@ def test_a_pod_is_bound_to_the_emptiest_node_where_a_buffer_has_its_room():
     assert lost(*three_nodes()) == 1
 
 
+def test_the_emptiest_node_is_that_with_the_largest_free_share_of_its_allocatable_resources():
+    """Of `c` a core is reserved for the system: two of its three others stay free beside the pod."""
+    (node, claim), third = box("c"), runs("third", "b", cpu="1")
+    node = msgspec.structs.replace(node, allocatable={**node.allocatable, "cpu": 3000})
+    objects = [box("a"), box("b"), (node, claim), runs("first", "a", cpu="800m"), third]
+    assert lost(*objects, virtual=("3100m",)) == 0, "the room on `a` is left to the buffer"
+
+
 def test_without_buffers_nothing_is_lost():
     assert lost(*three_nodes(), virtual=()) == 0
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from karpenter_core.scheduling.isolation import solve_isolated
+from karpenter_core.scheduling.least_allocated import free_share
 from karpenter_core.scheduling.node_pods import with_pods
 from karpenter_core.scheduling.problem import PackingPolicy
 from karpenter_core.scheduling.resources import fits
@@ -22,15 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from karpenter_core.api.records import PodView, Resources
+    from karpenter_core.api.records import PodView
     from karpenter_core.cli.cluster_input import ClusterInput
-    from karpenter_core.scheduling.problem import ExistingNode
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["eviction_order", "scheduler_places"]
-
-_SCORED: Final = ("cpu", "memory")
-"""The resources that the scheduler's default score weighs, equally."""
 
 
 def eviction_order(pods: Iterable[PodView], snapshot: Snapshot) -> tuple[PodView, ...]:
@@ -78,7 +75,13 @@ def scheduler_places(
             name for name, free in allocatable.items()
             if fits(requests, nodes[name].available) and free
         ]  # fmt: skip
-        able.sort(key=lambda name: (_allocated(nodes[name], allocatable[name], requests), name))
+        free_shares = {
+            name: free_share(
+                available=nodes[name].available, allocatable=allocatable[name], requests=requests
+            )
+            for name in able
+        }
+        able.sort(key=lambda name: (-free_shares[name], name))
         # The solver takes the first node by name that fits; initialised ones come first anyway.
         ranked = {f"{rank:06d}": name for rank, name in enumerate(able)}
         others = [replace(node, closed=True) for name, node in nodes.items() if name not in able]
@@ -100,12 +103,3 @@ def scheduler_places(
             places[pod.uid] = name
             nodes[name] = with_pods(nodes[name], (pod,), problem.volumes)
     return places
-
-
-def _allocated(node: ExistingNode, allocatable: Resources, requests: Resources) -> float:
-    """Return the sum of the shares of a node that are requested with the pod on it."""
-    return sum(
-        1 - (node.available.get(name, 0) - requests.get(name, 0)) / allocatable[name]
-        for name in _SCORED
-        if allocatable.get(name)
-    )
