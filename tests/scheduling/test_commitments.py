@@ -24,6 +24,7 @@ from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.api.quantities import parse_amount
 from karpenter_core.scheduling import solve as solve_module
 from karpenter_core.scheduling.commitment_bill import CommitmentBill
+from karpenter_core.scheduling.commitment_prices import PlanPricing
 from karpenter_core.scheduling.commitments import (
     SoldNode,
     committed_units,
@@ -32,6 +33,7 @@ from karpenter_core.scheduling.commitments import (
 from karpenter_core.scheduling.problem import CommitmentBalance, PackingPolicy, SolveOptions
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.solve import solve
+from karpenter_core.scheduling.steps import run_steps
 from karpenter_core.testing.builders import (
     catalogue,
     instance_type,
@@ -157,6 +159,21 @@ def test_rest_smaller_than_a_node_covers_its_part():
 def test_rest_that_saves_too_little_is_left():
     """A quarter of 0.04 less makes the dear family no cheaper."""
     assert bought(plan_of(1, balance("4", used="3", price=0.05))) == ["cheap"]
+
+
+def test_of_two_commitments_the_one_is_used_of_which_enough_is_left():
+    """The other would make its node cheaper, but has a core for one of four."""
+    types = catalogue(CHEAP, DEAR, kind("other", 4, 0.30, family="c"))
+    scarce = balance("1", price=0.01, name="scarce")
+    ample = balance("8", price=0.025, name="ample", family=("c",))
+    for balances in ((scarce, ample), (ample, scarce)):
+        plan = plan_of(1, *balances, types=types)
+        assert bought(plan) == ["other"]
+        assert isclose(plan.cost.hourly, 0.10)
+        asked = problem([pod("web-0", cpu="3500m")], catalogue=types, well_known=(FAMILY,))
+        pricing = PlanPricing(replace(asked, commitments=balances), SolveOptions())
+        priced = run_steps(pricing.priced_steps(solve(asked, SolveOptions())))
+        assert isclose(priced.hourly, 0.10)
 
 
 def test_commitment_is_shared_by_nodepools():

@@ -8,7 +8,13 @@ import pytest
 
 from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.state.builder import StateBuilder, StateChange
-from karpenter_core.state.events import ClockSet, ObjectObserved, ObjectRemoved, TimePassed
+from karpenter_core.state.events import (
+    ClockSet,
+    ObjectObserved,
+    ObjectRemoved,
+    RegistrationSettled,
+    TimePassed,
+)
 from karpenter_core.state.launch_limits import LaunchLimit, refused_pools
 from karpenter_core.state.object_kinds import ObjectKind
 from karpenter_core.state.pool_schedules import launch_hold
@@ -135,6 +141,16 @@ def test_pool_with_unreadable_schedules_keeps_its_spec_and_launches_nothing(at):
     assert schedule.shutdown is None
     assert "annotation karpenter.sh/schedules: " in launch_hold("web", schedule)
     assert state.next_schedule_edge is None
+
+
+def test_a_pool_that_is_shut_down_and_paused_names_its_window():
+    """The pause would end by itself, and change nothing."""
+    pool = web(hours(shutdown=True))
+    state = synced_state(pool, now=EIGHT)
+    for _ in range(2):
+        state.apply_event(RegistrationSettled(pool_uid=pool.uid, succeeded=False))
+    (refusal,) = refused_pools(state.snapshot(), now=EIGHT).values()
+    assert refusal.limit is LaunchLimit.SCHEDULE
 
 
 def test_a_pool_launches_nothing_before_the_state_has_a_time():

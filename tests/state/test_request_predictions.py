@@ -182,6 +182,18 @@ def test_the_policy_of_a_container_bounds_its_requests(policies, cpu):
     assert predicted_requests(view).get("web", {}).get("cpu") == cpu
 
 
+def test_a_boost_is_for_containers_with_a_recommendation_of_cpu_alone():
+    """It multiplies that; one without anything that is controlled keeps what it asks for."""
+    view = autoscaler(
+        startupBoost={"cpu": {"type": "Factor", "factor": 2}},
+        targets={"web": {"memory": "1Gi"}, "log": {"cpu": "1"}, "gpu": {"nvidia.com/gpu": "1"}},
+        resourcePolicy={
+            "containerPolicies": [{"containerName": "log", "controlledResources": ["memory"]}]
+        },
+    )
+    assert predicted_requests(view) == {"web": {"memory": GI}}
+
+
 @pytest.mark.parametrize(
     ("boost", "cpu"),
     [

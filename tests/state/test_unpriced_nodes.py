@@ -6,16 +6,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from karpenter_core.api.labels import CAPACITY_TYPE
+from karpenter_core.api.labels import CAPACITY_TYPE, PRICE_PER_HOUR
 from karpenter_core.api.nodeclaim import RequirementSpec
-from karpenter_core.state.events import DeletionMarked
+from karpenter_core.state.events import DeletionMarked, RegistrationSettled
+from karpenter_core.state.launch_limits import LaunchLimit, LaunchLimits, refused_pools
 from karpenter_core.state.node_pool_usage import (
     OTHER_NODES,
     SPOT_NODES,
     capacity_type_count,
     unpriced_node,
 )
-from karpenter_core.testing.builders import catalogue, instance_type, node_pool
+from karpenter_core.testing.builders import EPOCH, catalogue, instance_type, node_pool, offering
 from karpenter_core.testing.state_builders import node_and_claim, ready_node_pool, synced_state
 
 POOL = ready_node_pool(node_pool())
@@ -41,6 +42,36 @@ def test_a_node_of_another_type_is_named_unless_it_goes(marked):
         *node_and_claim("b", instance_type="known"),
     )
     assert unpriced(*objects, marked=marked) == ("" if marked else "a")
+
+
+@pytest.mark.parametrize("rates", [{}, {"EUR": 1.1}])
+def test_a_pool_with_a_price_limit_launches_nothing_beside_a_node_in_an_unknown_currency(rates):
+    """Nor while a pause holds it: the first cause is told, as it does not end with time."""
+    limited = ready_node_pool(node_pool(limits={PRICE_PER_HOUR: "9"}))
+    sold = instance_type("known", offerings=[offering(price=1.0, currency="EUR")])
+    builder = synced_state(
+        limited,
+        *node_and_claim("a", instance_type="known"),
+        catalogues={"default": catalogue(sold)},
+    )
+    found = [
+        refused_pools(
+            builder.snapshot(), now=EPOCH, launch_limits=LaunchLimits(exchange_rates=rates)
+        )
+    ]
+    for _ in range(2):
+        builder.apply_event(RegistrationSettled(pool_uid=limited.uid, succeeded=False))
+    found.append(
+        refused_pools(
+            builder.snapshot(), now=EPOCH, launch_limits=LaunchLimits(exchange_rates=rates)
+        )
+    )
+
+    limits = [refused["default"].limit for refused in found if refused]
+    if "EUR" in rates:
+        assert limits == [LaunchLimit.REGISTRATION_FAILURES]
+    else:
+        assert limits == [LaunchLimit.UNKNOWN_PRICE] * 2
 
 
 def test_nodes_of_other_pools_do_not_count():

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from karpenter_core.api.conditions import find_condition
-from karpenter_core.api.labels import node_class_label
+from karpenter_core.api.labels import INITIALIZED as INITIALIZED_LABEL
+from karpenter_core.api.labels import NODE_POOL, node_class_label
+from karpenter_core.api.labels import REGISTERED as REGISTERED_LABEL
 from karpenter_core.api.nodeclaim import CONSISTENT_STATE_FOUND, LAUNCHED
 from karpenter_core.lifecycle.nodeclaim.consistency import consistency_step
 from karpenter_core.lifecycle.nodeclaim.expiration import expiration_step
@@ -124,6 +127,7 @@ class TestConsistency:
             "FailedConsistencyCheck",
             "expected 128Gi of resource memory, but found 64Gi (50.0% of expected)",
         )
+        assert notice.window == timedelta(minutes=10)
 
     def test_a_resource_that_the_node_does_not_have_is_reported_as_zero(self):
         claim = node_claim(stage="Initialized", requests={GPU: "1"}, capacity={GPU: "4"})
@@ -197,3 +201,36 @@ class TestHydration:
         stranger = node(provider_id=claim.status.provider_id)
 
         assert hydration_step(claim, [stranger] * count).node is None
+
+    def bare_node(self, claim, **options):
+        """The Node that its kubelet has created again: without the labels of the controller."""
+        whole = node(claim=claim, **options)
+        labels = {k: v for k, v in whole.labels.items() if not k.startswith("karpenter.sh/")}
+        return msgspec.structs.replace(whole, labels=labels)
+
+    def restored(self, step):
+        return (
+            {k for k in step.node.labels if k.startswith("karpenter.sh/")} if step.node else set()
+        )
+
+    @pytest.mark.parametrize("ready", ["True", "False"])
+    def test_a_node_that_is_not_usable_again_gets_no_label_that_it_is_initialised(self, ready):
+        """Pods would be planned for it; the other labels are its own in any case."""
+        claim = node_claim(stage="Initialized")
+        step = hydration_step(claim, [self.bare_node(claim, ready=ready)])
+        initialised = {INITIALIZED_LABEL} if ready == "True" else set()
+        assert self.restored(step) == {REGISTERED_LABEL, NODE_POOL} | initialised
+        (notice,) = step.notices
+        assert (INITIALIZED_LABEL in notice.message) is bool(initialised)
+        assert notice.window == timedelta(minutes=10)
+
+    def test_a_node_that_is_not_ready_keeps_the_label_that_it_has(self):
+        claim = node_claim(stage="Initialized")
+        step = hydration_step(claim, [node(claim=claim, ready="False")])
+        assert (step.node, step.notices) == (None, ())
+
+    def test_a_node_that_is_being_deleted_gets_no_labels_back(self):
+        claim = node_claim(stage="Initialized")
+        step = hydration_step(claim, [self.bare_node(claim, deleted=EPOCH)])
+        assert self.restored(step) == set()
+        assert step.notices == ()
