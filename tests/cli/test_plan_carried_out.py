@@ -2,7 +2,7 @@
 
     PLAN_SEEDS=0:200 pytest -m cluster_runs tests/cli/test_plan_carried_out.py
 
-draws more clusters.
+draws more clusters, of which each run of the tests plays one of each group (all: KARPENTER_EVERY_KILL=1).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from karpenter_core.testing.harness import ControllerHarness
 from karpenter_provider_kwok.plugin import KwokProvider
 from tests.cli.inputs import pool, read_harness
 from tests.controllers.whole_controller import NODE_CLASS, deployment
+from tests.support.drawn_faults import drawn_of
 from tests.support.run_selection import others_as_cluster_runs
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -31,6 +32,8 @@ CAPACITY_TYPE = "karpenter.sh/capacity-type"
 CPU = "karpenter.kwok.sh/instance-cpu"
 TAINT = {"key": "team", "value": "batch", "effect": "NoSchedule"}
 FIRST, BEYOND = map(int, os.environ.get("PLAN_SEEDS", "0:24").split(":"))
+EACH = 4
+"""Size of a group."""
 
 
 def one_of(key, *values):
@@ -158,14 +161,27 @@ async def planned_and_launched(cluster, folder):
         return document, Counter(map(bought, new)), after.price_per_hour - price, pending
 
 
-@pytest.mark.parametrize("seed", others_as_cluster_runs(range(FIRST, BEYOND), first=3))
-def test_the_controller_launches_the_nodes_of_the_plan(tmp_path, seed):
-    """The same instances for the same price, and the same pods stay pending."""
-    document, launched, price, pending = run_virtual(planned_and_launched(Cluster(seed), tmp_path))
+GROUPS = others_as_cluster_runs(range(FIRST, BEYOND, EACH))
 
-    assert launched == Counter(map(planned, document["nodeClaims"]))
-    assert price == pytest.approx(document["cost"]["hourly"])
-    assert pending == document["unschedulable"].keys()
+
+def drawn_clusters(config, first, folder):
+    """Return the clusters of a group that this run of the tests plays, each with a folder."""
+    for seed in drawn_of(config, "plan", range(first, min(first + EACH, BEYOND))):
+        print(f"cluster {seed}")  # noqa: T201 - seen where it fails
+        own = folder / str(seed)
+        own.mkdir()
+        yield Cluster(seed), own
+
+
+@pytest.mark.parametrize("first", GROUPS)
+def test_the_controller_launches_the_nodes_of_the_plan(tmp_path, first, pytestconfig):
+    """The same instances for the same price, and the same pods stay pending."""
+    for cluster, folder in drawn_clusters(pytestconfig, first, tmp_path):
+        document, launched, price, pending = run_virtual(planned_and_launched(cluster, folder))
+
+        assert launched == Counter(map(planned, document["nodeClaims"]))
+        assert price == pytest.approx(document["cost"]["hourly"])
+        assert pending == document["unschedulable"].keys()
 
 
 async def planned_and_disrupted(cluster, folder):
@@ -190,11 +206,12 @@ async def planned_and_disrupted(cluster, folder):
         return document, removed, Counter(map(bought, new))
 
 
-@pytest.mark.parametrize("seed", others_as_cluster_runs(range(FIRST, BEYOND), first=3))
-def test_the_controller_disrupts_the_nodes_of_the_plan(tmp_path, seed):
+@pytest.mark.parametrize("first", GROUPS)
+def test_the_controller_disrupts_the_nodes_of_the_plan(tmp_path, first, pytestconfig):
     """The nodes that a plan removes are those that the next command removes, and so are the new ones."""
-    document, removed, launched = run_virtual(planned_and_disrupted(Cluster(seed), tmp_path))
+    for cluster, folder in drawn_clusters(pytestconfig, first, tmp_path):
+        document, removed, launched = run_virtual(planned_and_disrupted(cluster, folder))
 
-    steps = document["steps"]
-    assert removed == {node["nodeClaim"] for step in steps for node in step["nodes"]}
-    assert launched == Counter(planned(claim) for step in steps for claim in step["nodeClaims"])
+        steps = document["steps"]
+        assert removed == {node["nodeClaim"] for step in steps for node in step["nodes"]}
+        assert launched == Counter(planned(claim) for step in steps for claim in step["nodeClaims"])

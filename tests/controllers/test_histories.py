@@ -10,7 +10,7 @@ from tests.controllers.histories import History, breaches_of
 from tests.support.drawn_faults import drawn_of
 
 HISTORIES = 20
-EACH = 3
+EACH = 5
 """One of so many seeds is played in a run of the tests."""
 
 

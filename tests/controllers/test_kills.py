@@ -99,7 +99,7 @@ def awaits_of_run(folder, run, kills=lambda _point, _times: False):
     return kept[0].seen
 
 
-SHARES = 4
+SHARES = 4 if is_every() else 2
 """The number of tests that share the kills of a run, so that they can run side by side."""
 
 pytestmark = [
@@ -120,9 +120,10 @@ def awaits_of(folder, run):
 
 
 def kills_of(folder, run, config):
-    """Return each await with the occurrences at which the process is killed: the first or the last.
+    """Return awaits with the occurrences at which the process is killed.
 
-    At an await that an earlier run reaches too, only that run is killed.
+    All are killed at each of them where all are asked for. Else every other await is, from the first or the second
+    on, at its first or its last time. At an await that an earlier run reaches too, only that run is killed.
     """
     seen = dict(awaits_of(folder, run))
     for earlier in () if is_every() else RUNS:
@@ -130,12 +131,11 @@ def kills_of(folder, run, config):
             break
         for point in awaits_of(folder, earlier):
             seen.pop(point, None)
+    if is_every():
+        return [(point, number) for point, times in seen.items() for number in range(1, times + 1)]
     rng = random_of_run(config, f"kills {run}")
-    return [
-        (point, number)
-        for point, times in seen.items()
-        for number in (range(1, times + 1) if is_every() else (rng.choice((1, times)),))
-    ]
+    drawn = list(seen.items())[rng.randrange(2) :: 2]
+    return [(point, rng.choice((1, times))) for point, times in drawn]
 
 
 @pytest.mark.parametrize("run", RUNS)

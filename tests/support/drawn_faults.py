@@ -20,8 +20,8 @@ __all__ = ["EVERY", "PARTS", "drawn_faults", "drawn_of", "is_every", "random_of_
 
 EVERY: Final = "KARPENTER_EVERY_KILL"
 """The environment variable that asks for all faults."""
-PARTS: Final = 3
-"""One of so many faults is played."""
+PARTS: Final = 5
+"""One of so many faults is played: each write fails in one of the five ways in each run of the tests."""
 
 
 def is_every() -> bool:
@@ -37,7 +37,7 @@ def random_of_run(config: pytest.Config, name: str) -> random.Random:
 def drawn_faults(config: pytest.Config, name: str, variant: int) -> Callable[[int], bool]:
     """Return which numbers of faults of a sweep are played.
 
-    Every third from one that is drawn for the sweep; another third in the next variant. So three variants
+    Every fifth from one that is drawn for the sweep; another fifth in the next variant. So five variants
     together have each fault once, whatever was drawn.
     """
     if is_every():

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.controllers.write_failures import WAYS
 from tests.support.drawn_faults import EVERY, PARTS, drawn_faults, drawn_of
 
 NUMBERS = range(30)
@@ -36,6 +37,10 @@ def test_as_many_variants_as_parts_play_each_fault_once(seed):
 
     assert set.union(*variants) == set(NUMBERS)
     assert sum(map(len, variants)) == len(NUMBERS)
+
+
+def test_each_run_fails_every_write_in_one_way():
+    assert len(WAYS) >= PARTS
 
 
 def test_seeds_draw_every_part_and_each_the_same_again():
