@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from rich.console import Console
 
-from karpenter_core.cli import tables
+from karpenter_core.cli.explain import tables
 from karpenter_core.cli.explain.pod import _REMEDIES
 from karpenter_core.scheduling.problem import PoolConstraint
 from tests.cli.explain_failures import needs, only

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from karpenter_core.cli.tables import NODE_STATES
+from karpenter_core.cli.explain.tables import NODE_STATES
 from tests.cli.inputs import (
     NODE_CLASS_REF,
     instance_type,

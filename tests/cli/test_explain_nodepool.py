@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from karpenter_core.cli.tables import NODE_POOL_STATES
+from karpenter_core.cli.explain.tables import NODE_POOL_STATES
 from tests.cli.inputs import instance_type, offering, paid_commitment, pod, pool, write
 from tests.cli.test_explain_node import claim_with_node
 

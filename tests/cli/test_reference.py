@@ -11,8 +11,8 @@ import yaml
 
 from karpenter_core.cli import manifests
 from karpenter_core.cli.explain.command import node, nodeclaim, nodepool, pod
+from karpenter_core.cli.explain.tables import NODE_CLAIM_STATES, NODE_STATES, STATES
 from karpenter_core.cli.plan import plan
-from karpenter_core.cli.tables import NODE_CLAIM_STATES, NODE_STATES, STATES
 from karpenter_core.disruption.acceptance import DeclineReason
 from karpenter_core.disruption.candidates import DisruptionObstacle
 from karpenter_core.disruption.explain import MethodVerdict

@@ -68,7 +68,7 @@ def pod(
     cluster cannot be used.
     """
     command_input = asyncio.run(replace(source, with_decisions=True).read())
-    from karpenter_core.cli.tables import print_explanation
+    from karpenter_core.cli.explain.tables import print_explanation
 
     document = _answer(command_input, name if "/" in name else f"default/{name}")
     _show(command_input, document, output, print_explanation)
@@ -93,7 +93,7 @@ def node(
     """
     command_input = asyncio.run(source.read())
     from karpenter_core.cli.explain.node import find_state_node, node_explanation
-    from karpenter_core.cli.tables import print_node_explanation
+    from karpenter_core.cli.explain.tables import print_node_explanation
 
     document = node_explanation(command_input, find_state_node(command_input.cluster, name))
     _show(command_input, document, output, print_node_explanation)
@@ -116,8 +116,8 @@ def nodepool(
     """
     command_input = asyncio.run(replace(source, with_decisions=True).read())
     from karpenter_core.cli.explain.nodepool import find_node_pool, node_pool_explanation
+    from karpenter_core.cli.explain.tables import print_node_pool_explanation
     from karpenter_core.cli.plan import solve_cluster
-    from karpenter_core.cli.tables import print_node_pool_explanation
 
     cluster = command_input.cluster
     pool_found = find_node_pool(cluster, name)
@@ -144,7 +144,7 @@ def nodeclaim(
     """
     command_input = asyncio.run(source.read())
     from karpenter_core.cli.explain.nodeclaim import find_node_claim, node_claim_explanation
-    from karpenter_core.cli.tables import print_node_claim_explanation
+    from karpenter_core.cli.explain.tables import print_node_claim_explanation
 
     found = find_node_claim(command_input.cluster, name)
     document = node_claim_explanation(command_input, found)

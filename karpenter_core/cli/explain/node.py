@@ -18,10 +18,11 @@ from karpenter_core.api.returning import return_rule
 from karpenter_core.cli.disruption_passes import count_virtual, disruption_pass
 from karpenter_core.cli.document import instant_text, offering
 from karpenter_core.cli.explain.leaving import leaving_cause
+from karpenter_core.cli.explain.tables import NODE_STATES
 from karpenter_core.cli.missing_objects import some_names
 from karpenter_core.cli.obstacles import OBSTACLES, blocked_text
 from karpenter_core.cli.plan_notes import predicted_change, schedule_notes
-from karpenter_core.cli.tables import NODE_STATES, counted
+from karpenter_core.cli.tables import counted
 from karpenter_core.disruption.acceptance import DeclineReason
 from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.candidates import DisruptionObstacle

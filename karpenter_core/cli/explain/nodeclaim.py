@@ -24,8 +24,8 @@ from karpenter_core.api.nodeclaim import (
 from karpenter_core.cli.document import instant_text
 from karpenter_core.cli.explain.leaving import leaving_cause
 from karpenter_core.cli.explain.node import node_explanation
+from karpenter_core.cli.explain.tables import NODE_CLAIM_STATES, NODE_STATES
 from karpenter_core.cli.missing_objects import missing_object
-from karpenter_core.cli.tables import NODE_CLAIM_STATES, NODE_STATES
 from karpenter_core.controllers.provisioning.new_claims import CAUSE, DECISION
 from karpenter_core.disruption.pricing import NodePrices
 from karpenter_core.lifecycle.nodeclaim.termination import deadline_of

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final, cast
 from karpenter_core.api.labels import NODES, PRICE_PER_HOUR, SPOT_SHARE
 from karpenter_core.api.quantities import format_amount, parse_amount, parse_resources
 from karpenter_core.cli.document import instant_text, offering
+from karpenter_core.cli.explain.tables import NODE_POOL_STATES
 from karpenter_core.cli.missing_objects import missing_object
 from karpenter_core.cli.static_pools import static_pool_document
-from karpenter_core.cli.tables import NODE_POOL_STATES, counted
+from karpenter_core.cli.tables import counted
 from karpenter_core.scheduling.compiled.pool_templates import SIMULATION_LABELS, read_pool_template
 from karpenter_core.state.capacity_quotas import planned_amounts, planned_types
 from karpenter_core.state.static_claims import plan_static_claim

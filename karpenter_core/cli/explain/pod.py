@@ -15,9 +15,10 @@ from karpenter_core.api.json_objects import JsonMapping, JsonObject
 from karpenter_core.api.nodeclaim import INITIALIZED, LAUNCHED, REGISTERED
 from karpenter_core.cli.document import constraint_of_ignored, hold_reason, no_pools_text, offering
 from karpenter_core.cli.explain.first_cause import first_cause, refusal_text
+from karpenter_core.cli.explain.tables import STATES
 from karpenter_core.cli.missing_objects import some_names
 from karpenter_core.cli.provisioning_requests import consumer_message
-from karpenter_core.cli.tables import STATES, counted
+from karpenter_core.cli.tables import counted
 from karpenter_core.errors import BadInputError
 from karpenter_core.scheduling.isolation import solve_isolated
 from karpenter_core.scheduling.problem import PoolConstraint, PoolRejection
