@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -32,7 +33,7 @@ from karpenter_core.provider.contract import (
     PollingPeriods,
     TerminationStatus,
 )
-from karpenter_core.state.events import ObjectObserved
+from karpenter_core.state.events import ObjectObserved, ObjectRemoved
 from karpenter_core.testing.builders import EPOCH, pod
 from karpenter_core.testing.state_builders import (
     KWOK,
@@ -256,6 +257,29 @@ class TestClocks:
         assert scene.cloud.ended == []
         await scene.run_pass(after=timedelta(seconds=1))
         assert len(scene.cloud.ended) == SURPLUS_PER_PASS
+
+
+class TestSurplusOfFailedClaims:
+    @pytest.mark.parametrize(("own", "ended"), [(True, SURPLUS_PER_PASS), (False, 0)])
+    async def test_instances_of_claims_that_this_process_has_seen_are_surplus(self, own, ended):
+        """Those of unknown claims may be another cluster's: too many to be collected."""
+        claim = node_claim("web", stage="Launched")
+        uid = claim.uid if own else "uid-of-another-cluster"
+        many = [Instance(provider_id=f"kwok://{n:02}", launched_for=(uid,)) for n in range(20)]
+        scene = Scene(instances=many)
+        remembering = asyncio.create_task(scene.controller._remember_changed())
+        await asyncio.sleep(0)
+        for event in (ObjectObserved(claim), ObjectRemoved(claim)):
+            scene.cluster_state.fold(event)
+            for _ in range(10):
+                await asyncio.sleep(0)
+        remembering.cancel()
+        await scene.run_pass()
+
+        await scene.run_pass(after=SURPLUS_GRACE)
+        await scene.run_pass(after=SURPLUS_GRACE)
+
+        assert len(scene.cloud.ended) == ended * 2
 
 
 class TestFreshness:

@@ -64,11 +64,13 @@ class FakeProvider:
         *,
         version=CONTRACT_VERSION,
         batch_limits=None,
+        observes=False,
     ):
         self.name = name
         self.model = model
         self.version = version
         self.batch_limits = batch_limits or {}
+        self.observes = observes
         self.launches = []
         self.terminations = []
         self.answer = lambda requests: [launched(request) for request in requests]
@@ -80,6 +82,7 @@ class FakeProvider:
             contract_version=self.version,
             node_classes=(self.model,),
             batch_limits=self.batch_limits,
+            observes=self.observes,
         )
 
     @hookimpl

@@ -309,6 +309,39 @@ def test_nothing_is_launched_or_terminated_without_the_lease(virtual):
     virtual(scenario, web=web)
 
 
+@pytest.mark.parametrize("observing", [True, False])
+@pytest.mark.parametrize("observes", [True, False])
+def test_an_observer_resolves_with_providers_that_ask_the_fence_themselves(
+    virtual, observing, observes
+):
+    """A process that may lead does not, and nobody launches."""
+    web, resolved = FakeProvider(observes=observes), []
+
+    @hookimpl
+    def resolve(node_class):
+        resolved.append(node_class.name)
+        return NodeClassResolution()
+
+    web.karpenter_resolve_node_class = resolve
+
+    async def scenario(world):
+        request = await world.request("web-1", node_class())
+        resolved.clear()
+        world.providers._dispatcher._observing = observing
+        world.fence.held = False
+        if observing and observes:
+            await world.providers.resolve_node_class(node_class())
+        else:
+            with pytest.raises(FencedError):
+                await world.providers.resolve_node_class(node_class())
+        assert bool(resolved) is (observing and observes)
+        with pytest.raises(FencedError):
+            await world.launch(request)
+        assert web.launches == []
+
+    virtual(scenario, web=web)
+
+
 def test_the_lease_is_checked_when_a_batch_is_sent(virtual):
     """A process that was stopped in between (SIGSTOP) sends nothing when it wakes."""
     web = FakeProvider()
@@ -674,6 +707,23 @@ def test_instance_types_that_no_price_plugin_changes_stay_the_same_objects(virtu
 def test_a_price_plugin_that_fails_fails_the_catalogue(virtual, plugin, words):
     async def scenario(world):
         with pytest.raises(CloudProviderError, match=words):
+            await world.catalogue(node_class())
+
+    virtual(scenario, web=FakeProvider(), pricing=plugin)
+
+
+@pytest.mark.parametrize(
+    ("hook", "answer"), [("karpenter_rate_risk", [0.1]), ("karpenter_adjust_prices", [None])]
+)
+def test_a_price_plugin_that_answers_for_some_offerings_only_fails_the_catalogue(
+    virtual, hook, answer
+):
+    """Which of them it left out, nobody knows."""
+    plugin = Discount(0.5) if hook == "karpenter_adjust_prices" else Risk(0.1)
+    setattr(plugin, hook, hookimpl(lambda offerings: answer))
+
+    async def scenario(world):
+        with pytest.raises(CloudProviderError, match=f'plug-in "pricing".*{hook}'):
             await world.catalogue(node_class())
 
     virtual(scenario, web=FakeProvider(), pricing=plugin)

@@ -106,8 +106,8 @@ class FailureRecorder:
         zone: str,
         capacity_type: str,
         *,
-        image: str = "",
-        node_pool: str = "",
+        image: str,
+        node_pool: str,
     ) -> LaunchAttempt:
         """Return an attempt with what the catalogue knows of its size; nothing of an unknown one."""
         size = self._sizes().get(instance_type)
