@@ -15,7 +15,7 @@ from karpenter_core.api.decisions import (
 )
 from karpenter_core.api.judgements import JUDGEMENT_FAILED
 from karpenter_core.api.notices import ObjectRef, node_ref
-from karpenter_core.api.prices import DEFAULT_CURRENCY, Price
+from karpenter_core.api.prices import Price
 from karpenter_core.scheduling.journal import planned_launch
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ def command_decision(
     command: Command,
     plan: DisruptionPlan,
     *,
-    rejection: str = "",
-    obstacles: Sequence[DecisionObstacle] = (),
-    currency: str = DEFAULT_CURRENCY,
+    rejection: str,
+    obstacles: Sequence[DecisionObstacle],
+    currency: str,
 ) -> Decision:
     """Return the record of a command; `plan` is the plan that it comes from.
 

@@ -169,8 +169,8 @@ def quota_usage(
     reading: QuotaReading,
     rates: Mapping[str, float],
     *,
-    well_known: Container[str] = WELL_KNOWN,
-    aliases: Mapping[str, str] = ALIASES,
+    well_known: Container[str],
+    aliases: Mapping[str, str],
 ) -> dict[str, int]:
     """Return what is used of the limits of a quota, `LARGEST_AMOUNT` of a price if it is unknown."""
     used = dict.fromkeys(reading.limits, 0)
@@ -318,8 +318,8 @@ def launch_quotas(
     snapshot: Snapshot,
     rates: Mapping[str, float],
     *,
-    well_known: Container[str] = WELL_KNOWN,
-    aliases: Mapping[str, str] = ALIASES,
+    well_known: Container[str],
+    aliases: Mapping[str, str],
 ) -> tuple[LaunchQuota, ...]:
     """Return the quotas of a cluster for the solver, by name."""
     quotas: list[LaunchQuota] = []

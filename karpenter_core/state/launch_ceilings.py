@@ -41,7 +41,7 @@ class LaunchCeilings:
         launch_limits: LaunchLimits,
         *,
         in_flight: Iterable[PlannedNodeClaim],
-        leaving: Collection[str] = (),
+        leaving: Collection[str],
     ) -> None:
         """`in_flight` are claims that the snapshot does not show yet.
 

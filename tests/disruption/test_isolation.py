@@ -242,7 +242,7 @@ def test_the_journal_and_the_explanation_name_objects_set_aside(fails):
     builder = odd_cluster()
     outcome = found(builder, SingleNodeConsolidation())
 
-    entry = command_decision(only(outcome), outcome)
+    entry = command_decision(only(outcome), outcome, rejection="", obstacles=(), currency="USD")
     told = [item for item in entry.obstacles if item.reason == "JudgementFailed"]
     assert [(item.kind, item.names) for item in told] == [("Node", ("a",))]
 

@@ -20,7 +20,7 @@ KEPT = {"karpenter.sh/do-not-disrupt": "true"}
 def record(builder):
     outcome = found(builder)
     (command,) = outcome.commands
-    return command_decision(command, outcome)
+    return command_decision(command, outcome, rejection="", obstacles=(), currency="USD")
 
 
 def replaced():
@@ -104,7 +104,9 @@ def test_the_next_best_moves_are_on_record():
 def test_a_command_rejected_by_validation_has_a_reason():
     """Nothing was done."""
     outcome = found(replaced())
-    made = command_decision(outcome.commands[0], outcome, rejection="churn")
+    made = command_decision(
+        outcome.commands[0], outcome, rejection="churn", obstacles=(), currency="USD"
+    )
 
     assert (made.rejection, record(replaced()).rejection) == ("churn", "")
 

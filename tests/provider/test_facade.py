@@ -718,7 +718,7 @@ def test_a_price_plugin_that_fails_fails_the_catalogue(virtual, plugin, words):
 def test_a_price_plugin_that_answers_for_some_offerings_only_fails_the_catalogue(
     virtual, hook, answer
 ):
-    """Which of them it left out, nobody knows."""
+    """Its answers would be taken for those of other offerings."""
     plugin = Discount(0.5) if hook == "karpenter_adjust_prices" else Risk(0.1)
     setattr(plugin, hook, hookimpl(lambda offerings: answer))
 

@@ -9,11 +9,13 @@ import pytest
 from karpenter_core.api.base import ObjectMeta
 from karpenter_core.api.capacity_quota import CapacityQuota
 from karpenter_core.api.labels import (
+    ALIASES,
     CAPACITY_TYPE,
     INSTANCE_TYPE,
     NODE_POOL,
     PRICE_PER_HOUR,
     SPOT_SHARE,
+    WELL_KNOWN,
     ZONE,
 )
 from karpenter_core.api.quantities import LARGEST_AMOUNT
@@ -36,6 +38,7 @@ from karpenter_core.testing.state_builders import (
 )
 
 RATES = {"USD": 1.0}
+LABELS = {"well_known": WELL_KNOWN, "aliases": ALIASES}
 
 
 def quota(name="team", *, selector=None, status=None, **resources):
@@ -51,7 +54,7 @@ def quota(name="team", *, selector=None, status=None, **resources):
 
 def used(asked, *objects, pools=()):
     snapshot = synced_state(*(pools or (node_pool(),)), *objects).snapshot()
-    return quota_usage(snapshot, read_quota(asked), RATES)
+    return quota_usage(snapshot, read_quota(asked), RATES, **LABELS)
 
 
 @pytest.mark.parametrize("amount", ["500m", "1000m", "3.67Gi", "-1", -1, "many", 1.5, True, None])
@@ -171,7 +174,7 @@ def test_a_node_of_unknown_price_makes_a_quota_of_the_price_refuse():
     """Unknown is not 0."""
     nodes = node_and_claim("ours", instance_type="gone")
     snapshot = synced_state(node_pool(), quota(price="10"), *nodes).snapshot()
-    (read,) = launch_quotas(snapshot, RATES)
+    (read,) = launch_quotas(snapshot, RATES, **LABELS)
 
     assert read.used[PRICE_PER_HOUR] == LARGEST_AMOUNT
     assert "price of a node that it counts is not known" in read.refusal
@@ -325,7 +328,7 @@ def test_a_plan_notes_quotas_that_are_used_up():
         node_pool(), quota("full", nodes="1"), quota("free", nodes="9"), *node_and_claim("a")
     ).snapshot()
 
-    assert quota_notes(launch_quotas(snapshot, RATES)) == (
+    assert quota_notes(launch_quotas(snapshot, RATES, **LABELS)) == (
         'CapacityQuota "full" is used up (nodes: 1 of 1); no node is planned that it counts',
     )
 

@@ -179,7 +179,9 @@ class World:
 
     def create(self, plan):
         """Create what is allowed, as the creator does; some answers are late."""
-        ceilings = LaunchCeilings(self.state.snapshot(), LIMITS, in_flight=self.in_flight)
+        ceilings = LaunchCeilings(
+            self.state.snapshot(), LIMITS, in_flight=self.in_flight, leaving=()
+        )
         created = []
         for planned in plan.claims:
             if ceilings.refusal(planned) is not None:

@@ -162,7 +162,7 @@ class WholeCluster(World):
         """Create what every limit allows, in the order of the claim creator."""
         snapshot = self.state.snapshot()
         counts = Counter(planned.pool for planned in self.in_flight)
-        ceilings = LaunchCeilings(snapshot, self.limits, in_flight=self.in_flight)
+        ceilings = LaunchCeilings(snapshot, self.limits, in_flight=self.in_flight, leaving=())
         static = StaticNodeAllowance(snapshot, in_flight=counts)
         allowance = LaunchAllowance(snapshot, self.limits, now=self.now, in_flight=counts)
         for planned in plan.claims:

@@ -153,7 +153,7 @@ def node_termination(
     *,
     now: datetime,
     instance: InstanceState,
-    out_of_service: bool = False,
+    out_of_service: bool,
 ) -> NodeTermination:
     """Return the next action in the termination of a deleted node.
 

@@ -131,26 +131,25 @@ def claims_without_instance(
     instances: Iterable[ListedInstance],
     *,
     complete: bool,
-    served_kinds: frozenset[tuple[str, str]] | None = None,
-    as_of: datetime | None = None,
+    served_kinds: Container[tuple[str, str]],
+    as_of: datetime | None,
     stopped: Container[str] = (),
 ) -> tuple[ClaimWithoutInstance, ...]:
     """Return the registered claims whose instance is gone or has stopped.
 
     `stopped` are the UIDs of claims whose instance has been stopped for STOPPED_GRACE
-    (`claims_with_stopped_instance`). `served_kinds` are the NodeClass kinds of the provider that listed; None means all managed ones.
-    Claims that never registered are left to liveness; claims with a Ready node are kept, and so are
-    claims launched after `as_of`, the time that the listing shows, if it may be behind.
+    (`claims_with_stopped_instance`). `served_kinds` are the NodeClass kinds of the
+    provider that listed. Claims that never registered are left to liveness; claims with a Ready node
+    are kept, and so are claims launched after `as_of`, the time that the listing shows, if it may be behind.
     """
     if not complete or not snapshot.synced:
         return ()
     listed = {item.provider_id for item in instances if not item.terminating}
-    kinds = snapshot.managed_kinds if served_kinds is None else served_kinds
     gone: list[ClaimWithoutInstance] = []
     for _, claim in sorted(snapshot.node_claims.items()):
         ref = claim.spec.node_class_ref
         if (
-            (ref.group, ref.kind) not in kinds
+            (ref.group, ref.kind) not in served_kinds
             or claim.is_deleting
             or not claim.status.provider_id
             or not is_true(claim.status.conditions, REGISTERED)

@@ -80,7 +80,11 @@ def running(name="a", *, grace=30, deleted=None, priority_class="", annotations=
 def step_of(*objects, now=EPOCH, instance=InstanceState.UNKNOWN):
     builder = synced_state(*objects)
     return node_termination(
-        builder.snapshot(), builder.snapshot().nodes["web"], now=now, instance=instance
+        builder.snapshot(),
+        builder.snapshot().nodes["web"],
+        now=now,
+        instance=instance,
+        out_of_service=False,
     )
 
 

@@ -42,11 +42,17 @@ class Instance:
     terminating: bool = False
 
 
+BY_ITS_PROVIDER = {"served_kinds": {(KWOK.group, KWOK.kind)}, "as_of": None}
+"""A listing of the provider of all claims here, that is not behind."""
+
+
 def gone(*objects, instances=(), complete=True, builder=None):
     snapshot = (builder or synced_state(*objects)).snapshot()
     return [
         result.claim.name
-        for result in claims_without_instance(snapshot, instances, complete=complete)
+        for result in claims_without_instance(
+            snapshot, instances, complete=complete, **BY_ITS_PROVIDER
+        )
     ]
 
 
@@ -89,7 +95,11 @@ class TestVanishedClaims:
         stopped = claims_with_stopped_instance(snapshot)
         assert stopped == (frozenset({claim.uid}) if is_gone else frozenset())
         found = claims_without_instance(
-            snapshot, [Instance("kwok://web")], complete=True, stopped=stopped
+            snapshot,
+            [Instance("kwok://web")],
+            complete=True,
+            stopped=stopped,
+            **BY_ITS_PROVIDER,
         )
         assert [each.stopped for each in found] == [True] * is_gone
         assert [
@@ -111,7 +121,10 @@ class TestVanishedClaims:
         launched = find_condition(silent[1].status.conditions, "Launched").last_transition_time
         as_of = launched + timedelta(seconds=seconds)
         gone = claims_without_instance(
-            synced_state(*silent).snapshot(), (), complete=True, as_of=as_of
+            synced_state(*silent).snapshot(),
+            (),
+            complete=True,
+            **BY_ITS_PROVIDER | {"as_of": as_of},
         )
         assert [found.claim.name for found in gone] == expected
 
@@ -123,7 +136,10 @@ class TestVanishedClaims:
     def test_only_claims_of_the_listed_provider_are_deleted(self):
         snapshot = synced_state(node_claim("a", stage="Initialized")).snapshot()
         other = frozenset({("example.com", "Other")})
-        assert claims_without_instance(snapshot, (), complete=True, served_kinds=other) == ()
+        assert (
+            claims_without_instance(snapshot, (), complete=True, served_kinds=other, as_of=None)
+            == ()
+        )
 
     def test_deleted_claim_is_counted_with_its_pods(self):
         """Section 7.2: those that come back elsewhere, so no daemons."""
@@ -132,7 +148,10 @@ class TestVanishedClaims:
             pod("b", node_name="web", phase="Running", owner_kind="DaemonSet"),
         ]
         (result,) = claims_without_instance(
-            synced_state(*node_and_claim("web", ready="False"), *pods).snapshot(), (), complete=True
+            synced_state(*node_and_claim("web", ready="False"), *pods).snapshot(),
+            (),
+            complete=True,
+            **BY_ITS_PROVIDER,
         )
         assert {
             metric_update.metric: metric_update.value for metric_update in result.metric_updates
