@@ -15,7 +15,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
-from karpenter_core.api.nodeclaim import NodeClaim
+from karpenter_core.api.conditions import is_true
+from karpenter_core.api.labels import INITIALIZED as NODE_INITIALIZED
+from karpenter_core.api.labels import NODE_POOL
+from karpenter_core.api.nodeclaim import INITIALIZED, NodeClaim
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.records import NodeView, PodView, VolumeAttachmentView
 from karpenter_core.state.events import (
@@ -248,8 +251,33 @@ class StateBuilder:
             obj = self._schedules.put(obj, self._ledger.now)
         table.put(key, obj)
         self._ledger.apply_event(event)
+        if isinstance(obj, PodView) and isinstance(event, ObjectObserved):
+            self._note_refusal(obj, _as(PodView, old))
         self._changed = True
         return _merged(changes, self._index(kind, obj, old))
+
+    def _note_refusal(self, pod: PodView, old: PodView | None) -> None:
+        """Note that the scheduler has refused a placed pod although the pod's node is open.
+
+        It writes to a waiting pod whenever the reasons of its refusal change. A write that changes the
+        nomination is another one.
+        """
+        if old is None or not pod.unschedulable or pod.node_name:
+            return
+        if pod.nominated_node_name == old.nominated_node_name and self._is_open(
+            self._ledger.placement_target(pod.uid)
+        ):
+            self._ledger.note_refusal(pod.uid)
+
+    def _is_open(self, target: str) -> bool:
+        """Tell whether a claim's node, or a node, is initialised."""
+        claim: NodeClaim | None = self._tables[ObjectKind.NODE_CLAIM].get(target)
+        if claim is not None:
+            return is_true(claim.status.conditions, INITIALIZED)
+        node: NodeView | None = self._tables[ObjectKind.NODE].get(target)
+        return node is not None and (
+            NODE_POOL not in node.labels or node.labels.get(NODE_INITIALIZED) == "true"
+        )
 
     def _remove(self, obj: StateObject, event: ObjectRemoved) -> tuple[StateChange, ...]:
         kind = object_kind(obj)

@@ -347,8 +347,12 @@ class Ledger:
     def _apply_decision(self, event: PodsDecided) -> bool:
         arrived: dict[str, list[str]] = {}
         for uid, target in event.placed.items():
+            old = self._placements.get(uid)
             self._remove_placement(uid)
-            self._placements.put(uid, PodPlacement(target, event.at))
+            repeated = (
+                old is not None and old.target == target and (old.is_refused or old.is_repeated)
+            )
+            self._placements.put(uid, PodPlacement(target, event.at, is_repeated=repeated))
             arrived.setdefault(target, []).append(uid)
             self._note_decision(uid, event.at, placed=True)
         for target, uids in arrived.items():
@@ -368,6 +372,18 @@ class Ledger:
         self._replaced_pods.put(uid, self._now)
         self._remove_placement(uid)
         return True
+
+    def placement_target(self, uid: str) -> str:
+        """Return the claim or node that a pod is placed on; empty if there is none."""
+        placement = self._placements.get(uid)
+        return "" if placement is None else placement.target
+
+    def note_refusal(self, uid: str) -> None:
+        """Note that the scheduler has refused a pod since it was placed."""
+        placement = self._placements.get(uid)
+        if placement is not None and not placement.is_refused and not placement.is_repeated:
+            self._placements.put(uid, replace(placement, is_refused=True))
+            self._view = None
 
     def _remove_placement(self, uid: str) -> bool:
         """Remove the placement of a pod, if it has one."""

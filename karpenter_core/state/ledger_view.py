@@ -48,10 +48,16 @@ class DeletionMark:
 
 @dataclass(frozen=True, slots=True)
 class PodPlacement:
-    """The claim or node that a pod is placed on, and since when."""
+    """The claim or node that a pod is placed on, and since when.
+
+    `is_refused` says that the scheduler has refused the pod since then, while that node was open to it.
+    A pod that is placed there again (`is_repeated`) is not refused again: nothing else was found.
+    """
 
     target: str
     at: datetime
+    is_refused: bool = False
+    is_repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ __all__ = [
     "NOMINATION_WINDOW",
     "expected_state_nodes",
     "is_nomination_valid",
+    "is_placement_refused",
     "nomination_window",
     "valid_placement",
 ]
@@ -56,6 +57,23 @@ def valid_placement(
     if placement is None or state_node is None:
         return None
     return state_node if _is_within_window(state_node, placement, now=now, window=window) else None
+
+
+def is_placement_refused(snapshot: Snapshot, pod: PodView) -> bool:
+    """Tell whether the scheduler has refused a pod since it was placed on a node that is open.
+
+    Others took its room, or its constraints do not hold there any more: the plan needs another place.
+    Where a pod is leaving that node, its room is yet to come.
+    """
+    placement = snapshot.ledger.placements.get(pod.uid)
+    if placement is None or not placement.is_refused:
+        return False
+    state_node = snapshot.state_node(placement.target)
+    if state_node is None or any(other.is_terminating for other in state_node.pods):
+        return False
+    # The scheduler itself nominates a node where it preempts pods.
+    nominated = pod.nominated_node_name
+    return not nominated or snapshot.state_nodes_by_node.get(nominated) is state_node
 
 
 def _planned_state_node(snapshot: Snapshot, placement: PodPlacement | None) -> StateNode | None:

@@ -34,7 +34,12 @@ from karpenter_core.state.node_pool_usage import (
     shared_pools,
 )
 from karpenter_core.state.paused_pods import split_paused
-from karpenter_core.state.placements import NOMINATION_WINDOW, is_nomination_valid, valid_placement
+from karpenter_core.state.placements import (
+    NOMINATION_WINDOW,
+    is_nomination_valid,
+    is_placement_refused,
+    valid_placement,
+)
 from karpenter_core.state.pod_budgets import PodBudgets
 from karpenter_core.state.pod_rules import pod_ref
 from karpenter_core.state.pod_volumes import PodVolumeReader, UnsupportedVolumes
@@ -444,7 +449,9 @@ def _nominated(
     pods_by_node: dict[StateNode, list[PodView]] = {}
     stranded: dict[str, PodView] = {}
     for uid, pod in sorted(snapshot.nominated_pods.items()):
-        if not is_nomination_valid(snapshot, pod, now=now, window=nomination_window):
+        if not is_nomination_valid(
+            snapshot, pod, now=now, window=nomination_window
+        ) or is_placement_refused(snapshot, pod):
             stranded[uid] = pod
             continue
         state_node = snapshot.state_nodes_by_node.get(pod.nominated_node_name)
@@ -511,7 +518,7 @@ def _keep_placements(
     unplaced: list[PodView] = []
     for pod in candidates:
         target = valid_placement(snapshot, pod, now=now, window=nomination_window)
-        if target is None:
+        if target is None or is_placement_refused(snapshot, pod):
             unplaced.append(pod)
         else:
             wished.setdefault(target, []).append(pod)

@@ -13,7 +13,12 @@ from karpenter_core.api.nodeclaim import INITIALIZED
 from karpenter_core.api.records import VirtualSource
 from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.provisioning import provisioner
-from karpenter_core.state.events import DeletionMarked, PodsDecided, VirtualPodsDeclared
+from karpenter_core.state.events import (
+    DeletionMarked,
+    ObjectObserved,
+    PodsDecided,
+    VirtualPodsDeclared,
+)
 from karpenter_core.state.object_kinds import ObjectKind
 from karpenter_core.testing.builders import EPOCH, node_pool, pod
 from karpenter_core.testing.state_builders import (
@@ -81,6 +86,15 @@ def test_pending_pods_trigger_a_pass_unless_nominated():
     builder = synced_state(POOL, waiting, placed, bound)
     builder.apply_event(PodsDecided(placed={placed.uid: "claim"}, at=EPOCH))
     assert askers(builder, pod=[waiting.uid, placed.uid, bound.uid, "uid-gone"]) == [waiting.uid]
+
+
+def test_a_placed_pod_that_the_scheduler_refuses_again_triggers_a_pass():
+    placed = pod("placed")
+    builder = synced_state(POOL, *node_and_claim("web"), placed)
+    builder.apply_event(PodsDecided(placed={placed.uid: "web"}, at=EPOCH))
+    assert askers(builder, pod=[placed.uid]) == []
+    builder.apply_event(ObjectObserved(msgspec.structs.replace(placed, resource_version=50)))
+    assert askers(builder, pod=[placed.uid]) == [placed.uid]
 
 
 def test_an_untried_pod_triggers_a_pass_once_the_scheduler_has_refused_its_equal():

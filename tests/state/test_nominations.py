@@ -7,6 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from karpenter_core.api.nodeclaim import REGISTERED
 from karpenter_core.state.events import (
     DeletionMarked,
     ObjectObserved,
@@ -14,7 +15,12 @@ from karpenter_core.state.events import (
     PodsDecided,
     TimePassed,
 )
-from karpenter_core.state.placements import is_nomination_valid, nomination_window
+from karpenter_core.state.placements import (
+    is_nomination_valid,
+    is_placement_refused,
+    nomination_window,
+)
+from karpenter_core.state.provisioning_input import build_provisioning_input
 from karpenter_core.testing.builders import EPOCH, pod
 from karpenter_core.testing.state_builders import node_and_claim, synced_state
 
@@ -108,3 +114,91 @@ def test_a_nomination_for_a_node_launched_for_the_pod_lasts_a_window(
     builder.apply_event(PodsDecided(placed={NOMINATED.uid: "web-1"}, at=EPOCH))
     now = EPOCH + timedelta(seconds=seconds)
     assert is_nomination_valid(builder.snapshot(), NOMINATED, now=now) is is_valid
+
+
+def refused(waiting, version: int):
+    """Return a pod as the scheduler writes it when the reasons of its refusal have changed."""
+    return msgspec.structs.replace(waiting, resource_version=version)
+
+
+def placed_on(node: str, *objects, waiting=None):
+    """Return a state in which a pod was placed on a node after it was seen."""
+    waiting = waiting or pod("web")
+    builder = synced_state(*objects, waiting)
+    builder.apply_event(PodsDecided(placed={waiting.uid: node}, at=EPOCH))
+    return builder, waiting
+
+
+def is_refused(builder, waiting) -> bool:
+    snapshot = builder.snapshot()
+    return is_placement_refused(snapshot, snapshot.pods[waiting.uid])
+
+
+def test_a_placement_is_refused_when_the_scheduler_refuses_the_pod_while_the_node_is_open():
+    builder, waiting = placed_on("web-1", *node_and_claim("web-1"))
+    assert not is_refused(builder, waiting)
+    builder.apply_event(ObjectObserved(refused(waiting, 50)))
+    assert is_refused(builder, waiting)
+
+
+def test_a_refusal_before_the_node_is_initialised_says_nothing_of_it():
+    builder, waiting = placed_on("web-1", *node_and_claim("web-1", stage=REGISTERED))
+    builder.apply_event(ObjectObserved(refused(waiting, 50)))
+    assert not is_refused(builder, waiting)
+
+
+def test_a_write_that_nominates_a_node_is_no_refusal():
+    builder, waiting = placed_on("web-1", *node_and_claim("web-1"))
+    nominated = msgspec.structs.replace(waiting, nominated_node_name="web-1", resource_version=50)
+    builder.apply_event(ObjectObserved(nominated))
+    assert not is_refused(builder, waiting)
+    builder.apply_event(ObjectObserved(refused(nominated, 51)))
+    assert is_refused(builder, waiting)
+
+
+def test_a_nomination_of_the_scheduler_for_another_node_stands_when_the_placement_is_refused():
+    """It preempts pods there, for which it may write more reasons meanwhile."""
+    nodes = (*node_and_claim("web-1"), *node_and_claim("web-2"))
+    elsewhere = msgspec.structs.replace(pod("web"), nominated_node_name="web-2")
+    builder, waiting = placed_on("web-1", *nodes, waiting=elsewhere)
+    builder.apply_event(ObjectObserved(refused(waiting, 50)))
+    assert not is_refused(builder, waiting)
+
+
+def test_a_placement_is_not_refused_while_a_pod_leaves_its_node():
+    leaving = msgspec.structs.replace(
+        pod("old", node_name="web-1", phase="Running"), deletion_timestamp=EPOCH
+    )
+    builder, waiting = placed_on("web-1", *node_and_claim("web-1"), leaving)
+    builder.apply_event(ObjectObserved(refused(waiting, 50)))
+    assert not is_refused(builder, waiting)
+    builder.apply_event(ObjectRemoved(leaving))
+    assert is_refused(builder, waiting)
+
+
+def test_a_pod_that_is_placed_on_the_same_node_again_is_not_refused_again():
+    """The window counts then: passes would follow each write of the scheduler, for nothing."""
+    builder, waiting = placed_on("web-1", *node_and_claim("web-1"), *node_and_claim("web-2"))
+    builder.apply_event(ObjectObserved(refused(waiting, 50)))
+    for version in (51, 52):
+        builder.apply_event(PodsDecided(placed={waiting.uid: "web-1"}, at=EPOCH))
+        builder.apply_event(ObjectObserved(refused(waiting, version)))
+        assert not is_refused(builder, waiting)
+    builder.apply_event(PodsDecided(placed={waiting.uid: "web-2"}, at=EPOCH))
+    builder.apply_event(ObjectObserved(refused(waiting, 53)))
+    assert is_refused(builder, waiting)
+
+
+@pytest.mark.parametrize("nominated", ["", "web-1"])
+def test_a_refused_pod_is_planned_again_at_once(nominated):
+    waiting = msgspec.structs.replace(pod("web"), nominated_node_name=nominated)
+    builder, _ = placed_on("web-1", *node_and_claim("web-1"), waiting=waiting)
+    assert planned(builder) == ()
+    builder.apply_event(ObjectObserved(refused(waiting, 50)))
+    assert planned(builder) == (waiting.uid,)
+
+
+def planned(builder) -> tuple[str, ...]:
+    """Return the pods that a pass would plan."""
+    problem = build_provisioning_input(builder.snapshot(), now=EPOCH).problem
+    return tuple(each.uid for each in problem.pods)

@@ -32,6 +32,7 @@ from karpenter_core.scheduling.problem import SchedulingPlan, SolveOptions
 from karpenter_core.scheduling.virtual_pods import without_virtual_pods
 from karpenter_core.state.node_memory import NodeMemory
 from karpenter_core.state.object_kinds import ObjectKind
+from karpenter_core.state.placements import is_placement_refused
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
 from karpenter_core.state.untried_pods import list_foreseen_pods
 from karpenter_core.state.unusable_pools import unready_pools
@@ -266,12 +267,7 @@ def _may_need_claims(snapshot: Snapshot) -> bool:
 
 def _triggers(snapshot: Snapshot, changes: Mapping[ObjectKind, tuple[str, ...]]) -> Iterator[str]:
     """Yield the pods and objects whose changes trigger a pass."""
-    changed_pods = changes.get(ObjectKind.POD, ())
-    foreseen = list_foreseen_pods(snapshot, changed_pods)
-    for uid in changed_pods:
-        is_waiting = uid in snapshot.pending_pods or uid in foreseen
-        if is_waiting and uid not in snapshot.ledger.placements:
-            yield uid
+    yield from _waiting_pods(snapshot, changes.get(ObjectKind.POD, ()))
     for name in changes.get(ObjectKind.NODE, ()):
         if _is_lost_with_pods(snapshot, name):
             yield f"node/{name}"
@@ -286,6 +282,18 @@ def _triggers(snapshot: Snapshot, changes: Mapping[ObjectKind, tuple[str, ...]])
     for name in (*changes.get(ObjectKind.NODE_POOL, ()), *changes.get(ObjectKind.CATALOGUE, ())):
         if name in snapshot.node_pools and name in snapshot.catalogues:
             yield f"nodepool/{name}"
+
+
+def _waiting_pods(snapshot: Snapshot, changed: tuple[str, ...]) -> Iterator[str]:
+    """Yield changed pods that have no place, or are refused the one that they have."""
+    foreseen = list_foreseen_pods(snapshot, changed)
+    for uid in changed:
+        pod = snapshot.pending_pods.get(uid) or snapshot.nominated_pods.get(uid)
+        if uid in snapshot.ledger.placements:
+            if pod is not None and is_placement_refused(snapshot, pod):
+                yield uid
+        elif uid in snapshot.pending_pods or uid in foreseen:
+            yield uid
 
 
 def _device_triggers(
