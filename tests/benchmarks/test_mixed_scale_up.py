@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.inputs import read_pods
 from benchmarks.mixed_scale_up import ScaleUp, medians, summary, workloads
+from benchmarks.mixes import PodTemplate
+from karpenter_core.api.quantities import parse_quantity
+from karpenter_core.scheduling.portfolio import plan_portfolio
+from karpenter_core.scheduling.problem import Catalogue, SchedulingProblem
+from karpenter_core.scheduling.solve import solve
+from karpenter_core.testing.builders import node_pool
+from karpenter_provider_kwok.catalogue import load_catalogue
+from karpenter_provider_kwok.catalogue_default import ZONES as SOLD_ZONES
+from karpenter_provider_kwok.catalogue_default import default_catalogue_text
+from tests.verifier import violations
 
 ZONES = ["a", "b", "c"]
 
@@ -48,3 +59,37 @@ def test_medians_are_compared_with_floor_and_peer():
     assert lines[3].startswith(
         "karpenter-core beside Karpenter: all_bound_seconds 0.50 x, nodes 1.00 x"
     )
+
+
+def problem_of(pods: int) -> SchedulingProblem:
+    """Return the mix as one pass plans for it, on the default catalogue."""
+    templates: list[PodTemplate] = []
+    for each in workloads(pods, SOLD_ZONES):
+        cpu, memory = parse_quantity(each.cpu), parse_quantity(each.memory)
+        template = PodTemplate(
+            labels={"app": each.name},
+            cpu_milli=int(cpu * 1000),
+            memory_mib=int(memory / 2**20),
+            spec=each.pod,
+        )
+        templates += [template] * each.replicas
+    types = load_catalogue(default_catalogue_text(), file="default")
+    return SchedulingProblem(
+        pods=tuple(read_pods(templates)),
+        pools=(node_pool("general"),),
+        catalogues={"general": Catalogue(version="1", instance_types=types)},
+        namespaces={"default": {}},
+    )
+
+
+def test_the_mix_gets_fewer_larger_nodes_where_they_cost_no_more(monkeypatch):
+    """Each node is some ten writes to the API server, by this controller and others."""
+    asked = problem_of(120)
+    plan = solve(asked)
+    monkeypatch.setattr(plan_portfolio, "_LARGE_NODES_FEE_SHARES", (1.0,))
+    before = solve(asked)
+
+    assert violations(asked, plan) == []
+    assert not plan.unschedulable
+    assert len(plan.claims) < len(before.claims)
+    assert plan.cost.hourly <= before.cost.hourly

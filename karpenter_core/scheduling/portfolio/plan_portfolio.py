@@ -67,7 +67,13 @@ _LOW_FEE_SHARE: Final = 0.3
 """The share of the fee per node with which the nodes of most plans are chosen.
 
 With all of it, fewer large nodes are chosen, whose cost above the optimum is often more than what is
-saved: one plan of that kind is made where the fees of all nodes are much beside their prices.
+saved: plans of that kind are made where the fees of all nodes are much beside their prices.
+"""
+
+_LARGE_NODES_FEE_SHARES: Final = (1.0, 3.0)
+"""The shares with which the nodes of those plans are chosen; few pods have the first plan only.
+
+Plans of three times the fee often have half of the nodes for the same price, and then cost less in all.
 """
 
 _MUCH: Final = 0.02
@@ -162,17 +168,19 @@ class _Choice:
                 break
 
     def _large_nodes_steps(self, mix: PurchaseMix | None) -> Generator[int, None, None]:
-        """Make a plan of fewer, larger nodes, if the fees of the best plan's nodes are much."""
-        fees = self._compiled.options.node_fee_per_hour * len(self.best.sized_claims)
-        if mix is None or fees < _MUCH * self.best.cost_per_hour:
+        """Make plans of fewer, larger nodes while the fees of the best plan's nodes are much."""
+        if mix is None or (mix.requires_nodes and not mix.has_several_pools):
             return
-        if mix.requires_nodes and not mix.has_several_pools:
-            return
-        whole = find_purchase_mix(self._compiled, self._first_fit.engine, fee_share=1.0)
-        yield 5
-        candidate = yield from self._plan_steps(_grown(self._compiled, whole))
-        self._take(candidate)
-        yield from self._repack_steps(candidate)
+        one = mix.requires_nodes or self._pods <= _FEW_PODS
+        for fee_share in _LARGE_NODES_FEE_SHARES[:1] if one else _LARGE_NODES_FEE_SHARES:
+            fees = self._compiled.options.node_fee_per_hour * len(self.best.sized_claims)
+            if fees < _MUCH * self.best.cost_per_hour:
+                return
+            larger = find_purchase_mix(self._compiled, self._first_fit.engine, fee_share=fee_share)
+            yield 5
+            candidate = yield from self._plan_steps(_grown(self._compiled, larger))
+            self._take(candidate)
+            yield from self._repack_steps(candidate)
 
     def _counted_pods_steps(self, mix: PurchaseMix | None) -> Generator[int, None, None]:
         """Make a plan of nodes that are cheap for the pods at hand, if several pools launch them.
