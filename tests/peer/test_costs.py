@@ -12,7 +12,10 @@ from tests.peer.draw import random_cluster
 from tests.peer.our_plans import plan
 
 
-@pytest.mark.parametrize(("seed", "theirs"), [(5044, 0.32), (5123, 0.144)])
+@pytest.mark.parametrize(
+    ("seed", "theirs"),
+    [(5044, 0.32), (5123, 0.144), (3019, 0.164), (20710, 0.156), (21044, 0.3876)],
+)
 def test_a_plan_of_few_pods_costs_no_more_than_theirs(seed, theirs):
     cluster, types = random_cluster(seed, [])
     assert cost_of(plan(cluster, types), types) <= theirs + 1e-9

@@ -106,6 +106,8 @@ def test_no_plan_is_made_twice(monkeypatch):
             profile.late,
             profile.order,
             profile.fee_share,
+            profile.fewest_first,
+            profile.uneven_domains,
         )
         made.append((*how, profile.free_groups, openings_of(profile)))
         return plan_steps(compiled, profile, halt)

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
-from karpenter_core.scheduling.arrays import Columns, Counts, Mask, grown
+from karpenter_core.scheduling.arrays import Amounts, Columns, Counts, Floats, Mask, grown
 from karpenter_core.scheduling.compiled.signatures import NO_MATCH
 from karpenter_core.scheduling.placement.open_nodes import NO_ROW
 
 if TYPE_CHECKING:
-    from karpenter_core.scheduling.arrays import Columns, Mask
     from karpenter_core.scheduling.compiled.claim_signature import ClaimSignature
     from karpenter_core.scheduling.compiled.pod_classes import NodeConstraints
     from karpenter_core.scheduling.compiled.problem import CompiledProblem, PlacementTask
@@ -88,7 +87,8 @@ class JoinedSignatures:
 class NodeFit:
     """Computes how many pods the open nodes of one plan take.
 
-    `tight`: planned claims are filled in the order of their free resources, the fullest first.
+    `tight`: planned claims are filled in the order of their free resources, the fullest first;
+    `pods_line`: the resource by which those with the least of it in use are filled first instead.
     """
 
     def __init__(
@@ -100,12 +100,14 @@ class NodeFit:
         contents: NodeContents | None = None,
         *,
         tight: bool,
+        pods_line: int | None,
     ) -> None:
         self._signatures: Final = compiled.signatures
         self._nodes: Final = nodes
         self._volumes: Final = volumes
         self._devices: Final = devices
-        self._tight: Final = tight
+        self._pods_line: Final = pods_line
+        self._ranks: Final = tight or pods_line is not None
         self._contents: Final = contents
         self._joined: Final = dict[tuple[int, tuple["DomainPin", ...]], JoinedSignatures]()
 
@@ -185,7 +187,7 @@ class NodeFit:
     ) -> tuple[list[int], list[int]]:
         if left == 1 and not joined.checks:
             return self._one(columns)
-        if self._tight and len(columns) > 1:
+        if self._ranks and len(columns) > 1:
             columns = self._ranked(columns)
         chosen: list[int] = []
         counts: list[int] = []
@@ -214,8 +216,8 @@ class NodeFit:
         if not len(columns):
             return [], []
         first = columns.item(0)
-        if self._tight and len(columns) > 1 and first >= self._nodes.existing:
-            first = columns.item(self._nodes.free_value[columns].argmin())
+        if self._ranks and len(columns) > 1 and first >= self._nodes.existing:
+            first = columns.item(self._fill_order(columns).argmin())
         return [first], [1]
 
     def all_fitting(
@@ -223,7 +225,7 @@ class NodeFit:
     ) -> tuple[Columns, Counts]:
         """Return all nodes that take pods, in their order, and how many each takes."""
         columns = self._possible_nodes(task, joined, caps)
-        if self._tight:
+        if self._ranks:
             columns = self._ranked(columns)
         return self._exact(task, columns, joined, caps)
 
@@ -256,11 +258,17 @@ class NodeFit:
         return columns
 
     def _ranked(self, columns: Columns) -> Columns:
-        """Order nodes: those that are there as they come, then planned ones, the fullest first."""
+        """Order nodes: those that are there as they come, then planned ones, by the order of filling."""
         start = int(np.count_nonzero(columns < self._nodes.existing))
         planned = columns[start:]
-        planned = planned[self._nodes.free_value[planned].argsort(kind="stable")]
+        planned = planned[self._fill_order(planned).argsort(kind="stable")]
         return np.concatenate((columns[:start], planned)) if start else planned
+
+    def _fill_order(self, columns: Columns) -> Floats | Amounts:
+        """Return the amounts by which planned claims are filled, the lowest first."""
+        if self._pods_line is not None:
+            return self._nodes.used[self._pods_line, columns]
+        return self._nodes.free_value[columns]
 
     def _fit_count(
         self, task: PlacementTask, column: int, joined: JoinedSignatures, caps: HostCaps

@@ -48,6 +48,8 @@ class PlanProfile:
     measure: RowMeasure
     fullest_first: bool
     """Fill the planned claims with the least free first, instead of in the order of opening."""
+    fewest_first: bool = False
+    """Place pods one by one, each on the planned claim with the fewest pods (upstream)."""
     cheapest_domains: bool = False
     """Among domains that are equally full, prefer the one where nodes are cheapest."""
     uneven_domains: bool = False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
 
-from karpenter_core.api.labels import NODES
+from karpenter_core.api.labels import NODES, PODS
 from karpenter_core.scheduling.compiled.signatures import UNDECIDED_DOMAIN, DomainPin
 from karpenter_core.scheduling.compiled.topology import TopologyKind
 from karpenter_core.scheduling.compiled.volumes import is_attach_resource
@@ -87,6 +87,7 @@ class PlanState:
             self.devices,
             self.contents,
             tight=profile.fullest_first,
+            pods_line=compiled.resources.index(PODS) if profile.fewest_first else None,
         )
         self._soft: Final = dict[tuple[tuple[int, ...], int | None], tuple[DomainPin, ...]]()
         self._node_prices: Final = dict[tuple[int, int, tuple[DomainPin, ...]], float]()

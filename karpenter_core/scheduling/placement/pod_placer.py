@@ -37,6 +37,18 @@ class PodPlacer:
         self, task: PlacementTask, left: int, pins: tuple[DomainPin, ...]
     ) -> Generator[int, None, int]:
         """Put up to `left` pods on nodes that pins allow; return how many found a place."""
+        at_once = 1 if self.state.profile.fewest_first else left
+        placed = 0
+        while placed < left:
+            here = yield from self._place_some_steps(task, min(at_once, left - placed), pins)
+            placed += here
+            if here < at_once:
+                break
+        return placed
+
+    def _place_some_steps(
+        self, task: PlacementTask, left: int, pins: tuple[DomainPin, ...]
+    ) -> Generator[int, None, int]:
         caps = self.state.counts.host_caps(task.topology, self.state.nodes.count)
         if caps.first:
             return (yield from self._place_together_steps(task, left, pins, caps))

@@ -49,6 +49,12 @@ __all__ = ["FIRST_FIT", "PlanPortfolio", "constraint_tier", "first_fit_steps", "
 FIRST_FIT: Final = PlanProfile(measure=RowMeasure.NONE, fullest_first=False, late=True)
 """The profile of the plan that is always made first."""
 
+_FEWEST_FIRST: Final = replace(FIRST_FIT, fewest_first=True, uneven_domains=True, late=False)
+"""The profile of the plan in Karpenter's order.
+
+The claim with the fewest pods is filled first, and a new one is opened only if skews allow no other.
+"""
+
 _CAUTIOUS_SHARE: Final = 0.9
 """The share of the LP's mix that a third plan opens at once; it opens the rest as needed."""
 
@@ -199,12 +205,11 @@ class _Choice:
         profiles = _profiles_of_few(self._compiled, mix)
         if mix is not None and mix.has_several_pools:
             profiles = chain(profiles, _profiles_of_few(self._compiled, None))
-        for profile in profiles:
-            is_uneven = profile.uneven_domains
-            if self._is_within(_FAR if is_uneven else _GOOD_ENOUGH):
+        for profile in chain(profiles, (_FEWEST_FIRST,)):
+            if self._is_within(_GOOD_ENOUGH):
                 return
-            if is_uneven and self._pods > _FEW_UNEVEN_PODS:
-                return
+            if profile.uneven_domains and (self._is_within(_FAR) or self._pods > _FEW_UNEVEN_PODS):
+                continue
             candidate = yield from self._plan_steps(profile)
             if profile.late and not self._waits_in_vain(candidate):
                 continue  # as first-fit's: pods that a node would take may wait for the next pass
