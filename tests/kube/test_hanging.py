@@ -159,7 +159,9 @@ async def test_a_plugin_that_hangs_after_a_refusal_does_not_hold_the_request_for
                 clock.advance(61)
                 await asyncio.wait([request], timeout=0.1)
             assert (await request).status == 401
-            await until(lambda: gone(tmp_path))
+            # With more steps of the clock another renewal may have begun, which hangs as well.
+            first = started(tmp_path)[:2]
+            await until(lambda: not any(map(lives, first)))
 
 
 @needs_proc
