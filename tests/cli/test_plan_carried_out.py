@@ -24,7 +24,7 @@ from karpenter_core.testing.harness import ControllerHarness
 from karpenter_provider_kwok.plugin import KwokProvider
 from tests.cli.inputs import pool, read_harness
 from tests.controllers.whole_controller import NODE_CLASS, deployment
-from tests.support.drawn_faults import drawn_of
+from tests.support.drawn_faults import drawn_runs
 from tests.support.run_selection import others_as_cluster_runs
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -166,10 +166,7 @@ GROUPS = others_as_cluster_runs(range(FIRST, BEYOND, EACH))
 
 def drawn_clusters(config, first, folder):
     """Return the clusters of a group that this run of the tests plays, each with a folder."""
-    for seed in drawn_of(config, "plan", range(first, min(first + EACH, BEYOND))):
-        print(f"cluster {seed}")  # noqa: T201 - seen where it fails
-        own = folder / str(seed)
-        own.mkdir()
+    for seed, own in drawn_runs(config, "plan", range(first, min(first + EACH, BEYOND)), folder):
         yield Cluster(seed), own
 
 

@@ -22,7 +22,7 @@ from karpenter_core.testing.harness import ControllerHarness
 from karpenter_provider_kwok.plugin import KwokProvider
 from tests.cli.inputs import pool, read_harness
 from tests.controllers.whole_controller import NODE_CLASS, deployment
-from tests.support.drawn_faults import drawn_of
+from tests.support.drawn_faults import drawn_runs
 from tests.support.run_selection import others_as_cluster_runs
 
 FIRST, BEYOND = map(int, os.environ.get("REBALANCE_SEEDS", "0:20").split(":"))
@@ -166,10 +166,7 @@ NOTHING_TO_SAVE = {14}
 def test_an_executed_rebalance_saves_as_much_as_its_preview(tmp_path, first, pytestconfig):
     """Within two percent, with budgets, windows, protected and pending pods, spot and static nodes."""
     seeds = range(first, min(first + EACH, BEYOND))
-    for seed in drawn_of(pytestconfig, "rebalance", seeds):
-        print(f"cluster {seed}")  # noqa: T201 - seen where it fails
-        folder = tmp_path / str(seed)
-        folder.mkdir()
+    for seed, folder in drawn_runs(pytestconfig, "rebalance", seeds, tmp_path):
         check_rebalance(folder, seed)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.clouds.chaos import breaches_of
 from tests.clouds.stages import STAGES
-from tests.support.drawn_faults import drawn_of
+from tests.support.drawn_faults import drawn_runs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,10 +22,7 @@ pytestmark = [pytest.mark.cluster_runs, pytest.mark.timeout(600)]
 def test_a_cluster_survives_everything_that_its_cloud_does_wrong(
     provider: str, tmp_path: Path, pytestconfig: pytest.Config
 ):
-    for seed in drawn_of(pytestconfig, f"chaos of {provider}", SEEDS):
-        print(f"seed {seed}")  # noqa: T201 - seen where it fails
-        folder = tmp_path / str(seed)
-        folder.mkdir()
+    for seed, folder in drawn_runs(pytestconfig, f"chaos of {provider}", SEEDS, tmp_path):
         stage = STAGES[provider]()
         with stage.open():
             breaches, happened = breaches_of(stage, seed, folder)

@@ -23,7 +23,7 @@ from tests.controllers.whole_controller import (
     node_pool,
     run_controller,
 )
-from tests.support.drawn_faults import drawn_of
+from tests.support.drawn_faults import drawn_runs
 from tests.support.invariants import Invariants
 from tests.support.run_selection import others_as_cluster_runs
 
@@ -103,10 +103,8 @@ class DisorderedWatches:
 
 @pytest.mark.parametrize("first", others_as_cluster_runs(range(0, SEEDS, EACH)))
 def test_disordered_watches_cause_no_wrong_launch_and_no_lost_pod(tmp_path, first, pytestconfig):
-    for seed in drawn_of(pytestconfig, "disorder", range(first, first + EACH)):
-        print(f"seed {seed}")  # noqa: T201 - seen where it fails
-        folder = tmp_path / str(seed)
-        folder.mkdir()
+    seeds = range(first, first + EACH)
+    for seed, folder in drawn_runs(pytestconfig, "disorder", seeds, tmp_path):
         check_disordered_watches(folder, seed)
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.controllers.histories import History, breaches_of
-from tests.support.drawn_faults import drawn_of
+from tests.support.drawn_faults import drawn_runs
 
 HISTORIES = 20
 EACH = 5
@@ -19,10 +19,7 @@ EACH = 5
 @pytest.mark.parametrize("first", range(0, HISTORIES, EACH))
 def test_nothing_is_broken_at_any_time_of_a_random_history(tmp_path, first, pytestconfig):
     seeds = range(first, min(first + EACH, HISTORIES))
-    for seed in drawn_of(pytestconfig, "history", seeds):
-        print(f"history {seed}")  # noqa: T201 - seen where it fails
-        folder = tmp_path / str(seed)
-        folder.mkdir()
+    for seed, folder in drawn_runs(pytestconfig, "history", seeds, tmp_path):
         assert breaches_of(seed, folder) == []
 
 

@@ -12,11 +12,12 @@ import random
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     import pytest
 
-__all__ = ["EVERY", "PARTS", "drawn_faults", "drawn_of", "is_every", "random_of_run"]
+__all__ = ["EVERY", "PARTS", "drawn_faults", "drawn_of", "drawn_runs", "is_every", "random_of_run"]
 
 EVERY: Final = "KARPENTER_EVERY_KILL"
 """The environment variable that asks for all faults."""
@@ -49,3 +50,14 @@ def drawn_faults(config: pytest.Config, name: str, variant: int) -> Callable[[in
 def drawn_of(config: pytest.Config, name: str, seeds: Sequence[int]) -> Sequence[int]:
     """Return one of the seeds, or all where all are asked for."""
     return seeds if is_every() else [random_of_run(config, f"{name} {seeds[0]}").choice(seeds)]
+
+
+def drawn_runs(
+    config: pytest.Config, name: str, seeds: Sequence[int], folder: Path
+) -> Iterator[tuple[int, Path]]:
+    """Yield the drawn seeds, each with a folder of its own; a test that fails shows which one it was at."""
+    for seed in drawn_of(config, name, seeds):
+        print(f"{name}: seed {seed}")  # noqa: T201 - seen where it fails
+        own = folder / str(seed)
+        own.mkdir()
+        yield seed, own
