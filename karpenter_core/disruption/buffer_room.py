@@ -91,14 +91,14 @@ class BufferRoom:
         ]
         moving.sort(key=_largest_first)
 
-        def as_planned(pod: PodView, _choices: _NodeChoices) -> str:
+        def as_planned(_choices: _NodeChoices, pod: PodView) -> str:
             return planned.get(pod.uid, "")
 
-        def emptiest_admitted(pod: PodView, choices: _NodeChoices) -> str:
+        def emptiest_admitted(choices: _NodeChoices, pod: PodView) -> str:
             name = choices.best(pod)
-            return name if self._admits(name, pod, choices.nodes) else as_planned(pod, choices)
+            return name if self._admits(name, pod, choices.nodes) else as_planned(choices, pod)
 
-        def lost(bound_to: Callable[[PodView, _NodeChoices], str]) -> int:
+        def lost(bound_to: Callable[[_NodeChoices, PodView], str]) -> int:
             return self._lost_after(
                 moving, virtual, _NodeChoices(nodes, problem, self._ranks), bound_to
             )
@@ -107,19 +107,19 @@ class BufferRoom:
             return lost(as_planned)
         # The scheduler may bind such a pod elsewhere than a what-if does. To ask the solver is dear, and
         # needless where nothing is lost on the emptiest nodes, whether they admit the pods or not.
-        return lost(as_planned) or (lost(_emptiest) and lost(emptiest_admitted))
+        return lost(as_planned) or (lost(_NodeChoices.best) and lost(emptiest_admitted))
 
     def _lost_after(
         self,
         moving: Iterable[PodView],
         virtual: Collection[PodView],
         choices: _NodeChoices,
-        bound_to: Callable[[PodView, _NodeChoices], str],
+        bound_to: Callable[[_NodeChoices, PodView], str],
     ) -> int:
         """Return how many virtual pods lose their room; `bound_to` binds pods that depend on others."""
         for pod in moving:
-            choose = bound_to if _is_bound_by_others(pod) else _emptiest
-            choices.bind(pod, choose(pod, choices))
+            choose = bound_to if _is_bound_by_others(pod) else _NodeChoices.best
+            choices.bind(pod, choose(choices, pod))
         left = self._without_room(virtual, choices.nodes.values())
         return max(len(left) - len(self._left_before), 0)
 
@@ -310,10 +310,6 @@ class _NodeChoices:
         """Put a pod on a node; without a name it stays pending."""
         if name in self.nodes:
             self.nodes[name] = with_pods(self.nodes[name], (pod,), self._volumes)
-
-
-def _emptiest(pod: PodView, choices: _NodeChoices) -> str:
-    return choices.best(pod)
 
 
 def _largest_first(pod: PodView) -> tuple[int, int, str]:

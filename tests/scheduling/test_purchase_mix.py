@@ -26,6 +26,7 @@ from karpenter_core.scheduling.portfolio.purchase_mix import (
 )
 from karpenter_core.scheduling.problem import ReservationPolicy, SolveOptions
 from karpenter_core.scheduling.requirements import Requirement
+from karpenter_core.scheduling.steps import run_steps
 from karpenter_core.testing.builders import (
     catalogue,
     existing_node,
@@ -47,16 +48,8 @@ TYPES = catalogue(
 )
 
 
-def finished(steps):
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
-
-
 def compiled(asked, **options):
-    return finished(compile_steps(asked, SolveOptions(**options), CatalogueCache()))
+    return run_steps(compile_steps(asked, SolveOptions(**options), CatalogueCache()))
 
 
 def demands_of(compiled_problem):
@@ -188,7 +181,7 @@ def test_a_mix_is_for_the_pools_that_launch_nodes_as_weights_and_limits_decide()
     )
     asked = problem(web(24), pools=pools, catalogue=types, well_known=[RESERVATION])
     made = compiled(asked, reservations=ReservationPolicy.FALLBACK)
-    first_fit = finished(first_fit_steps(made))
+    first_fit = run_steps(first_fit_steps(made))
 
     mix = find_purchase_mix(made, first_fit.engine, fee_share=1.0)
 

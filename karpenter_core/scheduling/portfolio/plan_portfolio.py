@@ -16,7 +16,6 @@ more, in other orders: there no bound tells how good a plan is, and one pod deci
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
@@ -34,7 +33,7 @@ from karpenter_core.scheduling.portfolio.repacked_plan import repacked_steps
 from karpenter_core.scheduling.problem import PackingPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from karpenter_core.scheduling.arrays import UnitValues
     from karpenter_core.scheduling.compiled.problem import CompiledProblem
@@ -195,17 +194,20 @@ class _Choice:
         nor of reservations while pods are placed.
         """
         if mix is not None and mix.has_several_pools:
-            profile = replace(_grown(self._compiled, mix), measure=RowMeasure.PODS, fee_share=1.0)
-            self._take((yield from self._plan_steps(replace(profile, free_groups=()))))
+            profile = replace(
+                _grown(self._compiled, mix),
+                measure=RowMeasure.PODS,
+                fee_share=1.0,
+                free_groups=(),
+            )
+            self._take((yield from self._plan_steps(profile)))
 
     def make_few_steps(self, mix: PurchaseMix | None) -> Generator[int, None, None]:
         """Make further plans if the pods are few; only a better one replaces the best."""
         if self._pods > _FEW_PODS:
             return
-        profiles = _profiles_of_few(self._compiled, mix)
-        if mix is not None and mix.has_several_pools:
-            profiles = chain(profiles, _profiles_of_few(self._compiled, None))
-        for profile in chain(profiles, (_FEWEST_FIRST,)):
+        mixes = (mix, None) if mix is not None and mix.has_several_pools else (mix,)
+        for profile in _profiles_of_few(self._compiled, mixes):
             if self._is_within(_GOOD_ENOUGH):
                 return
             if profile.uneven_domains and (self._is_within(_FAR) or self._pods > _FEW_UNEVEN_PODS):
@@ -336,41 +338,46 @@ def _grown(compiled: CompiledProblem, mix: PurchaseMix | None) -> PlanProfile:
     )
 
 
-def _profiles_of_few(compiled: CompiledProblem, mix: PurchaseMix | None) -> Iterator[PlanProfile]:
-    """Yield further plans for few pods.
+def _profiles_of_few(
+    compiled: CompiledProblem, mixes: Sequence[PurchaseMix | None]
+) -> Iterator[PlanProfile]:
+    """Yield further plans for few pods, by each of some mixes.
 
     They are: a value plan in first-fit's order, with its way of counting; one that measures nodes by
     the number of pods; one that fills claims as they were opened; and first-fit with constrained pods
     first. Four more prefer cheap domains. Two of these begin with the pods that need the dearest nodes,
     so that others use what is left on these: a value plan, and one that leaves claims open to all types.
-    The last puts more pods in cheap domains than in others, as far as skews allow.
+    The last puts more pods in cheap domains than in others, as far as skews allow. Karpenter's order of
+    claims needs no mix, and comes at the end.
     """
-    usual = _grown(compiled, mix)
-    grown = replace(usual, free_groups=())
     has_domains = any(step.zonal for steps in compiled.topologies for step in steps)
-    cheapest = replace(grown, cheapest_domains=has_domains)
-    by_price = replace(cheapest, order=_dearest_first(compiled))
-    profiles = (
-        replace(grown, order=(), late=True),
-        replace(grown, measure=RowMeasure.PODS),
-        replace(grown, fullest_first=False),
-        replace(FIRST_FIT, order=grown.order),
-        by_price,
-        cheapest,
-        replace(by_price, measure=RowMeasure.NONE, fullest_first=False),
-        replace(cheapest, uneven_domains=has_domains),
-    )
     made: set[tuple[object, ...]] = set()
-    if not usual.free_groups:
-        made.add(_essence(usual))
-    for profile in profiles:
-        if _essence(profile) not in made:
-            made.add(_essence(profile))
-            yield profile
+    for mix in mixes:
+        usual = _grown(compiled, mix)
+        if not usual.free_groups:
+            made.add(_essence(usual))
+        grown = replace(usual, free_groups=())
+        cheapest = replace(grown, cheapest_domains=has_domains)
+        by_price = replace(cheapest, order=_dearest_first(compiled))
+        for profile in (
+            replace(grown, order=(), late=True),
+            replace(grown, measure=RowMeasure.PODS),
+            replace(grown, fullest_first=False),
+            replace(FIRST_FIT, order=grown.order),
+            by_price,
+            cheapest,
+            replace(by_price, measure=RowMeasure.NONE, fullest_first=False),
+            replace(cheapest, uneven_domains=has_domains),
+        ):
+            if _essence(profile) not in made:
+                made.add(_essence(profile))
+                yield profile
+    yield _FEWEST_FIRST
 
 
 def _essence(profile: PlanProfile) -> tuple[object, ...]:
-    """Return what tells profiles without a mix and without free groups apart."""
+    """Return what tells profiles of few pods apart: those of one mix, and those without one."""
+    is_weighed = profile.fullest_first or profile.measure is not RowMeasure.NONE
     return (
         profile.measure,
         profile.fullest_first,
@@ -378,6 +385,7 @@ def _essence(profile: PlanProfile) -> tuple[object, ...]:
         profile.order,
         profile.cheapest_domains,
         profile.uneven_domains,
+        is_weighed and profile.weights is not None,
     )
 
 

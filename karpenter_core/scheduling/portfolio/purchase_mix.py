@@ -85,18 +85,13 @@ class PurchaseMix:
     """Whether pods that avoid each other need as many nodes as are bought."""
     first_pools: Sequence[int]
     """The pools that are the first for some class; of the others nodes are launched after theirs."""
-    launching_pools: int
-    """The number of pools that launch nodes in first-fit's plan, reserved capacity aside."""
+    has_several_pools: bool
+    """Whether several pools launch nodes in first-fit's plan, reserved capacity aside."""
 
     @property
     def is_zonal(self) -> bool:
         """Whether it matters in which zone what is bought."""
         return any(pool_shapes.zones_differ for pool_shapes in self.pool_shapes)
-
-    @property
-    def has_several_pools(self) -> bool:
-        """Whether nodes of several pools are bought."""
-        return self.launching_pools > 1
 
     def openings(self, share: float) -> tuple[ClaimOpening, ...]:
         """Return the claims of first pools to open empty: a share of each count, rounded down."""
@@ -144,7 +139,7 @@ def find_purchase_mix(
     Nodes are chosen with a share of the fee per node.
     """
     by_pool = _new_demand(compiled, first_fit)
-    launching_pools, demands = len(by_pool), _of_all_pools(by_pool)
+    has_several_pools, demands = len(by_pool) > 1, _of_all_pools(by_pool)
     first_pools = _first_pools(compiled, demands)
     all_pool_shapes = list_pool_shapes(compiled, first_pools, robust=True)
     is_by_pool = not all_pool_shapes
@@ -184,7 +179,7 @@ def find_purchase_mix(
         weights=guidance.unit_price + blind,
         requires_nodes=forces_nodes,
         first_pools=first_pools,
-        launching_pools=launching_pools,
+        has_several_pools=has_several_pools,
     )
 
 
