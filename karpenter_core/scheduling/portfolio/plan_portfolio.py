@@ -76,7 +76,7 @@ saved: plans of that kind are made where the fees of all nodes are much beside t
 """
 
 _LARGE_NODES_FEE_SHARES: Final = (1.0, 3.0)
-"""The shares with which the nodes of those plans are chosen; few pods have the first plan only.
+"""The shares with which the nodes of those plans are chosen; what-ifs of few pods have the first only.
 
 Plans of three times the fee often have half of the nodes for the same price, and then cost less in all.
 """
@@ -110,7 +110,7 @@ def portfolio_steps(
         return PlanPortfolio(best=first_fit, first_fit=first_fit)
     bound = find_cost_bound(compiled, first_fit.engine) if reported else None
     yield 5
-    choice = _Choice(first_fit, bound, halt)
+    choice = _Choice(first_fit, bound, halt, reported=reported)
     if compiled.options.packing is PackingPolicy.VALUE:
         mix = find_purchase_mix(compiled, first_fit.engine, fee_share=_LOW_FEE_SHARE)
         yield 5
@@ -132,13 +132,19 @@ class _Choice:
     """The best of the plans made so far."""
 
     def __init__(
-        self, first_fit: FinishedPlan, bound: CostBound | None, halt: HaltRequest | None
+        self,
+        first_fit: FinishedPlan,
+        bound: CostBound | None,
+        halt: HaltRequest | None,
+        *,
+        reported: bool,
     ) -> None:
         self._compiled: Final = first_fit.engine.compiled
         self._first_fit: Final = first_fit
         self._bound: Final = bound
         self._pods: Final = sum(len(pod_class.members) for pod_class in self._compiled.classes)
         self._halt: Final = halt
+        self._reported: Final = reported
         self.best = first_fit
         self.lower_bound = None if bound is None else bound.cost_per_hour
         self._value: FinishedPlan | None = None
@@ -176,7 +182,7 @@ class _Choice:
         """Make plans of fewer, larger nodes while the fees of the best plan's nodes are much."""
         if mix is None or (mix.requires_nodes and not mix.has_several_pools):
             return
-        one = mix.requires_nodes or self._pods <= _FEW_PODS
+        one = mix.requires_nodes or (not self._reported and self._pods <= _FEW_PODS)
         for fee_share in _LARGE_NODES_FEE_SHARES[:1] if one else _LARGE_NODES_FEE_SHARES:
             fees = self._compiled.options.node_fee_per_hour * len(self.best.sized_claims)
             if fees < _MUCH * self.best.cost_per_hour:
