@@ -22,10 +22,8 @@ import msgspec
 __all__ = [
     "LOWEST_PRIORITY",
     "AffinityTerm",
-    "CSINodeView",
     "ContainerRequests",
     "ContainerStage",
-    "DaemonSetView",
     "Effect",
     "HostPort",
     "LabelSelector",
@@ -36,25 +34,17 @@ __all__ = [
     "NodeSelectorTerm",
     "NodeView",
     "OwnerView",
-    "PersistentVolumeClaimView",
-    "PersistentVolumeView",
-    "PodDisruptionBudgetView",
     "PodRequestParts",
     "PodShape",
-    "PodTemplateView",
     "PodView",
     "PreferredNodeTerm",
     "Resources",
-    "ServiceView",
-    "StorageClassView",
     "Taint",
     "Toleration",
     "TopologySpread",
     "VirtualSource",
-    "VolumeAttachmentView",
     "VolumeView",
     "WeightedAffinityTerm",
-    "WorkloadView",
 ]
 
 Resources: TypeAlias = Mapping[str, int]
@@ -443,135 +433,6 @@ class NodeView(Record, frozen=True, kw_only=True, eq=False):
     def is_deleting(self) -> bool:
         """Whether the Node is being deleted (has a deletion timestamp)."""
         return self.deletion_timestamp is not None
-
-
-class DaemonSetView(Record, frozen=True, kw_only=True, eq=False):
-    """One DaemonSet: the shape of the pods it would put on a node."""
-
-    uid: str
-    namespace: str
-    name: str
-    resource_version: int = 0
-    template: PodShape
-
-
-class PodDisruptionBudgetView(Record, frozen=True, kw_only=True, eq=False):
-    """One PodDisruptionBudget; the two amounts stay as written (`1`, `50%`)."""
-
-    uid: str
-    namespace: str
-    name: str
-    resource_version: int = 0
-    selector: LabelSelector | None = None
-    min_available: str | None = None
-    max_unavailable: str | None = None
-    unhealthy_pod_eviction_policy: str = ""
-    disruptions_allowed: int = 0
-    current_healthy: int = 0
-    desired_healthy: int = 0
-
-
-class PersistentVolumeClaimView(Record, frozen=True, kw_only=True, eq=False):
-    """One PersistentVolumeClaim."""
-
-    uid: str
-    namespace: str
-    name: str
-    resource_version: int = 0
-    volume_name: str = ""
-    storage_class: str | None = None
-    phase: str = "Pending"
-    bind_completed: bool = False
-    is_exclusive: bool = False
-    """Whether only one pod at a time may use it (access mode ReadWriteOncePod)."""
-    selected_node: str = ""
-    """The Node for which the scheduler has its volume created."""
-    deletion_timestamp: datetime | None = None
-
-
-class PersistentVolumeView(Record, frozen=True, kw_only=True, eq=False):
-    """One PersistentVolume; `driver` is the CSI driver, in-tree kinds already translated.
-
-    `node_terms` are those of its node affinity, with the zones and regions of its labels.
-    """
-
-    uid: str
-    name: str
-    resource_version: int = 0
-    driver: str = ""
-    node_terms: tuple[NodeSelectorTerm, ...] = ()
-    is_local: bool = False
-    claim: str = ""
-    """`namespace/name` of the claim it is bound to."""
-    deletion_timestamp: datetime | None = None
-
-
-class StorageClassView(Record, frozen=True, kw_only=True, eq=False):
-    """One StorageClass; an in-tree provisioner is already its CSI driver."""
-
-    uid: str
-    name: str
-    resource_version: int = 0
-    provisioner: str = ""
-    volume_binding_mode: str | None = None
-    allowed_topologies: tuple[NodeSelectorTerm, ...] = ()
-
-
-class CSINodeView(Record, frozen=True, kw_only=True, eq=False):
-    """Limits on attached volumes of one node, by CSI driver; absent = no limit."""
-
-    uid: str
-    name: str
-    resource_version: int = 0
-    limits: Mapping[str, int] = {}
-
-
-class VolumeAttachmentView(Record, frozen=True, kw_only=True, eq=False):
-    """A volume attached to a node."""
-
-    uid: str
-    name: str
-    resource_version: int = 0
-    node_name: str = ""
-    volume_name: str = ""
-
-
-class ServiceView(Record, frozen=True, kw_only=True, eq=False):
-    """One Service with its pod selector; None selects no pod."""
-
-    uid: str
-    namespace: str
-    name: str
-    resource_version: int = 0
-    selector: Mapping[str, str] | None = None
-
-
-class WorkloadView(Record, frozen=True, kw_only=True, eq=False):
-    """A workload (`kind`) with its pod selector, and what buffers read of it.
-
-    Deployments, and replicas and templates of all kinds, are read for CapacityBuffers only.
-    """
-
-    kind: str
-    uid: str
-    namespace: str
-    name: str
-    resource_version: int = 0
-    selector: LabelSelector | None = None
-    replicas: int | None = None
-    """Wanted number of pods; None means one."""
-    template: PodShape | None = None
-
-
-class PodTemplateView(Record, frozen=True, kw_only=True, eq=False):
-    """One PodTemplate: the shape of its pods."""
-
-    uid: str
-    namespace: str
-    name: str
-    resource_version: int = 0
-    generation: int = 0
-    template: PodShape
 
 
 class NamespaceView(Record, frozen=True, kw_only=True, eq=False):

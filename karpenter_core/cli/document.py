@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         SchedulingPlan,
         UnschedulablePod,
     )
-    from karpenter_core.state.provisioning_input import IgnoredPod
+    from karpenter_core.state.ignored_pods import IgnoredPod
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [

@@ -150,12 +150,8 @@ class ObjectDecoder:
 
     def _read(self, entry: ManifestEntry) -> StateObject:
         from karpenter_core.api.nodepool import NodePool
-        from karpenter_core.api.records import (
-            DaemonSetView,
-            PodTemplateView,
-            PodView,
-            WorkloadView,
-        )
+        from karpenter_core.api.records import PodView
+        from karpenter_core.api.workload_records import DaemonSetView, PodTemplateView, WorkloadView
         from karpenter_core.kube.objects import view_from_manifest
 
         try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.disruption.candidates import DisruptionObstacle
+from karpenter_core.disruption.blocked_nodes import DisruptionObstacle
 
 if TYPE_CHECKING:
-    from karpenter_core.disruption.candidates import BlockedNode
+    from karpenter_core.disruption.blocked_nodes import BlockedNode
 
 __all__ = ["OBSTACLES", "blocked_text"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.api.notices import Notice
 from karpenter_core.disruption.balanced import BALANCED
-from karpenter_core.disruption.candidates import state_node_notices
+from karpenter_core.disruption.blocked_nodes import state_node_notices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import READY, is_true
 from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.api.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, NODE_POOL, ZONE
-from karpenter_core.api.notices import DEFAULT_DEDUPE, Notice, ObjectRef, node_ref
+from karpenter_core.api.notices import Notice
+from karpenter_core.disruption.blocked_nodes import BlockedNode, DisruptionObstacle
 from karpenter_core.disruption.candidate_memory import CandidateMemory, NodeProfileReader
 from karpenter_core.disruption.pricing import current_price
 from karpenter_core.state.bookings import booked_nodes
 from karpenter_core.state.disruption_pause import pause_reason
+from karpenter_core.state.leaving_pods import pods_on_leaving_nodes
 from karpenter_core.state.placements import NOMINATION_WINDOW, expected_state_nodes
 from karpenter_core.state.pod_budgets import PodBudgets, budget_key
 from karpenter_core.state.pod_rules import do_not_disrupt, pod_ref, protection_notice
-from karpenter_core.state.provisioning_input import pods_on_leaving_nodes
 from karpenter_core.state.state_nodes import state_node_ref
 from karpenter_core.state.untried_pods import list_foreseen_pods
 from karpenter_core.state.virtual_pods import hosts_virtual_pods
@@ -35,16 +36,7 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.instance_types import InstanceType
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
-__all__ = [
-    "BlockedNode",
-    "Candidate",
-    "DisruptionClass",
-    "DisruptionObstacle",
-    "NodeEvaluation",
-    "blocked_notices",
-    "evaluate_nodes",
-    "is_recent",
-]
+__all__ = ["Candidate", "DisruptionClass", "NodeEvaluation", "evaluate_nodes", "is_recent"]
 
 EVALUATION_STEP: Final = "disruption"
 """The step that reports of objects that were set aside name."""
@@ -59,32 +51,6 @@ class DisruptionClass(Enum):
     """Pods always block."""
     EVENTUAL = "eventual"
     """Pods block unless the claim has a terminationGracePeriod, which bounds the wait."""
-
-
-class DisruptionObstacle(StrEnum):
-    """The closed list of obstacles to disrupting a node; the first that holds is reported."""
-
-    COMMAND = "command"
-    """An earlier command is disrupting it."""
-    UNMANAGED = "unmanaged"
-    """A Node without a NodeClaim."""
-    NO_NODE = "noNode"
-    UNINITIALIZED = "uninitialized"
-    DELETION = "deletion"
-    NOMINATION = "nomination"
-    """Pods are expected on it."""
-    ANNOTATION = "annotation"
-    """The node's own annotation `karpenter.sh/do-not-disrupt`."""
-    NO_POOL = "noPool"
-    """It has no NodePool label, or the NodePool is missing or has no instance types."""
-    BOOKING = "booking"
-    """A ProvisioningRequest has booked capacity on it, or waits for it."""
-    PAUSE = "pause"
-    POD = "pod"
-    """The annotation of a pod."""
-    POD_DISRUPTION_BUDGET = "podDisruptionBudget"
-    FAILURE = "failure"
-    """Evaluating it failed: a bug, or an unexpected value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -123,29 +89,6 @@ class Candidate:
     def is_empty(self) -> bool:
         """Whether no pod on the node makes its removal cost anything."""
         return self.reschedule_cost <= 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class BlockedNode:
-    """A node that may not be disrupted, with the first obstacle."""
-
-    state_node: StateNode
-    obstacle: DisruptionObstacle
-    message: str
-    subjects: tuple[str, ...] = ()
-    """Names of the obstacle: the pod, the budgets, the annotation, the pool."""
-    is_starting: bool = False
-    """Whether the node is only blocked because it is new, or so is this process."""
-
-    @property
-    def is_published(self) -> bool:
-        """Whether Events report it to users."""
-        return self.obstacle not in _UNPUBLISHED_OBSTACLES and not self.is_starting
-
-    @property
-    def is_expected(self) -> bool:
-        """Whether it is blocked because pods are expected on the node."""
-        return self.obstacle is DisruptionObstacle.NOMINATION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -257,43 +200,6 @@ def is_recent(state_node: StateNode, now: datetime) -> bool:
     """Tell whether a node is so new that it may still boot or wait for its first pods."""
     created = None if state_node.claim is None else state_node.claim.metadata.creation_timestamp
     return created is not None and now - created < BOOT_TIME
-
-
-def blocked_notices(
-    blocked: BlockedNode, *, reason: str = "DisruptionBlocked"
-) -> tuple[Notice, ...]:
-    """Return Events on a node and its claim that say why they are not disrupted."""
-    if not blocked.is_published:
-        return ()
-    return state_node_notices(blocked.state_node, reason=reason, message=blocked.message)
-
-
-def state_node_notices(
-    state_node: StateNode,
-    *,
-    reason: str,
-    message: str,
-    dedupe: tuple[str, ...] = (),
-    window: timedelta = DEFAULT_DEDUPE,
-) -> tuple[Notice, ...]:
-    """Return the same Event on a node and on its claim."""
-    refs: list[ObjectRef] = []
-    if state_node.node is not None:
-        node = state_node.node
-        refs.append(node_ref(node))
-    if state_node.claim is not None:
-        refs.append(state_node.claim.ref)
-    return tuple(
-        Notice(
-            regarding=ref,
-            type="Normal",
-            reason=reason,
-            message=message,
-            dedupe=(ref.uid, *dedupe),
-            window=window,
-        )
-        for ref in refs
-    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -492,10 +398,6 @@ _POD_OBSTACLES: Final = frozenset(
 _STARTUP_OBSTACLES: Final = frozenset(
     {DisruptionObstacle.NO_NODE, DisruptionObstacle.UNINITIALIZED, DisruptionObstacle.NOMINATION}
 )
-_UNPUBLISHED_OBSTACLES: Final = frozenset(
-    {DisruptionObstacle.COMMAND, DisruptionObstacle.UNMANAGED, DisruptionObstacle.FAILURE}
-)
-"""Obstacles without an Event of this kind: users need none, or get another one."""
 
 
 def _pod_order(pod: PodView) -> tuple[str, str]:

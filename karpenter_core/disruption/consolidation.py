@@ -14,7 +14,8 @@ from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, SPOT, ZONE
 from karpenter_core.api.nodeclaim import CONSOLIDATABLE
 from karpenter_core.disruption.acceptance import CandidateAcceptance, DeclineReason
-from karpenter_core.disruption.candidates import Candidate, state_node_notices
+from karpenter_core.disruption.blocked_nodes import state_node_notices
+from karpenter_core.disruption.candidates import Candidate
 from karpenter_core.disruption.command import Command, command_evidence
 from karpenter_core.disruption.pricing import ReplacementRefusedError
 from karpenter_core.disruption.savings_floors import minimum_savings

@@ -14,8 +14,9 @@ from karpenter_core.api.conditions import find_condition, is_true
 from karpenter_core.api.nodeclaim import DRIFTED
 from karpenter_core.api.nodepool import is_detect_only
 from karpenter_core.disruption.acceptance import CandidateAcceptance, DeclineReason
+from karpenter_core.disruption.blocked_nodes import state_node_notices
 from karpenter_core.disruption.budgets import DisruptionReason
-from karpenter_core.disruption.candidates import DisruptionClass, state_node_notices
+from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.disruption.consolidation import (
     DisruptionMove,
     command_for_move,

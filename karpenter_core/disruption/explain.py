@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from karpenter_core.api.notices import Notice
     from karpenter_core.disruption.acceptance import DeclineReason
     from karpenter_core.disruption.balanced import BalancedScore
+    from karpenter_core.disruption.blocked_nodes import BlockedNode
     from karpenter_core.disruption.budgets import PoolBudget
-    from karpenter_core.disruption.candidates import BlockedNode, Candidate
+    from karpenter_core.disruption.candidates import Candidate
     from karpenter_core.disruption.command import Command
     from karpenter_core.disruption.method import (
         DisruptionMethod,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from karpenter_core.disruption.blocked_nodes import blocked_notices
 from karpenter_core.disruption.budgets import blocking_notice
-from karpenter_core.disruption.candidates import blocked_notices, is_recent
+from karpenter_core.disruption.candidates import is_recent
 from karpenter_core.disruption.drift import DriftMethod
 from karpenter_core.disruption.emptiness import EmptinessMethod
 from karpenter_core.disruption.fingerprint import consolidation_fingerprint, digest_fingerprint

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from karpenter_core.disruption.acceptance import CandidateAcceptance
+from karpenter_core.disruption.blocked_nodes import state_node_notices
 from karpenter_core.disruption.budgets import DisruptionReason
-from karpenter_core.disruption.candidates import DisruptionClass, state_node_notices
+from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.disruption.command import Command, command_evidence
 from karpenter_core.disruption.drift import accept_drifted, drift_order
 from karpenter_core.disruption.method import MethodPlan

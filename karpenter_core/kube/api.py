@@ -5,19 +5,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import msgspec
 
-from karpenter_core.errors import (
-    ApiError,
-    ConflictError,
-    GoneError,
-    InvalidError,
-    NotFoundError,
-    TooManyRequestsError,
-)
+from karpenter_core.errors import ApiError
+from karpenter_core.kube.api_errors import error_of
 from karpenter_core.kube.resources import LEASES, PODS, ResourceKind
 from karpenter_core.kube.transport import NO_ANSWER, ApiRequest, ApiResponse, Transport
 
@@ -31,7 +24,7 @@ if TYPE_CHECKING:
     from karpenter_core.kube.rate_limits import RequestLimiter
     from karpenter_core.kube.server_clock import ServerClock
 
-__all__ = ["PAGE_SIZE", "Body", "ClusterApis", "KubeApi", "PatchStyle", "error_of"]
+__all__ = ["PAGE_SIZE", "Body", "ClusterApis", "KubeApi", "PatchStyle"]
 
 PAGE_SIZE: Final = 500  # objects a page; what client-go's pager asks for
 
@@ -41,13 +34,6 @@ PatchStyle: TypeAlias = Literal["merge", "json"]
 _PATCH_TYPES: Final[dict[PatchStyle, str]] = {
     "merge": "application/merge-patch+json",
     "json": "application/json-patch+json",
-}
-_ERRORS: Final[dict[int, type[ApiError]]] = {
-    404: NotFoundError,
-    409: ConflictError,
-    410: GoneError,
-    422: InvalidError,
-    429: TooManyRequestsError,
 }
 
 
@@ -315,9 +301,6 @@ class KubeApi:
 
 
 _BAD_REQUEST: Final = 400
-_LONGEST_RETRY_SECONDS: Final = 300
-"""Bound of Retry-After: whoever asks for more, a proxy perhaps, must not stop the controller."""
-_RETRY_DIGITS: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,21 +371,6 @@ class ClusterApis:
         return self.objects if group in self._object_groups else self.workload
 
 
-class _StatusCause(msgspec.Struct, gc=False):
-    reason: str = ""
-
-
-class _StatusDetails(msgspec.Struct, rename="camel"):
-    retry_after_seconds: int = 0
-    causes: tuple[_StatusCause, ...] = ()
-
-
-class _Status(msgspec.Struct):
-    message: str = ""
-    reason: str = ""
-    details: _StatusDetails | None = None
-
-
 class _ListMeta(msgspec.Struct, gc=False):
     continue_token: str = msgspec.field(default="", name="continue")
 
@@ -411,7 +379,6 @@ class _ListHead(msgspec.Struct):
     metadata: _ListMeta
 
 
-_status_decoder: Final = msgspec.json.Decoder(_Status)
 _list_head: Final = msgspec.json.Decoder(_ListHead)
 _ITEMS: Final = b'"items":['
 _HEAD_BYTES: Final = 8192
@@ -427,39 +394,6 @@ def _continue_token(page: bytes) -> str:
         except msgspec.MsgspecError:
             pass  # the metadata is behind the items, or this is no page
     return ""
-
-
-def error_of(response: ApiResponse, subject: str) -> ApiError:
-    """Turn an error response into the typed error; `subject` names the verb and the target."""
-    try:
-        status = _status_decoder.decode(response.body)
-    except (
-        msgspec.DecodeError,
-        UnicodeDecodeError,
-        RecursionError,
-    ):  # a proxy's page, not the API server's word
-        status = _Status()
-    text = status.message or status.reason or f"HTTP status {response.status}"
-    return _ERRORS.get(response.status, ApiError)(
-        f"{subject}: {text}",
-        status=response.status,
-        reason=status.reason,
-        retry_after=_retry_after(response, status),
-        causes=() if status.details is None else [cause.reason for cause in status.details.causes],
-    )
-
-
-def _retry_after(response: ApiResponse, status: _Status) -> timedelta | None:
-    """Return the time that the answer asks to wait, `_LONGEST_RETRY_SECONDS` at most."""
-    header = response.headers.get("retry-after", "")
-    if header.isascii() and header.isdigit():
-        is_short = len(header) <= _RETRY_DIGITS
-        asked = int(header) if is_short else _LONGEST_RETRY_SECONDS
-    elif status.details is not None and status.details.retry_after_seconds > 0:
-        asked = status.details.retry_after_seconds
-    else:
-        return None
-    return timedelta(seconds=min(asked, _LONGEST_RETRY_SECONDS))
 
 
 def _query(**parameters: str) -> dict[str, str]:

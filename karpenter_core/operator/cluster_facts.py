@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from karpenter_core.errors import ApiError
-from karpenter_core.kube.api import error_of
+from karpenter_core.kube.api_errors import error_of
 from karpenter_core.kube.pacing import time_limit
 from karpenter_core.kube.transport import ApiRequest
 

@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from karpenter_core.errors import ApiError, CloudProviderError, NotFoundError, PluginError
-from karpenter_core.kube.api import error_of
+from karpenter_core.kube.api_errors import error_of
 from karpenter_core.kube.pacing import time_limit
 from karpenter_core.kube.resources import ResourceKind
 from karpenter_core.kube.transport import ApiRequest

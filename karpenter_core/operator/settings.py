@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from karpenter_core.lifecycle.node.repair import DEFAULT_LIMIT, UnhealthyLimit
 from karpenter_core.operator.option_shapes import DEFAULT_CPU_REQUESTS
 from karpenter_core.operator.option_values import Value
-from karpenter_core.operator.options import DEFAULT_JOURNAL_BYTES, flag_name
+from karpenter_core.operator.options import flag_name
+from karpenter_core.operator.runtime_options import DEFAULT_JOURNAL_BYTES
 from karpenter_core.provider.contract import FeatureGates
 from karpenter_core.state.expendable_pods import NO_CUTOFF
 

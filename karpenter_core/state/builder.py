@@ -20,7 +20,8 @@ from karpenter_core.api.labels import INITIALIZED as NODE_INITIALIZED
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import INITIALIZED, NodeClaim
 from karpenter_core.api.nodepool import NodePool
-from karpenter_core.api.records import NodeView, PodView, VolumeAttachmentView
+from karpenter_core.api.records import NodeView, PodView
+from karpenter_core.api.storage_records import VolumeAttachmentView
 from karpenter_core.state.events import (
     CataloguePublished,
     ClockSet,
@@ -42,7 +43,8 @@ from karpenter_core.state.events import (
     VirtualPodsDeclared,
     VirtualPodsPlaced,
 )
-from karpenter_core.state.ledger import Ledger, shift_time
+from karpenter_core.state.instants import shift_time
+from karpenter_core.state.ledger import Ledger
 from karpenter_core.state.node_index import NodeIndex
 from karpenter_core.state.object_kinds import (
     ObjectKind,

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.capacity_buffer import CapacityBuffer
     from karpenter_core.api.quantities import Quantity
-    from karpenter_core.api.records import PodShape, PodTemplateView
+    from karpenter_core.api.records import PodShape
+    from karpenter_core.api.workload_records import PodTemplateView
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [

@@ -17,7 +17,8 @@ from karpenter_core.state.object_kinds import workload_key
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from karpenter_core.api.records import PodShape, PodView, ServiceView, TopologySpread
+    from karpenter_core.api.records import PodShape, PodView, TopologySpread
+    from karpenter_core.api.workload_records import ServiceView
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = ["DefaultSpread"]

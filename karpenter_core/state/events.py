@@ -24,19 +24,19 @@ from karpenter_core.api.nodeclass import NodeClass
 from karpenter_core.api.nodeoverlay import NodeOverlay
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.provisioning_request import ProvisioningRequest
-from karpenter_core.api.records import (
+from karpenter_core.api.records import NamespaceView, NodeView, PodView
+from karpenter_core.api.storage_records import (
     CSINodeView,
-    DaemonSetView,
-    NamespaceView,
-    NodeView,
     PersistentVolumeClaimView,
     PersistentVolumeView,
-    PodDisruptionBudgetView,
-    PodTemplateView,
-    PodView,
-    ServiceView,
     StorageClassView,
     VolumeAttachmentView,
+)
+from karpenter_core.api.workload_records import (
+    DaemonSetView,
+    PodDisruptionBudgetView,
+    PodTemplateView,
+    ServiceView,
     WorkloadView,
 )
 

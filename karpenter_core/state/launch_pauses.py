@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
+
+from karpenter_core.state.instants import shift_time
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -47,6 +49,10 @@ class LaunchPause:
     def is_on_trial(self) -> bool:
         """Whether so many failed that only one claim at a time is tried."""
         return self.failures >= PAUSE_FAILURES
+
+    def shifted(self, by: timedelta) -> Self:
+        """Return the entry with its instants moved."""
+        return replace(self, until=shift_time(self.until, by))
 
 
 def next_pause(

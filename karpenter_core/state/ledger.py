@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import NodeClaim
@@ -39,6 +39,7 @@ from karpenter_core.state.events import (
     RegistrationSettled,
     TimePassed,
 )
+from karpenter_core.state.instants import shift_entries, shift_time
 from karpenter_core.state.launch_pauses import PAUSE_MEMORY, LaunchPause, next_pause
 from karpenter_core.state.ledger_view import (
     DeletionMark,
@@ -54,7 +55,7 @@ from karpenter_core.state.ledger_view import (
     UnseenClaim,
 )
 from karpenter_core.state.paused_pods import is_pause_of, pause_key
-from karpenter_core.state.tables import SnapshotTable
+from karpenter_core.state.tables import SnapshotTable, drop_entries, drop_everywhere
 
 if TYPE_CHECKING:
     from karpenter_core.state.events import StateEvent
@@ -66,7 +67,6 @@ __all__ = [
     "UNAVAILABLE_TTL",
     "UNAVAILABLE_TTL_CAP",
     "Ledger",
-    "shift_time",
 ]
 
 LAUNCH_RESULT_TTL: Final = timedelta(hours=1)  # upstream default
@@ -76,14 +76,6 @@ REGISTRATION_RESULTS: Final = 4  # upstream default
 LAUNCH_RATE_PERIOD: Final = timedelta(minutes=1)
 
 _SWEEP_PERIOD: Final = timedelta(seconds=1)
-
-
-class DroppableTable(Protocol):
-    """A table with text keys."""
-
-    def drop(self, key: str) -> object | None:
-        """Remove an entry and return it."""
-        ...
 
 
 @final
@@ -190,7 +182,7 @@ class Ledger:
                 return (
                     self._remove_placement(pod.uid)
                     | self._renew_nominations(pod.node_name)
-                    | _drop_everywhere(
+                    | drop_everywhere(
                         pod.uid,
                         self._first_seen,
                         self._decisions,
@@ -200,12 +192,12 @@ class Ledger:
                     )
                 )
             case ObjectRemoved(NodeClaim() as claim):
-                by_uid = _drop_everywhere(claim.uid, self._unseen_claims, self._launches)
+                by_uid = drop_everywhere(claim.uid, self._unseen_claims, self._launches)
                 return (
-                    _drop_everywhere(claim.name, self._nominations, self._deletion_marks) or by_uid
+                    drop_everywhere(claim.name, self._nominations, self._deletion_marks) or by_uid
                 )
             case ObjectRemoved(NodePool() as pool):
-                return _drop_everywhere(
+                return drop_everywhere(
                     pool.uid,
                     self._registration_failures,
                     self._registration_health,
@@ -302,7 +294,7 @@ class Ledger:
             waits = bool(pod.node_name) and pod.is_reschedulable and pod.uid not in self._first_seen
             if waits:
                 return False
-            return self._remove_placement(pod.uid) | _drop_everywhere(pod.uid, self._first_seen)
+            return self._remove_placement(pod.uid) | drop_everywhere(pod.uid, self._first_seen)
         return False
 
     def _apply_nomination(self, pod: PodView) -> bool:
@@ -424,87 +416,41 @@ class Ledger:
         if self._now - self._swept < _SWEEP_PERIOD:
             return False
         self._swept = self._now
-        past = [name for name, until in self._nominations.items() if until <= self._now]
-        old = [
-            uid for uid, launch in self._launches.items()
-            if launch.at + LAUNCH_RESULT_TTL <= self._now
-        ]  # fmt: skip
-        settled = [
-            uid for uid, claim in self._recent_claims.items()
-            if claim.created + LAUNCH_RATE_PERIOD <= self._now
-        ]  # fmt: skip
-        stocked = [
-            key
-            for key, entry in self._unavailable_offerings.items()
-            if entry.forget_at <= self._now
-        ]
-        fitting = [
-            demand
-            for demand, pause in self._demand_pauses.items()
-            if pause.until + PAUSE_MEMORY <= self._now
-        ]
-        for demand in fitting:
-            self._demand_pauses.drop(demand)
-        for name in past:
-            self._nominations.drop(name)
-        for uid in old:
-            self._launches.drop(uid)
-        for uid in settled:
-            self._recent_claims.drop(uid)
-        for key in stocked:
-            self._unavailable_offerings.drop(key)
-        return bool(past or old or settled or stocked or fitting)
+        return (
+            drop_entries(self._nominations, lambda until: until <= self._now)
+            | drop_entries(
+                self._launches, lambda launch: launch.at + LAUNCH_RESULT_TTL <= self._now
+            )
+            | drop_entries(
+                self._recent_claims, lambda claim: claim.created + LAUNCH_RATE_PERIOD <= self._now
+            )
+            | drop_entries(
+                self._unavailable_offerings, lambda shortage: shortage.forget_at <= self._now
+            )
+            | drop_entries(
+                self._demand_pauses, lambda pause: pause.until + PAUSE_MEMORY <= self._now
+            )
+        )
 
     def _move(self, by: timedelta) -> bool:
         """Move every instant with `now`."""
         self._now, self._swept = shift_time(self._now, by), shift_time(self._swept, by)
-        for instants in (self._nominations, self._open_launches, self._first_seen):
+        for instants in (
+            self._nominations,
+            self._open_launches,
+            self._first_seen,
+            self._replaced_pods,
+        ):
             for key, at in tuple(instants.items()):
                 instants.put(key, shift_time(at, by))
-        self._shift_pod_times(by)
-        for key, launch in tuple(self._launches.items()):
-            self._launches.put(key, replace(launch, at=shift_time(launch.at, by)))
-        for key, claim in tuple(self._unseen_claims.items()):
-            self._unseen_claims.put(key, replace(claim, created=shift_time(claim.created, by)))
-        for key, recent in tuple(self._recent_claims.items()):
-            self._recent_claims.put(key, replace(recent, created=shift_time(recent.created, by)))
-        for pauses in (self._launch_pauses, self._demand_pauses):
-            for key, pause in tuple(pauses.items()):
-                pauses.put(key, replace(pause, until=shift_time(pause.until, by)))
-        for key, entry in tuple(self._unavailable_offerings.items()):
-            until, forget_at = shift_time(entry.until, by), shift_time(entry.forget_at, by)
-            self._unavailable_offerings.put(key, replace(entry, until=until, forget_at=forget_at))
+        shift_entries(self._placements, by)
+        shift_entries(self._pod_nominations, by)
+        shift_entries(self._decisions, by)
+        shift_entries(self._pod_deletions, by)
+        shift_entries(self._launches, by)
+        shift_entries(self._unseen_claims, by)
+        shift_entries(self._recent_claims, by)
+        shift_entries(self._launch_pauses, by)
+        shift_entries(self._demand_pauses, by)
+        shift_entries(self._unavailable_offerings, by)
         return True
-
-    def _shift_pod_times(self, by: timedelta) -> None:
-        for key, placement in tuple(self._placements.items()):
-            self._placements.put(key, replace(placement, at=shift_time(placement.at, by)))
-        for key, nomination in tuple(self._pod_nominations.items()):
-            at = shift_time(nomination.at, by)
-            self._pod_nominations.put(key, replace(nomination, at=at))
-        for key, at in tuple(self._replaced_pods.items()):
-            self._replaced_pods.put(key, shift_time(at, by))
-        for key, decision in tuple(self._decisions.items()):
-            placed = None if decision.placed_at is None else shift_time(decision.placed_at, by)
-            first_at = shift_time(decision.first_at, by)
-            self._decisions.put(key, replace(decision, first_at=first_at, placed_at=placed))
-        for key, deletion in tuple(self._pod_deletions.items()):
-            self._pod_deletions.put(
-                key, replace(deletion, ends_at=shift_time(deletion.ends_at, by))
-            )
-
-
-def shift_time(at: datetime, by: timedelta) -> datetime:
-    """Return an instant moved, or unchanged where that would leave the calendar."""
-    try:
-        return at + by
-    except OverflowError:
-        return at
-
-
-def _drop_everywhere(key: str, *tables: DroppableTable) -> bool:
-    """Drop a key from every one of the tables."""
-    changed = False
-    for table in tables:
-        changed |= table.drop(key) is not None
-    return changed

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
+from karpenter_core.state.instants import shift_time
 from karpenter_core.state.launch_pauses import LaunchPause
 
 if TYPE_CHECKING:
@@ -59,6 +60,10 @@ class PodPlacement:
     is_refused: bool = False
     is_repeated: bool = False
 
+    def shifted(self, by: timedelta) -> Self:
+        """Return the entry with its instants moved."""
+        return replace(self, at=shift_time(self.at, by))
+
 
 @dataclass(frozen=True, slots=True)
 class PodDecision:
@@ -71,6 +76,11 @@ class PodDecision:
     placed: bool
     placed_at: datetime | None = None
 
+    def shifted(self, by: timedelta) -> Self:
+        """Return the entry with its instants moved."""
+        placed = None if self.placed_at is None else shift_time(self.placed_at, by)
+        return replace(self, first_at=shift_time(self.first_at, by), placed_at=placed)
+
 
 @dataclass(frozen=True, slots=True)
 class PodDeletion:
@@ -78,6 +88,10 @@ class PodDeletion:
 
     timestamp: datetime
     ends_at: datetime
+
+    def shifted(self, by: timedelta) -> Self:
+        """Return the entry with its instants moved."""
+        return replace(self, ends_at=shift_time(self.ends_at, by))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +104,10 @@ class PodNomination:
     node: str
     at: datetime
 
+    def shifted(self, by: timedelta) -> Self:
+        """Return the entry with its instants moved."""
+        return replace(self, at=shift_time(self.at, by))
+
 
 @dataclass(frozen=True, slots=True)
 class UnseenClaim:
@@ -98,6 +116,10 @@ class UnseenClaim:
     name: str
     created: datetime
 
+    def shifted(self, by: timedelta) -> Self:
+        """Return the entry with its instants moved."""
+        return replace(self, created=shift_time(self.created, by))
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
@@ -105,6 +127,10 @@ class LaunchResult:
 
     claim: NodeClaim
     at: datetime
+
+    def shifted(self, by: timedelta) -> Self:
+        """Return the entry with its instants moved."""
+        return replace(self, at=shift_time(self.at, by))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +144,11 @@ class OfferingShortage:
     ttl: timedelta
     forget_at: datetime
 
+    def shifted(self, by: timedelta) -> Self:
+        """Return the entry with its instants moved."""
+        until, forget_at = shift_time(self.until, by), shift_time(self.forget_at, by)
+        return replace(self, until=until, forget_at=forget_at)
+
 
 @dataclass(frozen=True, slots=True)
 class RecentClaim:
@@ -125,6 +156,10 @@ class RecentClaim:
 
     pool: str
     created: datetime
+
+    def shifted(self, by: timedelta) -> Self:
+        """Return the entry with its instants moved."""
+        return replace(self, created=shift_time(self.created, by))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -16,7 +16,7 @@ from karpenter_core.state.state_nodes import has_lost_node
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
 
-    from karpenter_core.api.records import CSINodeView
+    from karpenter_core.api.storage_records import CSINodeView
     from karpenter_core.scheduling.problem import ExistingNode, PodVolumes
     from karpenter_core.state.snapshot import Snapshot, StateNode
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from karpenter_core.api.records import LabelSelector, PodDisruptionBudgetView, PodView
+    from karpenter_core.api.records import LabelSelector, PodView
+    from karpenter_core.api.workload_records import PodDisruptionBudgetView
 
 __all__ = ["PodBudgets", "budget_key"]
 

@@ -22,13 +22,11 @@ from karpenter_core.scheduling.requirements import Requirements
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from karpenter_core.api.records import (
-        NodeSelectorTerm,
+    from karpenter_core.api.records import NodeSelectorTerm, PodView, VolumeView
+    from karpenter_core.api.storage_records import (
         PersistentVolumeClaimView,
         PersistentVolumeView,
-        PodView,
         StorageClassView,
-        VolumeView,
     )
     from karpenter_core.state.snapshot import Snapshot
 

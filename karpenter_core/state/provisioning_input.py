@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from karpenter_core.api.conditions import READY, is_true
-from karpenter_core.api.judgements import (
-    FailedJudgement,
-    FailedJudgements,
-    describe_failure,
-    failure_message,
-)
+from karpenter_core.api.judgements import FailedJudgement, FailedJudgements
 from karpenter_core.api.labels import ALIASES, PRICE_PER_HOUR, WELL_KNOWN
-from karpenter_core.api.provisioning_request import consumed_request
-from karpenter_core.scheduling.pod_selectors import opts_out, selector_error
+from karpenter_core.scheduling.pod_selectors import selector_error
 from karpenter_core.scheduling.problem import SchedulingProblem
 from karpenter_core.state.bookings import booked_pods, bookings, launching_nodes
 from karpenter_core.state.capacity_quotas import launch_quotas
@@ -23,9 +17,16 @@ from karpenter_core.state.commitments import commitment_balances
 from karpenter_core.state.default_spread import DefaultSpread
 from karpenter_core.state.device_inventory import build_device_inventory
 from karpenter_core.state.existing_nodes import ExistingNodeBuilder
-from karpenter_core.state.expendable_pods import NO_CUTOFF, expendable_reason
-from karpenter_core.state.interruption import is_interrupted_soon
+from karpenter_core.state.expendable_pods import NO_CUTOFF
+from karpenter_core.state.ignored_pods import (
+    PROVISIONING_STEP,
+    IgnoredPod,
+    split_consuming,
+    split_ignored,
+    unevaluated_pod,
+)
 from karpenter_core.state.launch_limits import LaunchLimits, refused_pools, remaining_node_count
+from karpenter_core.state.leaving_pods import pods_on_leaving_nodes
 from karpenter_core.state.node_memory import NodeMemory
 from karpenter_core.state.node_pool_usage import (
     capacity_type_count,
@@ -40,8 +41,6 @@ from karpenter_core.state.placements import (
     is_placement_refused,
     valid_placement,
 )
-from karpenter_core.state.pod_budgets import PodBudgets
-from karpenter_core.state.pod_rules import pod_ref
 from karpenter_core.state.pod_volumes import PodVolumeReader, UnsupportedVolumes
 from karpenter_core.state.preemptible_room import cover_virtual_pods
 from karpenter_core.state.request_predictions import RequestPredictions
@@ -49,7 +48,7 @@ from karpenter_core.state.state_nodes import state_node_ref
 from karpenter_core.state.untried_pods import list_foreseen_pods
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
 
     from karpenter_core.api.commitments import Commitment
@@ -60,17 +59,7 @@ if TYPE_CHECKING:
     from karpenter_core.state.node_memory import PlaceableNodes
     from karpenter_core.state.snapshot import Snapshot, StateNode
 
-__all__ = [
-    "IgnoredPod",
-    "ProblemSettings",
-    "ProvisioningInput",
-    "build_provisioning_input",
-    "pods_on_leaving_nodes",
-    "usable_pools",
-]
-
-PROVISIONING_STEP: Final = "scheduling"
-"""The step that reports of objects that were set aside name."""
+__all__ = ["ProblemSettings", "ProvisioningInput", "build_provisioning_input", "usable_pools"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,21 +90,6 @@ class ProblemSettings:
     priority_cutoff: int = NO_CUTOFF
     """The lowest priority of pods for which nodes are launched (`state.expendable_pods`)."""
     ignores_devices: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IgnoredPod:
-    """A pod that is not scheduled, with the reason; a silent one opted out itself.
-
-    For an expendable one no node is launched, and Kubernetes' scheduler may find room for it. A paused
-    one is planned again later (`state.paused_pods`).
-    """
-
-    pod: PodView
-    reason: str
-    silent: bool = False
-    expendable: bool = False
-    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -176,7 +150,7 @@ def build_provisioning_input(
     waiting = {**snapshot.pending_pods, **list_foreseen_pods(snapshot), **stranded}
     consuming: list[IgnoredPod] = []
     if problem_settings.serves_requests:
-        waiting, consuming = _split_consuming(waiting)
+        waiting, consuming = split_consuming(waiting)
     cutoff = problem_settings.priority_cutoff
     classes: Mapping[str, str] = {}
     if not problem_settings.ignores_devices:
@@ -186,7 +160,7 @@ def build_provisioning_input(
         error = selector_error(shape, well_known=well_known, aliases=aliases)
         return error or class_resource_error(shape, classes)
 
-    candidates, ignored = _split_ignored(waiting, volumes, refusal, aliases, cutoff)
+    candidates, ignored = split_ignored(waiting, volumes, refusal, aliases, cutoff)
     ignored.extend(consuming)
     failed = FailedJudgements()
     predictions = RequestPredictions(snapshot, now)
@@ -214,7 +188,7 @@ def build_provisioning_input(
     ignored.extend(IgnoredPod(pod=pod, reason=reason, paused=True) for pod, reason in split.paused)
     spread = DefaultSpread(snapshot, problem_settings.default_spread)
     if gang:
-        unplaced, ignored = _split_ignored(
+        unplaced, ignored = split_ignored(
             {pod.uid: pod for pod in gang}, volumes, refusal, aliases, cutoff
         )
     pods, asked_volumes = _with_defaults(unplaced, spread, volumes, ignored)
@@ -271,22 +245,6 @@ def build_provisioning_input(
     )
 
 
-def _split_consuming(
-    waiting: Mapping[str, PodView],
-) -> tuple[dict[str, PodView], list[IgnoredPod]]:
-    """Split off the pods for which a ProvisioningRequest provides the capacity."""
-    others: dict[str, PodView] = {}
-    consuming: list[IgnoredPod] = []
-    for uid, pod in waiting.items():
-        name = consumed_request(pod.shape.annotations)
-        if not name:
-            others[uid] = pod
-            continue
-        reason = f"ProvisioningRequest {pod.namespace}/{name} provides the capacity of the pod"
-        consuming.append(IgnoredPod(pod=pod, reason=reason, silent=True))
-    return others, consuming
-
-
 def _merged(
     places: Mapping[StateNode, Sequence[PodView]], taken: Mapping[StateNode, Sequence[PodView]]
 ) -> Mapping[StateNode, Sequence[PodView]]:
@@ -311,16 +269,12 @@ def _with_defaults(
         try:
             completed, pod_volumes = spread.apply(pod), volumes.pod_volumes(pod)
         except Exception as error:
-            ignored.append(_unevaluated(pod, error))
+            ignored.append(unevaluated_pod(pod, error))
             continue
         pods.append(completed)
         if pod_volumes is not None:
             volumes_by_pod[pod.uid] = pod_volumes
     return tuple(pods), volumes_by_pod
-
-
-def _unevaluated(pod: PodView, error: Exception) -> IgnoredPod:
-    return IgnoredPod(pod=pod, reason=failure_message(PROVISIONING_STEP, describe_failure(error)))
 
 
 def _open_nodes(
@@ -383,38 +337,6 @@ def usable_pools(snapshot: Snapshot) -> tuple[NodePool, ...]:
     )
 
 
-def pods_on_leaving_nodes(
-    snapshot: Snapshot,
-    now: datetime,
-    *,
-    failed: FailedJudgements | None,
-    cutoff: int = NO_CUTOFF,
-) -> tuple[PodView, ...]:
-    """Return the pods that will need another place because their nodes are being removed.
-
-    Pods that may not be evicted stay, and so does their node, unless the cloud interrupts the
-    instance. Another pod, which waits itself, takes the place of one that a rollout replaces. Expendable pods, of a priority below `cutoff`, need none. Pods that cannot be evaluated
-    are added to `failed`.
-    """
-    failed = failed or FailedJudgements()
-    leaving = [state_node for state_node in snapshot.state_nodes if state_node.marked_for_deletion]
-    if not leaving:
-        return ()
-    budgets = PodBudgets(snapshot.disruption_budgets.values())
-    pods: list[PodView] = []
-    replaced = snapshot.ledger.replaced_pods
-    for state_node in leaving:
-        for pod in sorted(state_node.pods, key=lambda item: item.uid):
-            with failed.judging(pod_ref(pod), PROVISIONING_STEP):
-                if expendable_reason(pod.shape, cutoff) or pod.uid in replaced:
-                    continue
-                if budgets.is_reschedulable_now(pod, now) or (
-                    pod.is_reschedulable and is_interrupted_soon(state_node.claim, now)
-                ):
-                    pods.append(pod)
-    return tuple(pods)
-
-
 def _closed_nodes(
     snapshot: Snapshot,
     capacity: ExistingNodeBuilder,
@@ -458,45 +380,6 @@ def _nominated(
         if state_node is not None:
             pods_by_node.setdefault(state_node, []).append(pod)
     return pods_by_node, stranded
-
-
-def _split_ignored(
-    waiting: Mapping[str, PodView],
-    volumes: PodVolumeReader,
-    refusal: Callable[[PodShape], str],
-    aliases: Mapping[str, str],
-    cutoff: int,
-) -> tuple[list[PodView], list[IgnoredPod]]:
-    """Split the pods, by UID, into those to schedule and those to ignore.
-
-    `refusal` says of a shape why its pods get no node; empty if they may. It is asked once for each.
-    """
-    good: list[PodView] = []
-    ignored: list[IgnoredPod] = []
-    verdicts: dict[int, tuple[str, bool]] = {}
-    for _, pod in sorted(waiting.items()):
-        verdict = verdicts.get(id(pod.shape))
-        try:
-            if verdict is None:
-                silent = opts_out(pod.shape, aliases=aliases)
-                error = "the pod asks for a node of no NodePool" if silent else ""
-                verdict = error or refusal(pod.shape), silent
-                verdicts[id(pod.shape)] = verdict
-            reason, silent = verdict
-            reason = reason or volumes.error(pod)
-        except Exception as failure:
-            ignored.append(_unevaluated(pod, failure))
-            continue
-        expendable = "" if reason else expendable_reason(pod.shape, cutoff)
-        if expendable:
-            ignored.append(IgnoredPod(pod=pod, reason=expendable, expendable=True))
-        elif reason:
-            ignored.append(IgnoredPod(pod=pod, reason=reason, silent=silent))
-        else:
-            good.append(pod)
-    rivals = volumes.rivals(good)
-    ignored.extend(IgnoredPod(pod=pod, reason=rivals[pod.uid]) for pod in good if pod.uid in rivals)
-    return [pod for pod in good if pod.uid not in rivals], ignored
 
 
 def _keep_placements(

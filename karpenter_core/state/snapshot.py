@@ -31,22 +31,26 @@ if TYPE_CHECKING:
     from karpenter_core.api.nodepool import NodePool
     from karpenter_core.api.provisioning_request import ProvisioningRequest
     from karpenter_core.api.records import (
-        CSINodeView,
-        DaemonSetView,
         NamespaceView,
         NodeView,
-        PersistentVolumeClaimView,
-        PersistentVolumeView,
-        PodDisruptionBudgetView,
         PodShape,
-        PodTemplateView,
         PodView,
         Resources,
-        ServiceView,
-        StorageClassView,
         Taint,
         VirtualSource,
+    )
+    from karpenter_core.api.storage_records import (
+        CSINodeView,
+        PersistentVolumeClaimView,
+        PersistentVolumeView,
+        StorageClassView,
         VolumeAttachmentView,
+    )
+    from karpenter_core.api.workload_records import (
+        DaemonSetView,
+        PodDisruptionBudgetView,
+        PodTemplateView,
+        ServiceView,
         WorkloadView,
     )
     from karpenter_core.scheduling.problem import Catalogue

@@ -9,11 +9,11 @@ cost of a copy over as many writes.
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from types import MappingProxyType
-from typing import Final, Generic, TypeVar, cast, final
+from typing import Final, Generic, Protocol, TypeVar, cast, final
 
-__all__ = ["SnapshotTable"]
+__all__ = ["DroppableTable", "SnapshotTable", "drop_entries", "drop_everywhere"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -187,3 +187,27 @@ class _OverlayItems(ItemsView[K, V]):
 
     def __iter__(self) -> Iterator[tuple[K, V]]:
         return self._overlay.pairs()
+
+
+class DroppableTable(Protocol):
+    """A table with text keys."""
+
+    def drop(self, key: str) -> object | None:
+        """Remove an entry and return it."""
+        ...
+
+
+def drop_everywhere(key: str, *tables: DroppableTable) -> bool:
+    """Drop a key from every one of the tables; tell whether one had it."""
+    changed = False
+    for table in tables:
+        changed |= table.drop(key) is not None
+    return changed
+
+
+def drop_entries(table: SnapshotTable[K, V], is_past: Callable[[V], bool]) -> bool:
+    """Drop the entries that are past; tell whether there were any."""
+    past = [key for key, entry in table.items() if is_past(entry)]
+    for key in past:
+        table.drop(key)
+    return bool(past)

@@ -47,12 +47,8 @@ from karpenter_core.api.nodeclaim import (
 )
 from karpenter_core.api.nodepool import NODE_POOL_CONDITIONS
 from karpenter_core.api.quantities import Quantity, parse_resources
-from karpenter_core.api.records import (
-    LabelSelector,
-    NodeConditionView,
-    NodeView,
-    PodDisruptionBudgetView,
-)
+from karpenter_core.api.records import LabelSelector, NodeConditionView, NodeView
+from karpenter_core.api.workload_records import PodDisruptionBudgetView
 from karpenter_core.state.builder import StateBuilder
 from karpenter_core.state.events import (
     CataloguePublished,

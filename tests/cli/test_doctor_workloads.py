@@ -5,13 +5,8 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.api.nodepool import NodePool
-from karpenter_core.api.records import (
-    LabelSelector,
-    PodDisruptionBudgetView,
-    PodShape,
-    PodView,
-    TopologySpread,
-)
+from karpenter_core.api.records import LabelSelector, PodShape, PodView, TopologySpread
+from karpenter_core.api.workload_records import PodDisruptionBudgetView
 from karpenter_core.cli.doctor.workloads import controller_findings, workload_findings
 
 

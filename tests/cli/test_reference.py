@@ -14,7 +14,7 @@ from karpenter_core.cli.explain.command import node, nodeclaim, nodepool, pod
 from karpenter_core.cli.explain.tables import NODE_CLAIM_STATES, NODE_STATES, STATES
 from karpenter_core.cli.plan import plan
 from karpenter_core.disruption.acceptance import DeclineReason
-from karpenter_core.disruption.candidates import DisruptionObstacle
+from karpenter_core.disruption.blocked_nodes import DisruptionObstacle
 from karpenter_core.disruption.explain import MethodVerdict
 from karpenter_core.kube.wire.codecs import Codecs
 from karpenter_core.scheduling.problem import PoolConstraint

@@ -25,8 +25,8 @@ from karpenter_core.scheduling.problem import (
     UnschedulablePod,
 )
 from karpenter_core.scheduling.solve import solve
+from karpenter_core.state.ignored_pods import IgnoredPod
 from karpenter_core.state.launch_limits import LaunchLimit, LaunchRefusal
-from karpenter_core.state.provisioning_input import IgnoredPod
 from karpenter_core.testing.builders import node_pool, pod, problem
 from karpenter_core.testing.state_builders import synced_state
 

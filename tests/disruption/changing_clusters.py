@@ -8,13 +8,13 @@ import msgspec
 
 from karpenter_core.api.labels import DO_NOT_DISRUPT
 from karpenter_core.api.nodeclaim import CONSOLIDATABLE, DRIFTED
-from karpenter_core.api.records import (
+from karpenter_core.api.records import VolumeView
+from karpenter_core.api.storage_records import (
     CSINodeView,
-    DaemonSetView,
     PersistentVolumeClaimView,
     StorageClassView,
-    VolumeView,
 )
+from karpenter_core.api.workload_records import DaemonSetView
 from karpenter_core.state.events import (
     CataloguePublished,
     DeletionMarked,

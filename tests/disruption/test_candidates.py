@@ -8,11 +8,8 @@ import msgspec
 import pytest
 
 from karpenter_core.api.labels import DO_NOT_DISRUPT, POD_DELETION_COST
-from karpenter_core.disruption.candidates import (
-    DisruptionClass,
-    blocked_notices,
-    evaluate_nodes,
-)
+from karpenter_core.disruption.blocked_nodes import blocked_notices
+from karpenter_core.disruption.candidates import DisruptionClass, evaluate_nodes
 from karpenter_core.disruption.costs import eviction_cost, lifetime_remaining, reschedule_cost
 from karpenter_core.state.events import (
     DeletionMarked,

@@ -11,12 +11,11 @@ from karpenter_core.api.labels import DO_NOT_DISRUPT, HOSTNAME, ZONE
 from karpenter_core.api.records import (
     AffinityTerm,
     LabelSelector,
-    PersistentVolumeClaimView,
-    PersistentVolumeView,
     TopologySpread,
     VolumeView,
     WeightedAffinityTerm,
 )
+from karpenter_core.api.storage_records import PersistentVolumeClaimView, PersistentVolumeView
 from karpenter_core.disruption.command import CommandDecision
 from karpenter_core.disruption.method import DisruptionOptions, PassTimeLimit
 from karpenter_core.scheduling.problem import PreferencePolicy, SolveOptions

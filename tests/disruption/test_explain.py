@@ -8,7 +8,7 @@ from hypothesis import given
 from karpenter_core.api.labels import DRIFT, RESERVED
 from karpenter_core.api.nodeclaim import DRIFTED
 from karpenter_core.disruption.acceptance import DeclineReason
-from karpenter_core.disruption.candidates import DisruptionObstacle
+from karpenter_core.disruption.blocked_nodes import DisruptionObstacle
 from karpenter_core.disruption.explain import MethodVerdict, explain_state_node
 from karpenter_core.disruption.plan import plan
 from karpenter_core.testing.state_builders import with_claim_conditions

@@ -10,8 +10,9 @@ import pytest
 from karpenter_core.api.labels import DO_NOT_DISRUPT
 from karpenter_core.api.nodeclaim import DRIFTED
 from karpenter_core.disruption import budgets, candidate_memory, candidates, simulation
+from karpenter_core.disruption.blocked_nodes import DisruptionObstacle
 from karpenter_core.disruption.budgets import DisruptionReason
-from karpenter_core.disruption.candidates import DisruptionClass, DisruptionObstacle
+from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.disruption.drift import DriftMethod
 from karpenter_core.disruption.emptiness import EmptinessMethod
 from karpenter_core.disruption.explain import explain_state_node

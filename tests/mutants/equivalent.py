@@ -33,7 +33,7 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
         "a group without a filter counts on every node: looked at first because it is cheaper",
     ),
     (
-        "karpenter_core/state/provisioning_input.py",
+        "karpenter_core/state/leaving_pods.py",
         "return () -> pass",
     ): "without leaving nodes there are no pods on them: budgets need not be read for that",
     (

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.api.conditions import READY
-from karpenter_core.disruption.candidates import BlockedNode, DisruptionObstacle, evaluate_nodes
+from karpenter_core.disruption.blocked_nodes import BlockedNode, DisruptionObstacle
+from karpenter_core.disruption.candidates import evaluate_nodes
 from karpenter_core.lifecycle.nodepool.status import with_condition
 from karpenter_core.state.bookings import booked_nodes, bookings, launching_nodes, request_pods
 from karpenter_core.state.gang_places import format_pods, parse_places, parse_pods, places_details

@@ -10,13 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from karpenter_core.api.capacity_buffer import CapacityBuffer
-from karpenter_core.api.records import (
-    LOWEST_PRIORITY,
-    PodTemplateView,
-    Toleration,
-    VolumeView,
-    WorkloadView,
-)
+from karpenter_core.api.records import LOWEST_PRIORITY, Toleration, VolumeView
+from karpenter_core.api.workload_records import PodTemplateView, WorkloadView
 from karpenter_core.scheduling.problem import SchedulingPlan, UnschedulablePod
 from karpenter_core.scheduling.virtual_pods import VirtualPlacement, virtual_placements
 from karpenter_core.state.builder import StateBuilder

@@ -6,13 +6,8 @@ import msgspec
 import pytest
 
 from karpenter_core.api.labels import HOSTNAME, ZONE
-from karpenter_core.api.records import (
-    LabelSelector,
-    LabelSelectorRequirement,
-    ServiceView,
-    TopologySpread,
-    WorkloadView,
-)
+from karpenter_core.api.records import LabelSelector, LabelSelectorRequirement, TopologySpread
+from karpenter_core.api.workload_records import ServiceView, WorkloadView
 from karpenter_core.scheduling.selectors import PodSelector
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.state.disruption_problem import build_disruption_problem

@@ -12,7 +12,7 @@ from karpenter_core.api.devices import (
     InstanceDevices,
     ResourceClaimTemplateView,
 )
-from karpenter_core.api.records import DaemonSetView
+from karpenter_core.api.workload_records import DaemonSetView
 from karpenter_core.state.device_inventory import slices_of_node
 from karpenter_core.state.events import ObjectObserved
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input

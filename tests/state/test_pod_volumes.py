@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from karpenter_core.api.labels import HOSTNAME, ZONE
-from karpenter_core.api.records import (
+from karpenter_core.api.records import VolumeView
+from karpenter_core.api.storage_records import (
     CSINodeView,
     PersistentVolumeClaimView,
     PersistentVolumeView,
     StorageClassView,
-    VolumeView,
 )
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.state.events import DeletionMarked, ObjectObserved, ObjectRemoved, PodsDecided

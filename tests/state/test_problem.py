@@ -11,12 +11,12 @@ import pytest
 from karpenter_core.api.labels import NODE_POOL, ZONE
 from karpenter_core.api.records import (
     AffinityTerm,
-    DaemonSetView,
     LabelSelector,
     NamespaceView,
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
+from karpenter_core.api.workload_records import DaemonSetView
 from karpenter_core.lifecycle.nodeclaim.node_claim_builder import build_node_claim
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.solve import solve

@@ -22,7 +22,7 @@ from karpenter_core.api.provisioning_request import (
     ProvisioningRequestSpec,
     ProvisioningRequestStatus,
 )
-from karpenter_core.api.records import PodTemplateView
+from karpenter_core.api.workload_records import PodTemplateView
 from karpenter_core.testing.builders import EPOCH, pod, pod_shape
 from karpenter_core.testing.state_builders import node_and_claim, node_claim
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.api.labels import HOSTNAME
 from karpenter_core.api.nodepool import NodePool
-from karpenter_core.api.records import PodDisruptionBudgetView, PodView
+from karpenter_core.api.records import PodView
+from karpenter_core.api.workload_records import PodDisruptionBudgetView
 from karpenter_core.cli.doctor.permissions import Permission, is_permitted
 from karpenter_core.errors import ApiError, NotFoundError
 from karpenter_core.kube.resources import DAEMON_SETS, DEPLOYMENTS

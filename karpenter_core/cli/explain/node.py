@@ -24,8 +24,8 @@ from karpenter_core.cli.obstacles import OBSTACLES, blocked_text
 from karpenter_core.cli.plan_notes import predicted_change, schedule_notes
 from karpenter_core.cli.tables import counted
 from karpenter_core.disruption.acceptance import DeclineReason
+from karpenter_core.disruption.blocked_nodes import DisruptionObstacle
 from karpenter_core.disruption.budgets import DisruptionReason
-from karpenter_core.disruption.candidates import DisruptionObstacle
 from karpenter_core.disruption.explain import (
     SEVERAL,
     MethodExplanation,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from karpenter_core.cli.cluster_source import CommandInput
-    from karpenter_core.disruption.candidates import BlockedNode
+    from karpenter_core.disruption.blocked_nodes import BlockedNode
     from karpenter_core.disruption.command import Command
     from karpenter_core.disruption.method import DisruptionMethod, DisruptionPass
     from karpenter_core.scheduling.problem import PlannedNodeClaim

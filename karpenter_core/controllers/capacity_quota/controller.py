@@ -58,8 +58,8 @@ class CapacityQuotaController:
         """Write the status of every quota, and its metrics."""
         snapshot = self._cluster_state.snapshot()
         metrics = self._runtime.metrics
-        metrics.capacityquotas_limit.clear()
-        metrics.capacityquotas_usage.clear()
+        metrics.capacity.capacityquotas_limit.clear()
+        metrics.capacity.capacityquotas_usage.clear()
         for quota in snapshot.capacity_quotas.values():
             await self._reconcile(snapshot, quota)
         gone = self._reported.keys() - {quota.uid for quota in snapshot.capacity_quotas.values()}
@@ -79,8 +79,8 @@ class CapacityQuotaController:
         )
         status = quota_status(quota, reading, used, now=self._runtime.clock.now())
         for gauge, amounts in (
-            (metrics.capacityquotas_limit, reading.limits),
-            (metrics.capacityquotas_usage, used),
+            (metrics.capacity.capacityquotas_limit, reading.limits),
+            (metrics.capacity.capacityquotas_usage, used),
         ):
             for name, amount in amounts.items():
                 labels = {"capacityquota": quota.name, "resource_type": snake_case(name)}

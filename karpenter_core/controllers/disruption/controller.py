@@ -311,8 +311,8 @@ class DisruptionController:
         for gone in [name for name in self._reported if name not in snapshot.node_pools]:
             del self._reported[gone]
             metrics = self._runtime.metrics
-            metrics.nodepools_allowed_disruptions.remove_by_labels({"nodepool": gone})
-            metrics.nodepools_nodes_consuming_budgets.remove_by_labels({"nodepool": gone})
+            metrics.capacity.nodepools_allowed_disruptions.remove_by_labels({"nodepool": gone})
+            metrics.capacity.nodepools_nodes_consuming_budgets.remove_by_labels({"nodepool": gone})
 
     def _measure_duration(self, plan: DisruptionPlan, *, seconds: float) -> None:
         metric = self._runtime.metrics.disruption_evaluation_duration
@@ -333,8 +333,10 @@ class DisruptionController:
                 metrics.consolidation_timeouts.labels(consolidation_type=kind).inc()
             for pool, budget in report.budgets.items():
                 labels = {"nodepool": pool, "reason": reason}
-                metrics.nodepools_allowed_disruptions.labels(**labels).set(budget.allowed)
-                metrics.nodepools_nodes_consuming_budgets.labels(**labels).set(budget.consuming)
+                metrics.capacity.nodepools_allowed_disruptions.labels(**labels).set(budget.allowed)
+                metrics.capacity.nodepools_nodes_consuming_budgets.labels(**labels).set(
+                    budget.consuming
+                )
             for score in report.scores:
                 labels = {
                     "decision": "approved" if score.approved else "rejected",

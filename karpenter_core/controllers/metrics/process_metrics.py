@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Final, final
 
 from prometheus_client import CollectorRegistry
 
+from karpenter_core.controllers.metrics.capacity_metrics import CapacityMetrics
 from karpenter_core.controllers.metrics.condition_metrics import ConditionMetrics
 from karpenter_core.controllers.metrics.cost_series import CostSeries
 from karpenter_core.controllers.metrics.declarations import MetricDeclarations
+from karpenter_core.controllers.metrics.pod_metrics import DISRUPTED_LABELS, PodMetrics
 from karpenter_core.lifecycle.changes import LifecycleMetric
 
 if TYPE_CHECKING:
@@ -37,20 +39,9 @@ LIFETIME_BUCKETS: Final = (
 INSTANCE_TERMINATION_BUCKETS: Final = tuple(float(2**n) for n in range(11))  # upstream
 TERMINATION_BUCKETS: Final = tuple(float(2**n) for n in range(12))  # upstream
 
-DISRUPTED_LABELS: Final = (
-    "reason",
-    "nodepool",
-    "capacity_type",
-    "consolidation_policy",
-    "termination_mode",
-)
 NODE_LABELS: Final = (
     "node_name", "phase", "managed", "nodepool", "zone", "region", "instance_type", "arch", "os",
     "capacity_type", "windows_build",
-)  # fmt: skip
-POD_LABELS: Final = (
-    "name", "namespace", "owner", "node", "scheduled", "nodepool", "zone", "arch",
-    "capacity_type", "instance_type", "phase", "ready", "managed",
 )  # fmt: skip
 
 
@@ -74,8 +65,8 @@ class Metrics:
         )
         self._declare_nodeclaims()
         self._declare_nodes()
-        self._declare_pods()
-        self._declare_nodepools()
+        self.pods: Final = PodMetrics(self._declare)
+        self.capacity: Final = CapacityMetrics(self._declare)
         self.costs: Final = CostSeries(self._declare)
         self._declare_disruption()
         self._declare_consolidation()
@@ -102,9 +93,9 @@ class Metrics:
             LifecycleMetric.NODES_TERMINATED: self.nodes_terminated,
             LifecycleMetric.NODES_TERMINATION_DURATION: self.nodes_termination_duration,
             LifecycleMetric.NODES_LIFETIME_DURATION: self.nodes_lifetime_duration,
-            LifecycleMetric.PODS_DRAINED: self.pods_drained,
-            LifecycleMetric.PODS_SURGE_MOVES: self.pods_surge_moves,
-            LifecycleMetric.PODS_DISRUPTION_INITIATED: self.pods_disruption_initiated,
+            LifecycleMetric.PODS_DRAINED: self.pods.drained,
+            LifecycleMetric.PODS_SURGE_MOVES: self.pods.surge_moves,
+            LifecycleMetric.PODS_DISRUPTION_INITIATED: self.pods.disruption_initiated,
         }
 
     def of(self, metric: LifecycleMetric) -> Counter | Histogram | QuantileSummary:
@@ -208,170 +199,6 @@ class Metrics:
             "cluster_utilization_percent",
             "Requests of all pods as a percentage of the allocatable resources.",
             ("resource_type",),
-        )
-
-    def _declare_pods(self) -> None:
-        self.pods_disruption_initiated = self._declare.counter(
-            "pods_disruption_initiated_total",
-            "Reschedulable pods on NodeClaims when the controller deleted them.",
-            DISRUPTED_LABELS,
-        )
-        self.pods_eviction_requests = self._declare.counter(
-            "pods_eviction_requests_total",
-            "Eviction requests, by the status code of the answer.",
-            ("code",),
-        )
-        self.pods_drained = self._declare.counter(
-            "pods_drained_total", "Pods evicted or deleted by a drain.", ("reason",)
-        )
-        self.pods_surge_moves = self._declare.counter(
-            "pods_surge_moves_total",
-            "Drained pods that ask to be replaced first (karpenter.sh/surge-move): rollouts restarted, "
-            "pods replaced, refused, or evicted because the rollout took too long.",
-            ("outcome",),
-        )
-        self.pods_state = self._declare.series("pods_state", "1 for every pod.", POD_LABELS)
-        self.pods_startup_duration = self._declare.summary(
-            "pods_startup_duration_seconds",
-            "Time from the creation of pods until they are Ready.",
-            (),
-        )
-        self.pods_bound_duration = self._declare.histogram(
-            "pods_bound_duration_seconds",
-            "Time from the creation of pods until they are bound.",
-            (),
-        )
-        self.pods_unstarted_time = self._declare.series(
-            "pods_unstarted_time_seconds",
-            "Time that pods have been waiting to become Ready.",
-            ("name", "namespace"),
-        )
-        self.pods_unbound_time = self._declare.series(
-            "pods_unbound_time_seconds",
-            "Time that pods have been waiting to be bound.",
-            ("name", "namespace"),
-        )
-        self.pods_provisioning_bound_duration = self._declare.histogram(
-            "pods_provisioning_bound_duration_seconds",
-            "Time from the plan that places a pod until the pod is bound.",
-            (),
-        )
-        self.pods_provisioning_startup_duration = self._declare.histogram(
-            "pods_provisioning_startup_duration_seconds",
-            "Time from the plan that places a pod until the pod is Ready.",
-            (),
-        )
-        self.pods_provisioning_unbound_time = self._declare.series(
-            "pods_provisioning_unbound_time_seconds",
-            "Time that pods placed by a plan have been waiting to be bound.",
-            ("name", "namespace"),
-        )
-        self.pods_provisioning_unstarted_time = self._declare.series(
-            "pods_provisioning_unstarted_time_seconds",
-            "Time that pods placed by a plan have been waiting to become Ready.",
-            ("name", "namespace"),
-        )
-        self.pods_scheduling_undecided_time = self._declare.series(
-            "pods_provisioning_scheduling_undecided_time_seconds",
-            "Time that pods have been waiting for their first scheduling decision.",
-            ("name", "namespace"),
-        )
-        self.pods_scheduling_decision_duration = self._declare.histogram(
-            "pods_scheduling_decision_duration_seconds",
-            "Time from the first observation of a pending pod until its first scheduling decision.",
-            (),
-        )
-
-    def _declare_nodepools(self) -> None:
-        by_resource = ("resource_type", "nodepool")
-        self.nodepools_limit = self._declare.gauge(
-            "nodepools_limit", "Limits of NodePools.", by_resource
-        )
-        self.nodepools_usage = self._declare.gauge(
-            "nodepools_usage",
-            "Resources that NodePools use, by which their limits are checked.",
-            by_resource,
-        )
-        self.nodepools_replicas = self._declare.gauge(
-            "nodepools_replicas",
-            "NodeClaims of static NodePools by state, and the desired number (feature gate "
-            "StaticCapacity).",
-            ("nodepool", "state"),
-        )
-        self.nodepools_spot_share = self._declare.gauge(
-            "nodepools_spot_share",
-            "Share of spot in the nodes of NodePools with the annotation karpenter.sh/spot-share, 0 to 1: "
-            "`desired` and, if there are nodes, `actual`.",
-            ("nodepool", "kind"),
-        )
-        self.devices = self._declare.gauge(
-            "devices",
-            "Published devices by the NodePool of their node (Dynamic Resource Allocation): `allocated`, "
-            "`free`, or `unusable` because their pool is incomplete or invalid.",
-            ("driver", "nodepool", "state"),
-        )
-        self.pods_predicted = self._declare.gauge(
-            "pods_with_predicted_requests",
-            "Pods on nodes whose requests will differ when they are created again (setting "
-            "vpa-predictions).",
-            (),
-        )
-        self.pods_predicted_change = self._declare.gauge(
-            "pods_predicted_requests_change",
-            "Sum of the changes of these pods' requests; less than zero if they will shrink.",
-            ("resource_type",),
-        )
-        self.nodepools_schedule_window_open = self._declare.gauge(
-            "nodepools_schedule_window_open",
-            "1 while a window of the annotation karpenter.sh/schedules is open, else 0.",
-            ("nodepool", "window"),
-        )
-        self.nodepools_schedule_next_edge = self._declare.gauge(
-            "nodepools_schedule_next_edge_timestamp_seconds",
-            "Time at which the next window of a NodePool opens or closes; 0 if none does.",
-            ("nodepool",),
-        )
-        by_commitment = ("commitment", "resource_type")
-        self.commitments_amount = self._declare.gauge(
-            "commitments_amount",
-            "Amounts of commitments (setting commitments); for spend, the list price that they cover.",
-            by_commitment,
-        )
-        self.commitments_usage = self._declare.gauge(
-            "commitments_usage",
-            "Use of commitments by existing nodes and NodeClaims; may exceed the amount.",
-            by_commitment,
-        )
-        by_currency = ("commitment", "currency")
-        self.commitments_price = self._declare.gauge(
-            "commitments_price",
-            "Price per hour, at committed prices, of the part of existing nodes that commitments cover.",
-            by_currency,
-        )
-        self.commitments_list_price = self._declare.gauge(
-            "commitments_list_price",
-            "Price per hour, at list prices, of the part of existing nodes that commitments cover.",
-            by_currency,
-        )
-        by_quota = ("capacityquota", "resource_type")
-        self.capacityquotas_limit = self._declare.gauge(
-            "capacityquotas_limit", "Limits of CapacityQuotas.", by_quota
-        )
-        self.capacityquotas_usage = self._declare.gauge(
-            "capacityquotas_usage",
-            "Resources of the nodes that CapacityQuotas count, by which launches are refused.",
-            by_quota,
-        )
-        by_reason = ("nodepool", "reason")
-        self.nodepools_allowed_disruptions = self._declare.gauge(
-            "nodepools_allowed_disruptions",
-            "Nodes that the disruption budgets of a NodePool allow to disrupt at the same time.",
-            by_reason,
-        )
-        self.nodepools_nodes_consuming_budgets = self._declare.gauge(
-            "nodepools_nodes_consuming_budgets",
-            "Nodes of a NodePool that currently count against its disruption budgets.",
-            by_reason,
         )
 
     def _declare_disruption(self) -> None:

@@ -276,7 +276,7 @@ class EvictionQueue:
         return drain_reason(state_node.node, state_node.claim)
 
     def _count(self, code: int) -> None:
-        self._runtime.metrics.pods_eviction_requests.labels(code=str(code)).inc()
+        self._runtime.metrics.pods.eviction_requests.labels(code=str(code)).inc()
 
     def _finish_sent(self, uid: str) -> ReconcileResult:
         """Drop an evicted pod, and do not queue it again before the watch shows its eviction."""

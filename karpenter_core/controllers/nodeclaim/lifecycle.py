@@ -20,9 +20,9 @@ from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import INITIALIZED
 from karpenter_core.clock import SteadyClock
-from karpenter_core.controllers.cluster_state import ChangedNames
-from karpenter_core.controllers.forceful_disruption import record_forceful_disruption
 from karpenter_core.controllers.nodeclaim.admission import NodeAdmission
+from karpenter_core.controllers.nodeclaim.claim_deleter import ClaimDeleter
+from karpenter_core.controllers.nodeclaim.claim_wakeups import ClaimWakeups
 from karpenter_core.controllers.nodeclaim.instance_launcher import InstanceLauncher
 from karpenter_core.controllers.nodeclaim.label_restorer import LabelRestorer
 from karpenter_core.controllers.nodeclaim.lost_nodes import LostNodes
@@ -45,11 +45,9 @@ from karpenter_core.lifecycle.changes import LifecycleStep, merge_steps, soonest
 from karpenter_core.lifecycle.claim_status import with_initial_conditions
 from karpenter_core.lifecycle.nodeclaim.consistency import consistency_step
 from karpenter_core.lifecycle.nodeclaim.consolidatable import consolidatable_step, quiet_since
-from karpenter_core.lifecycle.nodeclaim.expiration import EXPIRED, expiration_step
+from karpenter_core.lifecycle.nodeclaim.expiration import expiration_step
 from karpenter_core.lifecycle.nodeclaim.initialization import requested_drivers
 from karpenter_core.lifecycle.nodeclaim.launch import (
-    INSUFFICIENT_CAPACITY,
-    NODE_CLASS_NOT_READY,
     LaunchAction,
     finalizer_step,
     launch_advice,
@@ -73,7 +71,7 @@ from karpenter_core.state.disruption_pause import replacement_pause_reason
 from karpenter_core.state.object_kinds import ObjectKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -101,16 +99,6 @@ No pod can run on it anyway, and most nodes become Ready in that time: registrat
 then share one patch of the Node and one of the claim.
 """
 
-_ENDS: Final = {
-    EXPIRED: ("expiration", "Expired", "its expireAfter has passed"),
-    LAUNCH_TIMED_OUT: ("liveness", "LaunchTimeout", "it was not launched in time"),
-    REGISTRATION_TIMED_OUT: ("liveness", "RegistrationTimeout", "it did not register in time"),
-    NODE_REMOVED: ("liveness", "NodeRemoved", "its Node was removed before it registered"),
-    NODE_LOST: ("liveness", "NodeLost", "its Node is gone although it was not deleted with it"),
-    INSUFFICIENT_CAPACITY: ("launch", "InsufficientCapacity", "its offerings are out of stock"),
-    NODE_CLASS_NOT_READY: ("launch", "NodeClassNotReady", "its NodeClass is not usable"),
-}
-"""Journal entries of deleted claims by the step's reason: method, reason, cause."""
 _WITHOUT_NODE: Final = frozenset(
     {LAUNCH_TIMED_OUT, REGISTRATION_TIMED_OUT, NODE_REMOVED, NODE_LOST}
 )
@@ -179,18 +167,12 @@ class NodeClaimLifecycleController:
         )
         self._quiet: dict[str, tuple[datetime | None, datetime]] = {}
         """By claim: the start of its quiet time, and when the steady clock first saw it."""
-        self._editions: dict[str, tuple[int, tuple[str, ...]]] = {}
-        """By NodePool: its generation, and the windows of its schedules that are open."""
         self._log: FilteringBoundLogger = structlog.get_logger(self.name)
         self._reconciler = self._make_reconciler()
-        self._change_queue = ChangedNames(
-            writer.cluster_state,
-            ObjectKind.POD_EVENT,
-            ObjectKind.NODE_POOL,
-            ObjectKind.CATALOGUE,
-            ObjectKind.NODE_CLASS,
-            ObjectKind.RESOURCE_SLICE,
+        self._wakeups = ClaimWakeups(
+            writer.cluster_state, wake=self._wake, note_pod_event=self._pod_events.add
         )
+        self._deleter = ClaimDeleter(writer=writer, runtime=runtime)
         writer.cluster_state.subscribe(ObjectKind.NODE_CLAIM, self._reconciler.wake)
 
     def _make_terminator(self, nodes: LiveReader) -> ClaimTerminator:
@@ -225,7 +207,7 @@ class NodeClaimLifecycleController:
         for name in self._cluster_state.snapshot().node_claims:
             self._reconciler.wake(name)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._dispatch_changes())
+            group.create_task(self._wakeups.run())
             group.create_task(self._admission.run())
             group.create_task(self._reconciler.run())
 
@@ -437,7 +419,8 @@ class NodeClaimLifecycleController:
         if step.delete in _WITHOUT_NODE and self._is_state_stale(FreshnessConsumer.LIVENESS, claim):
             return DONE
         if step.delete:
-            return await self._delete(claim, step, provider)
+            await self._deleter.delete(claim, step, provider)
+            return DONE
         registers = awaits_registration(claim)
         if step.node is not None:
             try:
@@ -453,7 +436,8 @@ class NodeClaimLifecycleController:
                     registration_timeout=self._registration_timeout,
                 )
                 if given_up.delete and not self._is_state_stale(FreshnessConsumer.LIVENESS, claim):
-                    return await self._delete(claim, given_up, provider)
+                    await self._deleter.delete(claim, given_up, provider)
+                    return DONE
                 raise
         await self._writer.write_claim(claim, step.claim)
         self._writer.record_exhausted(step, provider)
@@ -493,82 +477,3 @@ class NodeClaimLifecycleController:
             else:
                 return
         await self._writer.write_node(node, node_patch)
-
-    async def _delete(
-        self, claim: NodeClaim, step: LifecycleStep, provider: str
-    ) -> ReconcileResult:
-        """Delete a claim and record the effects of its step.
-
-        Unavailable offerings and Events are recorded in any case; metrics and state events only after
-        the deletion, or each attempt would count as a failed registration.
-        """
-        snapshot = self._cluster_state.snapshot()
-        self._writer.record_exhausted(step, provider)
-        self._writer.record_effects(replace(step, metric_updates=(), events=()))
-        if await self._writer.delete_claim(claim):
-            self._writer.record_effects(replace(step, notices=()))
-            self._log.debug("deleting nodeclaim", reason=step.delete)
-            method, reason, cause = _ENDS[step.delete]
-            await record_forceful_disruption(
-                self._runtime,
-                snapshot,
-                claim,
-                method=method,
-                reason=reason,
-                cause=cause,
-            )
-        return DONE
-
-    async def _dispatch_changes(self) -> None:
-        """Wake the claims that changes of other objects affect."""
-        while True:
-            changes = await self._change_queue.take()
-            snapshot = self._cluster_state.snapshot()
-            for node in changes.get(ObjectKind.POD_EVENT, ()):
-                state_node = snapshot.state_nodes_by_node.get(node)
-                if state_node is not None and state_node.claim is not None:
-                    self._pod_events.add(state_node.claim.name)
-                    self._reconciler.wake(state_node.claim.name)
-            for name in changes.get(ObjectKind.RESOURCE_SLICE, ()):
-                self._wake_claim_of_slice(snapshot, name)
-            edited = self._edited_pools(snapshot, changes.get(ObjectKind.NODE_POOL, ()))
-            listed = set(changes.get(ObjectKind.CATALOGUE, ()))
-            classes = set(changes.get(ObjectKind.NODE_CLASS, ()))
-            if edited or listed or classes:
-                for name in _affected_claims(snapshot, edited, listed, classes):
-                    self._reconciler.wake(name)
-
-    def _wake_claim_of_slice(self, snapshot: Snapshot, name: str) -> None:
-        published = snapshot.resource_slices.get(name)
-        if published is not None:
-            node = published.node_name or published.owner_node
-            state_node = snapshot.state_nodes_by_node.get(node)
-            if state_node is not None and state_node.claim is not None:
-                self._reconciler.wake(state_node.claim.name)
-
-    def _edited_pools(self, snapshot: Snapshot, pools: tuple[str, ...]) -> set[str]:
-        """Return the pools whose spec in force changed; their status changes all the time."""
-        edited: set[str] = set()
-        for name in pools:
-            pool, schedule = snapshot.node_pools.get(name), snapshot.pool_schedules.get(name)
-            edition = (
-                -1 if pool is None else pool.metadata.generation,
-                () if schedule is None else tuple(one.window.name for one in schedule.open),
-            )
-            if self._editions.get(name) != edition:
-                self._editions[name] = edition
-                edited.add(name)
-        return edited
-
-
-def _affected_claims(
-    snapshot: Snapshot, edited: set[str], listed: set[str], classes: set[str]
-) -> Iterator[str]:
-    """Yield the claims of edited pools, and claims without an instance that may launch now."""
-    for name, claim in snapshot.node_claims.items():
-        pool = claim.metadata.labels.get(NODE_POOL, "")
-        if pool in edited or (
-            not claim.status.provider_id
-            and (pool in listed or claim.spec.node_class_ref.name in classes)
-        ):
-            yield name

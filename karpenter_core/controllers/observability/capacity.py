@@ -23,7 +23,7 @@ __all__ = ["show_devices", "show_predictions", "show_spot_shares"]
 
 def show_spot_shares(metrics: Metrics, snapshot: Snapshot) -> None:
     """Show the desired and the actual share of spot of each NodePool that has one."""
-    gauge = metrics.nodepools_spot_share
+    gauge = metrics.capacity.nodepools_spot_share
     gauge.clear()
     for name, (desired, actual) in spot_shares(snapshot).items():
         gauge.labels(nodepool=name, kind="desired").set(desired)
@@ -33,9 +33,9 @@ def show_spot_shares(metrics: Metrics, snapshot: Snapshot) -> None:
 
 def show_devices(metrics: Metrics, snapshot: Snapshot) -> None:
     """Show how many devices are published, and how many are allocated."""
-    metrics.devices.clear()
+    metrics.capacity.devices.clear()
     for (driver, pool, state), count in device_counts(snapshot).items():
-        metrics.devices.labels(driver=driver, nodepool=pool, state=state).set(count)
+        metrics.capacity.devices.labels(driver=driver, nodepool=pool, state=state).set(count)
 
 
 async def show_predictions(metrics: Metrics, snapshot: Snapshot, now: datetime) -> None:
@@ -50,9 +50,9 @@ async def show_predictions(metrics: Metrics, snapshot: Snapshot, now: datetime) 
                     for name, amount in change.items():  # `update` would drop what is below zero
                         total[name] += amount
         await asyncio.sleep(0)
-    metrics.pods_predicted.set(pods)
-    metrics.pods_predicted_change.clear()
+    metrics.capacity.pods_predicted.set(pods)
+    metrics.capacity.pods_predicted_change.clear()
     for name, amount in total.items():
-        metrics.pods_predicted_change.labels(resource_type=snake_case(name)).set(
+        metrics.capacity.pods_predicted_change.labels(resource_type=snake_case(name)).set(
             amount_of(name, amount)
         )

@@ -133,7 +133,10 @@ class ClusterMetricsController:
                 await asyncio.sleep(0)
         await self._costs.update(snapshot, limits)
         metrics = self._metrics
-        for gauge, amounts in ((metrics.nodepools_limit, limits), (metrics.nodepools_usage, usage)):
+        for gauge, amounts in (
+            (metrics.capacity.nodepools_limit, limits),
+            (metrics.capacity.nodepools_usage, usage),
+        ):
             gauge.clear()
             for name, of_pool in amounts.items():
                 _set_amounts(gauge, of_pool, {"nodepool": name})
@@ -162,11 +165,13 @@ class ClusterMetricsController:
             commitment, used = use.balance.commitment, use.balance.used
             name, resource = commitment.name, commitment.resource
             labels = {"commitment": name, "resource_type": snake_case(resource)}
-            metrics.commitments_amount.labels(**labels).set(amount_of(resource, commitment.amount))
-            metrics.commitments_usage.labels(**labels).set(amount_of(resource, used))
+            metrics.capacity.commitments_amount.labels(**labels).set(
+                amount_of(resource, commitment.amount)
+            )
+            metrics.capacity.commitments_usage.labels(**labels).set(amount_of(resource, used))
             currency = commitment.currency
-            metrics.commitments_price.labels(name, currency).set(use.covered_price)
-            metrics.commitments_list_price.labels(name, currency).set(use.list_price)
+            metrics.capacity.commitments_price.labels(name, currency).set(use.covered_price)
+            metrics.capacity.commitments_list_price.labels(name, currency).set(use.list_price)
             for node, saved in use.savings:
                 node_name = "" if node.node is None else node.node.name
                 claim = "" if node.claim is None else node.claim.name
@@ -177,7 +182,7 @@ class ClusterMetricsController:
         metrics.costs.nodepools_commitment_savings.set_rows(of_pools.items())
 
     def _replicas(self, snapshot: Snapshot) -> None:
-        gauge = self._metrics.nodepools_replicas
+        gauge = self._metrics.capacity.nodepools_replicas
         gauge.clear()
         pools = {
             name: pool

@@ -86,7 +86,7 @@ class NodeSeries:
         for index, gauge in enumerate(gauges):
             gauge.set_source(lambda _name, index=index: self._amounts(index))
         metrics.nodes_current_lifetime.set_source(self._lifetimes)
-        metrics.pods_state.set_source(self._pods)
+        metrics.pods.state.set_source(self._pods)
 
     def show(self, snapshot: Snapshot) -> None:
         """Use this snapshot for the next scrapes."""

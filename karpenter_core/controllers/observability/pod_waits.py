@@ -87,11 +87,11 @@ class PodWaitMetrics:
                 if planned is not None:
                     planned_unbound.append(planned_unstarted[-1])
         metrics = self._metrics
-        metrics.pods_unbound_time.set_rows(unbound)
-        metrics.pods_unstarted_time.set_rows(unstarted)
-        metrics.pods_provisioning_unbound_time.set_rows(planned_unbound)
-        metrics.pods_provisioning_unstarted_time.set_rows(planned_unstarted)
-        metrics.pods_scheduling_undecided_time.set_rows(
+        metrics.pods.unbound_time.set_rows(unbound)
+        metrics.pods.unstarted_time.set_rows(unstarted)
+        metrics.pods.provisioning_unbound_time.set_rows(planned_unbound)
+        metrics.pods.provisioning_unstarted_time.set_rows(planned_unstarted)
+        metrics.pods.scheduling_undecided_time.set_rows(
             ((pod.name, pod.namespace), (now - seen).total_seconds())
             for uid, seen in snapshot.ledger.first_seen.items()
             if uid not in decisions and (pod := snapshot.pods.get(uid)) is not None
@@ -101,19 +101,19 @@ class PodWaitMetrics:
         if pod.created is None or not self._is_after_start(pod.scheduled_time):
             return
         metrics = self._metrics
-        metrics.pods_bound_duration.observe((pod.scheduled_time - pod.created).total_seconds())
+        metrics.pods.bound_duration.observe((pod.scheduled_time - pod.created).total_seconds())
         if decision is not None and decision.placed_at is not None:
             seconds = (pod.scheduled_time - decision.placed_at).total_seconds()
-            metrics.pods_provisioning_bound_duration.observe(max(seconds, 0.0))
+            metrics.pods.provisioning_bound_duration.observe(max(seconds, 0.0))
 
     def _observe_started(self, pod: PodView, decision: PodDecision | None) -> None:
         if pod.created is None or not self._is_after_start(pod.ready_time):
             return
         metrics = self._metrics
-        metrics.pods_startup_duration.observe((pod.ready_time - pod.created).total_seconds())
+        metrics.pods.startup_duration.observe((pod.ready_time - pod.created).total_seconds())
         if decision is not None and decision.placed_at is not None:
             seconds = (pod.ready_time - decision.placed_at).total_seconds()
-            metrics.pods_provisioning_startup_duration.observe(max(seconds, 0.0))
+            metrics.pods.provisioning_startup_duration.observe(max(seconds, 0.0))
 
     def _is_after_start(self, moment: datetime | None) -> TypeGuard[datetime]:
         return moment is not None and moment >= self._started_at

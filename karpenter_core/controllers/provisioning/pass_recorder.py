@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from karpenter_core.controllers.provisioning.new_claims import DecisionRef
     from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
     from karpenter_core.scheduling.problem import SchedulingPlan
+    from karpenter_core.state.ignored_pods import IgnoredPod
     from karpenter_core.state.launch_limits import LaunchRefusal
-    from karpenter_core.state.provisioning_input import IgnoredPod
     from karpenter_core.state.snapshot import Snapshot
 
 __all__ = [
@@ -215,7 +215,7 @@ class PassRecorder:
             seen = ledger.first_seen.get(uid)
             if seen is not None and uid not in ledger.decisions:
                 waited = (now - seen).total_seconds()
-                self._metrics.pods_scheduling_decision_duration.observe(waited)
+                self._metrics.pods.scheduling_decision_duration.observe(waited)
 
 
 def with_held_pools(

@@ -60,14 +60,16 @@ class ScheduleController:
         for name, schedule in snapshot.pool_schedules.items():
             opened = {one.window.name for one in schedule.open}
             for window in set(self._shown.get(name, ())) - set(schedule.windows):
-                metrics.nodepools_schedule_window_open.remove(name, window)
+                metrics.capacity.nodepools_schedule_window_open.remove(name, window)
             for window in schedule.windows:
-                metrics.nodepools_schedule_window_open.labels(name, window).set(window in opened)
+                metrics.capacity.nodepools_schedule_window_open.labels(name, window).set(
+                    window in opened
+                )
             edge = schedule.next_edge
-            metrics.nodepools_schedule_next_edge.labels(name).set(
+            metrics.capacity.nodepools_schedule_next_edge.labels(name).set(
                 0.0 if edge is None else edge.at.timestamp()
             )
         for name in self._shown.keys() - snapshot.pool_schedules.keys():
-            metrics.nodepools_schedule_window_open.remove_by_labels({"nodepool": name})
-            metrics.nodepools_schedule_next_edge.remove_by_labels({"nodepool": name})
+            metrics.capacity.nodepools_schedule_window_open.remove_by_labels({"nodepool": name})
+            metrics.capacity.nodepools_schedule_next_edge.remove_by_labels({"nodepool": name})
         self._shown = {name: schedule.windows for name, schedule in snapshot.pool_schedules.items()}

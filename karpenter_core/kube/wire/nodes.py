@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from karpenter_core.api.records import (
-    NamespaceView,
-    NodeConditionView,
-    NodeView,
-    OwnerView,
-    PodDisruptionBudgetView,
-    Taint,
-)
+from karpenter_core.api.records import NamespaceView, NodeConditionView, NodeView, OwnerView, Taint
+from karpenter_core.api.workload_records import PodDisruptionBudgetView
 from karpenter_core.kube.wire.raw import (
     RawNodeSpec,
     RawNodeStatus,

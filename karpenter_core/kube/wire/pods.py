@@ -5,7 +5,8 @@ from __future__ import annotations
 from sys import intern
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.records import DaemonSetView, PodView
+from karpenter_core.api.records import PodView
+from karpenter_core.api.workload_records import DaemonSetView
 from karpenter_core.kube.wire.raw import RawMeta, RawPodStatus
 from karpenter_core.kube.wire.requests import resized_containers, resized_pod_level
 from karpenter_core.kube.wire.shapes import (

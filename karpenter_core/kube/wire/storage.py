@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from karpenter_core.api.records import (
+from karpenter_core.api.records import NodeSelectorRequirement, NodeSelectorTerm
+from karpenter_core.api.storage_records import (
     CSINodeView,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
     PersistentVolumeClaimView,
     PersistentVolumeView,
     StorageClassView,

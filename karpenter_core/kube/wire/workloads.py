@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from karpenter_core.api.records import LabelSelector, PodTemplateView, ServiceView, WorkloadView
+from karpenter_core.api.records import LabelSelector
+from karpenter_core.api.workload_records import PodTemplateView, ServiceView, WorkloadView
 from karpenter_core.kube.wire.raw import RawMeta
 from karpenter_core.kube.wire.selectors import label_selector
 from karpenter_core.kube.wire.shapes import PodShapeParts, read_annotations

@@ -26,9 +26,8 @@ from karpenter_core.provider.host.catalogue_check import CatalogueValidator
 from karpenter_core.provider.host.dispatch import Dispatcher
 from karpenter_core.provider.host.instances import BatchedInstanceCalls
 from karpenter_core.provider.host.interruption_calls import InterruptionCalls
-from karpenter_core.provider.host.labels import merge_label_classes
-from karpenter_core.provider.host.plugin_tasks import plugin_task
 from karpenter_core.provider.host.reported_problems import ReportedProblems
+from karpenter_core.provider.host.running_plugins import RunningPlugins
 from karpenter_core.provider.host.status_check import status_problems
 from karpenter_core.tracing import NO_TRACER
 
@@ -70,7 +69,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Providers"]
 
-Request = TypeVar("Request", bound="Mapping[str, object]")
 Result = TypeVar("Result")
 
 
@@ -100,11 +98,7 @@ class Providers:
             observing=observing,
             tracer=tracer,
         )
-        self._started: Final[list[str]] = []
-        self.left_out: Final[dict[str, KarpenterError]] = {}
-        """Plug-ins that could not start and were left out, with the reasons."""
-        self._tasks: tuple[PluginTask, ...] = ()
-        self._labels = LabelClasses()
+        self._running: Final = RunningPlugins(plugins, self._dispatcher)
         self._catalogues: Final = CatalogueValidator()
         self._problems: Final = ReportedProblems()
         self._interruptions: Final = InterruptionCalls(self._dispatcher, self._problems)
@@ -118,6 +112,11 @@ class Providers:
     def names(self) -> tuple[str, ...]:
         """Names of the providers."""
         return tuple(self._plugins.providers)
+
+    @property
+    def left_out(self) -> Mapping[str, KarpenterError]:
+        """Plug-ins that could not start and were left out, with the reasons."""
+        return self._running.left_out
 
     def infos(self) -> Mapping[str, ProviderInfo]:
         """Return the `ProviderInfo` of each provider."""
@@ -162,11 +161,11 @@ class Providers:
 
     def label_classes(self) -> LabelClasses:
         """Return the labels of all providers together; empty before `start`."""
-        return self._labels
+        return self._running.labels
 
     def tasks(self) -> tuple[PluginTask, ...]:
         """Return the periodic tasks of all plug-ins; none before `start`."""
-        return self._tasks
+        return self._running.tasks
 
     def overdue_calls(self) -> int:
         """Return the number of open calls past their limit; several make the process unready."""
@@ -196,63 +195,14 @@ class Providers:
         Raises:
             KarpenterError: what a plug-in refused to start for.
         """
-        try:
-            for name in self._plugins.names:
-                try:
-                    await self._start_one(name, context_for)
-                except KarpenterError as error:
-                    if all_needed:
-                        raise
-                    self._started.remove(name)
-                    self.left_out[name] = error
-        except BaseException:
-            await self.stop()
-            raise
-        self._labels = merge_label_classes(await self._classify_labels())
-        self._tasks = await self._declared_tasks()
+        await self._running.start(context_for, all_needed=all_needed)
 
     async def stop(self) -> None:
         """Send nothing more and stop every plug-in, the last one first; never raises."""
         for calls in self._instances.values():
             calls.close()
-        while self._started:
-            name = self._started.pop()
-            if self._dispatcher.implements(hooks.STOP, name):
-                try:
-                    await self._dispatcher.call(hooks.STOP, name, hooks.NoArguments())
-                except KarpenterError as error:
-                    _log().warning("plug-in did not stop cleanly", plugin=name, error=str(error))
+        await self._running.stop()
         self._dispatcher.close()
-
-    async def _start_one(self, name: str, context_for: Callable[[str], ProviderContext]) -> None:
-        self._started.append(name)
-        if not self._dispatcher.implements(hooks.START, name):
-            return
-        try:
-            await self._dispatcher.call(
-                hooks.START, name, hooks.StartArguments(context=context_for(name))
-            )
-        except CloudProviderError as error:
-            origin = self._plugins.origin(name)
-            raise PluginError(f'plug-in "{name}" ({origin}) could not start: {error}') from error
-
-    async def _classify_labels(self) -> Mapping[str, LabelClasses]:
-        return {
-            name: await self._dispatcher.call(hooks.CLASSIFY_LABELS, name, hooks.NoArguments())
-            for name in self._implementers(hooks.CLASSIFY_LABELS)
-        }
-
-    def _implementers(self, hook: Hook[Request, Result]) -> tuple[str, ...]:
-        """Return the plug-ins that implement a hook, except those left out."""
-        names = self._dispatcher.implementers(hook)
-        return tuple(name for name in names if name not in self.left_out)
-
-    async def _declared_tasks(self) -> tuple[PluginTask, ...]:
-        tasks: list[PluginTask] = []
-        for name in self._implementers(hooks.DECLARE_TASKS):
-            declared = await self._dispatcher.call(hooks.DECLARE_TASKS, name, hooks.NoArguments())
-            tasks.extend(plugin_task(name, task, self._dispatcher) for task in declared)
-        return tuple(tasks)
 
     # -- NodeClass -----------------------------------------------------------------------------
 
@@ -453,7 +403,9 @@ class Providers:
 
     async def check(self) -> Mapping[str, tuple[Finding, ...]]:
         """Return the preflight findings of each plug-in; a failed check is a finding too."""
-        return {name: await self._check_one(name) for name in self._implementers(hooks.CHECK)}
+        return {
+            name: await self._check_one(name) for name in self._running.implementers(hooks.CHECK)
+        }
 
     async def _check_one(self, name: str) -> tuple[Finding, ...]:
         try:
@@ -468,7 +420,7 @@ class Providers:
         """
         hook = hooks.VETO_CANDIDATE
         reasons: dict[str, str] = {}
-        for name in self._implementers(hook):
+        for name in self._running.implementers(hook):
             try:
                 reason = await self._dispatcher.ask(
                     hook, name, hooks.CandidateArguments(candidate=candidate), inline=True
@@ -483,7 +435,7 @@ class Providers:
     async def observe_decision(self, decision: Decision) -> None:
         """Pass a decision to every plug-in that implements the hook; never raises."""
         hook = hooks.OBSERVE_DECISION
-        for name in self._implementers(hook):
+        for name in self._running.implementers(hook):
             try:
                 await self._dispatcher.call(
                     hook, name, hooks.DecisionArguments(decision=decision), key=decision.id

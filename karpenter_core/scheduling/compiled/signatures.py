@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from msgspec import Struct
 
-from karpenter_core.api.labels import CAPACITY_TYPE, RESERVED, SPOT
+from karpenter_core.api.labels import CAPACITY_TYPE, RESERVED
 from karpenter_core.scheduling.compiled.claim_signature import ClaimSignature
 from karpenter_core.scheduling.compiled.node_signature import NodeSignature
 from karpenter_core.scheduling.ports import first_port_conflict
@@ -25,7 +25,7 @@ from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.taints import first_untolerated
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from karpenter_core.api.records import HostPort, Taint
     from karpenter_core.scheduling.arrays import Amounts
@@ -153,52 +153,6 @@ class SignatureTable:
             min_values_relaxed=signature.min_values_relaxed,
         )
 
-    def within_limits(self, number: int, remaining: Mapping[str, int]) -> int:
-        """Return the signature that is left of a claim within the rest of its pool's limits."""
-        signature = self.claim(number)
-        pool = signature.pool
-        return self.narrowed(number, pool.rows_within_limits(remaining, signature.requirements))
-
-    def of_capacity_type(self, number: int, *, spot: bool) -> int:
-        """Return the signature of a claim that is spot, or that is not; NO_MATCH if it cannot be."""
-        operator = "In" if spot else "NotIn"
-        return self._required(number, Requirement.of(CAPACITY_TYPE, operator, (SPOT,)))
-
-    def outside_quotas(self, number: int, remaining: Mapping[str, int]) -> int:
-        """Return the signature of a claim that no exhausted quota counts; NO_MATCH when none.
-
-        It is the same one if no quota is exhausted for any of its rows.
-        """
-        for line in self.claim(number).pool.quota_lines.values():
-            signature = self.claim(number)
-            counted = signature.counted_against_limits(line.name)[signature.rows]
-            if counted.max(initial=0) <= max(remaining[line.name], 0):
-                continue
-            opposites = (_opposite(Requirements((r,))) for r in line.quota.requirements.values())
-            number = next(
-                (
-                    outside
-                    for opposite in opposites
-                    if opposite is not None
-                    and (outside := self._required(number, opposite)) != NO_MATCH
-                ),
-                NO_MATCH,
-            )
-            if number == NO_MATCH:
-                return NO_MATCH
-        return number
-
-    def _required(self, number: int, requirement: Requirement) -> int:
-        signature = self.claim(number)
-        required = Requirements((requirement,))
-        pool = signature.pool
-        undecided = {
-            key for key in required if key in pool.well_known or pool.catalogue.defines(key)
-        }
-        if not signature.requirements.compatible(required, allow_undefined=undecided):
-            return NO_MATCH
-        return self._narrowed_to(signature, signature.requirements.merge(required))
-
     def restricted(self, number: int, requirements: Requirements) -> int:
         """Return the signature of a claim with more requirements; NO_MATCH when no row is left."""
         signature = self.claim(number)
@@ -254,28 +208,6 @@ class SignatureTable:
             claim.requirements.compatible(one, allow_undefined=claim.pool.well_known)
             for one in alternatives
         )
-
-    def decided_alternatives(
-        self, number: int, alternatives: tuple[Requirements, ...]
-    ) -> tuple[int, ...]:
-        """Return the narrowed signatures that surely miss, or surely meet, the alternatives.
-
-        First the one that meets none, if one requirement for each alternative can express that.
-        """
-        claim = self.claim(number)
-        requirement_sets = [claim.requirements.merge(one) for one in alternatives]
-        opposites = [_opposite(one) for one in alternatives]
-        if all(opposites):
-            requirement_sets.insert(
-                0, claim.requirements.add(*(one for one in opposites if one is not None))
-            )
-        pool = claim.pool
-        narrowed = [
-            self._narrowed_to(claim, requirements)
-            for requirements in requirement_sets
-            if claim.requirements.compatible(requirements, allow_undefined=pool.well_known)
-        ]
-        return tuple(choice for choice in narrowed if choice != NO_MATCH)
 
     def taints(self, number: int) -> tuple[Taint, ...]:
         """Return the taints of a node."""
@@ -504,20 +436,6 @@ class SignatureTable:
             held=held,
             min_values_relaxed=signature.min_values_relaxed,
         )
-
-
-def _opposite(requirements: Requirements) -> Requirement | None:
-    """Return what is met exactly where requirements are not; None: no one requirement is."""
-    all_requirements = tuple(requirements.values())
-    if (
-        len(all_requirements) != 1
-        or all_requirements[0].gte is not None
-        or all_requirements[0].lte is not None
-    ):
-        return None
-    return replace(
-        all_requirements[0], complement=not all_requirements[0].complement, min_values=None
-    )
 
 
 def _union(first: tuple[HostPort, ...], second: tuple[HostPort, ...]) -> tuple[HostPort, ...]:

@@ -8,6 +8,10 @@ import numpy as np
 
 from karpenter_core.api.labels import NODES, PRICE_PER_HOUR
 from karpenter_core.api.quantities import LARGEST_AMOUNT, format_amount
+from karpenter_core.scheduling.compiled.claim_restrictions import (
+    restricted_to_limits,
+    restricted_to_quotas,
+)
 from karpenter_core.scheduling.compiled.signatures import NO_MATCH
 from karpenter_core.scheduling.explain.options import ClaimOption
 from karpenter_core.scheduling.problem import PoolConstraint, PoolRejection
@@ -106,8 +110,10 @@ def _within_limits(explanation: PoolExplanation, option: ClaimOption) -> ClaimOp
     """Return what is left of an option within limits, or where no exhausted quota counts it."""
     signatures, remaining = explanation.compiled.signatures, explanation.remaining
     number = explanation.claim(option)
-    for choice in (number, signatures.outside_quotas(number, remaining)):
-        limited = NO_MATCH if choice == NO_MATCH else signatures.within_limits(choice, remaining)
+    for choice in (number, restricted_to_quotas(signatures, number, remaining)):
+        limited = (
+            NO_MATCH if choice == NO_MATCH else restricted_to_limits(signatures, choice, remaining)
+        )
         if limited != NO_MATCH:
             claim = signatures.claim(limited)
             return ClaimOption(claim.requirements, claim.bits)

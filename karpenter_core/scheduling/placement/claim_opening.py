@@ -11,6 +11,11 @@ from msgspec.structs import replace
 
 from karpenter_core.api.labels import NODES
 from karpenter_core.api.spot_share import OTHER_NODES, SPOT_NODES, is_spot_due
+from karpenter_core.scheduling.compiled.claim_restrictions import (
+    restricted_to_capacity_type,
+    restricted_to_limits,
+    restricted_to_quotas,
+)
 from karpenter_core.scheduling.compiled.signatures import NO_MATCH
 from karpenter_core.scheduling.placement.open_nodes import NO_ROW
 from karpenter_core.scheduling.placement.plan_profile import ClaimOpening, RowMeasure
@@ -207,7 +212,7 @@ class ClaimOpener:
         spot, others = -remaining[SPOT_NODES], -remaining[OTHER_NODES]
         is_due = is_spot_due(pool.spot_share, spot=spot, others=others)
         for is_spot in (is_due, not is_due):
-            typed = self._compiled.signatures.of_capacity_type(joined, spot=is_spot)
+            typed = restricted_to_capacity_type(self._compiled.signatures, joined, spot=is_spot)
             if typed != NO_MATCH:
                 yield typed, 1
 
@@ -225,12 +230,14 @@ class ClaimOpener:
         if not pool.limited or pool.has_ample_limits(remaining, 1):
             yield joined, within
             return
-        limited = signatures.within_limits(within, remaining)
+        limited = restricted_to_limits(signatures, within, remaining)
         if limited != NO_MATCH:
             yield joined, limited
-        outside = signatures.outside_quotas(within, remaining) if pool.quota_lines else within
+        outside = (
+            restricted_to_quotas(signatures, within, remaining) if pool.quota_lines else within
+        )
         if outside not in {within, NO_MATCH}:
-            limited = signatures.within_limits(outside, remaining)
+            limited = restricted_to_limits(signatures, outside, remaining)
             if limited != NO_MATCH:
                 yield outside, limited
 
@@ -363,7 +370,7 @@ class ClaimOpener:
         charge: Mapping[str, int] = pool.largest
         if not pool.has_ample_limits(self._state.remaining[number], count):
             charge = claim.capacity_of(row)
-            settled = signatures.within_limits(settled, charge)
+            settled = restricted_to_limits(signatures, settled, charge)
             if settled == NO_MATCH:
                 return None
         return ClaimOpening(

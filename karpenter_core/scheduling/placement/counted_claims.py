@@ -12,6 +12,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+from karpenter_core.scheduling.compiled.claim_restrictions import decided_alternatives
 from karpenter_core.scheduling.compiled.topology import TopologyKind
 from karpenter_core.scheduling.placement.open_nodes import NO_ROW
 
@@ -61,7 +62,7 @@ def _decide(state: PlanState, group: TopologyGroup, column: int) -> None:
     alternatives = group.node_filter.alternatives if group.node_filter else None
     if alternatives is None or signatures.claim(number).held:
         return
-    choices = signatures.decided_alternatives(number, alternatives)
+    choices = decided_alternatives(signatures, number, alternatives)
     prices = [_price(state, choice, column) for choice in choices]
     cheapest = min(prices, default=inf)
     if cheapest < inf:

@@ -64,9 +64,9 @@ def test_series_of_objects_are_replaced_all_together():
         lines = generate_latest(metrics.registry).decode().splitlines()
         return [line for line in lines if line.startswith(f"{name}{{")]
 
-    metrics.pods_unbound_time.set_rows([(("a", "default"), 3.0), (("b", "default"), 4.0)])
+    metrics.pods.unbound_time.set_rows([(("a", "default"), 3.0), (("b", "default"), 4.0)])
     both = exposed()
-    metrics.pods_unbound_time.set_rows([(("b", "default"), 5.0)])
+    metrics.pods.unbound_time.set_rows([(("b", "default"), 5.0)])
 
     assert both == [
         f'{name}{{name="a",namespace="default"}} 3.0',
@@ -109,7 +109,7 @@ def test_pods_and_nodes_have_series_while_they_are_there(tmp_path):
 def test_durations_are_counted_in_upstreams_buckets():
     """Dashboards compare them; the last one is for all that took longer."""
     metrics = Metrics()
-    metrics.pods_bound_duration.observe(1.0)
+    metrics.pods.bound_duration.observe(1.0)
     name = f"{NAMESPACE}_pods_bound_duration_seconds_bucket"
     bounds = [
         sample.labels["le"]

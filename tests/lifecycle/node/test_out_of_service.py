@@ -9,7 +9,8 @@ import pytest
 
 from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.nodeclaim import DRAINED, VOLUMES_DETACHED
-from karpenter_core.api.records import PersistentVolumeClaimView, VolumeAttachmentView, VolumeView
+from karpenter_core.api.records import VolumeView
+from karpenter_core.api.storage_records import PersistentVolumeClaimView, VolumeAttachmentView
 from karpenter_core.lifecycle.claim_status import with_condition
 from karpenter_core.lifecycle.node.out_of_service import OUT_OF_SERVICE
 from karpenter_core.lifecycle.node.termination import (

@@ -20,11 +20,8 @@ from karpenter_core.api.nodeclaim import (
     INSTANCE_TERMINATING,
     VOLUMES_DETACHED,
 )
-from karpenter_core.api.records import (
-    PersistentVolumeClaimView,
-    VolumeAttachmentView,
-    VolumeView,
-)
+from karpenter_core.api.records import VolumeView
+from karpenter_core.api.storage_records import PersistentVolumeClaimView, VolumeAttachmentView
 from karpenter_core.errors import BadInputError
 from karpenter_core.lifecycle.claim_status import with_condition
 from karpenter_core.lifecycle.node.drain import drain_wave, needs_force

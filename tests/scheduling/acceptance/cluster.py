@@ -25,7 +25,8 @@ from karpenter_core.api.labels import REGISTERED as REGISTERED_LABEL
 from karpenter_core.api.nodeclaim import INITIALIZED, NodeClaim
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.quantities import parse_resources
-from karpenter_core.api.records import DaemonSetView, NodeConditionView, NodeView, PodView, Taint
+from karpenter_core.api.records import NodeConditionView, NodeView, PodView, Taint
+from karpenter_core.api.workload_records import DaemonSetView
 from karpenter_core.controllers.provisioning.new_claims import DecisionRef, new_claim
 from karpenter_core.lifecycle.nodeclaim.launch import launched_claim, launched_step
 from karpenter_core.lifecycle.nodeclaim.registration import UNREGISTERED, registration_step

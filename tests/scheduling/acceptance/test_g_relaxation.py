@@ -5,11 +5,8 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.api.labels import HOSTNAME, INSTANCE_TYPE, ZONE
-from karpenter_core.api.records import (
-    PersistentVolumeClaimView,
-    PersistentVolumeView,
-    Taint,
-)
+from karpenter_core.api.records import Taint
+from karpenter_core.api.storage_records import PersistentVolumeClaimView, PersistentVolumeView
 from karpenter_core.scheduling.problem import PreferencePolicy
 from karpenter_core.testing.builders import node_term, preferred_node_term, requirement_spec
 from tests.scheduling.acceptance.catalogues import default_pool

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.api.labels import ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODE_POOL, ZONE
-from karpenter_core.api.records import PersistentVolumeClaimView, PersistentVolumeView
+from karpenter_core.api.storage_records import PersistentVolumeClaimView, PersistentVolumeView
 from karpenter_core.testing.builders import (
     node_pool,
     node_term,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, ZONE
-from karpenter_core.api.records import ServiceView, WorkloadView
+from karpenter_core.api.workload_records import ServiceView, WorkloadView
 from karpenter_core.testing.builders import node_pool
 from tests.scheduling.acceptance.workloads import selector, spread
 
