@@ -81,9 +81,10 @@ class BufferRoom:
             return 0
         planned = {pod.uid: name for name, placed in verdict.placements for pod in placed}
         nodes = {node.name: node for node in problem.nodes if node.name not in removed}
+        allocatable: dict[str, Resources] = {}
         for number, claim in enumerate(verdict.claims):
             name = f"{_REPLACEMENT}{number}"
-            nodes[name] = self._replacement(name, claim)
+            nodes[name], allocatable[name] = self._replacement(name, claim)
             planned.update((pod.uid, name) for pod in claim.pods)
         virtual = [
             *(pod for pod in problem.pods if pod.is_virtual),
@@ -100,7 +101,7 @@ class BufferRoom:
 
         def lost(bound_to: Callable[[_NodeChoices, PodView], str]) -> int:
             return self._lost_after(
-                moving, virtual, _NodeChoices(nodes, problem, self._ranks), bound_to
+                moving, virtual, _NodeChoices(nodes, problem, self._ranks, allocatable), bound_to
             )
 
         if not any(map(_is_bound_by_others, moving)):
@@ -131,8 +132,11 @@ class BufferRoom:
         ]
         return name in nodes and not solve(on_nodes_alone(problem, [pod], alone)).unschedulable
 
-    def _replacement(self, name: str, claim: PlannedNodeClaim) -> ExistingNode:
-        """Return a planned claim as a node without pods, with what its smallest type has for pods."""
+    def _replacement(self, name: str, claim: PlannedNodeClaim) -> tuple[ExistingNode, Resources]:
+        """Return a planned claim as a node without pods, and its allocatable resources.
+
+        Both are as small as any of its instance types.
+        """
         pool, catalogue = (
             self._snapshot.node_pools[claim.pool],
             self._snapshot.catalogues[claim.pool],
@@ -140,19 +144,21 @@ class BufferRoom:
         listed = frozenset(claim.instance_types)
         types = [item for item in catalogue.instance_types if item.name in listed]
         daemons = subtract(claim.requests, merge(pod.shape.requests for pod in claim.pods))
+        allocatable = element_min(item.allocatable() for item in types)
         aliases = self._problem_settings.aliases
-        return ExistingNode(
+        node = ExistingNode(
             name=name,
             labels={HOSTNAME: name, **claim.labels},
             taints=tuple(map(taint_of, pool.spec.template.spec.taints)),
-            available=subtract(element_min(item.allocatable() for item in types), daemons),
-            capacity=element_min(item.allocatable() for item in types),
+            available=subtract(allocatable, daemons),
+            capacity=element_min(item.capacity for item in types),
             initialized=False,
             pool=claim.pool,
             requirements=Requirements(claim.requirements).merge(
                 Requirements.from_labels(claim.labels, aliases=aliases)
             ),
         )
+        return node, allocatable
 
     @cached_property
     def _problem(self) -> tuple[SchedulingProblem, Mapping[str, frozenset[str]]]:
@@ -246,11 +252,13 @@ class _NodeRanks:
             heapify(ranked)
         return ranked.copy()
 
-    def free_share(self, node: ExistingNode, pod: PodView) -> float:
-        """Return the score of a node for a pod. Of one that is yet to come, `capacity`."""
+    def free_share(
+        self, node: ExistingNode, pod: PodView, allocatable: Resources | None = None
+    ) -> float:
+        """Return the score of a node for a pod; `allocatable` is given for a replacement."""
         return free_share(
             available=node.available,
-            allocatable=self._allocatable.get(node.name) or node.capacity,
+            allocatable=allocatable or self._allocatable.get(node.name) or node.capacity,
             requests=pod.shape.requests,
         )
 
@@ -274,13 +282,20 @@ class _NodeChoices:
     """Nodes that are filled as Kubernetes' scheduler does it: each pod goes where most is left."""
 
     def __init__(
-        self, nodes: Mapping[str, ExistingNode], problem: SchedulingProblem, ranks: _NodeRanks
+        self,
+        nodes: Mapping[str, ExistingNode],
+        problem: SchedulingProblem,
+        ranks: _NodeRanks,
+        allocatable: Mapping[str, Resources],
     ) -> None:
-        """`nodes` are those of the problem without removed ones, and replacements."""
+        """`nodes` are those of the problem without removed ones, and replacements.
+
+        `allocatable` is that of the replacements.
+        """
         self.nodes: Final = dict(nodes)
         self._volumes: Final = problem.volumes
         self._ranks: Final = ranks
-        self._new: Final = [name for name in nodes if name.startswith(_REPLACEMENT)]
+        self._allocatable: Final = allocatable
         self._queues: Final = dict[int, list[tuple[float, str]]]()
         """By shape, its nodes with the negated share that was free when they were entered."""
 
@@ -292,19 +307,22 @@ class _NodeChoices:
         queue = self._queues.get(id(pod.shape))
         if queue is None:
             queue = self._queues[id(pod.shape)] = self._ranks.ranked(pod)
-            for name in self._new:
+            for name in self._allocatable:
                 if self._ranks.takes(self.nodes[name], pod):
-                    heappush(queue, (-self._ranks.free_share(self.nodes[name], pod), name))
+                    heappush(queue, (-self._free_share(self.nodes[name], pod), name))
         while queue:
             share, name = queue[0]
             node = self.nodes.get(name)
             if node is None or not fits(pod.shape.requests, node.available):
                 heappop(queue)
-            elif share == -self._ranks.free_share(node, pod):
+            elif share == -self._free_share(node, pod):
                 return name
             else:
-                heapreplace(queue, (-self._ranks.free_share(node, pod), name))
+                heapreplace(queue, (-self._free_share(node, pod), name))
         return ""
+
+    def _free_share(self, node: ExistingNode, pod: PodView) -> float:
+        return self._ranks.free_share(node, pod, self._allocatable.get(node.name))
 
     def bind(self, pod: PodView, name: str) -> None:
         """Put a pod on a node; without a name it stays pending."""

@@ -46,6 +46,7 @@ from karpenter_core.state.ledger_view import (
     LaunchResult,
     LedgerView,
     OfferingShortage,
+    PlacementState,
     PodDecision,
     PodDeletion,
     PodNomination,
@@ -342,9 +343,12 @@ class Ledger:
             old = self._placements.get(uid)
             self._remove_placement(uid)
             repeated = (
-                old is not None and old.target == target and (old.is_refused or old.is_repeated)
+                old is not None
+                and old.target == target
+                and old.state is not PlacementState.STANDING
             )
-            self._placements.put(uid, PodPlacement(target, event.at, is_repeated=repeated))
+            state = PlacementState.REPEATED if repeated else PlacementState.STANDING
+            self._placements.put(uid, PodPlacement(target, event.at, state))
             arrived.setdefault(target, []).append(uid)
             self._note_decision(uid, event.at, placed=True)
         for target, uids in arrived.items():
@@ -373,8 +377,8 @@ class Ledger:
     def note_refusal(self, uid: str) -> None:
         """Note that the scheduler has refused a pod since it was placed."""
         placement = self._placements.get(uid)
-        if placement is not None and not placement.is_refused and not placement.is_repeated:
-            self._placements.put(uid, replace(placement, is_refused=True))
+        if placement is not None and placement.state is PlacementState.STANDING:
+            self._placements.put(uid, replace(placement, state=PlacementState.REFUSED))
             self._view = None
 
     def _remove_placement(self, uid: str) -> bool:

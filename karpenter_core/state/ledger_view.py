@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import Enum
 from typing import TYPE_CHECKING, Self
 
 from karpenter_core.state.instants import shift_time
@@ -21,6 +22,7 @@ __all__ = [
     "LaunchResult",
     "LedgerView",
     "OfferingShortage",
+    "PlacementState",
     "PodDecision",
     "PodDeletion",
     "PodNomination",
@@ -47,18 +49,22 @@ class DeletionMark:
     cause: str
 
 
+class PlacementState(Enum):
+    """Whether the scheduler has refused a pod since it was placed, while that node was open to it."""
+
+    STANDING = "standing"
+    REFUSED = "refused"
+    REPEATED = "repeated"
+    """Placed there again after a refusal, as nothing else was found; not refused again."""
+
+
 @dataclass(frozen=True, slots=True)
 class PodPlacement:
-    """The claim or node that a pod is placed on, and since when.
-
-    `is_refused` says that the scheduler has refused the pod since then, while that node was open to it.
-    A pod that is placed there again (`is_repeated`) is not refused again: nothing else was found.
-    """
+    """The claim or node that a pod is placed on, and since when."""
 
     target: str
     at: datetime
-    is_refused: bool = False
-    is_repeated: bool = False
+    state: PlacementState = PlacementState.STANDING
 
     def shifted(self, by: timedelta) -> Self:
         """Return the entry with its instants moved."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import find_condition
 from karpenter_core.api.nodeclaim import INITIALIZED
+from karpenter_core.state.ledger_view import PlacementState
 from karpenter_core.state.state_nodes import has_lost_node
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def is_placement_refused(snapshot: Snapshot, pod: PodView) -> bool:
     Where a pod is leaving that node, its room is yet to come.
     """
     placement = snapshot.ledger.placements.get(pod.uid)
-    if placement is None or not placement.is_refused:
+    if placement is None or placement.state is not PlacementState.REFUSED:
         return False
     state_node = snapshot.state_node(placement.target)
     if state_node is None or any(other.is_terminating for other in state_node.pods):

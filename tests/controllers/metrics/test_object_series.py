@@ -18,7 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.metrics.object_series import ObjectSeries
-from karpenter_core.controllers.metrics.process_metrics import NODE_LABELS, POD_LABELS, Metrics
+from karpenter_core.controllers.metrics.pod_metrics import POD_LABELS
+from karpenter_core.controllers.metrics.process_metrics import NODE_LABELS, Metrics
 from karpenter_core.controllers.observability import node_series
 from karpenter_core.controllers.observability.cluster import BATCH_SIZE, ClusterMetricsController
 from karpenter_core.controllers.observability.node_series import NodeSeries
