@@ -355,15 +355,16 @@ class PodView(Record, frozen=True, kw_only=True, eq=False):
 
         The scheduler has refused it, or has not tried it yet.
         """
-        return bool(self.nominated_node_name) and (self._waits or self._is_new)
+        return bool(self.nominated_node_name) and (self._waits or self.awaits_first_try)
 
     @property
     def is_untried(self) -> bool:
         """Whether the pod waits until a scheduler looks for a node for the first time."""
-        return self._is_new and not self.nominated_node_name
+        return self.awaits_first_try and not self.nominated_node_name
 
     @property
-    def _is_new(self) -> bool:
+    def awaits_first_try(self) -> bool:
+        """Whether no scheduler has tried the pod yet, which may be nominated already."""
         return (
             not (self.tried or self.unschedulable)
             and not self.shape.scheduling_gates

@@ -34,7 +34,8 @@ __all__ = [
 NOMINATION_WINDOW: Final = timedelta(seconds=20)
 """Upstream default: twice the longest batch window."""
 SCHEDULER_WINDOW: Final = timedelta(minutes=11)
-"""More than the scheduler takes to bind the volumes of a pod (its default is ten minutes)."""
+"""More than the scheduler takes to bind the volumes of a pod (its default is ten minutes), or to come
+to a pod that it has not tried yet."""
 _MIN_WINDOW: Final = timedelta(seconds=10)  # upstream default
 
 
@@ -49,7 +50,8 @@ def valid_placement(
     """Return the node that a pod was placed on, while the placement is valid.
 
     A booting node is waited for without limit: the liveness check deletes it if it never comes up.
-    Once it is initialised the scheduler has one window to bind the pod.
+    Once it is initialised the scheduler has one window to bind the pod, or `SCHEDULER_WINDOW` if it
+    has not tried the pod yet: it may have thousands before it.
     """
     if pod.nominated_node_name and is_nomination_valid(snapshot, pod, now=now, window=window):
         return snapshot.state_nodes_by_node.get(pod.nominated_node_name)
@@ -57,7 +59,8 @@ def valid_placement(
     state_node = _planned_state_node(snapshot, placement)
     if placement is None or state_node is None:
         return None
-    return state_node if _is_within_window(state_node, placement, now=now, window=window) else None
+    is_kept = _is_within_window(state_node, placement, pod, now=now, window=window)
+    return state_node if is_kept else None
 
 
 def is_placement_refused(snapshot: Snapshot, pod: PodView) -> bool:
@@ -110,11 +113,16 @@ def is_nomination_valid(
     if placement is None or snapshot.state_node(placement.target) is not state_node:
         nomination = snapshot.ledger.pod_nominations.get(pod.uid)
         return nomination is None or now < nomination.at + SCHEDULER_WINDOW
-    return _is_within_window(state_node, placement, now=now, window=window)
+    return _is_within_window(state_node, placement, pod, now=now, window=window)
 
 
 def _is_within_window(
-    state_node: StateNode, placement: PodPlacement, *, now: datetime, window: timedelta
+    state_node: StateNode,
+    placement: PodPlacement,
+    pod: PodView,
+    *,
+    now: datetime,
+    window: timedelta,
 ) -> bool:
     """Tell whether the scheduler still has time to bind a placed pod."""
     if not state_node.initialized:
@@ -123,7 +131,7 @@ def _is_within_window(
     since = placement.at
     if initialized is not None and initialized <= now:  # else a clock was set: ignore it
         since = max(since, initialized)
-    return now < since + window
+    return now < since + (SCHEDULER_WINDOW if pod.awaits_first_try else window)
 
 
 def expected_state_nodes(

@@ -148,6 +148,19 @@ def test_pool_and_catalogue_changes_trigger_a_pass_only_while_pods_wait():
     assert askers(synced_state(POOL, pod("waiting")), **changes) == ["nodepool/default"] * 2
 
 
+def test_pool_and_catalogue_changes_trigger_no_pass_while_every_pod_has_a_place():
+    """The pool's own status changes with each of its new nodes."""
+    changes = {"node_pool": ["default"], "catalogue": ["default"]}
+    placed, other = pod("placed"), pod("other")
+    builder = synced_state(POOL, *node_and_claim("web"), placed, other)
+    builder.apply_event(PodsDecided(placed={placed.uid: "web", other.uid: "web"}, at=EPOCH))
+    assert askers(builder, **changes) == []
+    builder.apply_event(PodsDecided(placed={other.uid: "gone"}, at=EPOCH))
+    assert askers(builder, **changes) == ["nodepool/default"] * 2
+    builder.apply_event(PodsDecided(failed=frozenset({other.uid}), at=EPOCH))
+    assert askers(builder, **changes) == ["nodepool/default"] * 2
+
+
 def test_a_pool_without_types_triggers_no_pass():
     builder = synced_state(POOL, pod("waiting"), catalogues={})
     assert askers(builder, node_pool=["default"]) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -86,6 +88,33 @@ def test_a_placed_pod_keeps_its_place_when_its_equal_has_found_a_node():
     found = build_provisioning_input(builder.snapshot(), now=EPOCH)
     assert [each.name for each in found.placed_pods["web"]] == ["b"]
     assert not found.problem.pods
+
+
+@pytest.mark.parametrize("nominated", ["", "web"])
+@pytest.mark.parametrize(("minutes", "is_kept"), [(1, True), (10, True), (11, False)])
+def test_a_placed_pod_keeps_its_place_while_the_scheduler_has_not_tried_it(
+    minutes, is_kept, nominated
+):
+    """A scheduler that is thousands of pods behind needs longer than a window to come to it."""
+    waiting = untried("b", nominated_node_name=nominated)
+    claim, node = node_and_claim("web")
+    builder = synced_state(POOL, claim, node, refused("a"), waiting)
+    builder.apply_event(PodsDecided(placed={waiting.uid: "web"}, at=EPOCH))
+    now = EPOCH + timedelta(minutes=minutes)
+    found = build_provisioning_input(builder.snapshot(), now=now)
+    kept = [each.name for pods in found.placed_pods.values() for each in pods]
+    assert (kept == ["b"]) is is_kept
+    assert ("b" in {each.name for each in found.problem.pods}) is not is_kept
+
+
+def test_the_window_counts_from_the_launch_once_the_scheduler_has_tried_the_pod():
+    """It has looked at the node, or at others, and has bound the pod to none."""
+    waiting = untried("b")
+    builder = synced_state(POOL, *node_and_claim("web"), refused("a"), waiting)
+    builder.apply_event(PodsDecided(placed={waiting.uid: "web"}, at=EPOCH))
+    builder.apply_event(ObjectObserved(refused("b")))
+    found = build_provisioning_input(builder.snapshot(), now=EPOCH + timedelta(minutes=1))
+    assert sorted(each.name for each in found.problem.pods) == ["a", "b"]
 
 
 def test_a_nominated_pod_keeps_its_room_before_the_scheduler_has_tried_it():

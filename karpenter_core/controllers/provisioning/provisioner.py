@@ -279,6 +279,10 @@ def _triggers(snapshot: Snapshot, changes: Mapping[ObjectKind, tuple[str, ...]])
     if not snapshot.pending_pods and not snapshot.has_virtual_pods:
         return
     yield from _device_triggers(snapshot, changes)
+    if not snapshot.has_virtual_pods and all(
+        _has_place(snapshot, uid) for uid in snapshot.pending_pods
+    ):
+        return
     for name in (*changes.get(ObjectKind.NODE_POOL, ()), *changes.get(ObjectKind.CATALOGUE, ())):
         if name in snapshot.node_pools and name in snapshot.catalogues:
             yield f"nodepool/{name}"
@@ -294,6 +298,12 @@ def _waiting_pods(snapshot: Snapshot, changed: tuple[str, ...]) -> Iterator[str]
                 yield uid
         elif uid in snapshot.pending_pods or uid in foreseen:
             yield uid
+
+
+def _has_place(snapshot: Snapshot, uid: str) -> bool:
+    """Tell whether a pod was placed on a claim or node that is still there."""
+    placement = snapshot.ledger.placements.get(uid)
+    return placement is not None and snapshot.state_node(placement.target) is not None
 
 
 def _device_triggers(
