@@ -68,6 +68,8 @@ class Admissions:
         self.state.fold(PodsDecided(placed=placed, at=EPOCH))
         self.error = None
         self.nominated = []
+        self.answer_seconds = 0.0
+        self.under_way = self.most_under_way = 0
         self.admission = NodeAdmission(
             kube_writer=self,
             cluster_state=self.state,
@@ -80,6 +82,10 @@ class Admissions:
         assert (kind.kind, namespace, subresource) == ("Pod", "default", "status")
         if self.error is not None:
             raise self.error
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        await asyncio.sleep(self.answer_seconds)
+        self.under_way -= 1
         self.nominated.append((name, body["status"]["nominatedNodeName"]))
         number = int(name.rpartition("-")[2])
         assert body["metadata"] == {"uid": self.pods[number].uid}
@@ -213,6 +219,37 @@ def test_a_pod_that_cannot_be_written_holds_up_no_node():
     scene = Admissions(plain("a"), plain("bb"))
     scene.error = ConflictError("changed", status=409)
     assert scene.play(0.0) == [AT_ONCE]
+
+
+def test_few_nominations_are_under_way_at_once(monkeypatch):
+    """Each needs a connection of its own, and hundreds of those cost time and memory."""
+    monkeypatch.setattr(admission, "CONCURRENCY", 3)
+    scene = Admissions(*(plain("a" * n) for n in range(1, 9)))
+    scene.answer_seconds = 0.01
+    scene.play(*[0.0] * 8)
+    assert len(scene.nominated) == 8
+    assert scene.most_under_way == 3
+
+
+def test_a_pod_that_is_bound_before_its_turn_is_not_nominated(monkeypatch):
+    """The API server would refuse it."""
+    monkeypatch.setattr(admission, "CONCURRENCY", 1)
+    scene = Admissions(plain("a"), plain("bb"), plain("ccc"))
+    scene.answer_seconds = 1.0
+
+    async def story():
+        running = asyncio.create_task(scene.admission.run())
+        arrivals = [
+            asyncio.create_task(scene.admission.admit(*each))
+            for each in zip(scene.claims, scene.nodes, strict=True)
+        ]
+        await asyncio.sleep(POLL_SECONDS + 0.5)
+        scene.show(1, node_name="node-1")
+        await asyncio.gather(*arrivals)
+        running.cancel()
+
+    run_virtual(story())
+    assert [name for name, _ in scene.nominated] == ["pod-0", "pod-2"]
 
 
 def test_a_lost_lease_wakes_every_waiter():

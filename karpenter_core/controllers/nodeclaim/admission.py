@@ -51,6 +51,8 @@ IDLE_SECONDS: Final = 3.0
 MAXIMUM_SECONDS: Final = 10.0
 """The longest time that a node waits for all nodes of its plan."""
 POLL_SECONDS: Final = 0.1
+CONCURRENCY: Final = 32
+"""Nominations that are sent at once; each needs a connection."""
 RENEWAL_SECONDS: Final = 10.0
 """The time for which an admitted node's nominations are renewed: the scheduler's longest back-off."""
 NOMINATION_ROUNDS: Final = 2
@@ -224,8 +226,20 @@ class NodeAdmission:
         self._nomination_counts.update(pod.uid for pod, _ in nominations)
         placed = {pod.uid: group.claims[node] for pod, node in nominations}
         self._cluster_state.fold(PodsDecided(placed=placed, at=self._clock.now()))
-        await asyncio.gather(*(self._nominate_pod(pod, node) for pod, node in nominations))
+        turns = asyncio.Semaphore(CONCURRENCY)
+
+        async def in_turn(pod: PodView, node: str) -> None:
+            async with turns:
+                if self._is_unbound(pod):
+                    await self._nominate_pod(pod, node)
+
+        await asyncio.gather(*(in_turn(pod, node) for pod, node in nominations))
         return len(nominations)
+
+    def _is_unbound(self, pod: PodView) -> bool:
+        """Tell whether a pod is still there, without a node; hundreds may have had their turn."""
+        current = self._cluster_state.snapshot().pods.get(pod.uid)
+        return current is not None and not current.node_name
 
     async def _nominate_pod(self, pod: PodView, node: str) -> None:
         """Write the node into a pod's status; a pod that is bound or gone is no error."""
