@@ -27,7 +27,7 @@ demo: $(READY) ## Watch pods become nodes and go again, on a cluster inside this
 	@$(BIN)/karpenter demo $(ARGS)
 
 test: $(READY) ## Run the unit, repository and packaging tests
-	KARPENTER_PROPERTY_EXAMPLES=$${KARPENTER_PROPERTY_EXAMPLES:-/4} \
+	KARPENTER_PROPERTY_EXAMPLES=$${KARPENTER_PROPERTY_EXAMPLES:-/10} \
 		$(BIN)/pytest --workers 3 $(ARGS)
 
 lint: $(READY) ## Check style, formatting and the import layers

@@ -3,7 +3,7 @@
 Properties (hypothesis) are tried on examples that are drawn anew in every run. Each run ends with its
 seed: `pytest --hypothesis-seed=<seed>` draws the same examples again, of single tests too, and
 `--hypothesis-profile=shrunk` makes the one that fails smaller. `KARPENTER_PROPERTY_EXAMPLES` sets on
-how many each property is tried: a number, or `/4` for a quarter of the usual one.
+how many each property is tried: a number, or `/10` for a tenth of the usual one.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ LEAST_SECONDS = 1200
 def examples(usual: int) -> int:
     """Return how many examples to try: as many as usual, unless the environment says otherwise.
 
-    It says a number, or a part of what is usual: `/4` is a quarter.
+    It says a number, or a part of what is usual: `/10` is a tenth.
     """
     if EXAMPLES.startswith("/"):
         return max(usual // int(EXAMPLES.removeprefix("/")), 1)

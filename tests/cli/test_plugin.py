@@ -52,6 +52,7 @@ def starfish(tmp_path_factory):
     return folder
 
 
+@pytest.mark.developer_tools
 def test_a_new_provider_keeps_the_contract(starfish):
     """Every rule that applies to it is shown, and the report says so."""
     done = run(
@@ -66,6 +67,7 @@ def test_a_new_provider_keeps_the_contract(starfish):
     assert int(count[1]) == int(count[2]) + 4
 
 
+@pytest.mark.developer_tools
 def test_a_new_provider_s_own_tests_pass(starfish):
     """Those beside the contract's, which were run already."""
     done = run(

@@ -23,7 +23,6 @@ from karpenter_provider_kwok.plugin import KwokProvider
 from tests.cli.inputs import pool, read_harness
 from tests.controllers.whole_controller import NODE_CLASS, deployment
 from tests.support.drawn_faults import drawn_runs
-from tests.support.run_selection import others_as_cluster_runs
 
 FIRST, BEYOND = map(int, os.environ.get("REBALANCE_SEEDS", "0:20").split(":"))
 EACH = 5
@@ -162,7 +161,8 @@ NOTHING_TO_SAVE = {14}
 """Clusters whose nodes cost as little as they can from the start."""
 
 
-@pytest.mark.parametrize("first", others_as_cluster_runs(range(FIRST, BEYOND, EACH)))
+@pytest.mark.cluster_runs
+@pytest.mark.parametrize("first", range(FIRST, BEYOND, EACH))
 def test_an_executed_rebalance_saves_as_much_as_its_preview(tmp_path, first, pytestconfig):
     """Within two percent, with budgets, windows, protected and pending pods, spot and static nodes."""
     seeds = range(first, min(first + EACH, BEYOND))

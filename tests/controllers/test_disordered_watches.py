@@ -25,7 +25,6 @@ from tests.controllers.whole_controller import (
 )
 from tests.support.drawn_faults import drawn_runs
 from tests.support.invariants import Invariants
-from tests.support.run_selection import others_as_cluster_runs
 
 HELD_SECONDS = 20
 """The longest time for which a change is held back."""
@@ -101,7 +100,8 @@ class DisorderedWatches:
         loop.call_at(all_shown_at + 0.001, shown.put_nowait, None)
 
 
-@pytest.mark.parametrize("first", others_as_cluster_runs(range(0, SEEDS, EACH)))
+@pytest.mark.cluster_runs
+@pytest.mark.parametrize("first", range(0, SEEDS, EACH))
 def test_disordered_watches_cause_no_wrong_launch_and_no_lost_pod(tmp_path, first, pytestconfig):
     seeds = range(first, first + EACH)
     for seed, folder in drawn_runs(pytestconfig, "disorder", seeds, tmp_path):

@@ -317,6 +317,7 @@ def registration_health(scene):
     return next(each for each in conditions if each["type"] == "NodeRegistrationHealthy")
 
 
+@pytest.mark.cluster_runs
 def test_workloads_whose_nodes_never_register_are_launched_with_pauses_beside_others(tmp_path):
     """A broken image for one architecture, say: what other workloads launch ends no pause of these."""
     cpu = "karpenter.kwok.sh/instance-cpu"

@@ -145,6 +145,7 @@ class TestDraw:
         source = "def f():\n    try:\n        g()\n    except OSError:\n        return\n    h()\n"
         assert "error swallowed" in {kind for kind, _ in changes(source)}
 
+    @pytest.mark.developer_tools
     def test_a_seed_decides_the_sample(self):
         areas = {"karpenter_core/lifecycle": 1, "karpenter_core/state": 2}
         first = draw(ROOT, areas, seed=5, count=9)
@@ -213,6 +214,7 @@ class TestOrder:
         assert 0 < ordered.index("tests/a/test_near.py::test_once") < 5
 
 
+@pytest.mark.developer_tools
 class TestEquivalent:
     def test_every_entry_is_a_mutant_of_its_module(self):
         """An entry whose lines have changed explains nothing any more."""
@@ -429,6 +431,7 @@ class TestSamples:
         again = tool(tiny, *options, "--sample=set.txt", "--incomplete").stdout
         assert {line.split()[1] for line in again.splitlines() if " killed by " in line} == killed
 
+    @pytest.mark.developer_tools
     def test_a_file_keeps_what_a_seed_drew(self, tmp_path, monkeypatch):
         draw_from_few(monkeypatch)
         options = {"count": 20, "part": "1/1", "only": None, "sample": tmp_path / "sample"}

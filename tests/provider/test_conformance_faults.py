@@ -567,6 +567,7 @@ UNLAUNCHABLE = """
     ],
     ids=["load", "start", "resolve", "catalogue", "launch"],
 )
+@pytest.mark.developer_tools
 def test_one_mistake_that_blocks_most_rules_is_one_broken_rule(body, rule, why, tmp_path):
     """The others are skipped, and name the rule to correct first."""
     (tmp_path / "wrong.py").write_text(WRONG.replace("{body}", body.strip()))
@@ -583,6 +584,7 @@ def test_one_mistake_that_blocks_most_rules_is_one_broken_rule(body, rule, why, 
     assert any(line.startswith(why) and line.endswith(f"({rule})") for line in told), told
 
 
+@pytest.mark.developer_tools
 def test_a_subject_that_cannot_be_made_is_one_broken_rule(tmp_path):
     (tmp_path / "wrong.py").write_text("import no_such_sdk\n")
     done = run_kit(
@@ -610,6 +612,7 @@ def run_kit(folder, *arguments):
     )  # fmt: skip
 
 
+@pytest.mark.developer_tools
 @pytest.mark.parametrize("processes", ["-n0", "-n1"])
 def test_the_report_names_the_broken_rule_and_the_actual_result(processes, tmp_path):
     """Also where the rules are run by other processes."""
@@ -623,6 +626,7 @@ def test_the_report_names_the_broken_rule_and_the_actual_result(processes, tmp_p
     assert "2 rules: 2 BROKEN" in report
 
 
+@pytest.mark.developer_tools
 def test_a_provider_that_is_not_installed_is_named(tmp_path):
     done = run_kit(tmp_path, "--karpenter-provider=nimbus", "-k", "pc_016")
     assert done.returncode != 0
