@@ -238,6 +238,8 @@ async def _control(url: str, case: str, seconds: float) -> list[PhaseMeasurement
         KubeApi(transports[0], clock=clock),
         clock=clock,
         sink=ingest.take,
+        jitter=None,
+        on_invalid=None,
     )
     elector = LeaseElector(
         KubeApi(transports[1], clock=clock), clock=clock, namespace="default", identity="us"

@@ -152,7 +152,11 @@ async def measure(nodes: int, pods: int, *, scrapes: int = 5) -> ScrapeCost:
     await servers.start()
     lag = _LoopLag()
     observability = ClusterMetricsController(
-        cluster_state=cluster_state, runtime=runtime, detailed=True
+        cluster_state=cluster_state,
+        runtime=runtime,
+        detailed=True,
+        solve=None,
+        problem_settings=None,
     )
     observer = ConditionObserver(
         cluster_state=cluster_state, publish=lambda _: None, runtime=runtime

@@ -68,7 +68,7 @@ class PoolBudget:
     total: int
     allowed: int
     consuming: int
-    errors: tuple[str, ...] = ()
+    errors: tuple[str, ...]
 
     @property
     def remaining(self) -> int:
@@ -181,8 +181,8 @@ def pool_budgets(
     reason: DisruptionReason,
     *,
     now: datetime,
-    failed: FailedJudgements | None = None,
-    memory: IdentityMemo[StateNode, BudgetUse] | None = None,
+    failed: FailedJudgements | None,
+    memory: IdentityMemo[StateNode, BudgetUse] | None,
 ) -> dict[str, PoolBudget]:
     """Return every pool's budget for one reason; a pool with a malformed one allows nothing.
 

@@ -67,7 +67,7 @@ class Candidate:
     price: Price
     """Per hour, whether its offering is available or not; zero when unknown."""
     reschedule_cost: float
-    hosts_virtual_pods: bool = False
+    hosts_virtual_pods: bool
     """Whether the last provisioning pass put virtual pods on the node."""
 
     @property
@@ -95,9 +95,9 @@ class Candidate:
 class NodeEvaluation:
     """The result of evaluating every node."""
 
-    candidates: tuple[Candidate, ...] = ()
-    blocked: tuple[BlockedNode, ...] = ()
-    notices: tuple[Notice, ...] = ()
+    candidates: tuple[Candidate, ...]
+    blocked: tuple[BlockedNode, ...]
+    notices: tuple[Notice, ...]
     """Events about annotations of pods."""
 
     @property

@@ -59,8 +59,8 @@ class CommandEvidence:
     snapshot_version: int
     candidates: tuple[CandidateEvidence, ...]
     savings_per_hour: float
-    spared_by_budget: tuple[str, ...] = ()
-    alternatives: Mapping[str, float] = field(default_factory=dict[str, float])
+    spared_by_budget: tuple[str, ...]
+    alternatives: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -44,9 +44,9 @@ def command_timeout(queued: int) -> timedelta:
 class StaleDisruptionMark:
     """Marks on a node and its claim of a disruption that is no longer carried out."""
 
-    node: str = ""
+    node: str
     """The node with the taint; empty when it has none."""
-    claim: str = ""
+    claim: str
     """The claim with the condition `DisruptionReason`; empty when it has none."""
 
 

@@ -71,7 +71,7 @@ class DisruptionMove:
 
     candidates: tuple[Candidate, ...]
     verdict: WhatIfVerdict
-    replacements: tuple[PlannedNodeClaim, ...] = ()
+    replacements: tuple[PlannedNodeClaim, ...]
     savings_per_hour: float
     """With each replacement priced at its cheapest type."""
 
@@ -85,7 +85,7 @@ class DisruptionMove:
 class MoveRefusal:
     """The message, for Events, that says why candidates cannot be removed; empty for none."""
 
-    message: str = ""
+    message: str
 
 
 # -- acceptance ------------------------------------------------------------------------------------

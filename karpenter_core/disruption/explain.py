@@ -94,7 +94,7 @@ class StateNodeExplanation:
     state_node: StateNode
     candidate: Candidate | None
     methods: tuple[MethodExplanation, ...]
-    winner: DisruptionMethod | None = None
+    winner: DisruptionMethod | None
 
 
 def explain_state_node(

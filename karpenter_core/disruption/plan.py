@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.disruption.blocked_nodes import blocked_notices
@@ -80,10 +80,10 @@ class MethodReport:
     constrained: bool
     is_cut_short: bool
     is_idle: bool
-    remaining_budgets: RemainingBudgets = ()
-    unexamined_pools: frozenset[str] = frozenset()
-    budgets: Mapping[str, PoolBudget] = field(default_factory=dict[str, "PoolBudget"])
-    scores: tuple[BalancedScore, ...] = ()
+    remaining_budgets: RemainingBudgets
+    unexamined_pools: frozenset[str]
+    budgets: Mapping[str, PoolBudget]
+    scores: tuple[BalancedScore, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

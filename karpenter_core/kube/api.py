@@ -308,7 +308,7 @@ class _RequestTarget:
     """The target of a request, for its URL and for error messages."""
 
     kind: ResourceKind
-    namespace: str = ""
+    namespace: str
     name: str = ""
     subresource: str = ""
 

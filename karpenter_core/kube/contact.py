@@ -57,7 +57,7 @@ class StaleKind:
     kind: ResourceKind
     seconds: float | None
     """Time since the last contact; None when there was none."""
-    problem: str = ""
+    problem: str
 
     def __str__(self) -> str:
         """Return the kind, the length of its silence, and the reason if it is known."""
@@ -72,7 +72,7 @@ class LastContact:
     __slots__ = ("_at", "_clock", "_on_fresh", "times")
 
     def __init__(
-        self, clock: Clock, times: ContactTimes, on_fresh: Callable[[], None] | None = None
+        self, clock: Clock, times: ContactTimes, on_fresh: Callable[[], None] | None
     ) -> None:
         self.times: Final = times
         self._clock: Final = clock

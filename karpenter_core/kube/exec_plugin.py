@@ -38,10 +38,10 @@ _SHOWN: Final = 500
 class Credentials:
     """Credentials of a plug-in: a token, a client certificate with its key, or both."""
 
-    token: str = field(default="", repr=False)
-    certificate: str = ""
-    key: str = field(default="", repr=False)
-    expires: datetime | None = None
+    token: str = field(repr=False)
+    certificate: str
+    key: str = field(repr=False)
+    expires: datetime | None
 
 
 @final

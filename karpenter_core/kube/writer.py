@@ -49,7 +49,7 @@ class WriteAttempt:
     verb: WriteVerb
     kind: ResourceKind
     name: str
-    namespace: str = ""
+    namespace: str
     subresource: str = ""
     stage: Literal["request", "reply"] = "request"
     """`request`: raising loses the request. `reply`: it was done, raising loses the answer."""
@@ -69,10 +69,10 @@ class KubeWriter:
         clock: Clock,
         fence: WriteFence,
         sink: Callable[[ObjectWritten], None],
-        on_written: Callable[[ResourceKind, StateObject], None] | None = None,
-        metrics: KubeMetrics | None = None,
-        faults: WriteFaults | None = None,
-        jitter: Callable[[], float] | None = None,
+        on_written: Callable[[ResourceKind, StateObject], None] | None,
+        metrics: KubeMetrics | None,
+        faults: WriteFaults | None,
+        jitter: Callable[[], float] | None,
     ) -> None:
         self._apis: Final = apis
         self._codecs: Final = codecs

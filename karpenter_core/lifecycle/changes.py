@@ -68,7 +68,7 @@ class MetricUpdate:
     """A number for a metric; counters add it, histograms and summaries observe it."""
 
     metric: LifecycleMetric
-    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    labels: Mapping[str, str]
     value: float = 1.0
 
 
@@ -77,7 +77,7 @@ class MergePatch:
     """A JSON merge patch; with a resource version if it replaces a list that has other writers."""
 
     body: Mapping[str, Json]
-    resource_version: str | None = None
+    resource_version: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,7 +58,7 @@ class IsolatedResult(Generic[_Result]):
 
 def solve_isolated(
     problem: SchedulingProblem,
-    options: SolveOptions | None = None,
+    options: SolveOptions | None,
     *,
     cache: CatalogueCache | None = None,
 ) -> SchedulingPlan:
@@ -68,7 +68,7 @@ def solve_isolated(
 
 def solve_isolated_steps(
     problem: SchedulingProblem,
-    options: SolveOptions | None = None,
+    options: SolveOptions | None,
     *,
     cache: CatalogueCache | None,
     halt: HaltRequest | None = None,

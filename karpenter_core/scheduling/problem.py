@@ -312,9 +312,9 @@ class PlannedNodeClaim:
     instance_types: tuple[str, ...]
     requests: Resources
     cheapest: CheapestOffering
-    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    labels: Mapping[str, str]
     """Template labels plus the values of custom requirements that the node must carry."""
-    capacity_max: Resources = field(default_factory=dict[str, int])
+    capacity_max: Resources
     """Element-wise maximum over the listed types; it counts against limits."""
     min_values_relaxed: bool = False
     device_drivers: tuple[str, ...] = ()

@@ -47,7 +47,7 @@ def solve(
 
 def solve_steps(
     problem: SchedulingProblem,
-    options: SolveOptions | None = None,
+    options: SolveOptions | None,
     *,
     cache: CatalogueCache | None = None,
     halt: HaltRequest | None = None,

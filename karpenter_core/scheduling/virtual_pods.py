@@ -27,9 +27,9 @@ class VirtualPlacement:
     """
 
     wanted: int
-    on_existing: int = 0
-    on_new: int = 0
-    failed: int = 0
+    on_existing: int
+    on_new: int
+    failed: int
 
     @property
     def undecided(self) -> int:

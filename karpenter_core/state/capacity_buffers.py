@@ -60,7 +60,7 @@ class ResolvedBuffer:
     shape: PodShape
     replicas: int
     wanted: int
-    pod_template: PodTemplateView | None = None
+    pod_template: PodTemplateView | None
     """The PodTemplate that is referred to; None for a workload."""
 
 
@@ -146,7 +146,7 @@ def buffer_size(
     requests: Mapping[str, int],
     *,
     scalable_replicas: int | None,
-    burst_replicas: int | None = None,
+    burst_replicas: int | None,
 ) -> int:
     """Return the number of pods of a buffer whose pods have these requests.
 

@@ -8,7 +8,7 @@ price counts for nodes of NodePools alone: other nodes have no price that is kno
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.api.labels import (
@@ -63,7 +63,7 @@ class QuotaReading:
 
     name: str
     requirements: Requirements
-    limits: Mapping[str, int] = field(default_factory=dict[str, int])
+    limits: Mapping[str, int]
     problems: tuple[str, ...] = ()
 
     @property

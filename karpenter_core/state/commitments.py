@@ -45,7 +45,7 @@ class CommitmentUse:
     covered_price: float
     list_price: float
     """The same units at list prices."""
-    savings: tuple[tuple[StateNode, float], ...] = ()
+    savings: tuple[tuple[StateNode, float], ...]
     """The nodes that it covers, and the part of the price of each that it saves; not below 0."""
 
 

@@ -40,7 +40,7 @@ def build_disruption_problem(
     snapshot: Snapshot,
     *,
     now: datetime,
-    problem_settings: ProblemSettings | None = None,
+    problem_settings: ProblemSettings | None,
     failed: FailedJudgements | None = None,
     memory: NodeMemory | None = None,
     moves_expendable: bool = False,

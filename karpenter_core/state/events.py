@@ -266,9 +266,7 @@ class VirtualPodsPlaced:
 
     counts: Mapping[str, int]
     """Virtual pods on existing capacity, by the name of the NodeClaim, or of a Node without one."""
-    placements: Mapping[VirtualSource, VirtualPlacement] = field(
-        default_factory=dict["VirtualSource", "VirtualPlacement"]
-    )
+    placements: Mapping[VirtualSource, VirtualPlacement]
 
 
 @dataclass(frozen=True, slots=True)

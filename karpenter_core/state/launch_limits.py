@@ -99,7 +99,7 @@ def remaining_node_count(snapshot: Snapshot, launch_limits: LaunchLimits | None)
 
 
 def refused_pools(
-    snapshot: Snapshot, *, now: datetime, launch_limits: LaunchLimits | None = None
+    snapshot: Snapshot, *, now: datetime, launch_limits: LaunchLimits | None
 ) -> dict[str, LaunchRefusal]:
     """Return the pools that may launch nothing now, with the refusals.
 

@@ -39,7 +39,7 @@ class UnavailableOfferingKey:
 
     provider: str
     offering: OfferingMask
-    node_class: str = ""
+    node_class: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class PodDecision:
 
     first_at: datetime
     placed: bool
-    placed_at: datetime | None = None
+    placed_at: datetime | None
 
     def shifted(self, by: timedelta) -> Self:
         """Return the entry with its instants moved."""

@@ -37,9 +37,9 @@ class NodeIndexView:
     nodes_by_provider_id: Mapping[str, tuple[str, ...]]
     claims_by_provider_id: Mapping[str, tuple[str, ...]]
     claims_by_node_name: Mapping[str, tuple[str, ...]]
-    set_aside: tuple[FailedJudgement, ...] = ()
+    set_aside: tuple[FailedJudgement, ...]
     """State nodes that are not in the tables, since joining them failed."""
-    outlined_state_nodes: tuple[StateNode, ...] = ()
+    outlined_state_nodes: tuple[StateNode, ...]
     """Outlines of those, which count against limits and budgets."""
 
 

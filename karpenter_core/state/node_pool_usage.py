@@ -224,7 +224,7 @@ class PoolStatusSums:
 
     __slots__ = ("_nodes", "_rates", "_sums")
 
-    def __init__(self, rates: Mapping[str, float] | None = None) -> None:
+    def __init__(self, rates: Mapping[str, float] | None) -> None:
         """`rates` are exchange rates for the price of pools that limit it."""
         self._rates = rates or {}
         self._nodes: tuple[StateNode, ...] = ()

@@ -102,20 +102,16 @@ class ProvisioningInput:
     """
 
     problem: SchedulingProblem
-    ignored: tuple[IgnoredPod, ...] = ()
-    placed_pods: Mapping[str, tuple[PodView, ...]] = field(
-        default_factory=dict[str, "tuple[PodView, ...]"],
-    )
-    refused_pools: Mapping[str, LaunchRefusal] = field(default_factory=dict[str, "LaunchRefusal"])
-    has_paused_pods: bool = False
+    ignored: tuple[IgnoredPod, ...]
+    placed_pods: Mapping[str, tuple[PodView, ...]]
+    refused_pools: Mapping[str, LaunchRefusal]
+    has_paused_pods: bool
     """Whether pods are ignored until the end of a pause (`state.paused_pods`)."""
-    closed_pools: Mapping[str, Mapping[str, str]] = field(
-        default_factory=dict[str, "Mapping[str, str]"],
-    )
+    closed_pools: Mapping[str, Mapping[str, str]]
     """By the UID of a pod, the NodePools that launch nothing for it until then, with the reasons."""
-    set_aside: tuple[FailedJudgement, ...] = ()
+    set_aside: tuple[FailedJudgement, ...]
     """Nodes that are left out, since evaluating them failed; such pods are among `ignored`."""
-    state_nodes: tuple[StateNode, ...] = ()
+    state_nodes: tuple[StateNode, ...]
     """Those of the problem's first nodes, in their order; the nodes after these are closed."""
 
 

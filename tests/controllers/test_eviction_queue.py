@@ -83,7 +83,9 @@ class Scene:
         freshness = FreshnessGuard(
             self.contacts, metrics=self.metrics, node_class_groups=frozenset()
         )
-        self.queue = EvictionQueue(writer=writer, runtime=runtime, freshness=freshness)
+        self.queue = EvictionQueue(
+            writer=writer, runtime=runtime, freshness=freshness, surge_moves=None
+        )
 
     def running(self, name="a", *, grace=30, start=True, annotations=None):
         """A pod that runs on the node, known to the state."""

@@ -232,13 +232,15 @@ def test_only_users_may_end_a_claim_that_boots_by_its_node(staged, by_whom, is_g
             NODE_CLAIMS, {"status": {"conditions": boots}}, name, part="status"
         )
         if by_whom == "the controller":
-            await watch.note_write(WriteAttempt(verb="delete", kind=NODES, name=name))
+            await watch.note_write(WriteAttempt(verb="delete", kind=NODES, name=name, namespace=""))
         if by_whom != "nobody":
             if is_gone:
                 cluster.server.registry.patch(NODES, {"metadata": {"finalizers": None}}, name)
             cluster.delete(NODES, name)
             assert (cluster.find(NODES, name) is None) is is_gone
-        await watch.note_write(WriteAttempt(verb="delete", kind=NODE_CLAIMS, name=name))
+        await watch.note_write(
+            WriteAttempt(verb="delete", kind=NODE_CLAIMS, name=name, namespace="")
+        )
         record_rejected = [each for each in watch.breaches if f"claim {name} given up" in each]
         assert len(record_rejected) == (by_whom != "a user")
         lost_pods = [each for each in watch.breaches if f"Node removed: {name}" in each]

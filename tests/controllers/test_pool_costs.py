@@ -47,6 +47,7 @@ class ClusterGauges:
             detailed=True,
             solve=solve,
             unevaluated_pools=lambda: pending,
+            problem_settings=None,
         )
         self._registry = metrics.registry
 

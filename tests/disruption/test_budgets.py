@@ -119,12 +119,17 @@ class TestArithmetic:
         (error,) = budget_errors(broken, NOW)
         assert error.startswith("NodePool default: spec.disruption.budgets[1]: ")
         snapshot = synced_state(broken, *node_and_claim("a")).snapshot()
-        assert pool_budgets(snapshot, EMPTY, now=NOW)["default"].remaining == 0
+        assert (
+            pool_budgets(snapshot, EMPTY, now=NOW, failed=None, memory=None)["default"].remaining
+            == 0
+        )
 
     def test_a_malformed_budget_of_another_reason_blocks_the_pool_too(self):
         broken = pool(budget("x", reasons=(DRIFTED,)))
         snapshot = synced_state(broken, *node_and_claim("a")).snapshot()
-        assert pool_budgets(snapshot, EMPTY, now=NOW)["default"].allowed == 0
+        assert (
+            pool_budgets(snapshot, EMPTY, now=NOW, failed=None, memory=None)["default"].allowed == 0
+        )
 
     @pytest.mark.parametrize(
         ("nodes", "total", "value"),
@@ -181,7 +186,7 @@ class TestCounting:
     def count(self, *objects, nodes="100%", marked=()):
         builder = synced_state(pool(budget(nodes)), *objects)
         builder.apply_event(DeletionMarked(names=tuple(marked), cause="x"))
-        return pool_budgets(builder.snapshot(), EMPTY, now=NOW)["default"]
+        return pool_budgets(builder.snapshot(), EMPTY, now=NOW, failed=None, memory=None)["default"]
 
     def ten(self):
         return [half for number in range(10) for half in node_and_claim(f"n{number}")]

@@ -160,12 +160,14 @@ def test_renewed_what_ifs_answer_as_new_ones(seed):
     for _ in range(STEPS):
         changing.change()
         snapshot, now = changing.snapshot, changing.now
-        problem, movable = build_disruption_problem(snapshot, now=now, memory=memory)
+        problem, movable = build_disruption_problem(
+            snapshot, now=now, memory=memory, problem_settings=None
+        )
         if kept is None or not kept.renew(problem, movable, OPTIONS):
             kept = WhatIf(problem, movable, OPTIONS, cache=cache)
         else:
             event("renewed")
-        fresh = WhatIf(*build_disruption_problem(snapshot, now=now), OPTIONS)
+        fresh = WhatIf(*build_disruption_problem(snapshot, now=now, problem_settings=None), OPTIONS)
         names = [node.name for node in problem.nodes if not node.closed]
         for removed in [*((name,) for name in names), *pairwise(names)]:
             for limits in LIMITS:
@@ -194,14 +196,17 @@ def test_most_changes_of_pods_alone_renew_the_what_ifs():
     renewed = 0
     for seed in range(40):
         changing = ChangingCluster(Random(seed))
-        problem = build_disruption_problem(changing.snapshot, now=changing.now)
+        problem = build_disruption_problem(
+            changing.snapshot, now=changing.now, problem_settings=None
+        )
         kept = WhatIf(*problem, OPTIONS)
         kept.settle()
         Random(seed).choice(
             (changing.add_pod, changing.remove_pod, changing.bind_pod, changing.change_pod)
         )()
         renewed += kept.renew(
-            *build_disruption_problem(changing.snapshot, now=changing.now), OPTIONS
+            *build_disruption_problem(changing.snapshot, now=changing.now, problem_settings=None),
+            OPTIONS,
         )
     assert renewed >= 20
 
@@ -223,7 +228,9 @@ def test_refusals_for_pods_that_no_node_takes_are_those_of_whole_questions(seed)
     random = Random(seed)
     changing = ChangingCluster(random)
     changing.fill(random.choice((0.5, 0.9, 1.0, 1.0)))
-    problem, movable = build_disruption_problem(changing.snapshot, now=changing.now)
+    problem, movable = build_disruption_problem(
+        changing.snapshot, now=changing.now, problem_settings=None
+    )
     whatif = WhatIf(problem, movable, OPTIONS)
     whatif.settle()
     names = [node.name for node in problem.nodes if not node.closed]
@@ -278,7 +285,9 @@ def test_some_refusals_of_full_clusters_are_sure():
     for seed in range(20):
         changing = ChangingCluster(Random(seed))
         changing.fill(0.9)
-        problem, movable = build_disruption_problem(changing.snapshot, now=changing.now)
+        problem, movable = build_disruption_problem(
+            changing.snapshot, now=changing.now, problem_settings=None
+        )
         whatif = WhatIf(problem, movable, OPTIONS)
         whatif.settle()
         sure += sum(whatif.single_prices(node.name) is not None for node in problem.nodes)

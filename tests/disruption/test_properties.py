@@ -174,7 +174,9 @@ def test_every_pod_fits_where_the_command_says(case, method):
             command.candidates, max_claims=None if method.name == "drift" else most
         )
         assert verdict.moves == command.moves
-        problem, movable = build_disruption_problem(builder.snapshot(), now=NOW)
+        problem, movable = build_disruption_problem(
+            builder.snapshot(), now=NOW, problem_settings=None
+        )
         options = SolveOptions(reservations=ReservationPolicy.FALLBACK)
         without = WhatIf(problem, movable, options).problem_without(names)
         told = replace(plan_of(verdict), claims=command.replacements)

@@ -38,7 +38,9 @@ def remembered(builder):
     return {
         method.name: tuple(
             (name, budget.remaining)
-            for name, budget in sorted(pool_budgets(snapshot, method.reason, now=NOW).items())
+            for name, budget in sorted(
+                pool_budgets(snapshot, method.reason, now=NOW, failed=None, memory=None).items()
+            )
         )
         for method in METHODS
     }

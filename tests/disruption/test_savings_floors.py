@@ -51,7 +51,7 @@ def test_invalid_floors_are_refused_and_reported(text):
     with pytest.raises(BadInputError, match="savings-floor"):
         SavingsFloor.parse(text)
     assert savings_floor_error(floor(text))
-    findings = validate_node_pool(floor(text))
+    findings = validate_node_pool(floor(text), rules=None)
     assert findings.errors == ()
     (warning,) = findings.warnings
     assert f'"{text}"' in warning
@@ -59,7 +59,7 @@ def test_invalid_floors_are_refused_and_reported(text):
 
 @pytest.mark.parametrize("annotations", [None, {SAVINGS_FLOOR: "5%"}])
 def test_readable_floors_cause_no_warning(annotations):
-    assert validate_node_pool(pool(notes=annotations)).warnings == ()
+    assert validate_node_pool(pool(notes=annotations), rules=None).warnings == ()
 
 
 @pytest.mark.parametrize(

@@ -243,6 +243,7 @@ def test_an_informer_survives_every_answer_and_converges_to_the_server_state(kin
             sink=keep,
             jitter=lambda: 0.5,
             watch_list=has_watch_lists,
+            on_invalid=None,
         )
         task = asyncio.ensure_future(informer.run())
         await asyncio.sleep(HONEST_AFTER_SECONDS + HEALED_SECONDS)

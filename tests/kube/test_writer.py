@@ -45,6 +45,8 @@ class WriterFixture:
             sink=lambda event: self.folded.append(event.object),
             faults=faults,
             jitter=lambda: 1.0,
+            metrics=None,
+            on_written=None,
         )
 
 
@@ -192,6 +194,10 @@ def test_a_write_that_waited_for_its_turn_too_long_is_not_sent(verb):
             clock=clock,
             fence=fence,
             sink=lambda _event: None,
+            faults=None,
+            jitter=None,
+            metrics=None,
+            on_written=None,
         )
         metadata = {"name": "web", "uid": "u"}
         pod = view_from_manifest(
@@ -295,6 +301,10 @@ def test_kinds_go_to_their_cluster():
             clock=clock,
             fence=AlwaysLeaderFence(),
             sink=lambda _: None,
+            faults=None,
+            jitter=None,
+            metrics=None,
+            on_written=None,
         )
         await writer.create(NODE_CLAIMS, claim)
         await create(writer)

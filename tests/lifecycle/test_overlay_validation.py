@@ -13,7 +13,7 @@ def test_an_overlay_of_prices_and_capacity_is_valid():
     overlay = node_overlay(
         "gpus", ("karpenter.k8s.aws/family", "In", "p5"), price="1.5", capacity={"x.io/fpga": "2"}
     )
-    assert validate_overlay(overlay) == ()
+    assert validate_overlay(overlay, rules=None) == ()
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_an_overlay_of_prices_and_capacity_is_valid():
     ],
 )
 def test_an_error_names_its_field(overlay, found):
-    (error,) = validate_overlay(overlay)
+    (error,) = validate_overlay(overlay, rules=None)
     assert error.startswith(found[0])
     assert all(text in error for text in found)
 
@@ -47,5 +47,5 @@ def test_all_errors_are_reported_together():
     overlay = node_overlay(
         "o", ("b", "NotIn"), capacity={"cpu": "1", "pods": "1"}, price="dear", adjustment="more"
     )
-    fields = [error.partition(":")[0] for error in validate_overlay(overlay)]
+    fields = [error.partition(":")[0] for error in validate_overlay(overlay, rules=None)]
     assert fields == ["requirements[0]", "capacity", "capacity", "price", "priceAdjustment"]

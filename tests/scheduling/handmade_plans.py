@@ -75,6 +75,7 @@ def claim(*pods, zones="a", kinds=(ON_DEMAND,), pool="default", more=(), **label
             instance_type=TYPE.name, zone=zones[0], capacity_type=kinds[0], price_per_hour=1.0
         ),
         labels=labels,
+        capacity_max={},
     )
 
 
@@ -95,7 +96,9 @@ def judged(*claims, pods=None, existing=None, sequence=None, types=(TYPE,), **mo
         unschedulable={
             p.uid: UnschedulablePod(message="left") for p in asked.pods if p not in placed
         },
-        cost=PlanCost(hourly=sum(c.cheapest.price_per_hour for c in claims)),
+        cost=PlanCost(
+            hourly=sum(c.cheapest.price_per_hour for c in claims),
+        ),
         sequence=tuple(p.uid for p in (placed if sequence is None else sequence)),
     )
     return violations(asked, plan)

@@ -205,7 +205,7 @@ def test_pods_of_claims_that_are_not_launched_count_against_a_plan():
     def finished(most):
         options = SolveOptions(max_instance_types=most)
         compiled = run_steps(compile_steps(asked, options, CatalogueCache()))
-        return run_steps(first_fit_steps(compiled))
+        return run_steps(first_fit_steps(compiled, halt=None))
 
     cut, whole = finished(2), finished(3)
     assert (cut.left, cut.score[0], cut.cost_per_hour) == ({0: 3}, 3, 0.0)

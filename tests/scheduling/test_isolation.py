@@ -78,7 +78,7 @@ def test_a_pod_that_cannot_be_judged_is_set_aside_and_the_others_are_placed(fail
     fails(has_odd_pod, step=step)
     pods = [pod(f"web-{n}") for n in range(5)] + [odd_pod("odd-1"), odd_pod("odd-2")]
 
-    plan = solve_isolated(problem(pods))
+    plan = solve_isolated(problem(pods), options=None)
 
     assert placed(plan) == [f"web-{n}" for n in range(5)]
     assert sorted(plan.unschedulable) == ["uid-default-odd-1", "uid-default-odd-2"]
@@ -94,7 +94,7 @@ def test_every_kind_of_invalid_pod_is_reported(fails):
     pods = [odd_pod(f"odd-{n}", **shape) for n, shape in enumerate(shapes)]
     pods += [pod(f"web-{n}", cpu=str(n)) for n in (1, 2, 3)]
 
-    plan = solve_isolated(problem(pods))
+    plan = solve_isolated(problem(pods), options=None)
 
     assert placed(plan) == ["web-1", "web-2", "web-3"]
     assert len(plan.unschedulable) == 3
@@ -105,7 +105,10 @@ def test_isolation_is_deterministic(fails):
     fails(has_odd_pod)
     pods = [pod(f"web-{n}", cpu=str(n)) for n in (1, 2, 3)] + [odd_pod("odd")]
 
-    first, second = solve_isolated(problem(pods)), solve_isolated(problem(pods[::-1]))
+    first, second = (
+        solve_isolated(problem(pods), options=None),
+        solve_isolated(problem(pods[::-1]), options=None),
+    )
 
     assert placed(first) == placed(second)
     assert first.set_aside == second.set_aside
@@ -119,7 +122,7 @@ def test_a_node_whose_pods_cannot_be_judged_is_set_aside(fails):
              existing_node("b", bound=(guest,), available={"cpu": "8", "memory": "8Gi"})]  # fmt: skip
     pods = [pod(f"web-{n}", cpu=f"{n}00m") for n in (1, 2, 3, 4)]
 
-    plan = solve_isolated(problem(pods, nodes=nodes))
+    plan = solve_isolated(problem(pods, nodes=nodes), options=None)
 
     assert placed(plan) == ["web-1", "web-2", "web-3", "web-4"]
     assert set(plan.existing) == {"a"}
@@ -142,7 +145,7 @@ def test_an_object_that_fails_without_any_pod_is_set_aside_too(fails, kind):
         daemons=[daemon("odd")],
     )
 
-    plan = solve_isolated(facts)
+    plan = solve_isolated(facts, options=None)
 
     assert placed(plan) == ["web"]
     assert [(i.regarding.kind, i.regarding.name) for i in plan.set_aside] == [(kind, "odd")]
@@ -156,7 +159,7 @@ def test_a_persistent_failure_is_raised(fails):
     fails(lambda _: True)
 
     with pytest.raises(ZeroDivisionError):
-        solve_isolated(problem([pod("web")]))
+        solve_isolated(problem([pod("web")]), options=None)
 
 
 def test_isolation_changes_nothing_without_a_fault(monkeypatch):
@@ -164,7 +167,7 @@ def test_isolation_changes_nothing_without_a_fault(monkeypatch):
     monkeypatch.setattr(isolation, "isolate_steps", None)
     facts = problem([pod(f"web-{n}") for n in range(20)])
 
-    plan, same = solve_isolated(facts), solved(facts)
+    plan, same = solve_isolated(facts, options=None), solved(facts)
 
     assert [claim.instance_types for claim in plan.claims] == [
         claim.instance_types for claim in same.claims

@@ -178,7 +178,9 @@ def test_a_pod_that_fits_no_node_does_not_change_the_plan_of_others():
 )
 def test_of_plans_with_equal_placements_the_cheaper_one_is_better(own, other, no_worse):
     """To the billionth: sums of the same prices in another order may differ by less."""
-    first, second = (FinishedPlan(engine=None, cost_per_hour=cost) for cost in (own, other))
+    first, second = (
+        FinishedPlan(engine=None, cost_per_hour=cost, left={}) for cost in (own, other)
+    )
     assert first.is_no_worse_than(second) is no_worse
 
 

@@ -157,7 +157,7 @@ def test_pods_stay_pending_exactly_when_no_node_could_host_them(asked, options):
 @brief
 def test_solving_in_steps_yields_work_units(asked):
     """Each step is a positive number, and the plan is the same as in one go."""
-    steps = solve_steps(asked)
+    steps = solve_steps(asked, options=None)
     units = []
     while True:
         try:

@@ -181,7 +181,7 @@ def test_a_mix_is_for_the_pools_that_launch_nodes_as_weights_and_limits_decide()
     )
     asked = problem(web(24), pools=pools, catalogue=types, well_known=[RESERVATION])
     made = compiled(asked, reservations=ReservationPolicy.FALLBACK)
-    first_fit = run_steps(first_fit_steps(made))
+    first_fit = run_steps(first_fit_steps(made, halt=None))
 
     mix = find_purchase_mix(made, first_fit.engine, fee_share=1.0)
 

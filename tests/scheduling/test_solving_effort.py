@@ -23,7 +23,7 @@ DOLLARS = {"currency": "USD", "exchange_rates": {}}
 
 def units(asked):
     """Return how much work a problem was."""
-    return sum(solve_steps(asked))
+    return sum(solve_steps(asked, options=None))
 
 
 def test_identical_pods_are_placed_as_one():
@@ -106,7 +106,7 @@ def test_a_halted_pass_keeps_its_placements():
     """Pods it did not reach are neither placed nor called unschedulable."""
     sizes = [pod(f"p{n:02}", cpu=f"{100 + n}m") for n in range(40)]
     halt = HaltRequest()
-    steps = solve_steps(problem(sizes), halt=halt)
+    steps = solve_steps(problem(sizes), halt=halt, options=None)
     taken = 0
     while True:
         try:
@@ -127,7 +127,7 @@ def test_a_halt_after_the_first_whole_plan_gives_that_plan():
     halt = HaltRequest()
     sizes = [pod(f"p{n:02}", cpu=f"{100 + n}m") for n in range(40)]
     whole = len(list(solve_steps(problem(sizes), SolveOptions(packing=PackingPolicy.FIRST_FIT))))
-    steps = solve_steps(problem(sizes), halt=halt)
+    steps = solve_steps(problem(sizes), halt=halt, options=None)
     taken = 0
     while True:
         try:

@@ -116,11 +116,11 @@ def test_the_places_of_each_source_are_counted():
     declared = {source(): tuple(one), source("other"): tuple(other), source("none"): ()}
 
     assert virtual_placements(plan, declared) == {
-        source(): VirtualPlacement(wanted=2, on_existing=1, on_new=1),
-        source("other"): VirtualPlacement(wanted=2, failed=2),
+        source(): VirtualPlacement(wanted=2, on_existing=1, on_new=1, failed=0),
+        source("other"): VirtualPlacement(wanted=2, failed=2, on_existing=0, on_new=0),
     }
     refused = virtual_placements(plan, declared, refused=[0])
-    assert refused[source()] == VirtualPlacement(wanted=2, on_existing=1, failed=1)
+    assert refused[source()] == VirtualPlacement(wanted=2, on_existing=1, failed=1, on_new=0)
 
 
 def test_a_node_is_not_removed_for_nothing_when_virtual_pods_are_on_it():

@@ -73,7 +73,9 @@ def plan_of(verdict):
         claims=claims,
         existing=verdict.moves,
         unschedulable={pod.uid: UnschedulablePod(message="left") for pod in verdict.left},
-        cost=PlanCost(hourly=sum(claim.cheapest.price_per_hour for claim in claims)),
+        cost=PlanCost(
+            hourly=sum(claim.cheapest.price_per_hour for claim in claims),
+        ),
         sequence=verdict.sequence,
     )
 

@@ -146,7 +146,12 @@ def test_a_percentage_is_rounded_up(replicas, percentage, expected):
 def test_the_greatest_size_counts_up_to_the_limits(spec, scalable_replicas, size):
     made = buffer(**{"provisioningStrategy": None, **spec})
 
-    assert buffer_size(made, requests_of(cpu="1"), scalable_replicas=scalable_replicas) == size
+    assert (
+        buffer_size(
+            made, requests_of(cpu="1"), scalable_replicas=scalable_replicas, burst_replicas=None
+        )
+        == size
+    )
 
 
 def test_the_size_from_bursts_is_one_of_the_sizes():
@@ -329,8 +334,8 @@ def test_a_pass_decides_about_the_pods_that_are_declared_only():
     )
     placements = virtual_placements(plan, state.snapshot().virtual_pods)
     assert placements == {
-        buffer_source(one): VirtualPlacement(wanted=2, on_existing=1, failed=1),
-        buffer_source(other): VirtualPlacement(wanted=2, on_existing=1),
+        buffer_source(one): VirtualPlacement(wanted=2, on_existing=1, failed=1, on_new=0),
+        buffer_source(other): VirtualPlacement(wanted=2, on_existing=1, failed=0, on_new=0),
     }
     declare(state, other, replicas=3)
 

@@ -186,10 +186,10 @@ def test_a_pool_with_a_price_limit_and_a_node_of_unknown_price_launches_nothing(
     unpriced = synced_state(pool, *node_and_claim("odd", instance_type="gone")).snapshot()
     priced = synced_state(pool, *node_and_claim("known")).snapshot()
 
-    refusal = refused_pools(unpriced, now=EPOCH)["default"]
+    refusal = refused_pools(unpriced, now=EPOCH, launch_limits=None)["default"]
     assert refusal.limit is LaunchLimit.UNKNOWN_PRICE
     assert 'the price of node "odd" is not known' in refusal.message
-    assert refused_pools(priced, now=EPOCH) == {}
+    assert refused_pools(priced, now=EPOCH, launch_limits=None) == {}
 
 
 # -- at the creation of claims ----------------------------------------------------------------

@@ -213,10 +213,10 @@ def test_paused_pool_is_left_out_of_plans():
     later = EPOCH + timedelta(minutes=1)
     booting = failing(old("a", stage="Launched")).snapshot()
 
-    assert set(refused_pools(failing().snapshot(), now=EPOCH)) == {"default"}
-    assert refused_pools(failing().snapshot(), now=later) == {}
-    assert set(refused_pools(booting, now=later)) == {"default"}
-    assert refused_pools(failing(failures=1).snapshot(), now=EPOCH) == {}
+    assert set(refused_pools(failing().snapshot(), now=EPOCH, launch_limits=None)) == {"default"}
+    assert refused_pools(failing().snapshot(), now=later, launch_limits=None) == {}
+    assert set(refused_pools(booting, now=later, launch_limits=None)) == {"default"}
+    assert refused_pools(failing(failures=1).snapshot(), now=EPOCH, launch_limits=None) == {}
 
 
 @pytest.mark.parametrize("setting", ["max_nodes_total", "launches_per_minute"])

@@ -37,7 +37,7 @@ from karpenter_core.testing.state_builders import node_claim
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "design" / "state.md"
 SPOT_A = OfferingKey(instance_type="m-4x", zone="zone-a", capacity_type="spot")
-MASK = UnavailableOfferingKey("kwok", SPOT_A)
+MASK = UnavailableOfferingKey("kwok", SPOT_A, node_class="")
 
 
 @pytest.fixture

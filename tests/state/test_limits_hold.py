@@ -192,7 +192,13 @@ class World:
             self.made += 1
             (pool,) = (each for each in self.pools if each.name == planned.pool)
             claim = new_claim(
-                planned, pool, unique=str(self.made), decision_ref=DecisionRef(id="1", cause="")
+                planned,
+                pool,
+                unique=str(self.made),
+                decision_ref=DecisionRef(id="1", cause=""),
+                annotations=None,
+                overlaid=None,
+                reason="provisioned",
             )
             metadata = claim.metadata.model_copy(
                 update={"uid": f"uid-{self.made}", "creation_timestamp": EPOCH}

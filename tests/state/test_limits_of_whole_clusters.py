@@ -178,7 +178,13 @@ class WholeCluster(World):
     def create_one(self, planned, pool):
         self.made += 1
         claim = new_claim(
-            planned, pool, unique=str(self.made), decision_ref=DecisionRef(id="1", cause="")
+            planned,
+            pool,
+            unique=str(self.made),
+            decision_ref=DecisionRef(id="1", cause=""),
+            annotations=None,
+            overlaid=None,
+            reason="provisioned",
         )
         metadata = claim.metadata.model_copy(
             update={"uid": f"uid-{self.made}", "creation_timestamp": EPOCH}

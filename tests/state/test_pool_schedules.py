@@ -120,7 +120,7 @@ def test_pool_that_is_shut_down_launches_nothing_and_the_reason_names_the_window
     """In plans as a refusal; its limit of nodes is 0 in what-ifs and at creation too."""
     snapshot = synced_state(web(hours("night", shutdown=True)), now=EIGHT).snapshot()
 
-    refusal = refused_pools(snapshot, now=EIGHT)["web"]
+    refusal = refused_pools(snapshot, now=EIGHT, launch_limits=None)["web"]
 
     assert refusal.limit is LaunchLimit.SCHEDULE
     assert refusal.message == (
@@ -149,7 +149,7 @@ def test_a_pool_that_is_shut_down_and_paused_names_its_window():
     state = synced_state(pool, now=EIGHT)
     for _ in range(2):
         state.apply_event(RegistrationSettled(pool_uid=pool.uid, succeeded=False))
-    (refusal,) = refused_pools(state.snapshot(), now=EIGHT).values()
+    (refusal,) = refused_pools(state.snapshot(), now=EIGHT, launch_limits=None).values()
     assert refusal.limit is LaunchLimit.SCHEDULE
 
 

@@ -92,7 +92,7 @@ def test_a_plan_has_covered_pods_on_their_nodes():
 def test_the_node_of_a_covered_pod_is_removed_only_if_the_pod_has_another_place():
     """The other node can be removed without it."""
     snapshot = with_fillers()
-    asked, movable = build_disruption_problem(snapshot, now=EPOCH)
+    asked, movable = build_disruption_problem(snapshot, now=EPOCH, problem_settings=None)
     (host,) = asked.covered_pods
     (other,) = {"a", "b"} - {host}
     whatif = WhatIf(replace(asked, pools=(), catalogues={}), movable)

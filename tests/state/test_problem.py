@@ -283,7 +283,7 @@ class TestPools:
 
     def test_kept_sums_follow_every_change_that_counts(self):
         its_node, claim = node_and_claim("a")
-        builder, sums = synced_state(POOL, its_node, claim), PoolStatusSums()
+        builder, sums = synced_state(POOL, its_node, claim), PoolStatusSums(rates=None)
         moved = {**its_node.labels, NODE_POOL: "other"}
         claim_of_b = node_claim("b", stage="Launched", uid="b-1")
         changes = [
@@ -316,7 +316,7 @@ class TestPools:
 
         monkeypatch.setattr(node_pool_usage, "pool_status_resources", sum_once)
         builder = synced_state(POOL, *node_and_claim("web"), *node_and_claim("db"))
-        kept = PoolStatusSums()
+        kept = PoolStatusSums(rates=None)
         for name in ("a", "b"):
             kept.resources(builder.snapshot(), "default")
             builder.apply_event(ObjectObserved(pod(name, node_name="web", phase="Running")))

@@ -281,8 +281,10 @@ def cluster(*objects):
 
 def test_a_node_keeps_its_room_and_only_the_move_of_its_pod_needs_more():
     item = pod(node="web")
-    plain, _ = build_disruption_problem(cluster(item).snapshot(), now=EPOCH)
-    problem, movable = build_disruption_problem(cluster(item, autoscaler()).snapshot(), now=EPOCH)
+    plain, _ = build_disruption_problem(cluster(item).snapshot(), now=EPOCH, problem_settings=None)
+    problem, movable = build_disruption_problem(
+        cluster(item, autoscaler()).snapshot(), now=EPOCH, problem_settings=None
+    )
 
     (before,), (after,) = plain.nodes, problem.nodes
     assert after.available == before.available

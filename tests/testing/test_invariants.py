@@ -407,7 +407,7 @@ def given_up(seen):
                 scene.cluster.server.registry.patch(NODE_POOLS, lower, "general", "")
             await scene.cluster.clock.sleep(after_seconds)
             await scene.watch.note_write(
-                WriteAttempt(verb="delete", kind=NODE_CLAIMS, name="first")
+                WriteAttempt(verb="delete", kind=NODE_CLAIMS, name="first", namespace="")
             )
 
         return seen(scenario, **pool)

@@ -9,7 +9,7 @@ consolidated like any other node.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 import structlog
@@ -86,7 +86,7 @@ class _RunningCommand:
     command: Command
     decision: Decision
     started_at: datetime
-    pending_replacements: list[str] = field(default_factory=list[str])
+    pending_replacements: list[str]
     """Names of the replacements that are not ready yet."""
 
     @property

@@ -82,7 +82,7 @@ class EvictionQueue:
         writer: ObjectWriter,
         runtime: ControllerRuntime,
         freshness: FreshnessGuard,
-        surge_moves: SurgeMoves | None = None,
+        surge_moves: SurgeMoves | None,
     ) -> None:
         """With `surge_moves`, pods that ask for it are replaced before they are evicted."""
         self._surge_moves = surge_moves

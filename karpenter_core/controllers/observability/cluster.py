@@ -60,10 +60,10 @@ class ClusterMetricsController:
         cluster_state: ClusterState,
         runtime: ControllerRuntime,
         detailed: bool,
-        solve: SolveOptions | None = None,
+        solve: SolveOptions | None,
         unevaluated_pools: Callable[[], Container[str]] = frozenset,
         static_capacity: bool = False,
-        problem_settings: ProblemSettings | None = None,
+        problem_settings: ProblemSettings | None,
     ) -> None:
         """`solve` has the reporting currency and the exchange rates.
 

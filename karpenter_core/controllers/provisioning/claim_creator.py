@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count as counting
 from typing import TYPE_CHECKING, Final, final
 
@@ -71,8 +71,8 @@ class CreatedClaims:
     each claim that a limit of the pool or a launch limit refused. Those are planned again later.
     """
 
-    names: tuple[str | None, ...] = ()
-    refused: Mapping[int, str] = field(default_factory=dict[int, str])
+    names: tuple[str | None, ...]
+    refused: Mapping[int, str]
 
 
 @final

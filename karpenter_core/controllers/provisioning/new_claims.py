@@ -83,9 +83,9 @@ def new_claim(
     *,
     unique: str,
     decision_ref: DecisionRef,
-    reason: str = "provisioned",
-    annotations: Mapping[str, str] | None = None,
-    overlaid: OverlaidTypes | None = None,
+    reason: str,
+    annotations: Mapping[str, str] | None,
+    overlaid: OverlaidTypes | None,
 ) -> NodeClaim:
     """Return the complete claim to create, so that it needs no patch before its launch.
 

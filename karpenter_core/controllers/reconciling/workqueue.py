@@ -62,7 +62,7 @@ class WorkQueue(Generic[K]):
         "_working",
     )
 
-    def __init__(self, clock: Clock, *, backoff: ExponentialBackoff | None = None) -> None:
+    def __init__(self, clock: Clock, *, backoff: ExponentialBackoff | None) -> None:
         self._clock = clock
         self._backoff = backoff if backoff is not None else ExponentialBackoff()
         self._ready: deque[K] = deque()

@@ -48,7 +48,7 @@ __all__ = [
 
 def pod_requests(
     spec: RawPodSpec,
-    statuses: Mapping[str, RawContainerStatus] | None = None,
+    statuses: Mapping[str, RawContainerStatus] | None,
     *,
     pod_level: RawHeldResources | None,
     resize_infeasible: bool,

@@ -97,7 +97,7 @@ class PodShapes:
 
     __slots__ = ("_encoder", "_keeps_parts", "_shapes")
 
-    def __init__(self, *, keeps_parts: bool = False) -> None:
+    def __init__(self, *, keeps_parts: bool) -> None:
         """With `keeps_parts`, shapes keep the requests of their containers."""
         self._keeps_parts: Final = keeps_parts
         self._shapes: Final[WeakValueDictionary[bytes, PodShape]] = WeakValueDictionary()

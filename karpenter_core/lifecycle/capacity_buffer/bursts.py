@@ -59,7 +59,7 @@ class BurstHistory:
     until: datetime
     days: Mapping[int, Mapping[int, int]] = field(default_factory=dict[int, "Mapping[int, int]"])
     """Day to size to the number of bursts of that size."""
-    interval: int = 0
+    interval: int
     arrivals: int = 0
 
 

@@ -36,7 +36,7 @@ def with_resolution(
     resolution: ResolvedBuffer | BufferFailure,
     *,
     now: datetime,
-    note: str = "",
+    note: str,
 ) -> CapacityBuffer:
     """Return the buffer with the condition ReadyForProvisioning and the resolved pods.
 

@@ -31,7 +31,7 @@ class Eviction:
     """A pod to evict; after `deadline` its budgets and annotations no longer protect it."""
 
     pod: PodView
-    deadline: datetime | None = None
+    deadline: datetime | None
 
 
 def needs_force(pod: PodView, deadline: datetime | None, now: datetime) -> bool:

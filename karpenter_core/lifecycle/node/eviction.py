@@ -104,7 +104,7 @@ _REFUSALS: Final = {
 """The words of the Event for each refusal that the back-off alone does not mend."""
 
 
-def eviction_verdict(status: int, message: str = "", causes: Sequence[str] = ()) -> EvictionVerdict:
+def eviction_verdict(status: int, message: str, causes: Sequence[str]) -> EvictionVerdict:
     """Interpret the answer to an eviction; all but EVICTED and GONE are tried again.
 
     A 429 from a PodDisruptionBudget carries a cause in its Status; a 429 from API Priority and
@@ -178,8 +178,8 @@ def refused_notice(
     pod: PodView,
     verdict: EvictionVerdict,
     *,
-    budgets: Sequence[str] = (),
-    answer: str = "",
+    budgets: Sequence[str],
+    answer: str,
 ) -> Notice:
     """Return the Event on a node that names the pod that blocks the drain, and why: budgets, or an answer."""
     why = _REFUSALS[verdict]

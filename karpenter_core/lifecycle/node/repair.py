@@ -12,7 +12,7 @@ replaced: a replacement would become unhealthy as well.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
@@ -120,9 +120,7 @@ class NodeHealthSummary:
     """The number of Nodes in a pool, or in the cluster, and the unhealthy ones among them."""
 
     nodes: int
-    unhealthy: Mapping[str, UnhealthyCondition] = field(
-        default_factory=dict[str, UnhealthyCondition]
-    )
+    unhealthy: Mapping[str, UnhealthyCondition]
     """By name of the Node."""
 
     @property

@@ -37,7 +37,7 @@ def expires_at(claim: NodeClaim) -> datetime | None:
 
 
 def expiration_step(
-    claim: NodeClaim, pods: Iterable[PodView], *, now: datetime, paused: bool = False
+    claim: NodeClaim, pods: Iterable[PodView], *, now: datetime, paused: bool
 ) -> LifecycleStep:
     """Delete an expired claim, or requeue it for when it expires; `pods` run on its node.
 

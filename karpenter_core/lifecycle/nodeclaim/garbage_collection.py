@@ -14,7 +14,7 @@ been carried out twice. Surplus is terminated after a longer grace period, a few
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -109,9 +109,9 @@ class ClaimWithoutInstance:
     """
 
     claim: NodeClaim
-    metric_updates: tuple[MetricUpdate, ...] = ()
-    stopped: bool = False
-    notices: tuple[Notice, ...] = ()
+    metric_updates: tuple[MetricUpdate, ...]
+    stopped: bool
+    notices: tuple[Notice, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ class OrphanReport:
     """
 
     terminate: tuple[str, ...] = ()
-    missing_since: Mapping[str, datetime] = field(default_factory=dict[str, "datetime"])
+    missing_since: Mapping[str, datetime]
     held_back: int = 0
 
 
@@ -349,7 +349,7 @@ def exclude_claimed(
     instances: Iterable[ListedInstance],
     claims: Iterable[NodeClaim],
     *,
-    unreadable: frozenset[str] = frozenset(),
+    unreadable: frozenset[str],
 ) -> tuple[str, ...]:
     """Return the instances to terminate that none of these claims uses.
 

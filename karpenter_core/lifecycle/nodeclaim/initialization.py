@@ -40,7 +40,7 @@ def initialization_step(
     nodes: Sequence[NodeView],
     *,
     now: datetime,
-    slices: Sequence[ResourceSliceView] | None = None,
+    slices: Sequence[ResourceSliceView] | None,
 ) -> LifecycleStep:
     """Set Initialized once the node is Ready, without startup taints and with all resources.
 

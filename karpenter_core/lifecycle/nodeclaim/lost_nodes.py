@@ -53,7 +53,7 @@ def registered_claims(snapshot: Snapshot) -> tuple[NodeClaim, ...]:
     )
 
 
-def are_too_many_lost(snapshot: Snapshot, *, before: Container[str] | None = None) -> bool:
+def are_too_many_lost(snapshot: Snapshot, *, before: Container[str] | None) -> bool:
     """Tell whether so many claims have lost their Nodes that the cause may be a mistake.
 
     `before` are the UIDs of the claims that had registered when the first Node was missed. One that has

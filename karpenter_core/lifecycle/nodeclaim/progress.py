@@ -38,13 +38,13 @@ def progress_step(
     nodes: Sequence[NodeView],
     *,
     now: datetime,
-    refused: Sequence[RefusedNode] = (),
-    pending: Sequence[PendingGate] = (),
-    gate_error: Exception | None = None,
+    refused: Sequence[RefusedNode],
+    pending: Sequence[PendingGate],
+    gate_error: Exception | None,
     launch_timeout: timedelta = LAUNCH_TIMEOUT,
     registration_timeout: timedelta = REGISTRATION_TIMEOUT,
-    slices: Sequence[ResourceSliceView] | None = None,
-    planned: Iterable[PodView] = (),
+    slices: Sequence[ResourceSliceView] | None,
+    planned: Iterable[PodView],
 ) -> LifecycleStep:
     """Advance a claim as far as its node allows.
 

@@ -17,7 +17,7 @@ the last one only, so that a third overlay repeats the first one's resource unno
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 
 from karpenter_core.api.labels import ALIASES, NODE_POOL
@@ -64,9 +64,9 @@ class OverlayEvaluation:
     """The result of an evaluation: the changes, and the overlays that are not applied."""
 
     store: OverlayStore
-    errors: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    errors: Mapping[str, tuple[str, ...]]
     """The errors of invalid overlays, by name."""
-    conflicts: Mapping[str, str] = field(default_factory=dict[str, str])
+    conflicts: Mapping[str, str]
     """The first conflict of each overlay that has one, by name, for logs and people."""
 
 
@@ -89,7 +89,7 @@ def evaluate_overlays(
     overlays: Iterable[NodeOverlay],
     pools: Iterable[OverlayPool],
     *,
-    rules: LabelRules | None = None,
+    rules: LabelRules | None,
 ) -> OverlayEvaluation:
     """Return what overlays change in the catalogues of these pools.
 

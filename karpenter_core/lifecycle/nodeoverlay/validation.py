@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["node_fee", "validate_overlay"]
 
 
-def validate_overlay(overlay: NodeOverlay, *, rules: LabelRules | None = None) -> tuple[str, ...]:
+def validate_overlay(overlay: NodeOverlay, *, rules: LabelRules | None) -> tuple[str, ...]:
     """Return the errors of an overlay, each naming its field; none if it can be applied."""
     return tuple(_errors(overlay, rules or LabelRules()))
 

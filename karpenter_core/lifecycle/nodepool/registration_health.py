@@ -47,7 +47,7 @@ def with_registration_health(
     results: tuple[bool, ...] | None,
     *,
     now: datetime,
-    failure: tuple[str, str] = ("", ""),
+    failure: tuple[str, str],
 ) -> RegistrationHealthStep:
     """Return the pool with the condition for the last registrations.
 

@@ -95,11 +95,11 @@ class LabelRules:
 class NodePoolFindings:
     """The errors and warnings about a pool; each text names its field."""
 
-    errors: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    errors: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
-def with_validation(pool: NodePool, *, now: datetime, rules: LabelRules | None = None) -> NodePool:
+def with_validation(pool: NodePool, *, now: datetime, rules: LabelRules | None) -> NodePool:
     """Return the pool with ValidationSucceeded set; the same object when nothing changed."""
     errors = validate_node_pool(pool, rules=rules).errors
     return with_condition(
@@ -112,7 +112,7 @@ def with_validation(pool: NodePool, *, now: datetime, rules: LabelRules | None =
     )
 
 
-def validate_node_pool(pool: NodePool, *, rules: LabelRules | None = None) -> NodePoolFindings:
+def validate_node_pool(pool: NodePool, *, rules: LabelRules | None) -> NodePoolFindings:
     """Check a NodePool's template by the rules that its CRD cannot express."""
     rules = rules or LabelRules()
     template = pool.spec.template

@@ -52,7 +52,7 @@ class PartialCheck(StrEnum):
 class Parameters:
     """The parameters that a class reads; others are ignored."""
 
-    validity: timedelta = DEFAULT_VALIDITY
+    validity: timedelta
     is_retried: bool = True
     partial_check: PartialCheck | None = None
 

@@ -98,7 +98,7 @@ def with_attempt_started(
     places: Places,
     *,
     claims: int,
-    starting: tuple[str, ...] = (),
+    starting: tuple[str, ...],
     now: datetime,
 ) -> ProvisioningRequest:
     """Return the request as it is before the NodeClaims of an attempt are created.

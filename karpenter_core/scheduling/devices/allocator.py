@@ -40,9 +40,9 @@ class DeviceSources:
     pools: tuple[DevicePool, ...]
     layers: tuple[UsageLayer, ...] = ()
     """In use of published devices."""
-    own_layers: tuple[UsageLayer, ...] = ()
+    own_layers: tuple[UsageLayer, ...]
     """In use of the devices of templates."""
-    bindings: tuple[AttributeBinding, ...] = ()
+    bindings: tuple[AttributeBinding, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,10 +34,6 @@ class DeviceInventory:
     classes: Mapping[str, DeviceClassView]
     slices: tuple[ResourceSliceView, ...]
     node_types: Mapping[str, tuple[InstanceDevices | None, ...]]
-    daemon_claims: Mapping[str, tuple[ResourceClaimView, ...]] = field(
-        default_factory=dict[str, "tuple[ResourceClaimView, ...]"]
-    )
+    daemon_claims: Mapping[str, tuple[ResourceClaimView, ...]]
     """By `namespace/name` of the DaemonSet; none without generated claims."""
-    expected_daemons: Mapping[str, frozenset[str]] = field(
-        default_factory=dict[str, frozenset[str]]
-    )
+    expected_daemons: Mapping[str, frozenset[str]]

@@ -270,7 +270,7 @@ class PublishedPools:
 
 
 def template_pools(
-    templates: Iterable[DeviceTemplate], bindings: Sequence[AttributeBinding] = ()
+    templates: Iterable[DeviceTemplate], bindings: Sequence[AttributeBinding]
 ) -> tuple[DevicePool, ...]:
     """Return the pools that drivers will publish on one new node of an instance type.
 

@@ -97,7 +97,7 @@ class NodeFit:
         nodes: OpenNodes,
         volumes: SharedVolumes,
         devices: DevicePlaces | None,
-        contents: NodeContents | None = None,
+        contents: NodeContents | None,
         *,
         tight: bool,
         pods_line: int | None,

@@ -55,7 +55,7 @@ class FinishedPlan:
     """By column."""
     dropped: set[int] = field(default_factory=set[int])
     """Columns whose list of types, cut to its maximum, misses `minValues`."""
-    left: dict[int, int] = field(default_factory=dict[int, int])
+    left: dict[int, int]
     """The number of pods of each class that have no node."""
     cost_per_hour: float = 0.0
     """All claims, in the currencies as they are; for comparing plans of one problem."""

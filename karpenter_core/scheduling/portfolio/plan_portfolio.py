@@ -121,7 +121,7 @@ def portfolio_steps(
 
 
 def first_fit_steps(
-    compiled: CompiledProblem, halt: HaltRequest | None = None
+    compiled: CompiledProblem, halt: HaltRequest | None
 ) -> Generator[int, None, FinishedPlan]:
     """Make the first-fit plan of a compiled problem."""
     return (yield from _plan_steps(compiled, FIRST_FIT, halt))

@@ -229,7 +229,7 @@ class ApiError(Exception):
         return f"{error_text} (request {self.request_id})" if self.request_id else error_text
 
 
-def classify(code: str, *, status: int = 0, message: str = "") -> ErrorClass:
+def classify(code: str, *, status: int, message: str) -> ErrorClass:
     """Return what an error means.
 
     `status` is that of HTTP, 0 for a code found in the results of a provisioning group. No code and no
@@ -279,7 +279,7 @@ _LAUNCH_REASONS_BY_CODE: Final = {
 }
 
 
-def launch_reason(code: str, message: str = "", *, status: int = 0) -> str:
+def launch_reason(code: str, message: str, *, status: int) -> str:
     """Return the reason (CamelCase) that the condition `Launched` has for a launch that failed so."""
     reason = _LAUNCH_REASONS_BY_CODE.get(code)
     if reason is not None:

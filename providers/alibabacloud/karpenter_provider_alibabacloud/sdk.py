@@ -248,8 +248,8 @@ class CloudClients:
         cls,
         settings: AlibabaCloudSettings,
         *,
-        limits: ClientLimits | None = None,
-        observe: AttemptObserver | None = None,
+        limits: ClientLimits | None,
+        observe: AttemptObserver | None,
     ) -> CloudClients:
         """Return the clients that the options of the provider ask for.
 

@@ -54,9 +54,9 @@ class ServiceEndpoint:
 
     region: str
     network: str
-    address: str = ""
+    address: str
     """`host:port` instead of the region's own."""
-    protocol: str = ""
+    protocol: str
     """`https` when empty."""
 
     def host(self, service: str) -> str | None:

@@ -62,7 +62,7 @@ from karpenter_provider_alibabacloud.codes import (
 )
 def test_an_error_code_alone_decides_the_class(code, expected):
     """As in the results of a provisioning group, which have no status."""
-    assert classify(code) is expected
+    assert classify(code, message="", status=0) is expected
 
 
 @pytest.mark.parametrize(
@@ -78,14 +78,14 @@ def test_an_error_code_alone_decides_the_class(code, expected):
     ],
 )
 def test_the_status_decides_where_the_code_does_not(code, status, expected):
-    assert classify(code, status=status) is expected
+    assert classify(code, status=status, message="") is expected
 
 
 def test_a_quota_may_hide_in_a_message():
     message = "The specified instance exceeds your vCPU quota."
 
-    assert classify("InvalidParameter.NotMatch", message=message) is ErrorClass.QUOTA
-    assert classify("InvalidParameter.NotMatch", message="no") is ErrorClass.CONFIGURATION
+    assert classify("InvalidParameter.NotMatch", message=message, status=0) is ErrorClass.QUOTA
+    assert classify("InvalidParameter.NotMatch", message="no", status=0) is ErrorClass.CONFIGURATION
 
 
 def test_a_quota_reaches_further_than_stock():
@@ -117,7 +117,7 @@ def test_errors_become_those_of_the_core():
 
 def test_a_failed_launch_has_a_reason_in_camel_case():
     failures = {
-        code: launch_reason(code, "m")
+        code: launch_reason(code, "m", status=0)
         for code in (
             "InvalidImageId.NotFound",
             "InvalidUserData.SizeExceeded",

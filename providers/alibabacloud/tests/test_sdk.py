@@ -295,14 +295,17 @@ def test_missing_credentials_are_an_error_of_credentials(cloud, monkeypatch, tmp
 
 def test_the_vpc_network_has_endpoints_in_every_region():
     """The SDK's own table knows those of the internet only."""
-    endpoint = ServiceEndpoint(region="cn-hangzhou", network="vpc")
+    endpoint = ServiceEndpoint(region="cn-hangzhou", network="vpc", address="", protocol="")
 
     assert endpoint.host("ecs") == "ecs-vpc.cn-hangzhou.aliyuncs.com"
     assert endpoint.host("vpc") == "vpc-vpc.cn-hangzhou.aliyuncs.com"
     assert endpoint.host("cs") == "cs-anony-vpc.cn-hangzhou.aliyuncs.com"
-    assert ServiceEndpoint(region="cn-hangzhou", network="public").host("ecs") is None
     assert (
-        ServiceEndpoint(region="r", network="vpc", address="127.0.0.1:1").host("ecs")
+        ServiceEndpoint(region="cn-hangzhou", network="public", address="", protocol="").host("ecs")
+        is None
+    )
+    assert (
+        ServiceEndpoint(region="r", network="vpc", address="127.0.0.1:1", protocol="").host("ecs")
         == "127.0.0.1:1"
     )
 
@@ -316,7 +319,7 @@ def test_clients_are_made_as_the_settings_say(cloud):
         http_pool=3,
     )
 
-    with CloudClients.from_settings(settings) as clients:
+    with CloudClients.from_settings(settings, limits=None, observe=None) as clients:
         assert clients.vpc.call("DescribeVpcs", {"RegionId": clients.region})["TotalCount"] == 1
         assert clients.limits.connections == 3
 

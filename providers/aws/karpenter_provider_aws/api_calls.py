@@ -174,7 +174,7 @@ class ApiCalls:
         self,
         retries: RetryPolicy,
         *,
-        observe: CallObserver | None = None,
+        observe: CallObserver | None,
         sleep: Callable[[float], None] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:

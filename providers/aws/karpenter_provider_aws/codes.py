@@ -138,7 +138,7 @@ class ApiFailure:
     message: str
     status: int
     """Of HTTP; 0 when it did not come as the failure of a call."""
-    retry_after: str = ""
+    retry_after: str
     """The header `Retry-After`, which EC2 does not send."""
 
 

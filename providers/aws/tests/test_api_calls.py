@@ -214,7 +214,7 @@ def time():
 @pytest.fixture
 def slowed(aws, once, time):
     """A client whose `DescribeSubnets` was refused by EC2 just now."""
-    calls = ApiCalls(RetryPolicy(), sleep=time.sleep, monotonic=time.monotonic)
+    calls = ApiCalls(RetryPolicy(), sleep=time.sleep, monotonic=time.monotonic, observe=None)
     client = once.ec2
     calls.apply_to(client, "ec2")
     with aws.fail("DescribeSubnets", code="RequestLimitExceeded", status=503, times=1):
@@ -240,7 +240,7 @@ def test_an_action_that_names_a_wait_is_paused_for_all(slowed, time, monkeypatch
         raise answered("ThrottlingException", 429, {"retry-after": "60"})
 
     monkeypatch.setattr(type(slowed), "_make_api_call", refuse)
-    calls = ApiCalls(RetryPolicy(), sleep=time.sleep, monotonic=time.monotonic)
+    calls = ApiCalls(RetryPolicy(), sleep=time.sleep, monotonic=time.monotonic, observe=None)
     calls.apply_to(slowed, "ec2")
     for _ in range(3):
         with pytest.raises(ThrottledError) as caught, core_errors_of("ec2:DescribeSubnets"):

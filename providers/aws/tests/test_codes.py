@@ -136,11 +136,13 @@ def test_client_errors_become_core_errors_that_name_the_action(raised, kind):
 
 def test_throttling_is_not_a_fault_of_the_server_though_its_status_says_so():
     assert not codes.is_server_fault(
-        codes.ApiFailure(code="RequestLimitExceeded", message="", status=503)
+        codes.ApiFailure(code="RequestLimitExceeded", message="", status=503, retry_after="")
     )
-    assert codes.is_server_fault(codes.ApiFailure(code="Strange", message="", status=500))
+    assert codes.is_server_fault(
+        codes.ApiFailure(code="Strange", message="", status=500, retry_after="")
+    )
     assert not codes.is_server_fault(
-        codes.ApiFailure(code="InvalidParameterValue", message="", status=400)
+        codes.ApiFailure(code="InvalidParameterValue", message="", status=400, retry_after="")
     )
 
 
@@ -149,19 +151,25 @@ def test_throttling_is_not_a_fault_of_the_server_though_its_status_says_so():
 )
 @pytest.mark.parametrize("status", [0, 500, 503])
 def test_a_fault_code_is_a_fault_with_any_http_status(code, status):
-    assert codes.is_server_fault(codes.ApiFailure(code=code, message="", status=status))
+    assert codes.is_server_fault(
+        codes.ApiFailure(code=code, message="", status=status, retry_after="")
+    )
 
 
 @pytest.mark.parametrize("code", ["InsufficientInstanceCapacity", "UnfulfillableCapacity"])
 def test_a_lack_of_stock_is_no_fault_of_the_server_though_its_status_says_so(code):
-    assert not codes.is_server_fault(codes.ApiFailure(code=code, message="", status=500))
+    assert not codes.is_server_fault(
+        codes.ApiFailure(code=code, message="", status=500, retry_after="")
+    )
 
 
 def test_a_token_that_was_used_is_neither_a_shortage_nor_a_fault():
     code = "IdempotentParameterMismatch"
     assert codes.is_token_used(code)
     assert not codes.is_unfulfillable(code)
-    assert not codes.is_server_fault(codes.ApiFailure(code=code, message="", status=400))
+    assert not codes.is_server_fault(
+        codes.ApiFailure(code=code, message="", status=400, retry_after="")
+    )
     assert not codes.is_token_used("InvalidParameterValue")
     assert not codes.is_token_used("IncorrectState")
 

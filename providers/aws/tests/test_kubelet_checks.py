@@ -463,7 +463,7 @@ def test_an_expression_that_fails_for_one_type_is_named_with_it(kubelet, message
     """Case 69: such a NodeClass would make the whole catalogue fail."""
     assert reason(kubelet, expressions_enabled=True) is None
 
-    problem = evaluation_finding(with_kubelet(kubelet), TYPES)
+    problem = evaluation_finding(with_kubelet(kubelet), TYPES, reserved_enis=0)
 
     assert problem is not None
     assert problem.reason == EVALUATION_FAILED
@@ -480,14 +480,14 @@ def test_an_expression_that_fails_for_one_type_is_named_with_it(kubelet, message
     ],
 )
 def test_expressions_that_hold_for_every_type_are_fine(kubelet):
-    assert evaluation_finding(with_kubelet(kubelet), TYPES) is None
+    assert evaluation_finding(with_kubelet(kubelet), TYPES, reserved_enis=0) is None
 
 
 def test_reservations_get_the_learned_number_of_pods():
     """Were it the default, 29, the second would fail."""
     kubelet = {"maxPods": "5", "kubeReserved": {"memory": "100 / (max_pods - 29)"}}
 
-    problem = evaluation_finding(with_kubelet(kubelet), TYPES)
+    problem = evaluation_finding(with_kubelet(kubelet), TYPES, reserved_enis=0)
 
     assert problem is not None
     assert "is -4" in problem.message

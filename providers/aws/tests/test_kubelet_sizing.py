@@ -26,6 +26,7 @@ def sizing(kubelet: dict[str, Any], *, name: str = "m5.large", gate: bool = True
         read_kubelet_options(of),
         TRAITS[of.ami_family],
         evaluate=evaluate if gate else None,
+        reserved_enis=0,
     )
 
 

@@ -59,6 +59,7 @@ def text_and_sizing(
         read_kubelet_options(node_class),
         TRAITS[node_class.ami_family],
         reserved_enis=reserved_enis,
+        evaluate=None,
     )
     ref = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
     request = TemplateRequest(

@@ -59,7 +59,7 @@ def time_now():
 
 
 def capped(source, time_now):
-    return CappedCredential(lambda: source, now=lambda: time_now.seconds)
+    return CappedCredential(lambda: source, now=lambda: time_now.seconds, outages=None)
 
 
 def test_a_token_is_used_for_two_hours_at_most(time_now):
@@ -115,7 +115,7 @@ def test_a_closed_credential_is_made_anew(time_now):
         made.append(Source())
         return made[-1]
 
-    credential = CappedCredential(make, now=lambda: time_now.seconds)
+    credential = CappedCredential(make, now=lambda: time_now.seconds, outages=None)
     credential.get_token("scope")
     credential.close()
     assert made[0].closed
@@ -128,7 +128,7 @@ def test_a_failure_names_the_scope():
         raise ValueError("AZURE_CLIENT_ID is missing")
 
     with pytest.raises(NoTokenError, match="no token for scope: AZURE_CLIENT_ID is missing"):
-        CappedCredential(make).get_token("scope")
+        CappedCredential(make, outages=None).get_token("scope")
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_workload_identity_gets_its_token_from_the_authority(workload, monkeypat
     workload.reply(200, {"access_token": "arm-token", "expires_in": 86400, "token_type": "Bearer"})
     workload.reply(200, {"ok": True})
 
-    client = ArmClient(settings)
+    client = ArmClient(settings, observe_remaining=None, observe=None)
     assert client.get("/subscriptions/s/x", api_version="1", action="x:get") == {"ok": True}
     client.close()
 
@@ -189,7 +189,9 @@ def test_workload_identity_is_tried_once_in_its_own_cloud(workload):
 def test_a_refused_identity_is_an_error_of_authentication(workload):
     error = {"error": "invalid_client", "error_description": "AADSTS70021: no matching identity"}
     workload.reply(401, error)
-    client = ArmClient(settings_for(workload.url, workload.ca_bundle))
+    client = ArmClient(
+        settings_for(workload.url, workload.ca_bundle), observe_remaining=None, observe=None
+    )
     with pytest.raises(AuthError, match="AADSTS70021"):
         client.check_token()
     client.close()
@@ -199,7 +201,9 @@ def test_without_any_credential_those_that_were_tried_are_named(workload, monkey
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "EnvironmentCredential")
-    client = ArmClient(settings_for(workload.url, workload.ca_bundle))
+    client = ArmClient(
+        settings_for(workload.url, workload.ca_bundle), observe_remaining=None, observe=None
+    )
     with pytest.raises(AuthError) as caught:
         client.check_token()
     client.close()
@@ -253,7 +257,13 @@ def test_a_token_service_that_does_not_answer_is_no_refusal(cloud):
         cloud=read_environment_file(cloud.environment["AZURE_ENVIRONMENT_FILEPATH"]),
         azure_subscription_id=cloud.world.subscription_id,
     )
-    client = ArmClient(settings, read_seconds=0.2, sleep=lambda _seconds: None)
+    client = ArmClient(
+        settings,
+        read_seconds=0.2,
+        sleep=lambda _seconds: None,
+        observe_remaining=None,
+        observe=None,
+    )
 
     def get():
         return client.get(cloud.world.subnet_id, api_version="2024-05-01", action="subnets:get")

@@ -53,7 +53,7 @@ def test_an_unknown_metric_is_an_error():
     )
 
     with pytest.raises(KeyError, match="nodeclaims_forgotten"):
-        writer.record_metrics([MetricUpdate(metric="nodeclaims_forgotten")])
+        writer.record_metrics([MetricUpdate(metric="nodeclaims_forgotten", labels={})])
 
 
 def test_series_of_objects_are_replaced_all_together():

@@ -189,7 +189,11 @@ async def test_the_gauges_of_a_large_cluster_give_the_event_loop_back():
     cluster_state.fold(InformersSynced())
     runtime = ControllerRuntime(clock=clock, new_id=random_id, metrics=Metrics())
     observability = ClusterMetricsController(
-        cluster_state=cluster_state, runtime=runtime, detailed=True
+        cluster_state=cluster_state,
+        runtime=runtime,
+        detailed=True,
+        solve=None,
+        problem_settings=None,
     )
     turns = 0
 
@@ -219,6 +223,8 @@ async def test_no_object_has_a_series_while_some_are_not_listed_yet():
         cluster_state=cluster_state,
         runtime=ControllerRuntime(clock=clock, new_id=random_id, metrics=metrics),
         detailed=True,
+        solve=None,
+        problem_settings=None,
     )
     for made in (node_pool(limits={"cpu": "9"}), *node_and_claim("a"), pod("web")):
         cluster_state.fold(ObjectObserved(made))
@@ -304,7 +310,11 @@ def test_the_gauges_follow_the_cluster_every_ten_seconds():
         cluster_state = ClusterState(synced_state(), clock)
         runtime = ControllerRuntime(clock=clock, new_id=random_id, metrics=metrics)
         gauges = ClusterMetricsController(
-            cluster_state=cluster_state, runtime=runtime, detailed=True
+            cluster_state=cluster_state,
+            runtime=runtime,
+            detailed=True,
+            solve=None,
+            problem_settings=None,
         )
         working = asyncio.create_task(gauges.run())
         shown: dict[str, float] = {}

@@ -130,7 +130,7 @@ def test_the_event_names_kind_time_and_cause():
     """So that a reader does not need the log."""
     stale = (
         StaleKind(kind=PODS, seconds=123.4, problem="list pods: forbidden"),
-        StaleKind(kind=NODES, seconds=None),
+        StaleKind(kind=NODES, seconds=None, problem=""),
     )
     notice = stale_wait_notice(ObjectRef(api_version="v1", kind="Node", name="web"), stale)
     assert notice.message == (

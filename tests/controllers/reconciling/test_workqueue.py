@@ -36,7 +36,7 @@ def test_a_key_added_often_is_taken_once():
     """In the order of first arrival."""
 
     async def scenario():
-        queue = WorkQueue(LoopClock())
+        queue = WorkQueue(LoopClock(), backoff=None)
         for key in ("a", "b", "a"):
             queue.add(key)
 
@@ -52,7 +52,7 @@ def test_a_key_that_is_due_in_no_time_is_due_at_once(seconds):
     """Without a timer."""
 
     async def scenario():
-        queue = WorkQueue(LoopClock())
+        queue = WorkQueue(LoopClock(), backoff=None)
         queue.add_after("a", seconds)
         assert len(queue) == 1
 
@@ -88,7 +88,7 @@ def test_a_key_added_while_worked_on_is_due_again_afterwards():
     """It is never worked on twice at a time."""
 
     async def scenario():
-        queue = WorkQueue(LoopClock())
+        queue = WorkQueue(LoopClock(), backoff=None)
         queue.add("a")
         assert await queue.take() == "a"
         queue.add("a")
@@ -107,7 +107,7 @@ def test_the_earliest_of_several_delays_counts():
 
     async def scenario():
         clock = LoopClock()
-        queue = WorkQueue(clock)
+        queue = WorkQueue(clock, backoff=None)
         queue.add_after("a", 5.0)
         queue.add_after("a", 2.0)
         queue.add_after("a", 9.0)
@@ -288,7 +288,7 @@ def test_a_key_that_is_put_off_again_and_again_takes_the_room_of_one():
     """Each reconcile of a claim puts it off until it expires, in a month."""
 
     async def scenario():
-        queue = WorkQueue(LoopClock())
+        queue = WorkQueue(LoopClock(), backoff=None)
         queue.add_after("soon", 60.0)
         before = sys.getallocatedblocks()
         for _ in range(5_000):

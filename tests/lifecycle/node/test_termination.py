@@ -479,7 +479,9 @@ class TestEvictionQueue:
 
     def test_a_refusal_names_the_pod(self):
         """Case 100."""
-        notice = refused_notice(node_ref(node("web")), running(), EvictionVerdict.BLOCKED)
+        notice = refused_notice(
+            node_ref(node("web")), running(), EvictionVerdict.BLOCKED, budgets=(), answer=""
+        )
         assert (notice.reason, notice.message) == (
             "FailedDraining",
             "Failed to drain node, evicting pod violates a PDB (Pod=default/a)",
@@ -505,7 +507,9 @@ class TestEvictionQueue:
     )
     def test_a_refusal_names_the_budgets(self, verdict, budgets, text):
         """Cases 100 and 101: who is to be asked stands after the reference's text."""
-        notice = refused_notice(node_ref(node("web")), running(), verdict, budgets=budgets)
+        notice = refused_notice(
+            node_ref(node("web")), running(), verdict, budgets=budgets, answer=""
+        )
         assert notice.message == f"Failed to drain node, {text}"
 
     def test_the_reason_comes_from_the_claim(self):

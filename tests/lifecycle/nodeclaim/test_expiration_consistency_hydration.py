@@ -33,7 +33,7 @@ class TestExpiration:
         claim = node_claim(stage="Initialized", expire_after="30s", termination_grace_period="1h")
         pods = [pod("web-1"), pod("web-2"), pod("log", owner_kind="DaemonSet")]
 
-        step = expiration_step(claim, pods, now=after(60))
+        step = expiration_step(claim, pods, now=after(60), paused=False)
 
         labels = {
             "reason": "expired",
@@ -59,7 +59,7 @@ class TestExpiration:
         self, stage, failed
     ):
         claim = node_claim(stage=stage, expire_after="30s")
-        step = expiration_step(claim, (), now=after(60))
+        step = expiration_step(claim, (), now=after(60), paused=False)
         assert step.delete == "expired"
         assert [event.pool_uid for event in step.events if not event.succeeded] == failed
         assert all(event.reason == "ExpiredBeforeRegistration" for event in step.events)
@@ -67,12 +67,12 @@ class TestExpiration:
     def test_claim_expires_at_the_exact_second(self):
         claim = node_claim(expire_after="30s")
 
-        assert expiration_step(claim, (), now=after(30)).delete == "expired"
-        early = expiration_step(claim, (), now=after(29))
+        assert expiration_step(claim, (), now=after(30), paused=False).delete == "expired"
+        early = expiration_step(claim, (), now=after(29), paused=False)
         assert (early.delete, early.requeue_after) == ("", timedelta(seconds=1))
 
     def test_young_claim_is_requeued_for_its_expiry(self):
-        step = expiration_step(node_claim(expire_after="200s"), (), now=after(100))
+        step = expiration_step(node_claim(expire_after="200s"), (), now=after(100), paused=False)
 
         assert (step.delete, step.metric_updates, step.requeue_after) == (
             "",
@@ -84,9 +84,9 @@ class TestExpiration:
     def test_lifetime_starts_at_the_creation_however_the_launch_is_dated(self, launched_after):
         bare = node_claim(expire_after="1h")
         claim = with_claim_conditions(bare, LAUNCHED, now=after(launched_after))
-        step = expiration_step(claim, (), now=after(3599))
+        step = expiration_step(claim, (), now=after(3599), paused=False)
         assert (step.delete, step.requeue_after) == ("", timedelta(seconds=1))
-        assert expiration_step(claim, (), now=after(3600)).delete == "expired"
+        assert expiration_step(claim, (), now=after(3600), paused=False).delete == "expired"
 
     @pytest.mark.parametrize(
         "claim",
@@ -94,7 +94,7 @@ class TestExpiration:
         ids=["never", "already deleting"],
     )
     def test_others_are_ignored(self, claim):
-        step = expiration_step(claim, (), now=after(10**9))
+        step = expiration_step(claim, (), now=after(10**9), paused=False)
 
         assert (step.delete, step.metric_updates, step.requeue_after) == ("", (), None)
 

@@ -369,13 +369,17 @@ class TestSurplus:
     def test_listed_claim_without_instance_keeps_its_possible_instances(self):
         waiting = node_claim("web")
         item = Instance("kwok://1", launched_for=(waiting.uid,))
-        assert exclude_claimed([item.provider_id], [item], [waiting]) == ()
-        assert exclude_claimed([item.provider_id], [item], []) == ("kwok://1",)
+        assert exclude_claimed([item.provider_id], [item], [waiting], unreadable=frozenset()) == ()
+        assert exclude_claimed([item.provider_id], [item], [], unreadable=frozenset()) == (
+            "kwok://1",
+        )
         unreadable = frozenset({waiting.uid})
         assert exclude_claimed([item.provider_id], [item], [], unreadable=unreadable) == ()
 
     def test_an_unreadable_claim_keeps_an_instance_that_bears_only_its_name(self):
         item = Instance("kwok://1", node_claim="web")
-        assert exclude_claimed([item.provider_id], [item], []) == ("kwok://1",)
+        assert exclude_claimed([item.provider_id], [item], [], unreadable=frozenset()) == (
+            "kwok://1",
+        )
         unreadable = frozenset({"web"})
         assert exclude_claimed([item.provider_id], [item], [], unreadable=unreadable) == ()

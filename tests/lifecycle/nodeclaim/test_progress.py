@@ -235,7 +235,16 @@ class TestRegistration:
     def test_a_startup_taint_that_was_removed_stays_away(self):
         """Case 38: a registered claim is not registered again."""
         claim = node_claim("web", stage="Registered", startup_taints=("b:NoSchedule",))
-        step = progress_step(claim, [node("ip-1", claim=claim, stage="Registered")], now=LATER)
+        step = progress_step(
+            claim,
+            [node("ip-1", claim=claim, stage="Registered")],
+            now=LATER,
+            pending=(),
+            gate_error=None,
+            planned=(),
+            refused=(),
+            slices=None,
+        )
         assert "b" not in [taint.key for taint in step.node.add_taints]
 
     def test_claim_without_a_node_waits(self):
@@ -291,7 +300,7 @@ class TestInitialisation:
 
     def step(self, claim, **options):
         grown = node("ip-1", claim=claim, stage="Registered", **options)
-        return initialization_step(claim, [grown], now=LATER)
+        return initialization_step(claim, [grown], now=LATER, slices=None)
 
     def test_a_ready_node_is_initialised(self):
         """Case 49."""
@@ -301,7 +310,7 @@ class TestInitialisation:
 
     def test_unregistered_claim_is_not_initialised(self):
         claim = launched()
-        step = initialization_step(claim, [booted(claim, ready="True")], now=LATER)
+        step = initialization_step(claim, [booted(claim, ready="True")], now=LATER, slices=None)
         assert step.claim is claim
 
     @pytest.mark.parametrize("ready", ["False", "Unknown"])
@@ -441,7 +450,16 @@ class TestProgress:
         """Registration and initialisation add up to one patch of the node."""
         claim = launched()
         young = booted(claim, ready="True")
-        step = progress_step(claim, [young], now=LATER)
+        step = progress_step(
+            claim,
+            [young],
+            now=LATER,
+            pending=(),
+            gate_error=None,
+            planned=(),
+            refused=(),
+            slices=None,
+        )
         assert is_true(step.claim.status.conditions, LAUNCHED, REGISTERED, INITIALIZED, "Ready")
         grown = step.node.applied_to(young)
         assert (grown.labels[REGISTERED_LABEL], grown.labels[INITIALIZED_LABEL]) == ("true", "true")
@@ -450,14 +468,30 @@ class TestProgress:
 
     def test_a_booting_node_is_registered_and_waits(self):
         claim = launched()
-        step = progress_step(claim, [booted(claim)], now=LATER)
+        step = progress_step(
+            claim,
+            [booted(claim)],
+            now=LATER,
+            pending=(),
+            gate_error=None,
+            planned=(),
+            refused=(),
+            slices=None,
+        )
         assert is_true(step.claim.status.conditions, REGISTERED)
         assert condition(step, INITIALIZED)[1] == "NodeNotReady"
 
     def test_a_held_node_is_not_initialised(self):
         claim = launched()
         step = progress_step(
-            claim, [booted(claim, ready="True")], now=LATER, pending=(Gate("disk"),)
+            claim,
+            [booted(claim, ready="True")],
+            now=LATER,
+            pending=(Gate("disk"),),
+            gate_error=None,
+            planned=(),
+            refused=(),
+            slices=None,
         )
         assert not is_true(step.claim.status.conditions, INITIALIZED)
         assert INITIALIZED_LABEL not in step.node.labels
@@ -465,7 +499,16 @@ class TestProgress:
 
     def test_a_claim_that_is_not_launched_has_no_node_either(self):
         """Section 5: no step is skipped because an earlier one waits."""
-        step = progress_step(node_claim("web"), [], now=LATER)
+        step = progress_step(
+            node_claim("web"),
+            [],
+            now=LATER,
+            pending=(),
+            gate_error=None,
+            planned=(),
+            refused=(),
+            slices=None,
+        )
         assert condition(step, REGISTERED)[1] == "NodeNotFound"
         assert step.requeue_after is not None
 
@@ -475,10 +518,28 @@ class TestProgress:
         bumped = claim.model_copy(
             update={"metadata": claim.metadata.model_copy(update={"generation": 7})}
         )
-        step = progress_step(bumped, [node("ip-1", claim=claim)], now=LATER)
+        step = progress_step(
+            bumped,
+            [node("ip-1", claim=claim)],
+            now=LATER,
+            pending=(),
+            gate_error=None,
+            planned=(),
+            refused=(),
+            slices=None,
+        )
         assert {item.observed_generation for item in step.claim.status.conditions} == {7}
 
     def test_initialised_claim_needs_no_write(self):
         claim = node_claim("web", stage="Initialized")
-        step = progress_step(claim, [node("ip-1", claim=claim)], now=LATER)
+        step = progress_step(
+            claim,
+            [node("ip-1", claim=claim)],
+            now=LATER,
+            pending=(),
+            gate_error=None,
+            planned=(),
+            refused=(),
+            slices=None,
+        )
         assert (step.claim, step.node, step.requeue_after) == (claim, None, None)

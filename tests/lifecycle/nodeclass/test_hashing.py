@@ -85,7 +85,7 @@ class TestMigration:
         assert self.migrated(stamped) is stamped
 
     def test_a_drifted_claim_stays_drifted(self):
-        drifted = with_drift(claim(OLD), LocalDrift(), "ImageDrift", now=EPOCH)
+        drifted = with_drift(claim(OLD), LocalDrift(is_decided=False), "ImageDrift", now=EPOCH)
 
         assert self.migrated(drifted).metadata.annotations == {HASH: "1", VERSION: "v2"}
 

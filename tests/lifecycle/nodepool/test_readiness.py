@@ -76,7 +76,7 @@ def test_condition_copies_the_node_class_state(name, subject, status, reason, me
 
 
 def test_ready_needs_both():
-    validated = with_validation(node_pool(), now=NOW)
+    validated = with_validation(node_pool(), now=NOW, rules=None)
     assert not is_true(validated.status.conditions, "Ready")
 
     pool = with_readiness(validated, node_class(ready("True")), now=NOW)

@@ -21,7 +21,9 @@ def node_class(generation: int = 1) -> KWOKNodeClass:
 
 def settled():
     """A pool whose condition has been set to Unknown for this generation."""
-    return with_registration_health(builders.node_pool("web"), node_class(), None, now=NOW).pool
+    return with_registration_health(
+        builders.node_pool("web"), node_class(), None, now=NOW, failure=("", "")
+    ).pool
 
 
 def status(pool) -> str:
@@ -31,7 +33,9 @@ def status(pool) -> str:
 
 def test_a_new_pool_is_unknown_and_its_account_is_empty():
     """And remembers which generation of the NodeClass it saw."""
-    step = with_registration_health(builders.node_pool("web"), node_class(7), (True,), now=NOW)
+    step = with_registration_health(
+        builders.node_pool("web"), node_class(7), (True,), now=NOW, failure=("", "")
+    )
 
     assert status(step.pool) == "Unknown"
     assert step.pool.status.node_class_observed_generation == 7
@@ -55,15 +59,17 @@ def test_a_new_pool_is_unknown_and_its_account_is_empty():
 def test_two_failures_among_the_last_make_a_pool_unhealthy(results, expected):
     """A success after two failures changes nothing yet."""
     assert expected == status(
-        with_registration_health(settled(), node_class(), results, now=NOW).pool
+        with_registration_health(settled(), node_class(), results, now=NOW, failure=("", "")).pool
     )
 
 
 def test_another_generation_of_the_nodeclass_restarts_the_record():
     """The old results were about another NodeClass."""
-    healthy = with_registration_health(settled(), node_class(), (True,), now=NOW).pool
+    healthy = with_registration_health(
+        settled(), node_class(), (True,), now=NOW, failure=("", "")
+    ).pool
 
-    step = with_registration_health(healthy, node_class(2), (True,), now=NOW)
+    step = with_registration_health(healthy, node_class(2), (True,), now=NOW, failure=("", ""))
 
     assert status(step.pool) == "Unknown"
     assert step.reset is not None
@@ -74,9 +80,11 @@ def test_another_generation_of_the_nodeclass_restarts_the_record():
 )
 def test_a_new_process_takes_the_account_from_the_condition(results, remembered):
     """Nothing is remembered across a restart but what the condition says."""
-    before = with_registration_health(settled(), node_class(), results, now=NOW).pool
+    before = with_registration_health(
+        settled(), node_class(), results, now=NOW, failure=("", "")
+    ).pool
 
-    step = with_registration_health(before, node_class(), None, now=NOW)
+    step = with_registration_health(before, node_class(), None, now=NOW, failure=("", ""))
 
     assert status(step.pool) == status(before)
     assert step.reset is not None
@@ -85,12 +93,14 @@ def test_a_new_process_takes_the_account_from_the_condition(results, remembered)
 
 def test_another_generation_of_the_pool_restarts_the_record():
     """Case 144: what was wrong with the old template may be mended."""
-    healthy = with_registration_health(settled(), node_class(), (True,), now=NOW).pool
+    healthy = with_registration_health(
+        settled(), node_class(), (True,), now=NOW, failure=("", "")
+    ).pool
     edited = healthy.model_copy(
         update={"metadata": healthy.metadata.model_copy(update={"generation": 2})}
     )
 
-    step = with_registration_health(edited, node_class(), (True,), now=NOW)
+    step = with_registration_health(edited, node_class(), (True,), now=NOW, failure=("", ""))
 
     assert status(step.pool) == "Unknown"
     assert step.reset is not None

@@ -30,7 +30,7 @@ ZEROS = {"cpu": "0", "memory": "0", "pods": "0", "ephemeral-storage": "0", "node
 
 
 def held(builder: StateBuilder, pool: NodePool) -> dict[str, str]:
-    status = with_usage(pool, builder.snapshot(), PoolStatusSums()).status
+    status = with_usage(pool, builder.snapshot(), PoolStatusSums(rates=None)).status
     assert status.resources["nodes"] == Quantity(str(status.nodes))
     return {name: str(quantity) for name, quantity in status.resources.items()}
 
@@ -71,7 +71,7 @@ def test_the_last_node_gone_leaves_zeros():
     """Cases 142 and 84."""
     instance, claim = node_and_claim("web-1")
     builder = synced_state(instance, claim)
-    pool = with_usage(node_pool(), builder.snapshot(), PoolStatusSums())
+    pool = with_usage(node_pool(), builder.snapshot(), PoolStatusSums(rates=None))
     assert pool.status.nodes == 1
 
     builder.apply_event(ObjectRemoved(instance))
@@ -92,9 +92,9 @@ def test_pools_are_counted_separately():
 
 def test_nothing_new_is_the_same_pool():
     snapshot = synced_state(*node_and_claim("web-1")).snapshot()
-    pool = with_usage(node_pool(), snapshot, PoolStatusSums())
+    pool = with_usage(node_pool(), snapshot, PoolStatusSums(rates=None))
 
-    assert with_usage(pool, snapshot, PoolStatusSums()) is pool
+    assert with_usage(pool, snapshot, PoolStatusSums(rates=None)) is pool
 
 
 def test_an_unsynced_state_says_nothing():
@@ -103,7 +103,7 @@ def test_an_unsynced_state_says_nothing():
 
     pool = node_pool()
 
-    assert with_usage(pool, builder.snapshot(), PoolStatusSums()) is pool
+    assert with_usage(pool, builder.snapshot(), PoolStatusSums(rates=None)) is pool
 
 
 def versioned(pool: NodePool) -> NodePool:
@@ -119,7 +119,7 @@ def test_an_unchanged_status_is_not_written():
 
 def test_usage_is_patched_without_a_lock_and_drops_unused_resources():
     snapshot = synced_state(*node_and_claim("web-1")).snapshot()
-    old = versioned(with_usage(node_pool(), snapshot, PoolStatusSums()))
+    old = versioned(with_usage(node_pool(), snapshot, PoolStatusSums(rates=None)))
     resources = {name: old.status.resources[name] for name in ("cpu", "nodes")}
     new = old.model_copy(
         update={"status": old.status.model_copy(update={"resources": resources, "nodes": 4})}

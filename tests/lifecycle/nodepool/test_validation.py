@@ -167,11 +167,14 @@ def test_unknown_capacity_types(values, valid, warned):
     """Cases A 12 and 79: an error only when no known value is left."""
     pool = node_pool(requirements=[("karpenter.sh/capacity-type", "In", *values)])
 
-    errors = validate_node_pool(pool)
+    errors = validate_node_pool(pool, rules=None)
 
     assert (not errors.errors) == valid
     assert bool(errors.warnings) == warned
-    assert is_true(with_validation(pool, now=NOW).status.conditions, "ValidationSucceeded") == valid
+    assert (
+        is_true(with_validation(pool, now=NOW, rules=None).status.conditions, "ValidationSucceeded")
+        == valid
+    )
 
 
 def test_unknown_capacity_types_other_than_in_are_ignored():
@@ -224,7 +227,7 @@ def test_some_labels_of_a_restricted_domain_can_be_set_though_no_instance_type_h
 
 
 def test_the_condition_carries_all_errors():
-    pool = with_validation(node_pool(labels={"te am": "a", "team": "w b"}), now=NOW)
+    pool = with_validation(node_pool(labels={"te am": "a", "team": "w b"}), now=NOW, rules=None)
 
     condition = find_condition(pool.status.conditions, "ValidationSucceeded")
     assert condition is not None
@@ -234,10 +237,10 @@ def test_the_condition_carries_all_errors():
 
 
 def test_condition_turns_true_once_corrected():
-    broken = with_validation(node_pool(labels={"te am": "a"}), now=NOW)
+    broken = with_validation(node_pool(labels={"te am": "a"}), now=NOW, rules=None)
     mended = node_pool().model_copy(update={"status": broken.status})
 
-    pool = with_validation(mended, now=NOW)
+    pool = with_validation(mended, now=NOW, rules=None)
 
     condition = find_condition(pool.status.conditions, "ValidationSucceeded")
     assert (condition.status, condition.reason, condition.message) == (
@@ -245,13 +248,14 @@ def test_condition_turns_true_once_corrected():
         "ValidationSucceeded",
         "",
     )
-    assert with_validation(pool, now=NOW + timedelta(hours=1)) is pool
+    assert with_validation(pool, now=NOW + timedelta(hours=1), rules=None) is pool
 
 
 def test_a_message_never_outgrows_the_api():
     pool = with_validation(
         node_pool(requirements=[(f"bad key {i}", "In", *(["?" * 100] * 50)) for i in range(100)]),
         now=NOW,
+        rules=None,
     )
 
     condition = find_condition(pool.status.conditions, "ValidationSucceeded")
@@ -274,7 +278,7 @@ def test_the_annotation_on_drift_has_one_value(annotations, detects_only, warned
     metadata = pool.metadata.model_copy(update={"annotations": annotations})
     pool = pool.model_copy(update={"metadata": metadata})
 
-    errors = validate_node_pool(pool)
+    errors = validate_node_pool(pool, rules=None)
 
     assert is_detect_only(pool) is detects_only
     assert (errors.errors, bool(errors.warnings)) == ((), warned)
@@ -294,7 +298,7 @@ def test_the_annotation_on_drift_has_one_value(annotations, detects_only, warned
 def test_a_wrong_rule_of_return_is_warned_of_and_the_pool_stays_in_use(annotations, problem):
     pool = node_pool()
     metadata = pool.metadata.model_copy(update={"annotations": annotations})
-    found = validate_node_pool(pool.model_copy(update={"metadata": metadata}))
+    found = validate_node_pool(pool.model_copy(update={"metadata": metadata}), rules=None)
     assert found.errors == ()
     assert len(found.warnings) == (problem is not None)
     assert problem is None or found.warnings[0].startswith(problem)

@@ -126,7 +126,7 @@ def test_an_attempt_with_fewer_claims_than_it_began_with_has_failed(claims):
 
 
 def test_an_attempt_fails_with_the_existing_nodes_that_it_counted_on():
-    asked = with_attempt_started(request(6), {"old": {0: 3}}, claims=1, now=EPOCH)
+    asked = with_attempt_started(request(6), {"old": {0: 3}}, claims=1, now=EPOCH, starting=())
     fine = step_of(asked, gang_claim("a", size="1"), *node_and_claim("old"))
     assert fine.request is asked
     step = step_of(asked, gang_claim("a", size="1"))
@@ -137,7 +137,7 @@ def test_an_attempt_fails_with_the_existing_nodes_that_it_counted_on():
 @pytest.mark.parametrize("stage", ["Launched", "Initialized"])
 def test_an_attempt_lasts_while_nodes_of_another_request_may_go(stage):
     """Also one without NodeClaims of its own."""
-    asked = with_attempt_started(request(3), {"a": {0: 3}}, claims=0, now=EPOCH)
+    asked = with_attempt_started(request(3), {"a": {0: 3}}, claims=0, now=EPOCH, starting=())
     other = request(name="other", conditions=PENDING, details=ATTEMPT)
     shared = gang_claim("a", job="other", stage=stage)
     step = step_of(asked, other, shared, gang_claim("b", job="other"))
@@ -259,7 +259,7 @@ def test_each_change_is_an_event_once_and_failures_are_warnings():
     failed = with_attempt_ended(asked, "full", now=EPOCH)
     (notice,) = notices_of_change(asked, failed)
     assert (notice.type, notice.reason) == ("Warning", "CapacityIsNotFound")
-    launching = with_attempt_started(failed, {}, claims=2, now=EPOCH)
+    launching = with_attempt_started(failed, {}, claims=2, now=EPOCH, starting=())
     (notice,) = notices_of_change(failed, launching)
     assert (notice.type, notice.reason) == ("Normal", "CapacityIsLaunching")
     assert not notices_of_change(launching, launching)

@@ -381,7 +381,13 @@ class Cluster:
             return None
         number = next(self._claim_numbers)
         claim = new_claim(
-            planned, pool, unique=f"{number}", decision_ref=DecisionRef(id="pass", cause="pods")
+            planned,
+            pool,
+            unique=f"{number}",
+            decision_ref=DecisionRef(id="pass", cause="pods"),
+            annotations=None,
+            overlaid=None,
+            reason="provisioned",
         )
         metadata = claim.metadata.model_copy(
             update={"uid": f"uid-claim-{number}", "creation_timestamp": self.now, "generation": 1}

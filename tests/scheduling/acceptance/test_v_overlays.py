@@ -54,7 +54,9 @@ def single():
 def evaluated(overlays, *types, pools=None):
     listed = catalogue(*(types or (single(),)))
     pools = [node_pool()] if pools is None else pools
-    return evaluate_overlays(overlays, [OverlayPool(pool, listed) for pool in pools]), listed
+    return evaluate_overlays(
+        overlays, [OverlayPool(pool, listed) for pool in pools], rules=None
+    ), listed
 
 
 def verdicts(overlays, *types, pools=None):
@@ -324,12 +326,16 @@ def test_case_331_capacity_is_added_to_all_offerings_of_a_selected_type():
 
 def test_case_332_a_pool_without_listing_does_not_hold_up_the_others():
     listed = catalogue(single())
-    evaluation = evaluate_overlays([priced("a")], [OverlayPool(node_pool("web"), listed)])
+    evaluation = evaluate_overlays(
+        [priced("a")], [OverlayPool(node_pool("web"), listed)], rules=None
+    )
     assert list(evaluation.store.pools) == ["web"]
     both = [OverlayPool(node_pool(name), listed) for name in ("web", "batch")]
-    recovered = evaluate_overlays([priced("a")], both)
+    recovered = evaluate_overlays([priced("a")], both, rules=None)
     assert set(recovered.store.pools) == {"web", "batch"}
-    empty = evaluate_overlays([priced("a")], [OverlayPool(node_pool("web"), catalogue())])
+    empty = evaluate_overlays(
+        [priced("a")], [OverlayPool(node_pool("web"), catalogue())], rules=None
+    )
     assert apply_overlays(catalogue(), empty.store.pools["web"]).instance_types == ()
 
 
@@ -349,7 +355,7 @@ def test_case_333_a_pool_that_is_not_evaluated_has_no_catalogue():
     assert before.catalogues == {}
     assert set(before.listed_catalogues) == {"web", "batch"}
 
-    first = evaluate_overlays([priced("a")], [OverlayPool(web, listed)])
+    first = evaluate_overlays([priced("a")], [OverlayPool(web, listed)], rules=None)
     state.apply_event(OverlaysEvaluated(first.store))
     assert set(state.snapshot().catalogues) == {"web"}
     assert before.catalogues == {}, "a snapshot never changes"
@@ -360,7 +366,7 @@ def test_case_333_untouched_objects_are_shared_and_touched_ones_are_copied():
     state = state_with(web, batch, listed=listed)
     pools = [OverlayPool(web, listed), OverlayPool(batch, listed)]
     in_web = priced("a", (NODE_POOL, "In", "web"), (ZONE, "In", "z2"))
-    state.apply_event(OverlaysEvaluated(evaluate_overlays([in_web], pools).store))
+    state.apply_event(OverlaysEvaluated(evaluate_overlays([in_web], pools, rules=None).store))
 
     catalogues = state.snapshot().catalogues
     assert catalogues["batch"] is listed
@@ -384,7 +390,9 @@ def test_an_evaluation_changes_the_catalogues_of_the_pools_that_it_touches():
     pools = [OverlayPool(web, listed), OverlayPool(batch, listed)]
 
     def evaluate(*overlays):
-        changes = state.apply_event(OverlaysEvaluated(evaluate_overlays(overlays, pools).store))
+        changes = state.apply_event(
+            OverlaysEvaluated(evaluate_overlays(overlays, pools, rules=None).store)
+        )
         return {name for change in changes for name in change.names}
 
     in_web, in_both = priced("a", (NODE_POOL, "In", "web")), priced("b", weight=1, price="3")
@@ -431,6 +439,6 @@ def test_fees_per_node_are_added_to_any_price():
 def test_a_large_catalogue_stays_the_same_object_when_no_overlay_selects_it():
     listed = standard_catalogue()
     overlays = [priced(f"o{n}", (NODE_POOL, "In", "other")) for n in range(20)]
-    evaluation = evaluate_overlays(overlays, [OverlayPool(node_pool("web"), listed)])
+    evaluation = evaluate_overlays(overlays, [OverlayPool(node_pool("web"), listed)], rules=None)
     assert not evaluation.conflicts
     assert apply_overlays(listed, evaluation.store.pools["web"]) is listed

@@ -193,6 +193,8 @@ def inventory(*claims, classes=None, slices=(), node_types=None):
         classes={one.name: one for one in (classes or (device_class(),))},
         slices=tuple(slices),
         node_types=node_types or {},
+        daemon_claims={},
+        expected_daemons={},
     )
 
 

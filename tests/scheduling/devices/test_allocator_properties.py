@@ -89,7 +89,7 @@ def read(found):
 
 def pools_of(found):
     return template_pools(
-        devices_of(*found, counter_sets=(counter_set("gpu", **BUDGETS),)).templates
+        devices_of(*found, counter_sets=(counter_set("gpu", **BUDGETS),)).templates, bindings=()
     )
 
 
@@ -163,7 +163,9 @@ def found_by_trying_everything(found, offered):
 @given(devices(), claims())
 def test_an_allocation_is_valid_and_exists_if_one_is_possible(offered, asked):
     found = read(asked)
-    result = allocate_devices(found, NODE, DeviceSources(pools=pools_of(offered)))
+    result = allocate_devices(
+        found, NODE, DeviceSources(pools=pools_of(offered), own_layers=(), bindings=())
+    )
     is_allocated = isinstance(result, DeviceAllocation)
     assert is_allocated is found_by_trying_everything(found, offered)
     if is_allocated:
@@ -187,7 +189,7 @@ def test_a_second_allocation_respects_the_first(offered, first, second):
     placements = []
     for number, asked in enumerate((first, second)):
         found = read(asked)
-        sources = DeviceSources(pools=pools, own_layers=(layer,))
+        sources = DeviceSources(pools=pools, own_layers=(layer,), bindings=())
         result = allocate_devices(found, NODE, sources)
         if not isinstance(result, DeviceAllocation):
             continue

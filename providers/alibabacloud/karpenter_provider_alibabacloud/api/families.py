@@ -27,7 +27,7 @@ class ImageAlias:
 
     name: str
     """The family as the user wrote it; of a stored object it may be one that nobody knows."""
-    version: str = LATEST
+    version: str
     """`latest`, or the date in the names of the images, such as `20250117`."""
 
     @property

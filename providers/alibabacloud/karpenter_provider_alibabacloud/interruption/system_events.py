@@ -70,8 +70,8 @@ class SystemEvent:
     """One of `EVENT_TYPES`."""
     cycle: str
     """One of `OPEN_CYCLES`."""
-    not_before: datetime | None = None
-    published_at: datetime | None = None
+    not_before: datetime | None
+    published_at: datetime | None
 
     @property
     def begins(self) -> datetime:

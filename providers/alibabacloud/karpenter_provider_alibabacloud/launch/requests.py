@@ -55,7 +55,7 @@ class LaunchCallSpec:
     """In base64."""
     tags: Mapping[str, str]
     """Of the instances."""
-    has_own_prices: bool = False
+    has_own_prices: bool
     """Prices are not those of ECS: the order of the pairs decides."""
     category: str
     """Of the system disk, for RunInstances."""

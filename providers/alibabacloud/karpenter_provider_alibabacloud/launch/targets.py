@@ -148,9 +148,7 @@ def steadiest_first(
     return tuple(sorted(targets, key=band))
 
 
-def best_of(
-    targets: Sequence[LaunchTarget], *, needs_variety: bool = False
-) -> tuple[LaunchTarget, ...]:
+def best_of(targets: Sequence[LaunchTarget], *, needs_variety: bool) -> tuple[LaunchTarget, ...]:
     """Return as many as a call takes, in their order: the first.
 
     With `needs_variety` each type comes once before any comes again.

@@ -210,7 +210,14 @@ def test_an_event_of_an_instance_that_was_not_listed_yet_is_announced(world):
 )
 def test_an_executing_event_is_named_by_its_type(kind, expected):
     assert kind in EVENT_TYPES
-    event = SystemEvent(id="e-1", instance_id="i-1", kind=kind, cycle="Executing", not_before=NOON)
+    event = SystemEvent(
+        id="e-1",
+        instance_id="i-1",
+        kind=kind,
+        cycle="Executing",
+        not_before=NOON,
+        published_at=None,
+    )
 
     said = announcement_of(event, "cn-hangzhou.i-1", NOON)
 
@@ -218,7 +225,14 @@ def test_an_executing_event_is_named_by_its_type(kind, expected):
 
 
 def test_an_event_without_a_date_is_due_once_it_is_executing():
-    asked = SystemEvent(id="e-1", instance_id="i-1", kind=EVENT_TYPES[0], cycle="Inquiring")
+    asked = SystemEvent(
+        id="e-1",
+        instance_id="i-1",
+        kind=EVENT_TYPES[0],
+        cycle="Inquiring",
+        not_before=None,
+        published_at=None,
+    )
 
     assert not is_due(asked, NOON)
     assert is_due(replace(asked, cycle="Executing"), NOON)

@@ -66,6 +66,7 @@ def wanted(process):
         user_data="IyEvYmluL3NoCg==",
         tags={"team": "web"},
         category="cloud_essd",
+        has_own_prices=False,
     )
 
 

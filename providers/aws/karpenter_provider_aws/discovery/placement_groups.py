@@ -41,9 +41,9 @@ class DescribedPlacementGroup:
     name: str
     strategy: str
     """`cluster`, `partition` or `spread`."""
-    partitions: int = 0
+    partitions: int
     """0 unless the strategy is `partition`."""
-    spread_level: str = ""
+    spread_level: str
     """`rack` or `host`, of a group with the strategy `spread`."""
 
 

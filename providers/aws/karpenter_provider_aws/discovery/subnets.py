@@ -118,7 +118,7 @@ class SubnetReader:
         *,
         instance_types: Iterable[InstanceType],
         capacity_type: str,
-        instances: int = 1,
+        instances: int,
     ) -> AddressHold[Subnet]:
         """Choose for each zone of the NodeClass's status the subnet for a launch, and keep addresses.
 

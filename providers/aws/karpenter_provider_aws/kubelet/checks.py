@@ -115,7 +115,7 @@ def kubelet_finding(
 
 
 def evaluation_finding(
-    node_class: EC2NodeClass, infos: Iterable[InstanceTypeInfo], *, reserved_enis: int = 0
+    node_class: EC2NodeClass, infos: Iterable[InstanceTypeInfo], *, reserved_enis: int
 ) -> NodeClassFinding | None:
     """Say which expressions fail for one of these instance types (all there are), if any do.
 

@@ -132,8 +132,8 @@ def kubelet_sizing(
     options: KubeletOptions,
     traits: FamilyTraits,
     *,
-    reserved_enis: int = 0,
-    evaluate: Evaluate | None = None,
+    reserved_enis: int,
+    evaluate: Evaluate | None,
 ) -> KubeletSizing:
     """Return the numbers for one instance type.
 

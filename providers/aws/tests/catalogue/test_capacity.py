@@ -39,7 +39,9 @@ def pods(
     of = node_class(spec, family=family)
     options = read_kubelet_options(of)
     traits = TRAITS[of.ami_family]
-    return kubelet_sizing(info(name), of, options, traits, reserved_enis=reserved_enis).pods
+    return kubelet_sizing(
+        info(name), of, options, traits, reserved_enis=reserved_enis, evaluate=None
+    ).pods
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,9 @@ def test_a_reservation_makes_its_type_reserved_and_no_other():
 
 
 def test_nodes_of_a_partition_group_have_its_id_and_one_of_its_partitions():
-    group = DescribedPlacementGroup(id="pg-1", name="racks", strategy="partition", partitions=3)
+    group = DescribedPlacementGroup(
+        id="pg-1", name="racks", strategy="partition", partitions=3, spread_level=""
+    )
 
     found = resolve("m5.large", group=group).requirements
     without = resolve("m5.large").requirements

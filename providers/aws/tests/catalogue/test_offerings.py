@@ -23,8 +23,12 @@ from providers.aws.tests.catalogue.recorded_region import (
 )
 
 PRIMARY = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}
-SPREAD = DescribedPlacementGroup(id="pg-1", name="apart", strategy="spread")
-RACKS = DescribedPlacementGroup(id="pg-2", name="racks", strategy="partition", partitions=2)
+SPREAD = DescribedPlacementGroup(
+    id="pg-1", name="apart", strategy="spread", partitions=0, spread_level=""
+)
+RACKS = DescribedPlacementGroup(
+    id="pg-2", name="racks", strategy="partition", partitions=2, spread_level=""
+)
 
 
 def interface(card: int, device: int, kind: str = "interface") -> dict[str, Any]:
@@ -63,7 +67,9 @@ def reserved(it: InstanceType) -> Any:
             "t3.large",
             {},
             "AL2",
-            DescribedPlacementGroup(id="pg-3", name="near", strategy="cluster"),
+            DescribedPlacementGroup(
+                id="pg-3", name="near", strategy="cluster", partitions=0, spread_level=""
+            ),
         ),
     ],
 )

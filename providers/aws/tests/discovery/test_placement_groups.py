@@ -23,7 +23,9 @@ ITEM = {
     "PartitionCount": 3,
     "State": "available",
 }
-GROUP = DescribedPlacementGroup(id="pg-0abc", name="racks", strategy="partition", partitions=3)
+GROUP = DescribedPlacementGroup(
+    id="pg-0abc", name="racks", strategy="partition", partitions=3, spread_level=""
+)
 
 
 @pytest.fixture

@@ -250,7 +250,9 @@ def test_a_launch_uses_the_subnet_with_most_free_addresses(subnets, network, cli
     offered = types((20, "us-east-1a", "spot", True))
 
     def next_launch():
-        return subnets.zonal_subnets(node_class, instance_types=offered, capacity_type="spot")
+        return subnets.zonal_subnets(
+            node_class, instance_types=offered, capacity_type="spot", instances=1
+        )
 
     first = next_launch()
     assert first.subnets["us-east-1a"].id == large

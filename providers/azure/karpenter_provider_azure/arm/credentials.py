@@ -143,7 +143,7 @@ class CappedCredential:
         self,
         make: Callable[[], TokenCredential],
         *,
-        outages: AuthorityOutages | None = None,
+        outages: AuthorityOutages | None,
         now: Callable[[], float] = time.time,
         longest_seconds: float = LONGEST_SECONDS,
     ) -> None:

@@ -52,8 +52,8 @@ class SdkSender:
         self,
         settings: AzureSettings,
         *,
-        credential: CappedCredential | None = None,
-        authentication_policy: object = None,
+        credential: CappedCredential | None,
+        authentication_policy: object,
         read_seconds: float = READ_SECONDS,
     ) -> None:
         """Raise `SettingsError` for an endpoint without TLS, unless there is an authentication policy."""

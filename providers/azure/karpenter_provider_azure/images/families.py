@@ -150,8 +150,8 @@ _FIXED_FAMILIES: Final[Mapping[str, EffectiveFamily]] = MappingProxyType(
 class ImageVariant:
     """The properties of a NodeClass that choose among the images of a family."""
 
-    fips: bool = False
-    trusted_launch: bool = False
+    fips: bool
+    trusted_launch: bool
 
 
 @final

@@ -137,8 +137,8 @@ _REPORTED_LIFE: Final = timedelta(hours=1)
 class VmExtensions:
     """The names of the extensions that virtual machines of this provider have."""
 
-    required: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
     """A virtual machine may lack them: it was made without, or its extensions are still to be added."""
 
 

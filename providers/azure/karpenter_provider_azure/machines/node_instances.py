@@ -161,9 +161,7 @@ def call_by_kind(
 class NodeInstances:
     """The instances of the cluster, of both kinds; callable from any thread."""
 
-    def __init__(
-        self, vms: ClusterInstances[DescribedVm], machines: AksMachines | None = None
-    ) -> None:
+    def __init__(self, vms: ClusterInstances[DescribedVm], machines: AksMachines | None) -> None:
         """`machines` is None if AKS machines are not managed."""
         self._vms: Final = vms
         self._machines: Final = machines

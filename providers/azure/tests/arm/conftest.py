@@ -76,7 +76,7 @@ def remaining():
 def client(server, tokens, waits, observed, remaining):
     made = ArmClient(
         settings_for(server.url, server.ca_bundle),
-        credential=CappedCredential(lambda: tokens),
+        credential=CappedCredential(lambda: tokens, outages=None),
         observe=lambda action, code, _seconds: observed.append((action, code)),
         observe_remaining=remaining.append,
         sleep=waits.append,

@@ -113,7 +113,9 @@ def test_no_token_is_sent_to_another_host(client, server, url):
 def test_pages_of_a_regional_endpoint_are_read():
     from karpenter_provider_azure.arm.sdk_sender import SdkSender
 
-    sender = SdkSender(settings_for("https://management.azure.com"))
+    sender = SdkSender(
+        settings_for("https://management.azure.com"), authentication_policy=None, credential=None
+    )
     assert sender.is_own("https://westus2.management.azure.com/subscriptions/x")
     assert sender.is_own("https://Management.Azure.com:443/subscriptions/x?$skiptoken=1")
     assert not sender.is_own("https://evilmanagement.azure.com/subscriptions/x")
@@ -285,7 +287,7 @@ def test_an_endpoint_without_tls_fails_at_once():
     """# case 131"""
     started = time.monotonic()
     with pytest.raises(SettingsError, match=r"must be an https URL, not http://127\.0\.0\.1:1"):
-        ArmClient(settings_for("http://127.0.0.1:1"))
+        ArmClient(settings_for("http://127.0.0.1:1"), observe_remaining=None, observe=None)
     assert time.monotonic() - started < 1
 
 
@@ -307,7 +309,12 @@ def test_an_authentication_policy_permits_an_endpoint_without_tls():
 
     server = HttpServer(answer, name="plain-arm")
     server.start()
-    client = ArmClient(settings_for(server.endpoint_url), authentication_policy=FixedToken())
+    client = ArmClient(
+        settings_for(server.endpoint_url),
+        authentication_policy=FixedToken(),
+        observe_remaining=None,
+        observe=None,
+    )
     try:
         assert read(client) == {"ok": True}
     finally:
@@ -321,8 +328,10 @@ def test_a_server_with_an_unknown_certificate_is_not_trusted(server, tokens):
 
     client = ArmClient(
         settings_for(server.url),
-        credential=CappedCredential(lambda: tokens),
+        credential=CappedCredential(lambda: tokens, outages=None),
         sleep=lambda _seconds: None,
+        observe_remaining=None,
+        observe=None,
     )
     with pytest.raises(CloudProviderError, match="certificate"):
         read(client)
@@ -345,7 +354,7 @@ def test_making_a_client_imports_no_sdk():
         "from karpenter_provider_azure.settings import AzureSettings\n"
         "ArmClient(AzureSettings(cluster_name='c', cluster_endpoint='', kubelet_bootstrap_token='',"
         "ssh_public_key='', vnet_subnet_id='', node_resource_group='g', azure_subscription_id='s',"
-        "location='westus2'))\n"
+        "location='westus2'), observe=None, observe_remaining=None)\n"
         "assert not [name for name in sys.modules if name.split('.')[0] in {'azure', 'msal'}]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -358,7 +367,7 @@ def test_calls_import_no_service_of_the_sdk():
         "from karpenter_provider_azure.settings import AzureSettings\n"
         "SdkSender(AzureSettings(cluster_name='c', cluster_endpoint='', kubelet_bootstrap_token='',"
         "ssh_public_key='', vnet_subnet_id='', node_resource_group='g', azure_subscription_id='s',"
-        "location='westus2'))._open_client()\n"
+        "location='westus2'), credential=None, authentication_policy=None)._open_client()\n"
         "kinds = {name.split('.')[2] for name in sys.modules if name.startswith('azure.mgmt.')}\n"
         "assert kinds == {'core'}, kinds\n"
     )

@@ -18,7 +18,9 @@ from karpenter_provider_azure.images.families import (
 from providers.azure.tests.arm.values import SUBSCRIPTION
 from providers.azure.tests.fake_arm import FakeArm, HandClock, unanswered
 
-DEFINITIONS = image_definitions(EffectiveFamily.UBUNTU_2204, ImageVariant())
+DEFINITIONS = image_definitions(
+    EffectiveFamily.UBUNTU_2204, ImageVariant(fips=False, trusted_launch=False)
+)
 COMMUNITY = (
     f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.Compute/locations/westus2"
     "/communityGalleries/AKSUbuntu-38d80f77-467a-481f-a8d4-09b6d4220bd2/images"

@@ -14,9 +14,9 @@ from karpenter_provider_azure.images.families import (
     image_definitions,
 )
 
-PLAIN = ImageVariant()
-FIPS = ImageVariant(fips=True)
-TRUSTED = ImageVariant(trusted_launch=True)
+PLAIN = ImageVariant(fips=False, trusted_launch=False)
+FIPS = ImageVariant(fips=True, trusted_launch=False)
+TRUSTED = ImageVariant(trusted_launch=True, fips=False)
 FIPS_TRUSTED = ImageVariant(fips=True, trusted_launch=True)
 
 

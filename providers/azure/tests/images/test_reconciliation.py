@@ -23,7 +23,9 @@ from karpenter_provider_azure.images.families import (
 from karpenter_provider_azure.images.versions import image_for, reconciled_images
 from karpenter_provider_azure.labels import SKU_HYPERV_GENERATION
 
-DEFINITIONS = image_definitions(EffectiveFamily.UBUNTU_2204, ImageVariant())
+DEFINITIONS = image_definitions(
+    EffectiveFamily.UBUNTU_2204, ImageVariant(fips=False, trusted_launch=False)
+)
 GEN2, GEN1, ARM = DEFINITIONS
 
 
@@ -58,7 +60,9 @@ def test_every_definition_moves_in_an_update():  # case 63
 
 
 def test_new_definitions_begin_with_the_newest_and_others_go_outside_an_update():  # case 65
-    newer = image_definitions(EffectiveFamily.UBUNTU_2404, ImageVariant())
+    newer = image_definitions(
+        EffectiveFamily.UBUNTU_2404, ImageVariant(fips=False, trusted_launch=False)
+    )
 
     found = reconciled_images(images("1.0.0"), images("2.0.0", newer), is_update=False)
 

@@ -48,7 +48,9 @@ class SimulatedWorld:
         self.cloud, self.settings = cloud, settings
         self.clock, self.fence = CloudClock(cloud), Fence()
         self.claims = {}
-        self.client = ArmClient(settings, sleep=lambda _seconds: None)
+        self.client = ArmClient(
+            settings, sleep=lambda _seconds: None, observe_remaining=None, observe=None
+        )
         self.reader = VmReader(self.client, settings)
         self.recent = RecentLaunches(self.clock)
         self.node_classes, self.nodes = {}, {}

@@ -46,7 +46,7 @@ class Stage:
             world.clock,
             settings=settings_for(**settings),
             reader=world.reader,
-            extensions=extensions or VmExtensions(optional=(BILLING,)),
+            extensions=extensions or VmExtensions(optional=(BILLING,), required=()),
             last_listed=world.instances.last_listed,
             node_class=self.node_classes.get,
             fence=world.fence,
@@ -178,7 +178,7 @@ def test_a_missing_billing_extension_is_ignored(world, stage):
 
 def test_a_missing_script_extension_is_an_error(world):
     """# case 115: and the virtual machine shows that the change is still to be made"""
-    stage = Stage(world, extensions=VmExtensions(required=(SCRIPT,)))
+    stage = Stage(world, extensions=VmExtensions(required=(SCRIPT,), optional=()))
     stage.add()
     with pytest.raises(CloudProviderError, match=f"has no extension {SCRIPT}"):
         stage.sync()

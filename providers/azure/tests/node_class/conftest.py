@@ -42,7 +42,15 @@ def arm_of(cloud):
 
     def made(settings):
         credential = find_credential(settings.cloud, ca_bundle=settings.ca_bundle)
-        clients.append(ArmClient(settings, credential=credential, retries=ONE_ATTEMPT))
+        clients.append(
+            ArmClient(
+                settings,
+                credential=credential,
+                retries=ONE_ATTEMPT,
+                observe_remaining=None,
+                observe=None,
+            )
+        )
         return clients[-1]
 
     yield made

@@ -102,7 +102,9 @@ def test_definitions_that_are_withdrawn_are_skipped_and_none_is_a_condition(clou
 def test_shared_galleries_have_fips_images(cloud, settings, arm_of):  # cases 59, 62
     source = SharedGalleries(arm_of(settings()), gallery_subscription_id=SIG_SUBSCRIPTION)
     cloud.galleries.publish("AKSUbuntu", "2004fipscontainerd", "202509.1.0")
-    definitions = image_definitions(EffectiveFamily.UBUNTU_2004, ImageVariant(fips=True))
+    definitions = image_definitions(
+        EffectiveFamily.UBUNTU_2004, ImageVariant(fips=True, trusted_launch=False)
+    )
 
     assert source.newest_ids(definitions) == {
         it.name: cloud.galleries.shared_id(it.name, "202511.07.0") for it in definitions

@@ -60,6 +60,7 @@ def client(served, workload_identity, waits, remaining, monkeypatch):
         settings,
         observe_remaining=remaining.update,
         sleep=lambda seconds: (waits.append(seconds), served.time.advance(seconds)),
+        observe=None,
     )
     yield made
     made.close()
