@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import json
 from datetime import UTC, datetime
+from itertools import combinations
 from typing import ClassVar
 
 import msgspec
@@ -579,14 +581,14 @@ def test_tuning_the_collector_can_be_undone():
     assert gc.get_threshold() == before
 
 
-def selecting(kind, spec, api_version="apps/v1"):
+def selecting(kind, spec, api_version="apps/v1", groups=frozenset({KindGroup.SELECTORS})):
     manifest = {
         "apiVersion": api_version,
         "kind": kind,
         "metadata": {"name": "web", "namespace": "shop", "resourceVersion": "7"},
         "spec": spec,
     }
-    view = view_from_manifest(manifest, Codecs(groups={KindGroup.SELECTORS}))
+    view = view_from_manifest(manifest, Codecs(groups=groups))
     assert (view.namespace, view.name, view.resource_version) == ("shop", "web", 7)
     return view
 
@@ -616,15 +618,30 @@ def test_services_may_select_or_not():
     assert selecting("Service", {"type": "ExternalName"}, "v1").selector is None
 
 
-def test_services_and_workloads_are_followed_only_on_request():
-    """Clusters have many of these, and most need none of them."""
-    extra = set(Codecs(groups={KindGroup.SELECTORS}).kinds) - set(Codecs().kinds)
-    assert extra == {
-        resources.SERVICES,
-        resources.REPLICATION_CONTROLLERS,
-        resources.REPLICA_SETS,
-        resources.STATEFUL_SETS,
-    }
+KINDS_OF_GROUPS = {
+    KindGroup.SELECTORS: "Service ReplicationController ReplicaSet StatefulSet",
+    KindGroup.BUFFERS: "CapacityBuffer PodTemplate Deployment ReplicaSet StatefulSet",
+    KindGroup.REQUESTS: "ProvisioningRequest PodTemplate",
+    KindGroup.OVERLAYS: "NodeOverlay",
+    KindGroup.QUOTAS: "CapacityQuota",
+    KindGroup.AUTOSCALERS: "VerticalPodAutoscaler",
+    KindGroup.DEVICES: "ResourceClaim ResourceClaimTemplate ResourceSlice DeviceClass",
+}
+
+
+@pytest.mark.parametrize("count", range(len(KindGroup) + 1))
+def test_the_kinds_of_a_feature_are_followed_only_on_request(count):
+    """Clusters have many of these, and most need none of them; no kind is read twice."""
+    always = {kind.kind for kind in Codecs().kinds}
+    for groups in combinations(KindGroup, count):
+        codecs = Codecs(groups=set(groups))
+        asked = {kind for group in groups for kind in KINDS_OF_GROUPS[group].split()}
+        assert {kind.kind for kind in codecs.kinds} - always == asked
+        for kind in {"ReplicaSet", "StatefulSet"} & asked:
+            view = selecting(kind, {"template": {"spec": {"containers": []}}}, groups=groups)
+            assert (view.template is not None) is (KindGroup.BUFFERS in groups)
+        shape = view_from_manifest(json.loads(POD), codecs).shape
+        assert (shape.request_parts is not None) is (KindGroup.AUTOSCALERS in groups)
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,19 @@ def test_a_fault_reads_as_it_was_written(fault):
 
 
 @pytest.mark.parametrize(
+    ("patterns", "is_struck"),
+    [((), True), (("a*",), True), (("b*", "a*"), True), (("b*",), False), (("b*", "c"), False)],
+)
+def test_a_fault_strikes_what_one_of_its_patterns_matches(patterns, is_struck):
+    kind = KwokFaultKind.STOCK_OUT
+    for field in ("instance_types", "zones", "capacity_types"):
+        fault = KwokFault(kind=kind, **{field: patterns})
+        assert fault.matches_offering("ab", "ab", "ab") is is_struck
+    assert KwokFault(kind=kind, node_claims=patterns).matches_claim("ab") is is_struck
+    assert KwokFault(kind=kind, resources=patterns).matches_resource("ab") is is_struck
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("{", "faults file f.json is not JSON: "),

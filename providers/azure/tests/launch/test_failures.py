@@ -263,6 +263,8 @@ def test_the_text_is_cut_for_conditions_and_names_the_code():
 )
 def test_a_failed_extension_is_a_failed_launch_only_if_the_node_cannot_join(code, text, is_launch):
     assert is_of_launch(error_of_body(body(code, text))) is is_launch
+    nested = body("DeploymentFailed", "see the details", details=[body(code, text)["error"]])
+    assert is_of_launch(error_of_body(nested)) is is_launch
 
 
 CODES = st.sampled_from(

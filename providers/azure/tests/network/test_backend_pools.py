@@ -96,7 +96,8 @@ def test_a_cluster_without_a_load_balancer_has_no_pools(arm, reader):
     ],
 )
 def test_only_a_reference_to_a_submitted_pool_is_worth_a_refresh(codes, text, expected):
-    assert refers_to_missing_pool(codes, text, [pool_id("kubernetes", "a")]) is expected
+    submitted = [pool_id("internal", "c"), pool_id("kubernetes", "a")]
+    assert refers_to_missing_pool(codes, text, submitted) is expected
 
 
 def test_pools_are_cached_for_two_hours(arm, clock, reader):
