@@ -93,6 +93,7 @@ def assert_works(environment: Path) -> None:
     assert "aksnodeclasses.karpenter.azure.com" in crds
 
 
+@pytest.mark.developer_tools
 def test_wheels_install_without_an_index(wheels: Path, environment: Path):
     """As on a host that has nothing but the wheels."""
     run(
@@ -113,6 +114,7 @@ def test_wheels_install_without_an_index(wheels: Path, environment: Path):
     assert_works(environment)
 
 
+@pytest.mark.developer_tools
 def test_a_clone_installs_with_pip(environment: Path):
     """`pip install . ./providers/alibabacloud ./providers/aws ./providers/azure ./providers/kwok`."""
     run(

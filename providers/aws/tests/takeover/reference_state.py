@@ -9,9 +9,11 @@ token, and an instance no tag that names its NodeClaim before that.
 from __future__ import annotations
 
 from base64 import b64encode
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, final
 
 import boto3
+import botocore.session
 
 from karpenter_core.kube.resources import NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
@@ -55,13 +57,21 @@ def condition(kind: str, status: str = "True", reason: str = "") -> dict[str, An
     }
 
 
+@cache
+def loader() -> Any:
+    """Return what reads the descriptions of AWS's services, each once in a process: EC2's takes a second."""
+    return botocore.session.Session().get_component("data_loader")
+
+
 @final
 class ReferenceState:
     """Writes the state into a cluster and a simulated AWS."""
 
     def __init__(self, aws: SimulatedAws, harness: ControllerHarness) -> None:
         self.aws, self.harness = aws, harness
-        session = boto3.Session()
+        core = botocore.session.Session()
+        core.register_component("data_loader", loader())
+        session = boto3.Session(botocore_session=core)
         self.ec2, self.iam = session.client("ec2"), session.client("iam")
         self.image = session.client("ssm").get_parameter(Name=IMAGE)["Parameter"]["Value"]
         self.zone, self.subnet = next(iter(sorted(aws.world.subnets.items())))
