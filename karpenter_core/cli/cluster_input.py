@@ -29,7 +29,14 @@ if TYPE_CHECKING:
     from karpenter_core.state.provisioning_input import ProblemSettings, ProvisioningInput
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["Catalogues", "ClusterInput", "LocatedObject", "build_cluster", "input_of_state"]
+__all__ = [
+    "Catalogues",
+    "ClusterInput",
+    "LocatedObject",
+    "PlanningContext",
+    "build_cluster",
+    "input_of_state",
+]
 
 
 class Catalogues(Protocol):
@@ -48,6 +55,22 @@ class Catalogues(Protocol):
     ) -> tuple[dict[str, Catalogue], dict[str, str]]:
         """Return the catalogue of each NodePool by name and, if lenient, the errors of others."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningContext:
+    """The time, options and settings by which a cluster is planned."""
+
+    now: datetime
+    options: SolveOptions
+    labels: LabelClasses
+    groups: Collection[KindGroup] = ()
+    """The kinds that are acted on beside the usual ones."""
+    default_spread: tuple[TopologySpread, ...] = ()
+    priority_cutoff: int = NO_CUTOFF
+    commitments: tuple[Commitment, ...] = ()
+    launch_limits: LaunchLimits | None = None
+    """Those of the settings; None for none but the currency of the options."""
 
 
 class LocatedObject(NamedTuple):
@@ -89,22 +112,14 @@ class ClusterInput:
 async def build_cluster(
     objects: Sequence[LocatedObject],
     catalogue_source: Catalogues,
+    context: PlanningContext,
     *,
-    now: datetime,
-    options: SolveOptions,
-    labels: LabelClasses,
-    default_spread: tuple[TopologySpread, ...] = (),
-    groups: Collection[KindGroup] = (),
-    priority_cutoff: int = NO_CUTOFF,
-    commitments: tuple[Commitment, ...] = (),
-    launch_limits: LaunchLimits | None = None,
     is_lenient: bool = False,
     notes: Sequence[str] = (),
 ) -> ClusterInput:
     """List the catalogues, and build the problem.
 
-    In lenient mode NodePools whose catalogue cannot be listed are left out. `groups` are the kinds
-    that are acted on beside the usual ones.
+    In lenient mode NodePools whose catalogue cannot be listed are left out.
 
     Raises:
         BadInputError: a NodePool refers to an unknown NodeClass.
@@ -125,9 +140,9 @@ async def build_cluster(
     ]
     classes = [placed.found for placed in objects if isinstance(placed.found, NodeClass)]
     catalogues, problems = await catalogue_source.catalogues(pools, classes, is_lenient=is_lenient)
-    overlays = KindGroup.OVERLAYS in groups
+    overlays = KindGroup.OVERLAYS in context.groups
     builder = StateBuilder(catalogue_source.owners(pool for _, pool in pools), overlays=overlays)
-    builder.apply_event(TimePassed(now))
+    builder.apply_event(TimePassed(context.now))
     for placed in objects:
         builder.apply_event(ObjectObserved(placed.found))
     for pool, catalogue in sorted(catalogues.items()):
@@ -135,14 +150,7 @@ async def build_cluster(
     builder.apply_event(InformersSynced())
     return input_of_state(
         builder,
-        now=now,
-        options=options,
-        labels=labels,
-        default_spread=default_spread,
-        groups=groups,
-        priority_cutoff=priority_cutoff,
-        commitments=commitments,
-        launch_limits=launch_limits,
+        context,
         problems=problems,
         notes=notes,
     )
@@ -150,15 +158,8 @@ async def build_cluster(
 
 def input_of_state(
     builder: StateBuilder,
+    context: PlanningContext,
     *,
-    now: datetime,
-    options: SolveOptions,
-    labels: LabelClasses,
-    default_spread: tuple[TopologySpread, ...] = (),
-    groups: Collection[KindGroup] = (),
-    priority_cutoff: int = NO_CUTOFF,
-    commitments: tuple[Commitment, ...] = (),
-    launch_limits: LaunchLimits | None = None,
     problems: Mapping[str, str],
     notes: Sequence[str] = (),
 ) -> ClusterInput:
@@ -180,23 +181,29 @@ def input_of_state(
     from karpenter_core.state.unusable_pools import unusable_pools
 
     buffer_problems = _declare_buffers(builder)
-    overlay_notes = _apply_overlays(builder, labels) if KindGroup.OVERLAYS in groups else ()
+    overlay_notes = (
+        _apply_overlays(builder, context.labels) if KindGroup.OVERLAYS in context.groups else ()
+    )
     snapshot = builder.snapshot()
     found_settings = problem_settings(
-        labels,
-        groups,
-        default_spread=default_spread,
-        priority_cutoff=priority_cutoff,
-        commitments=commitments,
-        launch_limits=launch_limits
-        or LaunchLimits(currency=options.currency, exchange_rates=options.exchange_rates),
+        context.labels,
+        context.groups,
+        default_spread=context.default_spread,
+        priority_cutoff=context.priority_cutoff,
+        commitments=context.commitments,
+        launch_limits=context.launch_limits
+        or LaunchLimits(
+            currency=context.options.currency, exchange_rates=context.options.exchange_rates
+        ),
     )
-    problem_input = build_provisioning_input(snapshot, now=now, problem_settings=found_settings)
+    problem_input = build_provisioning_input(
+        snapshot, now=context.now, problem_settings=found_settings
+    )
     return ClusterInput(
         input=problem_input,
         snapshot=snapshot,
-        options=options,
-        now=now,
+        options=context.options,
+        now=context.now,
         problem_settings=found_settings,
         builder=builder,
         unusable_pools={
@@ -211,7 +218,7 @@ def input_of_state(
             *spot_share_notes(problem_input.problem),
             *schedule_notes(snapshot),
             *commitment_notes(problem_input.problem),
-            *prediction_notes(snapshot, now),
+            *prediction_notes(snapshot, context.now),
             *(f'buffer "{key}" has no room: {why}' for key, why in buffer_problems.items()),
         ),
     )

@@ -9,7 +9,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from karpenter_core.cli.command_input import CommandInput, input_with_settings, log_to_stderr
+from karpenter_core.cli.command_input import (
+    CommandInput,
+    context_of,
+    input_with_settings,
+    log_to_stderr,
+)
 from karpenter_core.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -124,7 +129,6 @@ class ClusterSource:
         )
         from karpenter_core.cli.snapshot_file.reading import SnapshotCatalogues, objects_of
         from karpenter_core.operator.kind_groups import kind_groups
-        from karpenter_core.operator.problem_settings import launch_limits_of
         from karpenter_core.operator.solve_options import solve_options
         from karpenter_core.provider.host.manager import load_plugins
 
@@ -136,19 +140,19 @@ class ClusterSource:
         listed, notes = objects_of(file, reader.codecs)
         additions = reader.read_all(manifests.entries)
         catalogues = SnapshotCatalogues(header, file.where)
+        context = context_of(
+            settings,
+            now=header.taken_at,
+            options=solve_options(settings, max_instance_types=header.max_instance_types),
+            labels=labels,
+            groups=groups,
+        )
 
         async def build(objects: list[LocatedObject], more: tuple[str, ...]) -> ClusterInput:
             return await build_cluster(
                 objects,
                 catalogues,
-                now=header.taken_at,
-                options=solve_options(settings, max_instance_types=header.max_instance_types),
-                labels=labels,
-                default_spread=settings.scheduler_config,
-                groups=groups,
-                priority_cutoff=settings.priority_cutoff,
-                commitments=settings.commitments,
-                launch_limits=launch_limits_of(settings),
+                context,
                 is_lenient=True,
                 notes=(*header.notes, *notes, *more),
             )
@@ -168,7 +172,7 @@ class ClusterSource:
             max_instance_types,
             open_providers,
         )
-        from karpenter_core.cli.cluster_input import build_cluster
+        from karpenter_core.cli.cluster_input import PlanningContext, build_cluster
         from karpenter_core.cli.object_reader import ObjectDecoder, groups_in_use, latest_creation
         from karpenter_core.kube.wire.kind_groups import KindGroup
         from karpenter_core.operator.solve_options import solve_options
@@ -194,12 +198,16 @@ class ClusterSource:
             return await build_cluster(
                 objects,
                 CatalogueSource(providers, with_file=self.instance_types_file is not None),
-                now=latest_creation(entries),
-                options=solve_options(settings, max_instance_types=max_instance_types(providers)),
-                labels=labels,
-                default_spread=settings.scheduler_config,
-                groups=groups,
-                commitments=settings.commitments,
+                PlanningContext(
+                    now=latest_creation(entries),
+                    options=solve_options(
+                        settings, max_instance_types=max_instance_types(providers)
+                    ),
+                    labels=labels,
+                    groups=groups,
+                    default_spread=settings.scheduler_config,
+                    commitments=settings.commitments,
+                ),
                 notes=(*manifests.notes, *reader.notes()),
             )
 

@@ -8,16 +8,19 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from datetime import datetime
 
     from karpenter_core.api.records import PodView
     from karpenter_core.cli.cluster_events import DecisionEvent, PodRefusal
-    from karpenter_core.cli.cluster_input import ClusterInput
+    from karpenter_core.cli.cluster_input import ClusterInput, PlanningContext
+    from karpenter_core.kube.wire.kind_groups import KindGroup
     from karpenter_core.operator.settings import Settings
+    from karpenter_core.provider.contract import LabelClasses
+    from karpenter_core.scheduling.problem import SolveOptions
     from karpenter_core.state.snapshot import Snapshot
 
-__all__ = ["CommandInput", "input_with_settings", "log_to_stderr", "recent_refusal"]
+__all__ = ["CommandInput", "context_of", "input_with_settings", "log_to_stderr", "recent_refusal"]
 
 _REFUSAL_AGE: Final = timedelta(minutes=11)
 """The controller repeats the Event of a pod that it still refuses every 5 minutes."""
@@ -75,6 +78,30 @@ def input_with_settings(cluster: ClusterInput, settings: Settings) -> CommandInp
         spot_to_spot=settings.feature_gates.spot_to_spot_consolidation,
         static_capacity=settings.feature_gates.static_capacity,
         is_paused=settings.pause_disruption,
+    )
+
+
+def context_of(
+    settings: Settings,
+    *,
+    now: datetime,
+    options: SolveOptions,
+    labels: LabelClasses,
+    groups: Collection[KindGroup],
+) -> PlanningContext:
+    """Return the context in which the controller with these settings would plan."""
+    from karpenter_core.cli.cluster_input import PlanningContext
+    from karpenter_core.operator.problem_settings import launch_limits_of
+
+    return PlanningContext(
+        now=now,
+        options=options,
+        labels=labels,
+        groups=groups,
+        default_spread=settings.scheduler_config,
+        priority_cutoff=settings.priority_cutoff,
+        commitments=settings.commitments,
+        launch_limits=launch_limits_of(settings),
     )
 
 

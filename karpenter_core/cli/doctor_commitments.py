@@ -1,4 +1,4 @@
-"""Checks `--commitments` for `karpenter doctor`: ones that nothing for sale can use, or that save nothing."""
+"""Finds commitments without use or savings for `karpenter doctor`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import ALIASES, WELL_KNOWN
 from karpenter_core.api.quantities import format_amount
-from karpenter_core.cli.catalogues import CatalogueSource, max_instance_types, open_providers
-from karpenter_core.cli.cluster_input import LocatedObject, build_cluster
-from karpenter_core.cli.cluster_listing import CLUSTER, connected, list_cluster
-from karpenter_core.cli.object_reader import ObjectDecoder
+from karpenter_core.cli.catalogues import open_providers
+from karpenter_core.cli.cluster_listing import connected
+from karpenter_core.cli.doctor.cluster_reading import read_cluster
 from karpenter_core.errors import KarpenterError
 from karpenter_core.operator.clock import SystemClock
-from karpenter_core.operator.wiring import solve_options
 from karpenter_core.provider.contract import Finding, Severity
 from karpenter_core.scheduling.commitments import SoldNode, committed_units, is_covered
 from karpenter_core.state.commitments import commitment_balances
@@ -35,20 +33,8 @@ async def check_commitments(plugins: Plugins, settings: Settings) -> list[Findin
         async with opening as providers:
             groups = frozenset(group for group, _ in providers.node_class_models())
             labels = providers.label_classes()
-            reader = ObjectDecoder(providers.node_class_models(), labels)
             async with connected(settings, SystemClock(), node_class_groups=groups) as apis:
-                listing = await list_cluster(apis, reader.codecs)
-                cluster = await build_cluster(
-                    [LocatedObject(CLUSTER, found) for found in listing.objects],
-                    CatalogueSource(providers, with_file=False),
-                    now=SystemClock().now(),
-                    options=solve_options(
-                        settings, max_instance_types=max_instance_types(providers)
-                    ),
-                    labels=labels,
-                    is_lenient=True,
-                    notes=listing.notes,
-                )
+                cluster = await read_cluster(providers, settings, apis)
     except KarpenterError as error:
         message = f"the commitments cannot be compared with instance types: {error}"
         return [Finding(severity=Severity.ERROR, message=message, remedy="correct the cause")]

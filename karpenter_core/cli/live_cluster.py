@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Protocol
 from karpenter_core.cli.cluster_events import ControllerEvents, read_decisions
 from karpenter_core.cli.cluster_input import LocatedObject, build_cluster, input_of_state
 from karpenter_core.cli.cluster_listing import CLUSTER, connected, list_cluster, overlay_objects
-from karpenter_core.cli.command_input import input_with_settings, log_to_stderr
+from karpenter_core.cli.command_input import context_of, input_with_settings, log_to_stderr
 from karpenter_core.errors import SettingsError
-from karpenter_core.operator.problem_settings import launch_limits_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Mapping
     from pathlib import Path
 
     from karpenter_core.cli.catalogues import CatalogueSource
-    from karpenter_core.cli.cluster_input import ClusterInput
+    from karpenter_core.cli.cluster_input import ClusterInput, PlanningContext
     from karpenter_core.cli.command_input import CommandInput
     from karpenter_core.clock import Clock
     from karpenter_core.kube.api import ClusterApis
@@ -82,34 +81,20 @@ class LiveCluster:
         self, builder: StateBuilder, *, problems: Mapping[str, str], notes: tuple[str, ...]
     ) -> ClusterInput:
         """Return the problem of a state of this cluster that has its catalogues."""
-        return input_of_state(
-            builder,
-            now=self.clock.now(),
-            options=self.options,
-            labels=self.labels,
-            default_spread=self.settings.scheduler_config,
-            groups=self.groups,
-            priority_cutoff=self.settings.priority_cutoff,
-            commitments=self.settings.commitments,
-            launch_limits=launch_limits_of(self.settings),
-            problems=problems,
-            notes=notes,
-        )
+        return input_of_state(builder, self._context(), problems=problems, notes=notes)
 
     async def _build(self, objects: list[LocatedObject], notes: tuple[str, ...]) -> ClusterInput:
         return await build_cluster(
-            objects,
-            self.catalogues,
+            objects, self.catalogues, self._context(), is_lenient=True, notes=notes
+        )
+
+    def _context(self) -> PlanningContext:
+        return context_of(
+            self.settings,
             now=self.clock.now(),
             options=self.options,
             labels=self.labels,
-            default_spread=self.settings.scheduler_config,
             groups=self.groups,
-            priority_cutoff=self.settings.priority_cutoff,
-            commitments=self.settings.commitments,
-            launch_limits=launch_limits_of(self.settings),
-            is_lenient=True,
-            notes=notes,
         )
 
 

@@ -1,4 +1,4 @@
-"""Reads what `karpenter doctor --take-over` compares: the cluster, and instances through the providers.
+"""Compares the cluster with its instances for `karpenter doctor --take-over`.
 
 Only GET requests are sent, and the providers' fence refuses every change.
 """
@@ -11,10 +11,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import ALIASES, WELL_KNOWN
-from karpenter_core.cli.catalogues import CatalogueSource, max_instance_types, open_providers
-from karpenter_core.cli.cluster_input import LocatedObject, build_cluster
-from karpenter_core.cli.cluster_listing import CLUSTER, connected, list_cluster
-from karpenter_core.cli.object_reader import ObjectDecoder
+from karpenter_core.cli.catalogues import open_providers
+from karpenter_core.cli.cluster_listing import connected
+from karpenter_core.cli.doctor.cluster_reading import read_cluster
 from karpenter_core.cli.take_over import (
     LeaseHolder,
     drift_findings,
@@ -33,7 +32,6 @@ from karpenter_core.lifecycle.nodeclaim.drift import DriftRules
 from karpenter_core.operator.clock import SystemClock
 from karpenter_core.operator.kind_groups import kind_groups
 from karpenter_core.operator.launcher import own_namespace
-from karpenter_core.operator.solve_options import solve_options
 from karpenter_core.provider.contract import Finding, Severity
 
 if TYPE_CHECKING:
@@ -86,7 +84,7 @@ async def check_take_over(
         async with opening as providers:
             groups = frozenset(group for group, _ in providers.node_class_models())
             async with connected(settings, SystemClock(), node_class_groups=groups) as apis:
-                cluster = await _read_cluster(providers, settings, apis)
+                cluster = await read_cluster(providers, settings, apis)
                 findings = _reading_findings(cluster)
                 findings += await _drift(providers, cluster)
                 findings += await _instances(providers, cluster)
@@ -103,23 +101,6 @@ async def check_take_over(
     claims = "1 NodeClaim is" if compared == 1 else f"{compared} NodeClaims are"
     kept = f"{claims} taken over: none would be replaced or collected"
     return [*findings, Finding(severity=Severity.OK, message=kept)]
-
-
-async def _read_cluster(
-    providers: Providers, settings: Settings, apis: ClusterApis
-) -> ClusterInput:
-    labels = providers.label_classes()
-    reader = ObjectDecoder(providers.node_class_models(), labels)
-    listing = await list_cluster(apis, reader.codecs)
-    return await build_cluster(
-        [LocatedObject(CLUSTER, found) for found in listing.objects],
-        CatalogueSource(providers, with_file=False),
-        now=SystemClock().now(),
-        options=solve_options(settings, max_instance_types=max_instance_types(providers)),
-        labels=labels,
-        is_lenient=True,
-        notes=listing.notes,
-    )
 
 
 def _reading_findings(cluster: ClusterInput) -> list[Finding]:
