@@ -34,7 +34,7 @@ class Tracer(Protocol):
 
 @final
 class _NoSpan:
-    """A span that nobody records."""
+    """A span that is not recorded."""
 
     __slots__ = ()
 

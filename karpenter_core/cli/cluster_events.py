@@ -299,7 +299,7 @@ class DecisionWatch:
 
 
 def _printable(text: str) -> str:
-    """Return a text without control characters: whoever may create Events writes to the terminal."""
+    """Return a text without control characters: anyone who may create Events could write to the terminal."""
     cut = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
     return "".join(letter if letter.isprintable() else " " for letter in cut)
 

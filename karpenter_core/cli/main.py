@@ -35,7 +35,7 @@ def build_app(arguments: Sequence[str] = ()) -> typer.Typer:
     """Return the program with all its commands.
 
     `arguments` is the command line. If it begins with a command of the program itself, the commands of
-    plug-ins are left out: nobody sees them, and every plug-in that is installed would be imported.
+    plug-ins are left out: they are not shown, and every installed plug-in would be imported.
     """
     app = typer.Typer(
         name="karpenter",

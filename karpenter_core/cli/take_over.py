@@ -87,7 +87,7 @@ class LeaseHolder:
     duration: timedelta = timedelta(seconds=15)
 
     def is_held(self, now: datetime) -> bool:
-        """Whether somebody holds it; one without a time of renewal counts as held."""
+        """Whether a controller holds it; one without a time of renewal counts as held."""
         if not self.identity:
             return False
         return self.renewed is None or now - self.renewed <= self.duration
@@ -306,7 +306,7 @@ def ignored_kind_findings(
 
 
 def lease_findings(lease: LeaseHolder | None, *, now: datetime) -> list[Finding]:
-    """Return a finding if somebody leads: this controller would wait until the Lease is free."""
+    """Return a finding if another controller leads: this controller would wait until the Lease is free."""
     if lease is None or not lease.is_held(now):
         return []
     since = "" if lease.acquired is None else f" since {lease.acquired:%Y-%m-%dT%H:%M:%SZ}"

@@ -146,7 +146,7 @@ class WatchedCluster:
         self, live: LiveCluster, rights: WatchRights, owners: dict[tuple[str, str], str]
     ) -> None:
         self.changed: Final = asyncio.Event()
-        """Set by every change; whoever waits for it clears it."""
+        """Set by every change; the reader that waits for it clears it."""
         self._live: Final = live
         self._notes: Final = rights.notes
         self._kinds: Final = rights.kinds

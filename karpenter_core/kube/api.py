@@ -129,7 +129,7 @@ class KubeApi:
                 if not following.done():
                     following.cancel()
                 elif not following.cancelled():
-                    following.exception()  # of a reader that has stopped: nobody asks for it
+                    following.exception()  # the reader has stopped and does not fetch it
 
     async def create(
         self,

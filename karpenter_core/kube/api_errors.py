@@ -30,7 +30,7 @@ _ERRORS: Final[dict[int, type[ApiError]]] = {
 }
 
 _LONGEST_RETRY_SECONDS: Final = 300
-"""Bound of Retry-After: whoever asks for more, a proxy perhaps, must not stop the controller."""
+"""Bound of Retry-After: an answer that asks for more, of a proxy perhaps, must not stop the controller."""
 
 _RETRY_DIGITS: Final = 9
 

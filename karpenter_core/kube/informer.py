@@ -134,7 +134,7 @@ class Informer:
         """Take note of the answer to a write of ours, which the state knows already.
 
         What was made and has vanished while the stream was broken appears in no listing, before or
-        after. Without this note nobody would ever be told that it is gone.
+        after. Without this note subscribers would never learn that it is gone.
         """
         self._emit(self._held.note_written(written, self._version))
 

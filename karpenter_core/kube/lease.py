@@ -209,7 +209,7 @@ class LeaseElector:
         try:
             await self._write(self._spec(held=True))
         except (ConflictError, NotFoundError):
-            # Somebody wrote or deleted it, or the answer to our own last write was lost.
+            # Another process wrote or deleted it, or the answer to our own last write was lost.
             await self._observe()
             if not self._is_free():
                 return False

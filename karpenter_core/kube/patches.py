@@ -3,7 +3,7 @@
 We patch our own fields only, and never send an object back that was read: a field that we do not
 know must survive us. A merge patch replaces lists whole: who sends a list also sends the
 resourceVersion that it was computed from (`lifecycle.changes`), and a stale one is refused instead of
-undoing somebody else's entry.
+undoing another writer's entry.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class AsyncTokenBucket:
         return True
 
     async def acquire(self) -> None:
-        """Wait for a token; the wait is fixed on arrival, so nobody overtakes."""
+        """Wait for a token; the wait is fixed on arrival, so callers keep their order."""
         self._refill()
         self._tokens -= 1
         if self._tokens >= 0:

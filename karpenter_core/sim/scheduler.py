@@ -4,7 +4,7 @@ Without preemption and preferences: the nominated node is tried first; of the no
 least (or most) allocated one is taken, ties by name. Of pods that differ only in their names one is
 evaluated for all; those that no node takes wait, as upstream's queueing hints let them, until a change may
 help them. Nominated pods reserve nothing, but an unschedulable pod loses its nomination, as
-upstream. Devices are not allocated: a pod waits until somebody has written the allocations of its
+upstream. Devices are not allocated: a pod waits until a test has written the allocations of its
 ResourceClaims, and goes to the node that they name.
 """
 

@@ -2,7 +2,7 @@
 
 Without a pause a broken image or NodeClass costs money around the clock: instances are launched, time
 out, are terminated, and launched again. So do nodes that have less than their instance type promises,
-or taints that nobody declared: the pods stay pending. After two failures in a row nothing is launched
+or taints that no NodePool declares: the pods stay pending. After two failures in a row nothing is launched
 for a minute, then one claim is tried; each further failure doubles the pause, up to ten minutes. One
 success, or a change of the pool or its NodeClass, ends it.
 

@@ -25,7 +25,7 @@ LARGE_TEXT: Final = 2_000_000
 def read_sources(paths: Iterable[Path], *, tell: Callable[[str], None]) -> list[TextDocument]:
     """Return the documents of files and folders; a List is split into its items.
 
-    `tell` is given a line before a large text is read, so that nobody takes the wait for a hang.
+    `tell` is given a line before a large text is read, so that users do not take the wait for a hang.
 
     Raises:
         BadInputError: a file cannot be read, or is neither YAML nor JSON.

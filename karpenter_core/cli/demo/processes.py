@@ -153,7 +153,7 @@ async def next_line(terminal: TextIO) -> None:
 
 
 def free_port() -> int:
-    """Return a port of loopback that nobody uses."""
+    """Return a free port of loopback."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

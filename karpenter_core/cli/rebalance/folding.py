@@ -48,7 +48,7 @@ class StateFold:
         self._builder: Final = builder
         self._made = 0
         self._leaving: Final = list["tuple[datetime, Candidate]"]()
-        """Nodes whose command has begun, with the times at which they are gone."""
+        """Nodes whose command has started, with the times at which they are gone."""
 
     def pass_time(self, now: datetime) -> None:
         """Move the time: nodes leave, and are marked when they have been quiet for `consolidateAfter`."""

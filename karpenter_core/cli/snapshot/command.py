@@ -92,7 +92,7 @@ def _body(collected: CollectedCluster) -> bytes:
 
 
 def _write(path: Path, body: bytes) -> None:
-    """Write the file, readable for its owner alone: names of a cluster are nobody else's business."""
+    """Write the file, readable for its owner alone: names of a cluster are private."""
     with writes_to(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _OWNER_ONLY)
         with os.fdopen(descriptor, "wb") as file:

@@ -1,4 +1,4 @@
-"""Reads the cluster of a snapshot: the objects by the codecs of a live cluster, catalogues from the file.
+"""Reads the objects and the catalogues of a snapshot file.
 
 No provider is started, so that a snapshot of any cloud is read without its account.
 """

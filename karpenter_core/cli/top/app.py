@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from karpenter_core.cli.top.view import ClusterView, DecisionRow, NodeRow, ViewOptions
     from karpenter_core.errors import KarpenterError
 
-__all__ = ["Feed", "TopApp", "run_app"]
+__all__ = ["TopApp", "ViewSource", "run_app"]
 
 _HELP: Final = """\
 Keys of karpenter top
@@ -77,7 +77,7 @@ class _Pane(StrEnum):
     NOTES = "notes"
 
 
-class Feed(Protocol):
+class ViewSource(Protocol):
     """Source of views."""
 
     def start(self) -> None:
@@ -146,7 +146,7 @@ class TopApp(App[None]):
 
     def __init__(
         self,
-        make_feed: Callable[[TopApp], Feed],
+        make_feed: Callable[[TopApp], ViewSource],
         *,
         sorting: Sorting,
         filter_text: str = "",

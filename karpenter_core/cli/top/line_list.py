@@ -1,4 +1,4 @@
-"""A widget that shows lines and a cursor; it draws the visible lines only, so that thousands are quick."""
+"""Shows lines and a cursor; draws the visible lines only, so that thousands are quick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declares the virtual pods of CapacityBuffers and writes their status: the controller `capacitybuffer`.
+"""Declares the virtual pods of CapacityBuffers, and writes their status.
 
 Templates and workloads are watched, so that a change of them is acted on at once. The provisioning
 pass places the declared pods and reports where; this controller puts that into the condition

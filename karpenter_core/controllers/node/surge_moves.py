@@ -1,4 +1,4 @@
-"""Restarts rollouts for draining pods with the annotation `karpenter.sh/surge-move`, and then evicts them."""
+"""Restarts rollouts for draining pods (`karpenter.sh/surge-move`), and then evicts them."""
 
 from __future__ import annotations
 

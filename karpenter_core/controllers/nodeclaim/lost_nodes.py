@@ -1,6 +1,6 @@
 """Gives up registered claims whose Node is gone.
 
-A Node is deleted together with its claim, unless somebody removes its finalizer first. The kubelet does
+A Node is deleted together with its claim, unless a user removes its finalizer first. The kubelet does
 not create it again before it is restarted, so the instance would run without pods until it expires.
 """
 

@@ -45,7 +45,7 @@ class _Resolution:
 
 @final
 class UnjudgedNodePools:
-    """Completes snapshots by the conditions and catalogues that nobody else provides."""
+    """Completes snapshots by the conditions and catalogues that no other controller provides."""
 
     def __init__(
         self, *, providers: Providers, runtime: ControllerRuntime, label_rules: LabelRules
@@ -58,7 +58,7 @@ class UnjudgedNodePools:
         self._log: FilteringBoundLogger = structlog.get_logger("observation")
 
     async def complete(self, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot with every NodePool judged whose condition Ready nobody writes."""
+        """Return the snapshot with every NodePool judged whose condition Ready no controller writes."""
         pools, catalogues = dict(snapshot.node_pools), dict(snapshot.catalogues)
         for name, pool in snapshot.node_pools.items():
             ref = pool.spec.template.spec.node_class_ref

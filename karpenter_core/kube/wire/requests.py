@@ -56,7 +56,7 @@ def pod_requests(
     """Return a pod's requests, `pods: 1` included.
 
     A limit without a request becomes the request, as the API server does for pods; for a
-    DaemonSet's template nobody has done that yet. `statuses` are those of `resized_containers`, and
+    DaemonSet's template the API server has not done that yet. `statuses` are those of `resized_containers`, and
     `pod_level` is that of `resized_pod_level`.
     """
     resized = statuses or {}

@@ -66,7 +66,7 @@ GARBAGE_COLLECTED: Final = "garbage_collected"
 SHUTDOWN_TAINT: Final = "node.cloudprovider.kubernetes.io/shutdown"
 """The key of the taint that cloud controller managers put on Nodes whose instance has stopped."""
 STOPPED_GRACE: Final = timedelta(minutes=5)
-"""The time for which an instance must have been stopped: somebody may be restarting it."""
+"""The time for which an instance must have been stopped: a user may be restarting it."""
 ORPHAN_GRACE: Final = timedelta(minutes=1)
 """The time for which an orphan must have been without a claim; a launch is recorded far sooner."""
 ENDING_ORPHAN_GRACE: Final = timedelta(minutes=10)

@@ -112,7 +112,7 @@ class DashboardFeed:
                 thread.close()
 
     def watch(self) -> None:
-        """Note that somebody looks."""
+        """Note that a page is open."""
         self._is_watched.set()
 
     async def state(self) -> bytes:
@@ -187,12 +187,12 @@ class DashboardFeed:
     def _end_question(self, task: asyncio.Task[Json]) -> None:
         self._asked.discard(task)
         if not task.cancelled():
-            task.exception()  # perhaps nobody waits for it any more
+            task.exception()  # perhaps no page waits for it any more
 
     # -- loops -------------------------------------------------------------------------------------
 
     async def _follow_state(self) -> None:
-        """Compute and send the state once per interval while somebody looks."""
+        """Compute and send the state once per interval while a page is open."""
         while True:
             await self._is_watched.wait()
             while len(self.subscribers):

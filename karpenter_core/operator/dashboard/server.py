@@ -125,7 +125,7 @@ class DashboardServer:
         return guard
 
     def _refusal(self, request: web.Request) -> web.Response | None:
-        """Return the refusal of a request that is wrong whoever sends it."""
+        """Return the refusal of a request that is wrong from any sender."""
         if request.method != "GET":
             return _problem(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered", Allow="GET")
         # A name of another site may point at loopback: its page would be of the same origin.

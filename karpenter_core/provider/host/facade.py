@@ -189,8 +189,8 @@ class Providers:
     ) -> None:
         """Start every plug-in; if one cannot start, stop those that did.
 
-        Unless all are needed: one that cannot start is then done without (`left_out`), and whoever
-        needs its NodeClass kinds gets the reason.
+        Unless all are needed: one that cannot start is then left out (`left_out`), and callers
+        that need its NodeClass kinds get the reason.
 
         Raises:
             KarpenterError: what a plug-in refused to start for.

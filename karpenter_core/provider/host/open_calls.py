@@ -2,7 +2,7 @@
 
 An item is open from the moment it is added until its outcome is known, however long that takes. The
 same item added meanwhile joins it; once the time limit has passed, who adds it gets CallPendingError
-and it is not sent again. An outcome that nobody waits for any more goes to `on_late`.
+and it is not sent again. An outcome that no caller waits for any more goes to `on_late`.
 
 The owner makes the calls: it opens an item, starts the call of those that are new, now or later, and
 waits for the outcome.
@@ -146,7 +146,7 @@ class OpenCalls(Generic[Item, Result]):
             for entry in entries:
                 entry.overdue = True
                 _refuse(entry, error)
-        except Exception as error:  # whatever it was, nobody may wait for ever
+        except Exception as error:  # of any kind: callers must not wait for ever
             self._fail(entries, error)
         else:
             self._finish(entries, outcomes)
@@ -172,7 +172,7 @@ class OpenCalls(Generic[Item, Result]):
                 self._report_late(entry.item, error)
 
     def _report_late(self, item: Item, outcome: Result | BaseException) -> None:
-        """Report an outcome nobody waits for; what goes wrong there concerns this item alone."""
+        """Report an outcome that no caller waits for; what goes wrong there concerns this item alone."""
         if self._on_late is None:
             return
         try:
@@ -187,4 +187,4 @@ def _refuse(entry: OpenItem[Item, Result], error: BaseException) -> None:
     if entry.answer.done():
         return
     entry.answer.set_exception(error)
-    entry.answer.exception()  # nobody may be waiting, which is fine
+    entry.answer.exception()  # perhaps no caller waits, which is fine

@@ -48,7 +48,7 @@ class TimedCalls:
     ) -> T:
         """Wait for a call, at most as long as the limit.
 
-        `on_late` gets the finished call when nobody waits for it any more: because the limit passed
+        `on_late` gets the finished call when no caller waits for it any more: because the limit passed
         or because the waiting was cancelled.
 
         Raises:

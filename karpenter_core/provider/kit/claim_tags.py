@@ -165,7 +165,7 @@ class ClaimTags:
         settled: frozenset[str],
     ) -> dict[str, ClaimRef]:
         """Assign instances to claims; `settled` are the UIDs of known claims."""
-        dealt: dict[str, ClaimRef] = {}
+        assigned: dict[str, ClaimRef] = {}
         waiting: list[str] = []
         claims: dict[str, ClaimRef] = {}
         for name in sorted(instances):
@@ -173,19 +173,19 @@ class ClaimTags:
             claims |= {claim.uid: claim for claim in tagged_claims if claim.uid}
             own = instances[name].get(self.own_key, "")
             if name in known:
-                dealt[name] = known[name]
+                assigned[name] = known[name]
             elif own:
                 named = next((claim for claim in tagged_claims if claim.name == own), None)
                 if named is None or named.uid not in settled:
-                    dealt[name] = named or ClaimRef(name=own, uid="")
+                    assigned[name] = named or ClaimRef(name=own, uid="")
             else:
                 waiting.append(name)
-        assigned_uids = {claim.uid for claim in dealt.values()}
+        assigned_uids = {claim.uid for claim in assigned.values()}
         unassigned_claims = [
             claims[uid] for uid in sorted(claims) if uid not in assigned_uids and uid not in settled
         ]
-        dealt.update(zip(waiting, unassigned_claims, strict=False))
-        return {name: dealt[name] for name in sorted(dealt)}
+        assigned.update(zip(waiting, unassigned_claims, strict=False))
+        return {name: assigned[name] for name in sorted(assigned)}
 
     def call_of(self, name: str, tags: Mapping[str, str]) -> tuple[str, ...]:
         """Return the key of an instance's call; without tags each instance is its own call."""

@@ -18,10 +18,10 @@ V = TypeVar("V")
 
 @final
 class RecentEntries(Generic[K, V]):
-    """A map that drops what nobody uses; callable from any thread."""
+    """A map that drops unused entries; callable from any thread."""
 
     def __init__(self, *, most: int, idle_life: timedelta) -> None:
-        """Keep `most` entries at the most, and none that nobody used for `idle_life`."""
+        """Keep `most` entries at the most, and none that was unused for `idle_life`."""
         self._most: Final = most
         self._idle_life: Final = idle_life
         self._lock: Final = Lock()

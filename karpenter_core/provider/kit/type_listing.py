@@ -25,7 +25,7 @@ __all__ = ["IDLE_LIFE", "MOST_ENTRIES", "ResolvedTypes", "TypeListing", "TypeLis
 MOST_ENTRIES: Final = 32
 """So many NodeClasses that are resolved differently are kept, at some megabytes each."""
 IDLE_LIFE: Final = timedelta(minutes=15)
-"""NodePools ask every five minutes; what nobody asked for is of a NodeClass that has changed."""
+"""NodePools ask every five minutes; an entry that is not asked for is of a NodeClass that has changed."""
 
 
 class _Resolved(Protocol):

@@ -65,7 +65,7 @@ class UsageLayer:
             self.consumed[device_id, name] -= amount
 
     def free_counters(self, device_id: DeviceId, device: Device) -> None:
-        """Give the counters of a device back, which nobody has any more."""
+        """Give the counters of a device back, which no claim has any more."""
         self._count(device_id, device, -1)
 
     def _count(self, device_id: DeviceId, device: Device, sign: int) -> None:

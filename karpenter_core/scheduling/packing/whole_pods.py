@@ -12,7 +12,7 @@ Worths are sums of one part for each resource: a part for each distinct amount, 
 unit. That restricts the dual, so what comes out is still a bound; measured, it is as high as with a
 worth of its own for every size, and found in a third of the rounds. How much a content can be worth
 is answered from above by `knapsacks`; if some content is worth too much, all worths and the rent are
-made smaller until none is (Farley, 1990). Worths are looked for by column generation; begun with the
+made smaller until none is (Farley, 1990). Worths are found by column generation; started with the
 contents of a plan, five rounds or so end at the optimum.
 
 What the bound ignores only makes it lower: all but two resources, which shapes a pod may use,

@@ -59,7 +59,7 @@ class DevicePlaces:
         self._daemons: Final = dict[int, dict["DeviceGroup", frozenset[str]]]()
         self._device_nodes: Final = dict[int, DeviceNode]()
         self._unusable: Final = set[int]()
-        """Nodes whose pods have devices that cannot be told: no others get any there."""
+        """Nodes whose pods have unknown devices: no others get any there."""
         self._refused: Final = set[tuple[int, ...]]()
         """The questions that were answered with no."""
         self._keep_placed_pods()

@@ -126,7 +126,7 @@ class WhatIfVerdict:
 
     @property
     def real_moves(self) -> dict[str, tuple[PodView, ...]]:
-        """The pods that each node gets, without virtual ones: nobody will bind those."""
+        """The pods that each node gets, without virtual ones, which the scheduler never binds."""
         moves = {
             name: tuple(pod for pod in pods if not pod.is_virtual)
             for name, pods in self.moves.items()

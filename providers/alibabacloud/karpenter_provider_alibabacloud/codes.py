@@ -64,7 +64,7 @@ class ErrorClass(StrEnum):
     IN_PROGRESS = "in-progress"
     """An earlier request with the same token is still being carried out: the same token, later."""
     PROTECTED = "protected"
-    """The instance may not be terminated until somebody lifts its protection."""
+    """The instance may not be terminated until a user lifts its protection."""
     NOT_FOUND = "not-found"
     """The requested resource does not exist."""
     AUTH = "auth"
@@ -233,7 +233,7 @@ def classify(code: str, *, status: int, message: str) -> ErrorClass:
     """Return what an error means.
 
     `status` is that of HTTP, 0 for a code found in the results of a provisioning group. No code and no
-    status is a call that nobody answered.
+    status is a call without an answer.
     """
     code_class = _EXACT.get(code)
     if code_class is not None:

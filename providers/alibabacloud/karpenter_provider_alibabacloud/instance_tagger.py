@@ -153,7 +153,7 @@ class _TagCalls:
         }
         call = self._clients.ecs.call
         with core_errors_of():
-            # The own claim comes before the others of its launch go: an instance is never nobody's.
+            # The own claim comes before the others of its launch go: an instance is never without a claim.
             if change.claim:
                 call("TagResources", {**where, "Tag": to_tag_list(dict(change.claim))})
             # Then what goes, to have room for what comes.

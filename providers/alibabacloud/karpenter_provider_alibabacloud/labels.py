@@ -42,7 +42,7 @@ NODE_CLASS: Final = f"{GROUP}/ecsnodeclass"
 """Name of the NodeClass: a label of nodes (put there by the core) and a tag of instances."""
 
 RESERVATION_LABELS: Final = frozenset({CAPACITY_RESERVATION_ID})
-"""Told by what was launched alone, never by what an instance type could be launched into."""
+"""Known from the launched instance alone, never from what an instance type could be launched into."""
 
 INSTANCE_LABELS: Final = frozenset(
     {
@@ -64,7 +64,7 @@ INSTANCE_LABELS: Final = frozenset(
         INSTANCE_NVME,
     }
 )
-"""Told by the instance type alone."""
+"""Known from the instance type alone."""
 
 WELL_KNOWN: Final = frozenset({*INSTANCE_LABELS, *RESERVATION_LABELS, ZONE_ID, WINDOWS_BUILD})
 """Labels that NodePools and pods may ask for; each instance type says what it has of them."""

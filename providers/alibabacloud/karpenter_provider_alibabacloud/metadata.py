@@ -24,7 +24,7 @@ def region_id(endpoint: str = ENDPOINT) -> str:
     """Return the region of the instance that the process runs on.
 
     Raises:
-        SettingsError: nobody answers there, or not with a region.
+        SettingsError: there is no answer, or none with a region.
     """
     try:
         region = _region(endpoint.rstrip("/"))

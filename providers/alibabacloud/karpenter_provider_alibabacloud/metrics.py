@@ -70,7 +70,7 @@ class AlibabaCloudMetrics(ProviderMetrics):
         self._pairs.observe(count)
 
     def observe_estimated(self, count: int) -> None:
-        """Note of how many types that may be launched nobody has said the price."""
+        """Note the number of types that may be launched and have no known price."""
         self._estimated.set(count)
 
     def observe_vswitches(self, found: Iterable[DescribedVSwitch]) -> None:

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 __all__ = ["PRICES_TASK", "ProviderParts", "ProviderServices"]
 
 PRICES_TASK: Final = "prices"
-"""The task that reads prices, which is woken when some are wanted that nobody has read."""
+"""The task that reads prices, which is woken when some are wanted that have not been read."""
 LONGEST_SHORTAGE_LIFE: Final = timedelta(minutes=30)
 """Longest pause after repeated shortages of an offering."""
 _MEMORY_DISK_VERSION: Final = "1"

@@ -109,8 +109,8 @@ class PriceReader:
     ) -> None:
         """`types` is `RegionTypeReader.current`.
 
-        `observe_estimated` is told, after each run, of how many types that some NodePool may launch
-        nobody has said the on-demand price.
+        `observe_estimated` gets, after each run, the number of types that some NodePool may launch
+        and whose on-demand price is not known.
 
         Raises:
             SettingsError: the price file cannot be used.

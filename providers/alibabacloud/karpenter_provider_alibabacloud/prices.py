@@ -180,7 +180,7 @@ class RegionPrices:
     def is_estimated(
         self, instance_type: str, *, zone: str = "", hours: int = DEFAULT_SPOT_HOURS
     ) -> bool:
-        """Whether nobody said the price: the on-demand one, or with a zone the spot price there."""
+        """Whether the price is not known: the on-demand one, or with a zone the spot price there."""
         tables = self._tables
         if zone:
             return self._known_spot(instance_type, zone, hours, tables) is None

@@ -116,7 +116,7 @@ class ServiceClient:
         Parameters that are None are not sent. Parts of a path (`ClusterId`) are given like the rest.
 
         Raises:
-            ApiError: the call was refused, or nobody answered; as often as it may be, it was repeated.
+            ApiError: the call was refused or had no answer; it was repeated as often as it may be.
             TypeError: the API has no such action or parameter.
         """
         sdk, name = self._make_caller(), f"{self.name}:{action}"

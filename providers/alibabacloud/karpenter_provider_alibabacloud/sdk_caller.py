@@ -113,7 +113,7 @@ class SdkCaller:
         """Call once.
 
         Raises:
-            ApiError: it was refused, or nobody answered.
+            ApiError: it was refused, or there was no answer.
             TypeError: the API has no such action or parameter.
         """
         name = self._methods.get(action.lower())

@@ -47,7 +47,7 @@ class BoundedSession:
         """Send a request and read its answer.
 
         Raises:
-            botocore.exceptions.HTTPClientError: nobody answered, or with too much or too slowly.
+            botocore.exceptions.HTTPClientError: there was no answer, or it was too long or too slow.
         """
         from botocore.exceptions import HTTPClientError
         from urllib3.exceptions import HTTPError

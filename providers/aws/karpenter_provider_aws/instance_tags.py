@@ -49,7 +49,7 @@ INDEX_TAG: Final = f"{GROUP}/nodeclaim-index"
 """Short codes of all claims of a fleet, in one value: EC2 finds instances by the value of a named tag, and
 the claims themselves are spread over up to ten tags."""
 _CODE_BYTES: Final = 3
-"""Of the digest of a UID: four characters. What has the same code by chance is told apart by its claims."""
+"""Of the digest of a UID: four characters. Calls with the same code by chance differ in their claims."""
 _MOST_CLAIMS: Final = 51
 """Codes that one value has room for."""
 

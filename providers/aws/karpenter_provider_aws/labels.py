@@ -58,7 +58,7 @@ TENANCY_DEDICATED: Final = "dedicated"
 RESERVATION_LABELS: Final = frozenset(
     {CAPACITY_RESERVATION_ID, CAPACITY_RESERVATION_TYPE, CAPACITY_RESERVATION_INTERRUPTIBLE}
 )
-"""Told by what was launched alone, never by what an instance type could be launched into."""
+"""Known from the launched instance alone, never from what an instance type could be launched into."""
 
 INSTANCE_LABELS: Final = frozenset(
     {
@@ -86,7 +86,7 @@ INSTANCE_LABELS: Final = frozenset(
         INSTANCE_ACCELERATOR_COUNT,
     }
 )
-"""Told by the instance type alone."""
+"""Known from the instance type alone."""
 
 WELL_KNOWN: Final = frozenset(
     {

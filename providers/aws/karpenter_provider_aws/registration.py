@@ -95,7 +95,7 @@ class PartitionGate:
         return group is not None and group.partitions > 0
 
     def _partition(self, provider_id: str) -> int:
-        """Return the partition of an instance; 0 while EC2 has not told it."""
+        """Return the partition of an instance; 0 while EC2 does not say it."""
         _, instance_id = parse_provider_id(provider_id)
         instance = self._reader.of_ids([instance_id]).get(instance_id)
         return 0 if instance is None else instance.partition

@@ -87,7 +87,7 @@ class CloudClients:
         """`region` overrides what botocore's chain finds; `version` goes into the user agent.
 
         `shared` has the clients that were made for others of the same endpoint, credentials and time
-        limits; they stay open, and their calls are made by the policy of whoever took them last.
+        limits; they stay open, and their calls are made by the policy of the caller that took them last.
         Clients have the operations that the provider calls, or every one for those who also act for
         others, as tests do.
         """

@@ -137,7 +137,7 @@ class ActiveFaults:
             )
 
     def _any_active(self) -> bool:
-        """Whether any fault is in force; asked first, as it locks nobody out."""
+        """Whether any fault is in force; asked first, as it takes no lock."""
         with self._store.reading() as db:
             active_row = db.execute(
                 "SELECT 1 FROM faults WHERE remaining IS NULL OR remaining > 0 LIMIT 1"

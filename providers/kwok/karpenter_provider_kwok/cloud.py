@@ -302,7 +302,7 @@ class KwokCloud:
         """Take in Nodes that are ours but that the store has never heard of; returns how many.
 
         They come from another controller's time, or the state file was lost. Without this they
-        would be instances that nobody can terminate.
+        would be instances that no call can terminate.
         """
         ours = [
             node

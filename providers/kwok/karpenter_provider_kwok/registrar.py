@@ -80,7 +80,7 @@ class NodeRegistrar:
         self._set_alarm()
 
     def _note_shown(self) -> None:
-        """Remember the Nodes that the watches show; forget those that nobody will ask for."""
+        """Remember the Nodes that the watches show; forget those that no launch will ask for."""
         shown = {
             name
             for name, node in self._context.read_nodes().items()

@@ -1,4 +1,4 @@
-"""Reads answers of a cloud over HTTP, up to a size and for a time, from the place that was asked alone."""
+"""Reads HTTP answers of a cloud within a size and a time, without redirects."""
 
 from __future__ import annotations
 

@@ -146,14 +146,14 @@ class ChangeQueue(Generic[State, Desired, Change]):
         return self._state_of(instance_id)
 
     def _forget_turns(self) -> None:
-        """Make up no turns of a time in which nobody waited."""
+        """Give no turns for a time in which no change waited."""
         if not self._waiting:
             self._next_turn = max(self._next_turn, self._clock.monotonic())
 
     def _take_turn(self) -> bool:
-        """Tell whether a change may be made now, for somebody who waits.
+        """Tell whether a change may be made now, for a caller that waits.
 
-        Those who wait come late: a few turns that nobody came for are made up by the next who comes.
+        Callers that wait come late: the next one makes up a few turns that none came for.
         """
         now = self._clock.monotonic()
         with self._lock:
@@ -201,7 +201,7 @@ class ChangeQueue(Generic[State, Desired, Change]):
                 self._busy.difference_update(names)
 
     def _read_waiting(self) -> None:
-        """Read the instances that wait, once: a listing may be older than somebody's change."""
+        """Read the instances that wait, once: a listing may be older than another caller's change."""
         with self._lock:
             waiting = list(self._waiting)
         unread = [name for name in waiting if self._read.get(name) is None][: self._read_at_once]

@@ -216,7 +216,7 @@ class SimulatedCloud(ABC, Generic[Item]):
             return list(self.shared.instances.living)
 
     def terminate(self, named: str) -> None:
-        """Terminate an instance, as somebody else might."""
+        """Terminate an instance, as another user might."""
         with self._state:
             self.shared.instances.end(self.instance(named), reason=self.termination_reason)
 

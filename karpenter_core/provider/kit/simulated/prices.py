@@ -1,4 +1,4 @@
-"""Prices of a simulated cloud that are the same in every run, and move when they are told to."""
+"""Holds prices of a simulated cloud: the same in every run, and movable by tests."""
 
 from __future__ import annotations
 

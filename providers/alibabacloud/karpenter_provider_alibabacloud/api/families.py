@@ -26,7 +26,7 @@ class ImageAlias:
     """A family's images, of one version or the latest."""
 
     name: str
-    """The family as the user wrote it; of a stored object it may be one that nobody knows."""
+    """The family as the user wrote it; of a stored object it may be an unknown one."""
     version: str
     """`latest`, or the date in the names of the images, such as `20250117`."""
 

@@ -62,7 +62,7 @@ class BootstrapInput:
 
 
 def node_labels(labels: Mapping[str, str], *, capacity_type: str) -> dict[str, str]:
-    """Return what a kubelet is told to label its node with, of a claim's labels, by key.
+    """Return the labels of a claim that its kubelet sets on the node, by key.
 
     What a kubelet refuses to set on its own node, and would not start with, is left out: the core
     puts it there once the node has registered.
@@ -79,7 +79,7 @@ def node_taints(claim: NodeClaim) -> tuple[TaintSpec, ...]:
 
 
 def node_config(kubelet: Mapping[str, object], *, max_pods: int | None) -> str:
-    """Return what ACK's script is told of the kubelet, as the base64 of JSON.
+    """Return the kubelet's configuration for ACK's script, as the base64 of JSON.
 
     Pods per core are in `max_pods` already: ACK's script has no word for them.
     """

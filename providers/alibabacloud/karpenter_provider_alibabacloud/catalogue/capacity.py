@@ -86,8 +86,8 @@ def node_pods(
 ) -> NodePods:
     """Return how many pods a node takes, as the NodeClass and the network have it.
 
-    ACK's script takes no pods per core, so they count by way of the number that the kubelet is told.
-    In a cluster that is none of ACK's nobody tells it, and they count for nothing.
+    ACK's script takes no pods per core, so they count by the number that the kubelet is given.
+    In a cluster that is not ACK's it is given none, and they count for nothing.
     """
     pods = network_pods(info, cluster)
     if kubelet is None:

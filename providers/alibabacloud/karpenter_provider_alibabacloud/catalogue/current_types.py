@@ -34,7 +34,7 @@ def launchable(types: Iterable[InstanceType], node_pool: NodePool) -> tuple[str,
     return tuple(
         it.name
         for it in types
-        # Labels that nobody knows are the pool's own: its nodes have them.
+        # Unknown labels are the pool's own: its nodes have them.
         if it.requirements.compatible(
             pool_requirements, allow_undefined=_KNOWN_LABELS | frozenset(pool_requirements.keys())
         )
@@ -64,7 +64,7 @@ class CurrentInstanceTypes:
     ) -> None:
         """`cluster` is `Clusters.details`, `consider` is `PriceReader.consider`.
 
-        `wake_prices` is called when prices are wanted that nobody has read.
+        `wake_prices` is called when prices are wanted that have not been read.
         """
         self._catalogue: Final = catalogue
         self._clock: Final = clock

@@ -257,7 +257,7 @@ class InstanceTypeCatalogue:
 def _resolved_for(
     node_class: ECSNodeClass, resolver: TypeResolver, inputs: TypeInputs
 ) -> ResolvedType:
-    """Resolve a type; who asks is told of its own NodeClass, whichever the resolver was made for."""
+    """Resolve a type; errors name the caller's own NodeClass, whichever the resolver was made for."""
     try:
         return resolver.resolve(inputs)
     except ValueError as error:

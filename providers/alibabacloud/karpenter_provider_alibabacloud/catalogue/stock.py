@@ -85,7 +85,7 @@ class RegionStock:
     spot_listed: ZonesByType = field(default_factory=dict[str, tuple[str, ...]])
 
     def spot_zones(self, instance_type: str, hours: int = DEFAULT_SPOT_HOURS) -> tuple[str, ...]:
-        """Return where a type is in stock as spot; what nobody asked ECS yet is as by default."""
+        """Return where a type is in stock as spot; what ECS was not asked yet is as by default."""
         zones = self.spot.get(str(hours))
         if zones is None:
             zones = self.spot.get(str(DEFAULT_SPOT_HOURS), {})

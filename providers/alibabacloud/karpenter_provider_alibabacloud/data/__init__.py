@@ -66,7 +66,7 @@ class _PriceTable(TypedDict):
 
 @cache
 def shipped_rates() -> EstimateRates:
-    """Return the rates by which prices are estimated that nobody knows."""
+    """Return the rates by which unknown prices are estimated."""
     rates = _table()["rates"]
     return EstimateRates(
         currency=rates["currency"],
@@ -79,7 +79,7 @@ def shipped_rates() -> EstimateRates:
 
 @cache
 def shipped_prices(region: str) -> ShippedPrices:
-    """Return the prices of a region; they are empty for one that nobody has read."""
+    """Return the prices of a region; they are empty for one that has not been read."""
     region_prices = _table()["regions"].get(region)
     if region_prices is None:
         return ShippedPrices(shipped_rates().currency, {})

@@ -36,7 +36,7 @@ def core_errors_of() -> Generator[None]:
 
 
 def refusal_behind(error: BaseException) -> ApiError | None:
-    """Return with what the cloud refused; None when it was not that, or nobody answered."""
+    """Return with what the cloud refused; None when it was not that, or there was no answer."""
     cause = error.__cause__
     return cause if isinstance(cause, ApiError) and cause.code else None
 

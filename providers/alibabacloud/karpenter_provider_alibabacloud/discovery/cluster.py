@@ -92,7 +92,7 @@ def _cni(network: str) -> Cni:
         return Cni.FLANNEL
     if name in {"terway-eni", "terway-eni-only"}:
         return Cni.TERWAY_ENI
-    # Terway shares interfaces among pods unless it is told not to.
+    # Terway shares interfaces among pods unless it is configured not to.
     return Cni.TERWAY_ENIIP if name.startswith("terway") else Cni.CUSTOM
 
 

@@ -129,7 +129,7 @@ class VSwitchReader:
         *,
         observe: Callable[[Sequence[DescribedVSwitch]], None] = lambda _found: None,
     ) -> None:
-        """`observe` is told what was read (`AlibabaCloudMetrics.observe_vswitches`)."""
+        """`observe` gets what was read (`AlibabaCloudMetrics.observe_vswitches`)."""
         self._clients: Final = clients
         self._observe: Final = observe
         self._book: Final = SubnetAddresses(clock, COUNT_TTL)

@@ -190,7 +190,7 @@ class SystemEventPoll:
             )
 
     def _ours_among(self, ids: Collection[str]) -> frozenset[str]:
-        """Return those that are this cluster's: events are told of the whole account."""
+        """Return those that are this cluster's: events are those of the whole account."""
         with self._lock:
             listed = self._listed
         ownership = {name: True if name in listed else self._ours.get(name) for name in ids}

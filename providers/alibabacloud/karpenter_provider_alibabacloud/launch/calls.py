@@ -264,7 +264,7 @@ class LaunchCallBuilder:
         candidates: Sequence[LaunchCandidate],
         least: Mapping[str, int],
     ) -> None:
-        """Close vSwitches that have too few addresses for the candidates, so that nobody plans it.
+        """Close vSwitches that have too few addresses for the candidates, so that no launch plans it.
 
         Only for these types, as others take fewer addresses; and not the zone, where the vSwitches of
         another NodeClass may have room.

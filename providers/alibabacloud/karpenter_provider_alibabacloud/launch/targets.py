@@ -95,12 +95,12 @@ def spread(
     """Deal the members of a launch to zones, each to the one that is `ranked` first then."""
     names = tuple(zones)
     counts = Counter(dict(nodes))
-    dealt: dict[str, list[M]] = {}
+    by_zone: dict[str, list[M]] = {}
     for member in members:
         zone = ranked(names, nodes=counts, free=free)[0]
         counts[zone] += 1
-        dealt.setdefault(zone, []).append(member)
-    return {zone: dealt[zone] for zone in sorted(dealt)}
+        by_zone.setdefault(zone, []).append(member)
+    return {zone: by_zone[zone] for zone in sorted(by_zone)}
 
 
 def targets_of(
@@ -138,7 +138,7 @@ def steadiest_first(
     """Return targets in the order of their reclaim rate, the lowest first.
 
     That goes by the bands in which ECS tells it, so that a price counts for more than a tenth of a
-    percent: pairs of one band stay in their order. What nobody has said anything of is in the last band.
+    percent: pairs of one band stay in their order. A pair without any report is in the last band.
     """
 
     def band(target: LaunchTarget) -> int:

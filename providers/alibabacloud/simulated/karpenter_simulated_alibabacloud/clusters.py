@@ -124,7 +124,7 @@ class Clusters:
     def describe_detail(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DescribeClusterDetail."""
         cluster = self.get(request.required("ClusterId"))
-        told = {
+        facts = {
             "Addons": [{"name": cluster.network}],
             "Capabilities": {"Network": cluster.network, "IntelSGX": False},
             "MultiAZ": True,
@@ -154,7 +154,7 @@ class Clusters:
             "container_cidr": "172.20.0.0/16" if cluster.network == "Flannel" else "",
             "node_cidr_mask": cluster.node_cidr_mask,
             "master_url": json.dumps({"intranet_api_server_endpoint": "https://10.0.0.250:6443"}),
-            "meta_data": "no JSON" if cluster.unreadable else json.dumps(told),
+            "meta_data": "no JSON" if cluster.unreadable else json.dumps(facts),
             "deletion_protection": False,
             "size": sum(each.healthy_nodes for each in cluster.node_pools),
             "created": made,

@@ -104,7 +104,7 @@ class DeploymentSets:
             if (ids is None or each.id in ids)
             and request.text("DeploymentSetName") in {"", each.name}
         ]
-        page, told = numbered_page(found, request)
+        page, reply = numbered_page(found, request)
         made = to_seconds(self._account.clock() - timedelta(days=1))
         rows: list[Mapping[str, object]] = []
         for each in page:
@@ -136,4 +136,8 @@ class DeploymentSets:
                     },
                 }
             )
-        return {"DeploymentSets": {"DeploymentSet": rows}, "RegionId": self._account.region, **told}
+        return {
+            "DeploymentSets": {"DeploymentSet": rows},
+            "RegionId": self._account.region,
+            **reply,
+        }

@@ -123,20 +123,20 @@ class InstanceEvents:
             and _is_within(each.not_before, request.within("NotBefore"))
             and _is_within(each.published_at, request.within("EventPublishTime"))
         ]
-        told: dict[str, object]
+        reply: dict[str, object]
         if "MaxResults" in request or "NextToken" in request:
             page, token = token_page(
                 found, request, key=lambda each: each.id, default=_PAGE, least=_PAGE, most=_MOST
             )
-            told = {"NextToken": token, "TotalCount": len(found)}
+            reply = {"NextToken": token, "TotalCount": len(found)}
         else:
             page, numbers = numbered_page(found, request, most=_MOST)
-            told = dict(numbers)
+            reply = dict(numbers)
         return {
             "InstanceSystemEventSet": {
                 "InstanceSystemEventType": [_described(each) for each in page]
             },
-            **told,
+            **reply,
         }
 
 
@@ -147,7 +147,7 @@ def _is_within(moment: datetime, bounds: RequestParameters) -> bool:
 
 
 def _described(event: InstanceEvent) -> Mapping[str, object]:
-    told: dict[str, object] = {
+    reply: dict[str, object] = {
         "EventId": event.id,
         "InstanceId": event.instance_id,
         "ResourceType": "instance",
@@ -159,5 +159,5 @@ def _described(event: InstanceEvent) -> Mapping[str, object]:
         "ImpactLevel": "100",
     }
     if event.finished_at is not None:
-        told["EventFinishTime"] = to_seconds(event.finished_at)
-    return told
+        reply["EventFinishTime"] = to_seconds(event.finished_at)
+    return reply

@@ -68,9 +68,9 @@ class GroupRecords:
             and request.text("AutoProvisioningGroupName") in {"", each.name}
             and tags_match(each.tags, request)
         ]
-        page, told = numbered_page(found, request, most=100)
+        page, reply = numbered_page(found, request, most=100)
         rows = [self._described(each) for each in page]
-        return {"AutoProvisioningGroups": {"AutoProvisioningGroup": rows}, **told}
+        return {"AutoProvisioningGroups": {"AutoProvisioningGroup": rows}, **reply}
 
     def _described(self, group: GroupRecord) -> Mapping[str, object]:
         launched = Counter(

@@ -182,7 +182,7 @@ class Images:
             and each.status in request.text("Status", "Available").split(",")
             and tags_match(each.tags, request)
         ]
-        page, told = numbered_page(found, request, most=_MOST_IMAGES)
+        page, reply = numbered_page(found, request, most=_MOST_IMAGES)
         rows = [
             {
                 "ImageId": each.id,
@@ -210,4 +210,4 @@ class Images:
             }
             for each in page
         ]
-        return {"Images": {"Image": rows}, "RegionId": self._account.region, **told}
+        return {"Images": {"Image": rows}, "RegionId": self._account.region, **reply}

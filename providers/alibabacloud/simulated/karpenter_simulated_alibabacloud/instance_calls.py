@@ -75,7 +75,7 @@ class InstanceCalls:
         ]
         if "Tag" in request and ids is None:
             found = found[:_MOST_BY_TAG]
-        told: dict[str, object]
+        reply: dict[str, object]
         if "MaxResults" in request or "NextToken" in request:
             page, token = token_page(
                 found,
@@ -85,11 +85,11 @@ class InstanceCalls:
                 least=_DEFAULT_PAGE,
                 most=min(_LARGEST_PAGE, self._behaviour.instances_per_page),
             )
-            told = {"NextToken": token, "TotalCount": len(found)}
+            reply = {"NextToken": token, "TotalCount": len(found)}
         else:
             page, numbers = numbered_page(found, request, most=_LARGEST_PAGE)
-            told = {**numbers, "NextToken": ""}
-        return {"Instances": {"Instance": [self._described(each) for each in page]}, **told}
+            reply = {**numbers, "NextToken": ""}
+        return {"Instances": {"Instance": [self._described(each) for each in page]}, **reply}
 
     def _matches(self, instance: SimulatedInstance, request: RequestParameters) -> bool:
         asked = {
@@ -121,7 +121,7 @@ class InstanceCalls:
         request.required("RegionId")
         ids = request.texts("InstanceId", most=_MOST_IDS)
         found = [each for each in self._instances.visible if not ids or each.id in ids]
-        page, told = numbered_page(found, request)
+        page, reply = numbered_page(found, request)
         return {
             "InstanceStatuses": {
                 "InstanceStatus": [
@@ -129,7 +129,7 @@ class InstanceCalls:
                     for each in page
                 ]
             },
-            **told,
+            **reply,
         }
 
     def _described(self, each: SimulatedInstance) -> Mapping[str, object]:

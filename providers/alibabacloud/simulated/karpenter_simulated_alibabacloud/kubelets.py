@@ -242,8 +242,8 @@ def _ack_reserved(boot: _BootContext, capacity: Mapping[str, int]) -> dict[str, 
 
 
 def _amounts(config: Mapping[str, object], name: str) -> dict[str, int]:
-    told = cast("Mapping[str, str]", config.get(name, {}))
-    return dict(parse_resources({key: value for key, value in told.items() if key != "pid"}))
+    reply = cast("Mapping[str, str]", config.get(name, {}))
+    return dict(parse_resources({key: value for key, value in reply.items() if key != "pid"}))
 
 
 def _node_info(boot: _BootContext) -> Mapping[str, str]:

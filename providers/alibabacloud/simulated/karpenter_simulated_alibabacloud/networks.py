@@ -188,7 +188,7 @@ class Networks:
             and request.text("VSwitchName") in {"", each.name}
             and tags_match(each.tags, request)
         ]
-        page, told = numbered_page(found, request)
+        page, reply = numbered_page(found, request)
         rows = [
             {
                 "VSwitchId": each.id,
@@ -206,7 +206,7 @@ class Networks:
             }
             for each in page
         ]
-        return {"VSwitches": {"VSwitch": rows}, **told}
+        return {"VSwitches": {"VSwitch": rows}, **reply}
 
     def describe_vpcs(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DescribeVpcs of the VPC API."""
@@ -215,7 +215,7 @@ class Networks:
             for each in self._vpcs.values()
             if request.text("VpcId") in {"", each.id} and tags_match(each.tags, request)
         ]
-        page, told = numbered_page(found, request)
+        page, reply = numbered_page(found, request)
         rows = [
             {
                 "VpcId": each.id,
@@ -236,7 +236,7 @@ class Networks:
             }
             for each in page
         ]
-        return {"Vpcs": {"Vpc": rows}, **told}
+        return {"Vpcs": {"Vpc": rows}, **reply}
 
     def describe_security_groups(self, request: RequestParameters) -> Mapping[str, object]:
         """Answer DescribeSecurityGroups, by tokens or, as in old programs, by page numbers."""
@@ -253,7 +253,7 @@ class Networks:
             and request.text("VpcId") in {"", each.vpc_id}
             and tags_match(each.tags, request)
         ]
-        told: dict[str, object] = {"RegionId": self._account.region}
+        reply: dict[str, object] = {"RegionId": self._account.region}
         if "MaxResults" in request or "NextToken" in request:
             page, token = token_page(
                 found,
@@ -262,10 +262,10 @@ class Networks:
                 default=_DEFAULT_PAGE,
                 most=_GROUPS_PAGE,
             )
-            told["NextToken"] = token
+            reply["NextToken"] = token
         else:
             page, numbers = numbered_page(found, request, most=_GROUPS_PAGE)
-            told |= numbers
+            reply |= numbers
         rows = [
             {
                 "SecurityGroupId": each.id,
@@ -282,7 +282,7 @@ class Networks:
             }
             for each in page
         ]
-        return {"SecurityGroups": {"SecurityGroup": rows}, **told}
+        return {"SecurityGroups": {"SecurityGroup": rows}, **reply}
 
     @property
     def _made_at(self) -> str:

@@ -97,8 +97,8 @@ def numbered_page(
     size = parameters.integer("PageSize", default)
     size = default if size <= 0 else min(size, most)
     first = (number - 1) * size
-    told = {"PageNumber": number, "PageSize": size, "TotalCount": len(items)}
-    return items[first : first + size], told
+    page_fields = {"PageNumber": number, "PageSize": size, "TotalCount": len(items)}
+    return items[first : first + size], page_fields
 
 
 def tags_match(tags: Mapping[str, str], parameters: RequestParameters, name: str = "Tag") -> bool:

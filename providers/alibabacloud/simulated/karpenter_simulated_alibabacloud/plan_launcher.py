@@ -102,9 +102,9 @@ class PlanLauncher:
         )
 
     def _addresses(self, plan: InstancePlan) -> int:
-        told = self._behaviour.addresses_per_instance
-        if told is not None:
-            return max(1, told)
+        configured = self._behaviour.addresses_per_instance
+        if configured is not None:
+            return max(1, configured)
         type_info = self._catalogue.type_info(plan.pool.instance_type)
         if type_info is None:
             return 1

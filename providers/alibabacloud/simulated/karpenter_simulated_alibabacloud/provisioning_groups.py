@@ -369,7 +369,7 @@ def _targets(request: RequestParameters) -> Mapping[str, float]:
 
 
 def _row(plan: InstancePlan, ids: Sequence[str], error: CloudError | None) -> Mapping[str, object]:
-    told: dict[str, object] = {
+    reply: dict[str, object] = {
         "InstanceType": plan.pool.instance_type,
         "ZoneId": plan.pool.zone,
         "SpotStrategy": plan.spot_strategy,
@@ -377,5 +377,5 @@ def _row(plan: InstancePlan, ids: Sequence[str], error: CloudError | None) -> Ma
         "InstanceIds": {"InstanceId": list(ids)},
     }
     if error is not None:
-        told |= {"ErrorCode": error.code, "ErrorMsg": error.message}
-    return told
+        reply |= {"ErrorCode": error.code, "ErrorMsg": error.message}
+    return reply

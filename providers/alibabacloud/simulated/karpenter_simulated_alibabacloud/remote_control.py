@@ -81,10 +81,10 @@ class RemoteControl:
 
     def _calls(self, _body: Body) -> object:
         counted = Counter((call.action, call.outcome) for call in self._cloud.calls.all)
-        told: dict[str, dict[str, int]] = {}
+        reply: dict[str, dict[str, int]] = {}
         for (action, outcome), number in sorted(counted.items()):
-            told.setdefault(action, {})[outcome] = number
-        return told
+            reply.setdefault(action, {})[outcome] = number
+        return reply
 
     def _state(self, _body: Body) -> object:
         instances = self._parts.instances

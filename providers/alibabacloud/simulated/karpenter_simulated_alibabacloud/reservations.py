@@ -165,7 +165,7 @@ class Reservations:
 
     def _described(self, each: Reservation) -> Mapping[str, object]:
         used = self.used(each)
-        told: dict[str, object] = {
+        reply: dict[str, object] = {
             "PrivatePoolOptionsId": each.id,
             "PrivatePoolOptionsName": each.name,
             "PrivatePoolOptionsMatchCriteria": each.criteria,
@@ -192,8 +192,8 @@ class Reservations:
             },
         }
         if each.ends_at:
-            told["EndTime"] = to_seconds(each.ends_at)
-        return told
+            reply["EndTime"] = to_seconds(each.ends_at)
+        return reply
 
 
 def _asked(request: RequestParameters) -> tuple[str, Sequence[str]]:

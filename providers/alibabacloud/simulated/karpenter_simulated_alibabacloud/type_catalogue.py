@@ -115,9 +115,9 @@ class TypeCatalogue:
         self._reported_stock.append((pool, stock))
 
     def reported_stock(self, pool: InstancePool) -> Stock:
-        """Return what is told of a pool's stock."""
+        """Return the stock that is reported for a pool."""
         stock = next(
-            (told for rule, told in reversed(self._reported_stock) if rule.holds(pool)), ""
+            (reported for rule, reported in reversed(self._reported_stock) if rule.holds(pool)), ""
         )
         return stock or ("WithoutStock" if self.is_sold_out(pool) else "WithStock")
 
@@ -220,19 +220,19 @@ class TypeCatalogue:
         if not resources:
             return None
         stocked = any(each["StatusCategory"] in _WITH_STOCK for each in resources)
-        told: dict[str, object] = {
+        reply: dict[str, object] = {
             "RegionId": self._account.region,
             "ZoneId": zone,
             "Status": "Available" if stocked else "SoldOut",
             "StatusCategory": "WithStock" if stocked else "WithoutStock",
         }
         if destination != "Zone":
-            told["AvailableResources"] = {
+            reply["AvailableResources"] = {
                 "AvailableResource": [
                     {"Type": destination, "SupportedResources": {"SupportedResource": resources}}
                 ]
             }
-        return told
+        return reply
 
     def _type_resources(
         self, zone: str, capacity_type: str, name: str, request: RequestParameters
@@ -274,7 +274,7 @@ class TypeCatalogue:
         verbose = request.flag("Verbose", default=True)
         zones: list[Mapping[str, object]] = []
         for zone in self.zones:
-            told: dict[str, object] = {
+            reply: dict[str, object] = {
                 "ZoneId": zone,
                 "LocalName": f"Zone {zone.rpartition('-')[2].upper()}",
                 "ZoneType": "AvailabilityZone",
@@ -282,7 +282,7 @@ class TypeCatalogue:
                 "AvailableDiskCategories": {"DiskCategories": list(DISK_CATEGORIES)},
             }
             if verbose:
-                told["AvailableInstanceTypes"] = {
+                reply["AvailableInstanceTypes"] = {
                     "InstanceTypes": [
                         each.name
                         for each in self.types
@@ -293,7 +293,7 @@ class TypeCatalogue:
                         )
                     ]
                 }
-            zones.append(told)
+            zones.append(reply)
         return {"Zones": {"Zone": zones}}
 
     def describe_regions(self, _request: RequestParameters) -> Mapping[str, object]:
@@ -327,7 +327,7 @@ def _stocked(value: str, stock: Stock) -> dict[str, object]:
 
 
 def _described(type_info: TypeInfo) -> Mapping[str, object]:
-    told: dict[str, object] = {
+    reply: dict[str, object] = {
         "InstanceTypeId": type_info.name,
         "InstanceTypeFamily": type_info.family,
         "InstanceCategory": type_info.category,
@@ -359,8 +359,8 @@ def _described(type_info: TypeInfo) -> Mapping[str, object]:
         "LocalStorageCategory": type_info.local_disk_category,
     }
     if type_info.local_disks:
-        told |= {
+        reply |= {
             "LocalStorageAmount": type_info.local_disks,
             "LocalStorageCapacity": type_info.local_disk_gib,
         }
-    return told
+    return reply

@@ -51,8 +51,8 @@ class KubeletSettings:
     @property
     def max_pods(self) -> int | None:
         """`maxPods`; None when nobody says."""
-        told = self.config.get("maxPods")
-        return told if isinstance(told, int) else None
+        configured = self.config.get("maxPods")
+        return configured if isinstance(configured, int) else None
 
 
 @lru_cache(maxsize=256)  # asked at every look at an instance; nobody changes the answer

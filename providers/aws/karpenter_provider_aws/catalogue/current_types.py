@@ -56,7 +56,7 @@ class CurrentInstanceTypes:
         return self._catalogue.instance_types(node_class, self._situation(node_class))
 
     def sizing_of(self, node_class: EC2NodeClass) -> Callable[[str], KubeletSizing]:
-        """Return what tells what a type's kubelet is told (as `InstanceTypeCatalogue.numbers`)."""
+        """Return a function from a type's name to the sizing of its kubelet."""
         return self._catalogue.sizing(node_class, self._situation(node_class))
 
     def node_pools(self, node_class: EC2NodeClass) -> tuple[NodePool, ...]:

@@ -156,7 +156,7 @@ class InstanceTypeCatalogue:
     def sizing(
         self, node_class: EC2NodeClass, catalogue_inputs: CatalogueInputs
     ) -> Callable[[str], KubeletSizing]:
-        """Return what tells, by name of a type, what the kubelet of its nodes is told.
+        """Return a function from a type's name to the sizing of its nodes' kubelet.
 
         The type's capacity has the same number of pods. What is returned raises CloudProviderError
         for a type that the region does not sell.

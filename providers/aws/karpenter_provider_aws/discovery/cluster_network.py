@@ -45,7 +45,7 @@ class ServiceNetwork:
             return self._cidr
 
     def resolve(self) -> str:
-        """Return the CIDR, IPv4 or else IPv6; empty when the cluster has told none.
+        """Return the CIDR, IPv4 or else IPv6; empty when the cluster names none.
 
         Raises:
             CloudProviderError: EKS refused or did not answer (`discovery.call_errors`).

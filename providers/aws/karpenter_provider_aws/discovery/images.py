@@ -74,10 +74,10 @@ class DescribedImage:
     """As labels have it: `amd64` or `arm64`."""
     created: datetime
     deprecated_from: datetime
-    """The end of time for an image that nobody has deprecated."""
+    """The end of time for an image that is not deprecated."""
 
     def is_deprecated(self, now: datetime) -> bool:
-        """Whether its owner wants nobody to use it any more."""
+        """Whether its owner has deprecated it."""
         return self.deprecated_from <= now
 
 

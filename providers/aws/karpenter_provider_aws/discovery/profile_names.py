@@ -84,7 +84,7 @@ def unused_profiles(
 ) -> tuple[str, ...]:
     """Return the names of the profiles below a path that are not to be kept, sorted.
 
-    A profile outside of the path is never among them, whoever listed it.
+    A profile outside of the path is never among them, whatever listing it comes from.
     """
     return tuple(
         sorted(p.name for p in profiles if p.path.startswith(prefix) and p.name not in keep)

@@ -119,7 +119,7 @@ class InstanceProfiles:
             self._protected.put(name, name)
 
     def is_protected(self, name: str) -> bool:
-        """Whether a profile is kept though nobody may seem to use it."""
+        """Whether a profile is kept though it may seem unused."""
         return self._protected.get(name) is not None
 
     def remove_all(self, node_class: EC2NodeClass) -> None:
@@ -140,7 +140,7 @@ class InstanceProfiles:
             self.remove(name)
 
     def collect(self, used: Collection[str], *, complete: bool) -> tuple[str, ...]:
-        """Remove the cluster's profiles that nobody has used for a while; return their names.
+        """Remove the cluster's profiles that were unused for a while; return their names.
 
         `used` are those of all NodeClasses (`NodeClassResolver.profiles_in_use`); `complete` is
         False when some may be missing, and nothing is removed. Those of the cluster's instances

@@ -67,7 +67,7 @@ class BootstrapInput:
 def bootstrap_labels(
     labels: Mapping[str, str], *, capacity_type: str, is_custom: bool
 ) -> dict[str, str]:
-    """Return what a kubelet is told to label its node with, of a claim's labels.
+    """Return the labels of a claim that its kubelet sets on the node.
 
     The capacity type is what was chosen at launch. All families but Custom register with their
     taints on, so the core must not put them on again; a Custom image may not.

@@ -200,7 +200,7 @@ _READERS: Final[Mapping[tuple[str, ...], Callable[[_Envelope], InterruptionMessa
 
 
 def _text(record: Mapping[str, object], key: str) -> str:
-    """Return a text; what JSON can escape and nobody can encode (a lone surrogate) is a "?"."""
+    """Return a text; what JSON can escape and UTF-8 cannot encode (a lone surrogate) is a "?"."""
     value = record.get(key)
     return value.encode(errors="replace").decode() if isinstance(value, str) else ""
 

@@ -91,7 +91,7 @@ class InterruptionQueue:
     def poll(self, *, wait: bool) -> tuple[Interruption, ...]:
         """Return what the queue says and was not acknowledged, the first received first.
 
-        With nothing in hand it waits for a message, unless told not to.
+        Without a message it waits for one, unless the caller wants no wait.
 
         Raises:
             AuthError: the queue may not be read.

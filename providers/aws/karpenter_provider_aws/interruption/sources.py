@@ -57,7 +57,7 @@ class InterruptionSources:
         offerings: UnavailableOfferings,
         count_unhealthy: Callable[[str], None],
     ) -> None:
-        """`count_unhealthy` is told the category of each instance that is newly found unhealthy."""
+        """`count_unhealthy` gets the category of each instance that is newly found unhealthy."""
         self.directory: Final = InstanceDirectory(
             reader, clock, cluster=settings.cluster_name, read_nodes=read_nodes
         )

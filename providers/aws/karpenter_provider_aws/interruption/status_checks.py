@@ -137,7 +137,7 @@ class InstanceStatusPoll:
         has_instances: Callable[[], bool],
         count: Callable[[str], None],
     ) -> None:
-        """`count` is told the category of each new announcement.
+        """`count` gets the category of each new announcement.
 
         Nothing is asked while `has_instances` says that the cluster has no instance.
         """

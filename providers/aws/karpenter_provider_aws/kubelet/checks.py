@@ -155,7 +155,7 @@ def invalid_settings(kubelet: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def unsupported_settings(kubelet: Mapping[str, object], family: AmiFamily) -> tuple[str, ...]:
-    """Say what nodes of a family would never be told."""
+    """Return the kubelet fields that nodes of a family do not read."""
     traits = TRAITS[family]
     if traits.accepts_any_kubelet_field:
         return ()

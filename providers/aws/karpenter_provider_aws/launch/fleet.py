@@ -219,7 +219,7 @@ def _target_capacity_type(
 
 
 def _add_strategy(request: CreateFleetRequestTypeDef, options: FleetOptions) -> None:
-    """Say how to choose; of a capacity block there is no choice, and EC2 refuses to be told."""
+    """Say how to choose; of a capacity block there is no choice, and EC2 refuses the field."""
     by_price = not options.has_own_prices
     match _target_capacity_type(options):
         case "spot":

@@ -219,7 +219,7 @@ def _tag_specifications(
 
 
 def _add_reservation(data: RequestLaunchTemplateDataTypeDef, content: TemplateContent) -> None:
-    """Say which reservation is used; unless told not to, EC2 fills open ones with any instance."""
+    """Say which reservation is used; by default EC2 fills open ones with any instance."""
     reservation = content.reservation
     if content.capacity_type != RESERVED or reservation is None:
         data["CapacityReservationSpecification"] = {"CapacityReservationPreference": "none"}

@@ -78,7 +78,7 @@ class ClusterLaunchTemplates:
     def run(self, templates: Sequence[LaunchTemplate], call: Callable[[], T]) -> T:
         """Call with these templates in place, once more when EC2 says that one does not exist.
 
-        Somebody may have deleted one, or EC2 may not show yet what it has just made. What else the
+        A user may have deleted one, or EC2 may not show yet what it has just made. What else the
         call raises is passed on.
 
         Raises:
@@ -108,7 +108,7 @@ class ClusterLaunchTemplates:
             self._sizes.record(template.node_class, template.user_data_bytes)
         while wanted:
             ours, others = self._claim(wanted)
-            # Our own work comes before waiting for others': nobody ever waits in a circle.
+            # Our own work comes before waiting for others': callers never wait in a circle.
             self._find_or_make([wanted[name] for name in ours])
             for future in others.values():
                 future.result()
@@ -200,7 +200,7 @@ class ClusterLaunchTemplates:
                         self._last_used[name] = now
 
     def _take_idle(self, name: str) -> float | None:
-        """Forget a template that nobody has used for a while, and say that it is being deleted.
+        """Forget a template that was unused for a while, and say that it is being deleted.
 
         Returns when it was used last; None for one that stays.
         """

@@ -230,7 +230,7 @@ def _answer(action: str, call: Callable[[], object]) -> CloudProviderError | Non
     """Return the error that a call is answered with.
 
     Raises:
-        CloudProviderError: the launch template is not there; whoever holds it makes it anew.
+        CloudProviderError: the launch template is not there; its owner makes it anew.
     """
     try:
         with core_errors_of(action):

@@ -40,7 +40,7 @@ Check: TypeAlias = "NodeClassCheck[EC2NodeClass]"
 
 
 def service_network_check(network: ServiceNetwork) -> Check:
-    """Return the check that the CIDR of services is known where nodes must be told it.
+    """Return the check that the CIDR of services is known where nodes need it.
 
     It raises CloudProviderError if EKS does not answer.
     """

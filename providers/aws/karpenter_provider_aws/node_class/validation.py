@@ -44,7 +44,7 @@ class TrialCatalogue(Protocol):
         ...
 
     def sizing_of(self, node_class: EC2NodeClass) -> Callable[[str], KubeletSizing]:
-        """Return what tells, by name of a type, what the kubelet of its nodes is told."""
+        """Return a function from a type's name to the sizing of its nodes' kubelet."""
         ...
 
     def node_pools(self, node_class: EC2NodeClass) -> Sequence[NodePool]:

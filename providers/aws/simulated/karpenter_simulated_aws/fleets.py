@@ -177,7 +177,7 @@ class Fleets:
                     outcome.sold_out.append(choice.pool)
                 outcome.errors.append(
                     {
-                        "LaunchTemplateAndOverrides": choice.told(),
+                        "LaunchTemplateAndOverrides": choice.fleet_fields(),
                         "Lifecycle": choice.plan.lifecycle,
                         "ErrorCode": error.code,
                         "ErrorMessage": error.message,
@@ -221,7 +221,7 @@ class Fleets:
         outcome.bought[choice.pool] += len(made)
         outcome.instances.append(
             {
-                "LaunchTemplateAndOverrides": choice.told(),
+                "LaunchTemplateAndOverrides": choice.fleet_fields(),
                 "Lifecycle": choice.plan.lifecycle,
                 "InstanceIds": [instance.id for instance in made],
                 "InstanceType": choice.plan.instance_type,

@@ -53,7 +53,7 @@ class PoolChoice:
     pool: InstancePool
     price: float
 
-    def told(self) -> Mapping[str, object]:
+    def fleet_fields(self) -> Mapping[str, object]:
         """Return the choice as answers repeat it."""
         return {
             "LaunchTemplateSpecification": {

@@ -1,4 +1,4 @@
-"""Builds the boot data of nodes: by this provider (`aksscriptless`), or by AKS's bootstrapping service.
+"""Builds the boot data of nodes, itself (`aksscriptless`) or by AKS's service.
 
 The answer of the service has a place for the bootstrap token instead of the token.
 """

@@ -1,7 +1,7 @@
 """Reads the quotas of the region, and reserves vCPUs for launches that no reading counts yet.
 
 A virtual machine counts against the quota of its family and the region's quota (`cores`), or as spot
-against the region's quota for spot alone (`lowPriorityCores`). A quota that nobody knows restricts
+against the region's quota for spot alone (`lowPriorityCores`). An unknown quota restricts
 nothing: Azure refuses the launch if need be. That also holds once readings have failed for 15 minutes.
 """
 

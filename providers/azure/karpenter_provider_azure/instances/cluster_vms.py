@@ -125,7 +125,7 @@ class _VmDeletions:
     def refused_outcome(
         self, instance_id: str, refusal: ArmError, *, is_alone: bool
     ) -> TerminateOutcome:
-        """Return an error for a virtual machine; a lock needs somebody to remove it."""
+        """Return an error for a virtual machine; a lock must be removed by a user."""
         del is_alone
         if any(code.lower() in _LOCK_CODES for code in refusal.codes):
             return TerminationRefusedError(

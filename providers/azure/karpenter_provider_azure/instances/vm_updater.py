@@ -235,7 +235,7 @@ class VmUpdater:
     ) -> frozenset[tuple[str, str]]:
         """Return the tags that a NodeClass had in the life of this process, and has no more.
 
-        Other tags may be somebody else's, such as those of a policy, and stay.
+        Other tags may belong to others, such as those of a policy, and stay.
         """
         tags = instance_tags(node_class.spec.tags, additional_tags={}, cluster="", claim_uid="")
         with self._lock:

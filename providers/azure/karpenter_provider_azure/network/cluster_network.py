@@ -1,4 +1,4 @@
-"""Reads the network of the cluster: security group, backend pools, and the GUID of the virtual network."""
+"""Reads the cluster's security group, backend pools and virtual network GUID."""
 
 from __future__ import annotations
 

@@ -224,5 +224,5 @@ class SimulatedKubelets(kubelets.SimulatedKubelets[VirtualMachine]):
 
 
 def _amounts(settings: KubeletSettings, flag: str) -> Mapping[str, int]:
-    told = {key: value for key, value in settings.amounts(flag).items() if key != "pid"}
-    return parse_resources(told)
+    reply = {key: value for key, value in settings.amounts(flag).items() if key != "pid"}
+    return parse_resources(reply)

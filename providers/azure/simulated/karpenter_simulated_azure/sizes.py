@@ -71,7 +71,7 @@ class SimulatedSize:
 
 def sku_of(row: SizeRow, world: AzureWorld) -> JsonObject:
     """Return the SKU of a row, as the API does."""
-    told: dict[str, object] = {
+    capability_values: dict[str, object] = {
         "MaxResourceVolumeMB": row.temporary_gib * 1024,
         "OSVhdSizeMB": 1047552,
         "vCPUs": row.cpus,
@@ -89,8 +89,8 @@ def sku_of(row: SizeRow, world: AzureWorld) -> JsonObject:
         "MaxNetworkInterfaces": 2,
     }
     if constrained := re.match(r"Standard_[A-Z]+\d+-(\d+)", row.name):
-        told["vCPUsAvailable"] = constrained[1]
-    told |= {
+        capability_values["vCPUsAvailable"] = constrained[1]
+    capability_values |= {
         name: value
         for name, value in (
             ("CachedDiskBytes", row.cached_bytes),
@@ -114,12 +114,15 @@ def sku_of(row: SizeRow, world: AzureWorld) -> JsonObject:
         "family": row.family,
         "locations": [world.location],
         "locationInfo": [{"location": world.location, "zones": zones, "zoneDetails": details}],
-        "capabilities": [{"name": key, "value": _told(value)} for key, value in told.items()],
+        "capabilities": [
+            {"name": key, "value": _capability_text(value)}
+            for key, value in capability_values.items()
+        ],
         "restrictions": list(_restrictions(row, world)),
     }
 
 
-def _told(value: object) -> str:
+def _capability_text(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -196,7 +199,9 @@ class Sizes:
 
     def _read(self, sku: JsonMapping) -> SimulatedSize:
         here = self._world.location
-        told = {each["name"].lower(): str(each["value"]) for each in sku["capabilities"]}
+        capability_values = {
+            each["name"].lower(): str(each["value"]) for each in sku["capabilities"]
+        }
         nowhere: JsonObject = {}
         places: list[JsonObject] = sku["locationInfo"]
         info = next((each for each in places if each["location"].lower() == here), nowhere)
@@ -212,11 +217,11 @@ class Sizes:
         return SimulatedSize(
             name=sku["name"],
             family=sku["family"],
-            cpus=int(told["vcpus"]),
+            cpus=int(capability_values["vcpus"]),
             zones=_texts(info.get("zones")),
             restricted_zones=frozenset(zones),
             restricted=restricted,
-            capabilities=told,
+            capabilities=capability_values,
             ultra_ssd_zones=frozenset(_ultra_ssd_zones(info)),
         )
 
