@@ -1,4 +1,4 @@
-"""Base of every cloud's NodeClass: metadata and conditions."""
+"""Declares the base of every cloud's NodeClass: metadata and conditions."""
 
 from __future__ import annotations
 

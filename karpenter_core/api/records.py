@@ -359,7 +359,7 @@ class PodView(Record, frozen=True, kw_only=True, eq=False):
 
     @property
     def is_untried(self) -> bool:
-        """Whether the pod waits until a scheduler looks for a node for the first time."""
+        """Whether the pod waits until a scheduler tries it for the first time."""
         return self.awaits_first_try and not self.nominated_node_name
 
     @property

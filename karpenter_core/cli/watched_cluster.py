@@ -96,7 +96,7 @@ class _Probe:
     """The answers about one kind."""
 
     error: ApiError | None = None
-    """It may not be listed."""
+    """The refusal to list it; None if it may be listed."""
     is_absent: bool = False
     cannot_watch: bool = False
 
@@ -124,7 +124,7 @@ async def _probe(live: LiveCluster, kind: ResourceKind) -> _Probe:
         ):
             return _Probe()
     except ApiError as error:
-        # Any other answer is no refusal: the informer deals with it.
+        # Any other answer is no refusal: the informer handles it.
         return _Probe(cannot_watch=error.status == _FORBIDDEN)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Informers"]
 
 MISSING_KIND_SECONDS: Final = 30.0
-"""Time between two looks for an optional kind that is not served."""
+"""Time between two checks for an optional kind that is not served."""
 
 
 class Informers:

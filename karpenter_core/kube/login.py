@@ -131,7 +131,7 @@ class Login:
             settings = await self.configuration.auth_settings()
         except Exception as error:  # a token file in the middle of its replacement
             self._note_failure(error)
-            value: Any = self.configuration.api_key.get("BearerToken")
+            value: object = self.configuration.api_key.get("BearerToken")
             return str(value).strip() if value else None
         if self.loader is None:
             self._is_failing = False
@@ -340,5 +340,5 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
     """Return on one line what is wrong with a text, and where."""
     mark: Any = getattr(error, "problem_mark", None)
     line = "" if mark is None else f"line {mark.line + 1}: "
-    problem: Any = getattr(error, "problem", None) or error
+    problem: object = getattr(error, "problem", None) or error
     return f"{line}is not YAML: {' '.join(str(problem).split())}"

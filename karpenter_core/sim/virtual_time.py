@@ -11,7 +11,7 @@ import asyncio
 import math
 import selectors
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -227,7 +227,7 @@ async def until(holds: Callable[[], bool], *, every_seconds: float, within_secon
     return held
 
 
-def run_virtual(coro: Coroutine[Any, Any, _T], *, epoch: datetime = _EPOCH) -> _T:
+def run_virtual(coro: Coroutine[object, None, _T], *, epoch: datetime = _EPOCH) -> _T:
     """Run a coroutine to its end in virtual time.
 
     Raises:

@@ -158,7 +158,7 @@ class NodeMemory:
         return list(map(_NODE_OF_READ, found))
 
     def _unsettled_places(self, found: Sequence[_ReadNode]) -> list[int]:
-        """Return the places of nodes without an instance; only changed ones are looked at."""
+        """Return the places of nodes without an instance; only changed ones are read again."""
         changed = self._nodes.changed
         if changed is None:
             places = {place for place, item in enumerate(found) if not item.is_settled}

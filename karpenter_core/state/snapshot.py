@@ -126,7 +126,7 @@ class Snapshot:
     nominated_pods: Mapping[str, PodView] = field(default_factory=dict[str, "PodView"])
     """By UID: those that wait for the node that their status names."""
     untried_pods: Mapping[str, PodView] = field(default_factory=dict[str, "PodView"])
-    """By UID: those that no scheduler has looked for a node for."""
+    """By UID: those that no scheduler has tried yet."""
     refused_shapes: Mapping[PodShape, int] = field(default_factory=dict["PodShape", int])
     """The number of pending pods of each shape."""
     daemon_sets: Mapping[str, DaemonSetView] = field(default_factory=dict[str, "DaemonSetView"])

@@ -163,7 +163,7 @@ def is_held_by_foreign_finalizer(claim: NodeClaim) -> bool:
 
 
 def is_released(node: NodeView) -> bool:
-    """Tell whether a deleted Node has been drained and has our finalizer no more."""
+    """Tell whether a deleted Node has been drained and no longer has our finalizer."""
     return node.is_deleting and TERMINATION_FINALIZER not in node.finalizers
 
 

@@ -167,7 +167,7 @@ def _is_null(node: yaml.Node) -> bool:
     return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"
 
 
-def _comments_by_line(text: str, tokens: Sequence[Any]) -> dict[int, str]:
+def _comments_by_line(text: str, tokens: Sequence[yaml.Token]) -> dict[int, str]:
     """Return the comments of a text by line: what begins with # between two tokens."""
     comments = dict[int, str]()
     position = line = 0
@@ -185,7 +185,7 @@ def _collect(gap: str, line: int, comments: dict[int, str]) -> None:
             comments[line + offset] = part[start:].rstrip()
 
 
-def _document_lines(tokens: Sequence[Any], line_count: int) -> list[tuple[int, int]]:
+def _document_lines(tokens: Sequence[yaml.Token], line_count: int) -> list[tuple[int, int]]:
     """Return for each document its first line and the line behind its last one.
 
     Comments above the first separator belong to the first document.

@@ -91,7 +91,7 @@ def trap_findings(
 
 
 async def _manifests(apis: ClusterApis, kind: ResourceKind) -> list[JsonObject]:
-    """List a kind, without the permission for which no controller is looked for there."""
+    """List a kind, without the permission no controller is searched for there."""
     try:
         if not await is_permitted(apis, Permission("list", kind)):
             return []

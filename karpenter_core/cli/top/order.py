@@ -160,7 +160,7 @@ def filter_nodes(rows: Iterable[NodeRow], text: str) -> list[NodeRow]:
     """Return the rows that match every word of a filter.
 
     A word `pool:NAME`, `type:`, `zone:`, `capacity:` or `state:` is compared with that field, any
-    other word is looked for in all of them and in the name; upper and lower case are equal.
+    other word is searched for in all of them and in the name; upper and lower case are equal.
     """
     words = text.casefold().split()
     return [row for row in rows if all(_matches(row, word) for word in words)]

@@ -25,7 +25,7 @@ __all__ = ["SETTLED_SECONDS", "StaticPoolReconciler"]
 
 CONCURRENCY: Final = 10  # upstream default
 SETTLED_SECONDS: Final = 60.0
-"""Time after which a pool with its replicas is looked at again (upstream default)."""
+"""Time after which a pool with its replicas is reconciled again (upstream default)."""
 
 
 @final

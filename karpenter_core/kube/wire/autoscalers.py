@@ -73,7 +73,7 @@ class _Status(msgspec.Struct):
 
 
 class RawVerticalPodAutoscaler(msgspec.Struct):
-    """A VerticalPodAutoscaler as far as it says what a pod will ask for."""
+    """The fields of a VerticalPodAutoscaler that decide the requests of pods."""
 
     metadata: RawMeta
     spec: _Spec = msgspec.field(default_factory=_Spec)

@@ -153,7 +153,7 @@ def _is_claim(volume: RawVolume) -> bool:
 def _forget_target_node(affinity: RawAffinity | None) -> None:
     """Drop the field selector by which a DaemonSet pins each pod to its node.
 
-    It would make every daemon pod a shape of its own, and says nothing: these pods are counted
+    It would make every daemon pod a shape of its own, and adds nothing: these pods are counted
     where they are and never placed.
     """
     if affinity is None or affinity.node_affinity is None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["REFUSAL_RETRY", "RefusedNode", "refused_nodes", "refused_notices"]
 
 REFUSAL_RETRY: Final = timedelta(seconds=10)
-"""The time after which refused Nodes are looked at again: the claim that had the name may be gone."""
+"""The time after which refused Nodes are evaluated again: the claim that had the name may be gone."""
 REPEAT_INTERVAL: Final = timedelta(minutes=10)
 """The interval after which the same Event is repeated."""
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_NODES", "search_pairs_steps"]
 
 MAX_NODES: Final = 24
-"""The most nodes that are looked at; of more, there are too many pairs."""
+"""The most nodes that are paired; of more, there are too many pairs."""
 
 _UNITS_PER_TRIAL: Final = 4
 _MAX_TRIALS: Final = 150

@@ -36,7 +36,7 @@ __all__ = ["CostBound", "find_cost_bound"]
 
 _PODS_PER_ROUND: Final = 100
 _MAX_ROUNDS: Final = 7
-"""More rounds hardly help; with fewer pods than two rounds' whole pods are not looked at."""
+"""More rounds hardly help; with pods for fewer than two rounds, whole pods are not considered."""
 
 _MAX_SIZES: Final = 64
 _MAX_CONTENTS: Final = 1000

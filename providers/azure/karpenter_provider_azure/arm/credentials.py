@@ -192,7 +192,7 @@ class CappedCredential:
         if credential is not None:
             credential.close()
 
-    def _request(self, scopes: tuple[str, ...], claims: Mapping[str, Any]) -> object:
+    def _request(self, scopes: tuple[str, ...], claims: Mapping[str, object]) -> object:
         errors: Any = import_module("azure.core.exceptions")
         outages = self._outages.count
         try:
