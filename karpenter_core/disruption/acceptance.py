@@ -33,7 +33,7 @@ class DeclineReason(StrEnum):
     NOT_DRIFTED = "notDrifted"
     DETECT_ONLY = "detectOnly"
     """Its pool shows drift and does not act on it."""
-    RESTING = "resting"
+    DRIFT_BACKOFF = "driftBackoff"
     """Its pool's replacements kept failing; drift backs off for a while."""
     YOUNG = "young"
     """It is younger than the age from which its pool returns nodes."""

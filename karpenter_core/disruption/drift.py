@@ -44,7 +44,7 @@ def accept_drifted(candidate: Candidate, disruption_pass: DisruptionPass) -> Can
     elif is_detect_only(pool):
         declined = DeclineReason.DETECT_ONLY
     elif pool.name in disruption_pass.drift_backoff_pools:
-        declined = DeclineReason.RESTING
+        declined = DeclineReason.DRIFT_BACKOFF
     return CandidateAcceptance(accepted=declined is None, decline_reason=declined)
 
 

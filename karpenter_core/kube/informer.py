@@ -251,7 +251,7 @@ class Informer:
     async def _read_initial(self, opening: Awaitable[AsyncIterator[bytes]]) -> AsyncIterator[bytes]:
         """Collect the initial events of a watch and replace the held objects by them.
 
-        The time limit is the server's alone: cut off while telling, some would never be told.
+        Only the server's answer has a time limit: if applying were cut off, subscribers would miss objects.
         """
         objects: dict[str, StateObject] = {}
         invalid: dict[str, InvalidObject] = {}

@@ -296,24 +296,24 @@ class TestRest:
         assert backoff_duration(failures, "command-1") == backoff_duration(failures, "command-1")
 
     def test_until_when(self):
-        resting = DriftBackoff().with_failure("broken", NOW, "command-1")
-        assert resting.active_pools(NOW) == {"broken"}
-        assert resting.active_pools(NOW + timedelta(seconds=29)) == {"broken"}
-        assert resting.active_pools(NOW + timedelta(seconds=60)) == frozenset()
+        backoff = DriftBackoff().with_failure("broken", NOW, "command-1")
+        assert backoff.active_pools(NOW) == {"broken"}
+        assert backoff.active_pools(NOW + timedelta(seconds=29)) == {"broken"}
+        assert backoff.active_pools(NOW + timedelta(seconds=60)) == frozenset()
 
     def test_a_failure_while_it_rests_makes_it_no_longer(self):
-        resting = DriftBackoff().with_failure("broken", NOW, "command-1")
-        assert resting.with_failure("broken", NOW, "command-2") is resting
+        backoff = DriftBackoff().with_failure("broken", NOW, "command-1")
+        assert backoff.with_failure("broken", NOW, "command-2") is backoff
 
     def test_each_failure_after_a_rest_doubles_it(self):
-        resting, now = DriftBackoff(), NOW
+        backoff, now = DriftBackoff(), NOW
         for _ in range(3):
-            resting = resting.with_failure("broken", now, "command")
+            backoff = backoff.with_failure("broken", now, "command")
             now += timedelta(minutes=10)
-        assert resting.entries["broken"][0] == 3
-        assert resting.with_success("broken").active_pools(now) == frozenset()
+        assert backoff.entries["broken"][0] == 3
+        assert backoff.with_success("broken").active_pools(now) == frozenset()
         assert (
-            resting.with_success("broken").with_failure("broken", now, "c").entries["broken"][0]
+            backoff.with_success("broken").with_failure("broken", now, "c").entries["broken"][0]
             == 1
         )
 

@@ -184,7 +184,7 @@ def test_reserved_capacity_of_the_heaviest_pool_is_the_first_choice():
 
 def test_a_pool_whose_drift_is_backed_off_from_is_named():
     _, by_method = answers(cluster(drifted("a")), "a", drift_backoff_pools=frozenset({"default"}))
-    assert by_method["drift"].decline_reason is DeclineReason.RESTING
+    assert by_method["drift"].decline_reason is DeclineReason.DRIFT_BACKOFF
 
 
 def test_an_earlier_method_wins_over_a_later_one():

@@ -367,7 +367,7 @@ def _declined_text(answer: MethodExplanation, node: _ExplainedNode) -> str:
             return _unsettled_text(node)
         case DeclineReason.DETECT_ONLY:
             return f'{_drift_text(node.state_node)}, and NodePool "{name}" only reports drift'
-        case DeclineReason.RESTING:
+        case DeclineReason.DRIFT_BACKOFF:
             return f'{_drift_text(node.state_node)}; replacements in NodePool "{name}" kept failing'
         case DeclineReason.YOUNG:
             rule = None if node.pool is None else return_rule(node.pool)

@@ -41,7 +41,7 @@ Tagged = TypeVar("Tagged", bound=TaggedManagedInstance)
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignMarks(Generic[Tagged]):
-    """Tags by which instances of the other Karpenter are told apart."""
+    """Tags by which instances of the other Karpenter are recognised."""
 
     node_pool_tag: str
     node_class_tag: str

@@ -174,7 +174,7 @@ class _LaunchChoice:
 
 @final
 class _LaunchChoices:
-    """The choices of one batch; objects are told apart by identity while it lives."""
+    """The choices of one batch; objects are compared by identity while it lives."""
 
     def __init__(self, rules: LaunchRules) -> None:
         self._rules: Final = rules
