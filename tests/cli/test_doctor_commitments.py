@@ -7,7 +7,7 @@ import pytest
 from karpenter_core.api.commitments import Commitment
 from karpenter_core.api.labels import INSTANCE_TYPE
 from karpenter_core.api.nodeclaim import RequirementSpec
-from karpenter_core.cli.doctor_commitments import commitment_findings
+from karpenter_core.cli.doctor.commitments import commitment_findings
 from karpenter_core.provider.contract import Severity
 from karpenter_core.state.commitments import commitment_balances
 from tests.disruption.small_clusters import box, cluster, kind

@@ -73,10 +73,11 @@ SUBSCRIPTIONS = {
     "node.termination": {"NODE", "NODE_PODS"},
     "nodeclaim.drift": {"CATALOGUE", "NODE_CLAIM", "NODE_CLASS", "NODE_POOL"},
     "nodeclaim.garbage_collection": {"NODE_CLAIM"},
-    "nodeclaim.instance_sync": {"NODE_CLAIM", "NODE_CLASS"},
-    "nodeclaim.lifecycle": {
-        "CATALOGUE", "NODE_CLAIM", "NODE_CLASS", "NODE_POOL", "POD_EVENT", "RESOURCE_SLICE",
+    "nodeclaim.claim_wakeups": {
+        "CATALOGUE", "NODE_CLASS", "NODE_POOL", "POD_EVENT", "RESOURCE_SLICE",
     },
+    "nodeclaim.instance_sync": {"NODE_CLAIM", "NODE_CLASS"},
+    "nodeclaim.lifecycle": {"NODE_CLAIM"},
     "nodeclass.controller": {"NODE_CLASS"},
     "nodeoverlay.controller": {"CATALOGUE", "NODE_OVERLAY", "NODE_POOL"},
     "nodepool.controller": {"CATALOGUE", "NODE", "NODE_CLAIM", "NODE_CLASS", "NODE_POOL"},
