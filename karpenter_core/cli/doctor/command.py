@@ -112,7 +112,7 @@ async def _run_checks(
         results.append(_CheckResult("controller", await check_process(settings)))
         results += await _cluster(plugins, settings)
         if settings.commitments:
-            from karpenter_core.cli.doctor_commitments import check_commitments
+            from karpenter_core.cli.doctor.commitments import check_commitments
 
             found = await check_commitments(plugins, settings)
             results += [_CheckResult("commitments", finding) for finding in found]
