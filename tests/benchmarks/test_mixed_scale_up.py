@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from benchmarks.inputs import read_pods
-from benchmarks.mixed_scale_up import ScaleUp, medians, summary, workloads
+from benchmarks.mixed_scale_up import (
+    QUIET_SECONDS,
+    ScaleUp,
+    last_binding,
+    medians,
+    summary,
+    workloads,
+)
 from benchmarks.mixes import PodTemplate
 from karpenter_core.api.quantities import parse_quantity
 from karpenter_core.scheduling.portfolio import plan_portfolio
 from karpenter_core.scheduling.problem import Catalogue, SchedulingProblem
 from karpenter_core.scheduling.solve import solve
+from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.testing.builders import node_pool
 from karpenter_provider_kwok.catalogue import load_catalogue
 from karpenter_provider_kwok.catalogue_default import ZONES as SOLD_ZONES
@@ -93,3 +103,21 @@ def test_the_mix_gets_fewer_larger_nodes_where_they_cost_no_more(monkeypatch):
     assert not plan.unschedulable
     assert len(plan.claims) < len(before.claims)
     assert plan.cost.hourly <= before.cost.hourly
+
+
+@pytest.mark.parametrize(("pods", "left", "took"), [(3, 0, 5.0), (4, 1, 5.0 + QUIET_SECONDS)])
+def test_the_floor_ends_with_the_last_binding_that_there_is(pods, left, took):
+    """A pod for which the scheduler has left no room would be waited for without an end."""
+    bound_at = (1.0, 2.0, 5.0)
+
+    async def story():
+        now = asyncio.get_running_loop().time
+        begun = now()
+        last, unbound = await last_binding(
+            lambda: sum(now() - begun >= at for at in bound_at), pods
+        )
+        return last - begun, unbound, now() - begun
+
+    last, unbound, waited = run_virtual(story())
+    assert (last, unbound) == (pytest.approx(5.0, abs=0.1), left)
+    assert waited == pytest.approx(took, abs=0.2)
