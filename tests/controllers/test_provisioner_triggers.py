@@ -97,6 +97,21 @@ def test_a_placed_pod_that_the_scheduler_refuses_again_triggers_a_pass():
     assert askers(builder, pod=[placed.uid]) == [placed.uid]
 
 
+def test_a_pod_that_triggered_during_a_pass_needs_none_once_it_has_a_place_or_a_node():
+    placed, waiting, lost, bound = pod("placed"), pod("waiting"), pod("lost"), running("bound")
+    builder = synced_state(POOL, *node_and_claim("web"), placed, waiting, lost, bound)
+    builder.apply_event(PodsDecided(placed={placed.uid: "web", lost.uid: "gone"}, at=EPOCH))
+    elements = (placed.uid, waiting.uid, lost.uid, bound.uid, "uid-gone", "node/web", "retry")
+
+    def settled():
+        snapshot = builder.snapshot()
+        return [each for each in elements if provisioner._is_settled(snapshot, each)]
+
+    assert settled() == [placed.uid, bound.uid]
+    builder.apply_event(ObjectObserved(msgspec.structs.replace(placed, resource_version=50)))
+    assert settled() == [bound.uid]
+
+
 def test_an_untried_pod_triggers_a_pass_once_the_scheduler_has_refused_its_equal():
     """Of a thousand new pods, some are refused long before the scheduler has tried the others."""
     refused, untried, other = pod("web-1"), untried_pod("web-2"), untried_pod("db-1", cpu="3")

@@ -73,3 +73,47 @@ def test_pods_that_came_during_a_pass_have_waited_already():
         assert not batcher.is_open
 
     run_virtual(scenario())
+
+
+def test_elements_that_need_no_pass_any_more_neither_open_nor_extend_the_window():
+    """The pass that ran when they came has planned for their pods."""
+
+    async def scenario():
+        clock = LoopClock()
+        batcher = TriggerBatcher(clock, idle=timedelta(seconds=3), maximum=timedelta(seconds=10))
+        batcher.trigger("planned-first")
+        await clock.sleep(6)
+        batcher.trigger("new")
+        await clock.sleep(1)
+        batcher.trigger("planned-last")
+
+        batcher.discard(lambda element: element.startswith("planned"))
+
+        assert await batcher.next_batch() == ("new",)
+        assert clock.monotonic() == pytest.approx(9), "three seconds after the one that is left"
+        batcher.trigger("planned-again")
+        batcher.discard(lambda element: element.startswith("planned"))
+        assert not batcher.is_open
+
+    run_virtual(scenario())
+
+
+def test_the_longest_window_counts_from_the_first_element_that_is_left():
+    async def scenario():
+        clock = LoopClock()
+        batcher = TriggerBatcher(clock, idle=timedelta(seconds=5), maximum=timedelta(seconds=10))
+        batcher.trigger("planned")
+        await clock.sleep(4)
+        batcher.discard(lambda element: element == "planned")
+
+        async def stream():
+            for number in range(9):
+                batcher.trigger(f"pod-{number}")
+                await clock.sleep(2)
+
+        task = asyncio.create_task(stream())
+        await batcher.next_batch()
+        assert clock.monotonic() == pytest.approx(14)
+        await task
+
+    run_virtual(scenario())

@@ -158,6 +158,8 @@ class Provisioner:
         with self._runtime.tracer.span("provisioning.pass", triggers=len(triggers)):
             async with self._planning_turn:
                 await self._plan_pods(triggers)
+        snapshot = self._cluster_state.snapshot()
+        self._batcher.discard(partial(_is_settled, snapshot))
         return 0.0
 
     async def _plan_pods(self, triggers: tuple[str, ...]) -> None:
@@ -298,6 +300,16 @@ def _waiting_pods(snapshot: Snapshot, changed: tuple[str, ...]) -> Iterator[str]
                 yield uid
         elif uid in snapshot.pending_pods or uid in foreseen:
             yield uid
+
+
+def _is_settled(snapshot: Snapshot, element: str) -> bool:
+    """Tell whether a pod that triggered a pass has got a node or a place meanwhile."""
+    pod = snapshot.pods.get(element)
+    if pod is None:
+        return False
+    return bool(pod.node_name) or (
+        _has_place(snapshot, element) and not is_placement_refused(snapshot, pod)
+    )
 
 
 def _has_place(snapshot: Snapshot, uid: str) -> bool:

@@ -3,7 +3,8 @@
 A window opens with its first trigger and closes after `idle` without a new element, or after
 `maximum` in any case (upstream: 1 s and 10 s). An element that triggers again does not keep the
 window open. Triggers that arrive while a pass runs belong to the next window, and the time they
-have waited already counts.
+have waited already counts. Those that the pass has answered are discarded: they would open the next
+window too early, and so close it before the pods of one wave have all arrived.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from karpenter_core.controllers.reconciling.timed_wait import wait_for_event
 from karpenter_core.controllers.reconciling.workqueue import EARLY_SECONDS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import timedelta
 
     from karpenter_core.clock import Clock
@@ -30,39 +32,42 @@ class TriggerBatcher:
         self._clock = clock
         self._idle_seconds = idle.total_seconds()
         self._maximum_seconds = maximum.total_seconds()
-        self._elements: dict[str, None] = {}
-        self._opened = 0.0
-        self._latest = 0.0
+        self._arrivals: dict[str, float] = {}
+        """By element, in order."""
         self._triggered = asyncio.Event()
 
     @property
     def is_open(self) -> bool:
         """Whether triggers wait for the next pass."""
-        return bool(self._elements)
+        return bool(self._arrivals)
 
     def trigger(self, element: str) -> None:
         """Request a pass; `element` identifies the pod or object that needs it."""
-        if element in self._elements:
+        if element in self._arrivals:
             return
-        now = self._clock.monotonic()
-        if not self._elements:
-            self._opened = now
-        self._latest = now
-        self._elements[element] = None
+        self._arrivals[element] = self._clock.monotonic()
         self._triggered.set()
+
+    def discard(self, is_answered: Callable[[str], bool]) -> None:
+        """Forget elements that need no pass any more, and that they have come."""
+        self._arrivals = {
+            element: at for element, at in self._arrivals.items() if not is_answered(element)
+        }
 
     async def next_batch(self) -> tuple[str, ...]:
         """Wait for a window to open and to close; return its elements in order of arrival."""
-        while not self._elements:
+        while not self._arrivals:
             self._triggered.clear()
             await self._triggered.wait()
         while (wait := self._closes_in()) > EARLY_SECONDS:
             self._triggered.clear()
             await wait_for_event(self._clock, wait, self._triggered)
-        elements = tuple(self._elements)
-        self._elements.clear()
+        elements = tuple(self._arrivals)
+        self._arrivals.clear()
         return elements
 
     def _closes_in(self) -> float:
-        closes = min(self._latest + self._idle_seconds, self._opened + self._maximum_seconds)
+        opened = next(iter(self._arrivals.values()))
+        latest = next(reversed(self._arrivals.values()))
+        closes = min(latest + self._idle_seconds, opened + self._maximum_seconds)
         return closes - self._clock.monotonic()
