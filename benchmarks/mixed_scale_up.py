@@ -5,7 +5,7 @@ on-demand capacity only and one in two zones. Their pods appear in waves, as the
 controllers create them. Three things are measured, on a fresh control plane each time:
 
 * the scale-up: seconds until every pod has a node, nodes, price per hour, CPU time and memory;
-* its floor: the same pods on nodes that are there already (those of a quarter more pods), with no
+* its floor: the same pods on nodes that are there already (those of half as many pods more), with no
   autoscaler running: what scheduler and API server take by themselves. Pods may be left for which the
   scheduler has left no room there; the time until the last binding counts then;
 * with `--shrink`: all Deployments are scaled to 7/10. Measured are the seconds until the nodes cost at
@@ -60,7 +60,7 @@ __all__ = ["ScaleUp", "Shrink", "summary", "workloads"]
 
 OURS: Final = "karpenter-core"
 PEER: Final = "Karpenter"
-FLOOR_SHARE: Final = 1.25
+FLOOR_SHARE: Final = 1.5
 """Pods for which the nodes of the floor were launched, per pod that is measured."""
 QUIET_SECONDS: Final = 30.0
 """Three times the scheduler's longest back-off: a pod that it has not bound by then does not fit."""
