@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from statistics import median
 from types import SimpleNamespace
@@ -12,11 +13,12 @@ from types import SimpleNamespace
 import pytest
 
 from karpenter_core.api.labels import NODE_POOL
-from karpenter_core.api.nodeclaim import NodeClaim
+from karpenter_core.api.nodeclaim import LAUNCHED, NodeClaim
 from karpenter_core.controllers.nodeclaim.instance_launcher import InstanceLauncher
 from karpenter_core.errors import LaunchFailedError, ThrottledError
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.lifecycle.changes import LifecycleStep
+from karpenter_core.lifecycle.claim_status import condition_of
 from karpenter_core.provider.contract import LaunchedInstance
 from karpenter_core.sim.store import DELETED
 from tests.controllers.whole_controller import (
@@ -48,6 +50,8 @@ UNNAMED = LaunchedInstance(
     capacity={},
     allocatable={},
 )
+
+UNREADABLE = replace(UNNAMED, provider_id="cloud://1", labels=None)
 
 
 def launcher_over(snapshot, clock, **cluster_state):
@@ -87,8 +91,8 @@ async def test_nothing_is_launched_until_the_types_of_its_pool_are_listed():
 
 @pytest.mark.parametrize(
     "outcome",
-    [UNNAMED, LaunchFailedError("sold out")],
-    ids=["no id", "failed"],
+    [UNNAMED, UNREADABLE, LaunchFailedError("sold out")],
+    ids=["no id", "unreadable", "failed"],
 )
 def test_a_late_answer_without_an_instance_closes_the_call(outcome):
     """An open call would keep the claim from being launched again, or deleted."""
@@ -97,6 +101,26 @@ def test_a_late_answer_without_an_instance_closes_the_call(outcome):
     answer(SimpleNamespace(node_claim=claim, instance_types=()), outcome)
     (finished,) = folded
     assert (finished.claim_uid, finished.launched) == (claim.uid, None)
+
+
+@pytest.mark.parametrize("outcome", [UNNAMED, UNREADABLE], ids=["no id", "unreadable"])
+async def test_an_instance_that_cannot_be_read_counts_as_a_failed_launch(outcome, monkeypatch):
+    """The call is closed, and the reason stands in the condition."""
+    claim, folded = claim_of("web"), []
+
+    async def request(*_):
+        return SimpleNamespace(node_claim=claim, instance_types=())
+
+    async def launch(_):
+        return outcome
+
+    snapshot = SimpleNamespace(node_classes={}, node_claims={})
+    launcher, _ = launcher_over(snapshot, Clock(), fold=folded.append)
+    monkeypatch.setattr(InstanceLauncher, "_request", request)
+    launcher._providers.launch = launch
+    step = await launcher.launch(claim)
+    assert "the launched instance" in condition_of(step.claim, LAUNCHED).message
+    assert folded[-1].launched is None
 
 
 @pytest.mark.parametrize(("early_seconds", "is_tried"), [(1.0, False), (4e-7, True), (0.0, True)])

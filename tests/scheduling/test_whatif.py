@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace as replaced
 
-from karpenter_core.api.labels import HOSTNAME, ZONE
+from karpenter_core.api.labels import HOSTNAME, INSTANCE_TYPE, ZONE
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.compiled.problem import compile_steps
 from karpenter_core.scheduling.portfolio import plan_portfolio
@@ -30,6 +30,7 @@ from karpenter_core.testing.builders import (
     pod,
     pod_shape,
     problem,
+    requirement_spec,
 )
 from tests.properties import examples, with_examples
 from tests.scheduling.handmade_plans import DB, WEB, spread, term
@@ -763,3 +764,36 @@ def test_excluded_nodes_take_no_pods_until_others_are_excluded():
     for excluded in ("a", "bc", "bc", "c", ""):
         base.exclude(excluded)
         assert fitting() == {"a", "b", "c"} - set(excluded)
+
+
+@pytest.mark.parametrize(
+    ("requirements", "limits", "max_new_nodes", "domains"),
+    [
+        ([], {}, None, "abc"),
+        ([], {"cpu": "100000"}, 5000, "abc"),
+        ([], {"cpu": "40"}, None, ""),
+        ([], {}, 100, ""),
+        ([requirement_spec(ZONE, "In", "zone-a", "zone-c")], {}, None, "ac"),
+        ([requirement_spec(INSTANCE_TYPE, "Exists", min_values=2)], {}, None, ""),
+        ([requirement_spec(INSTANCE_TYPE, "In", "small")], {}, None, ""),
+    ],
+)
+def test_a_domain_is_open_without_a_question_only_where_nothing_can_run_out(
+    requirements, limits, max_new_nodes, domains
+):
+    """Neither limits nor the number of nodes come into it, and a node takes the pod whatever it is."""
+    facts = replace(
+        problem(
+            [web("new", cpu="5", topology_spread=spread(ZONE))],
+            pools=[node_pool(requirements=requirements, limits=limits)],
+            catalogue=TYPES,
+        ),
+        max_new_nodes=max_new_nodes,
+    )
+    base = BaseState(run_steps(compile_steps(facts, OPTIONS, CatalogueCache())), {})
+    ((number, axis),) = [
+        (number, axis) for number, axis in enumerate(base.compiled.axes) if axis.key == ZONE
+    ]
+    expected = {f"zone-{letter}" for letter in domains}
+    names = enumerate(axis.names)
+    assert {name for domain, name in names if base.can_open(0, number, domain)} == expected

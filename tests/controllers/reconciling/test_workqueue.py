@@ -168,6 +168,7 @@ def test_unexpected_exceptions_are_counted_and_do_not_end_the_loop():
     async def scenario():
         base = runtime()
         errors = [
+            FencedError("not the leader"),
             ValueError("a bug"),
             ConflictError("stale", status=409),
             NotFoundError("gone meanwhile", status=404),
