@@ -126,6 +126,10 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
         "of two equal prices of one instant either is kept",
     ),
     (
+        "providers/alibabacloud/karpenter_provider_alibabacloud/conversion/scaling_groups.py",
+        'return [requirement_in("node.kubernetes.io/instance-type", types)] if all(types) else []',
+    ): "there is one empty type, or there are only types with a name",
+    (
         "providers/aws/karpenter_provider_aws/conversion/scaling_groups.py",
         "if all(types):",
     ): "there is one empty type, or there are only types with a name",

@@ -137,6 +137,17 @@ def test_an_estimated_spot_price_is_never_below_a_read_price():
     assert made.is_estimated(LARGE, zone=C)
 
 
+def test_new_advice_for_one_of_several_types_is_a_new_revision():
+    made = prices({LARGE: 1.0})
+    first = {name: {A: SpotAdvice(20.0)} for name in (LARGE, "ecs.other.large")}
+    made.update_advice(first)
+    revision = made.revision
+    made.update_advice(first)
+    assert made.revision == revision
+    made.update_advice({**first, LARGE: {A: SpotAdvice(30.0)}})
+    assert made.revision == revision + 1
+
+
 def test_interruption_rates_are_those_that_were_read():
     made = prices({LARGE: 1.0})
     made.update_advice({LARGE: {A: SpotAdvice(20.0, 1.5), B: SpotAdvice(20.0)}})

@@ -185,3 +185,20 @@ def test_a_list_is_read_from_its_path():
     assert list_at({"A": {"B": [{"C": 1}]}}, "A.B") == [{"C": 1}]
     assert list_at({"A": None}, "A.B") == []
     assert list_at({}, "A.B") == []
+
+
+@pytest.mark.parametrize(
+    ("received", "sent", "bandwidth"),
+    [
+        (1_024_000, 3_072_000, 1_024_000),
+        (3_072_000, 1_024_000, 1_024_000),
+        (0, 512, 512),
+        (0, 0, 0),
+    ],
+)
+def test_the_bandwidth_of_a_type_is_that_of_its_slower_direction(received, sent, bandwidth):
+    """A direction that is not listed does not count."""
+    rates = {"InstanceBandwidthRx": received, "InstanceBandwidthTx": sent}
+    assert (
+        read_instance_type({"InstanceTypeId": "ecs.c7.large", **rates}).bandwidth_kbps == bandwidth
+    )
