@@ -69,7 +69,7 @@ SDKS: Final = {
         "keys = find_credential(dict.fromkeys(names, 'any'))\n"
         "seconds = dict.fromkeys(('connect_seconds', 'read_seconds', 'launch_read_seconds'), 1)\n"
         "for service in ('ecs', 'vpc', 'cs'):\n"
-        "    endpoint = ServiceEndpoint(region='cn-hangzhou', network='public')\n"
+        "    endpoint = ServiceEndpoint(region='cn-hangzhou', network='public', address='', protocol='')\n"
         "    SdkCaller(service, endpoint, credential=keys, connections=1, **seconds)\n",
         ("alibabacloud_", "darabonba", "Tea"),
     ),
