@@ -47,43 +47,18 @@ class Pod:
             )
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """A folder with the mounted files, and a `kubectl` that prints the logs of the pods."""
-    (tmp_path / "input").mkdir()
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """A folder with the mounted files, a `kubectl` that prints the logs of the pods, and all their logs."""
+    folder = tmp_path_factory.mktemp("job")
+    (folder / "input").mkdir()
     for file in INPUTS:
-        shutil.copy(file, tmp_path / "input")
-    kubectl = tmp_path / "bin" / "kubectl"
+        shutil.copy(file, folder / "input")
+    kubectl = folder / "bin" / "kubectl"
     kubectl.parent.mkdir()
-    kubectl.write_text(f'#!/bin/sh\ncase "$1" in logs) cat {tmp_path}/pod-*.log;; esac\n')
+    kubectl.write_text('#!/bin/sh\ncase "$1" in logs) cat pod-*.log;; esac\n')
     kubectl.chmod(0o755)
-    (tmp_path / "bin" / "karpenter").symlink_to(PROGRAM)
-    return tmp_path
-
-
-def collected(folder):
-    """Run the documented commands, and return what the sweep prints and the file of results before it."""
-    *before, sweep = documented_collection()
-    sweep = sweep.replace("examples/", f"{REPOSITORY}/examples/").partition(" > ")[0]
-    variables = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}"}
-
-    def shell(command):
-        return subprocess.run(
-            ["sh", "-ec", command], cwd=folder, env=variables, check=True, capture_output=True, text=True
-        ).stdout  # fmt: skip
-
-    shell("\n".join(before))
-    file = folder / "results.jsonl"
-    lines = file.read_text().splitlines()
-    merged = shell(f"{sweep} {SHORTER}")
-    is_complete = file.read_text().splitlines() == lines
-    command, options, rest = sweep.partition(" --results results.jsonl")
-    assert options
-    return merged, lines, is_complete, shell(f"{command}{rest} {SHORTER}")
-
-
-def test_the_collected_lines_are_the_local_sweep(folder):
-    """Byte for byte, though the pod of one index was killed and ran again, and pods print notes."""
+    (folder / "bin" / "karpenter").symlink_to(PROGRAM)
     job = documented_job()
     killed = Pod(job, 3, folder)
     while not killed.log.read_bytes().count(b"\n") >= 2:
@@ -93,22 +68,58 @@ def test_the_collected_lines_are_the_local_sweep(folder):
     pods = [Pod(job, index, folder) for index in range(job["spec"]["completions"])]
     assert [pod.process.wait() for pod in pods] == [0] * len(pods)
     pods[0].log.write_text(f"karpenter: note: a note\n{pods[0].log.read_text()}")
+    return folder
 
-    merged, lines, is_complete, local = collected(folder)
+
+@pytest.fixture(scope="module")
+def local(played):
+    """The output of the documented sweep where nothing has been simulated before."""
+    command, options, rest = sweep_command().partition(" --results results.jsonl")
+    assert options
+    return shell(f"{command}{rest} {SHORTER}", played)
+
+
+def sweep_command():
+    *_, sweep = documented_collection()
+    return sweep.replace("examples/", f"{REPOSITORY}/examples/").partition(" > ")[0]
+
+
+def shell(command, folder):
+    """Return what a command prints that finds the folder's programs."""
+    variables = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}"}
+    return subprocess.run(
+        ["sh", "-ec", command], cwd=folder, env=variables, check=True, capture_output=True, text=True
+    ).stdout  # fmt: skip
+
+
+def collected(folder):
+    """Run the documented commands; return what the sweep prints, and the file of results before and after it."""
+    *before, _ = documented_collection()
+    shell("\n".join(before), folder)
+    file = folder / "results.jsonl"
+    lines = file.read_text().splitlines()
+    merged = shell(f"{sweep_command()} {SHORTER}", folder)
+    return merged, lines, file.read_text().splitlines()
+
+
+def test_the_collected_lines_are_the_local_sweep(played, local):
+    """Byte for byte, though the pod of one index was killed and ran again, and pods print notes."""
+    merged, before, after = collected(played)
 
     assert merged == local
-    assert len(lines) == 40 + killed.log.read_bytes().count(b"\n")
-    assert is_complete, "nothing was simulated again"
+    assert len(set(before)) == 40
+    assert len(before) > 40, "of the killed pod too"
+    assert after == before, "nothing was simulated again"
 
 
-def test_runs_of_a_part_that_failed_are_simulated_by_the_collection(folder):
-    job = documented_job()
-    count = job["spec"]["completions"]
-    for pod in [Pod(job, index, folder) for index in range(count - 1)]:
-        assert pod.process.wait() == 0
+def test_runs_of_a_part_that_failed_are_simulated_by_the_collection(played, local, tmp_path):
+    count = documented_job()["spec"]["completions"]
+    folder = shutil.copytree(played, tmp_path / "job", symlinks=True)
+    for log in folder.glob(f"pod-{count - 1}-*.log"):
+        log.unlink()
 
-    merged, lines, is_complete, local = collected(folder)
+    merged, before, after = collected(folder)
 
     assert merged == local
-    assert len(lines) == 40 - 40 // count
-    assert not is_complete
+    assert len(set(before)) == 40 - 40 // count
+    assert len(after) - len(before) == 40 // count
