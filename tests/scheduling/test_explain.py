@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace as replaced
@@ -17,6 +18,8 @@ from karpenter_core.api.labels import (
     ZONE,
 )
 from karpenter_core.api.records import NodeSelectorTerm
+from karpenter_core.scheduling.compiled.topology import TopologyKind
+from karpenter_core.scheduling.explain import final_checks
 from karpenter_core.scheduling.problem import PodVolumes, PoolConstraint, SolveOptions
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 from karpenter_core.scheduling.solve import solve
@@ -596,3 +599,23 @@ def test_the_same_problem_in_another_order_has_the_same_reasons():
     result = reasons(pending, owners)
     assert result == reasons(pending[::-1], owners[::-1])
     assert "default/db-1, default/db-2, default/db-3 and 1 more" in result[pending[0].uid]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "constraint"),
+    [
+        ([], PoolConstraint.TOPOLOGY),
+        ([TopologyKind.SPREAD, TopologyKind.SPREAD], PoolConstraint.TOPOLOGY),
+        ([TopologyKind.SPREAD, TopologyKind.AFFINITY], PoolConstraint.AFFINITY),
+        ([TopologyKind.ANTI, TopologyKind.SPREAD], PoolConstraint.AFFINITY),
+        ([TopologyKind.INVERSE], PoolConstraint.AFFINITY),
+    ],
+)
+def test_a_pod_that_is_not_tried_again_waits_for_affinity_unless_only_spread_binds_it(
+    kinds, constraint
+):
+    """No plan is known that ends so; if one does, the reason is right."""
+    step = SimpleNamespace(bound=[SimpleNamespace(kind=kind) for kind in kinds])
+    rejection = final_checks._not_retried(SimpleNamespace(relaxation_step=step))
+    assert rejection.constraint is constraint
+    assert rejection.remedy == "wait for the next pass"
