@@ -281,13 +281,10 @@ def _triggers(snapshot: Snapshot, changes: Mapping[ObjectKind, tuple[str, ...]])
     if not snapshot.pending_pods and not snapshot.has_virtual_pods:
         return
     yield from _device_triggers(snapshot, changes)
-    if not snapshot.has_virtual_pods and all(
-        _has_place(snapshot, uid) for uid in snapshot.pending_pods
-    ):
-        return
-    for name in (*changes.get(ObjectKind.NODE_POOL, ()), *changes.get(ObjectKind.CATALOGUE, ())):
-        if name in snapshot.node_pools and name in snapshot.catalogues:
-            yield f"nodepool/{name}"
+    names = (*changes.get(ObjectKind.NODE_POOL, ()), *changes.get(ObjectKind.CATALOGUE, ()))
+    pools = [name for name in names if name in snapshot.node_pools and name in snapshot.catalogues]
+    if pools and _has_pods_without_place(snapshot):
+        yield from (f"nodepool/{name}" for name in pools)
 
 
 def _waiting_pods(snapshot: Snapshot, changed: tuple[str, ...]) -> Iterator[str]:
@@ -309,6 +306,13 @@ def _is_settled(snapshot: Snapshot, element: str) -> bool:
         return False
     return bool(pod.node_name) or (
         _has_place(snapshot, element) and not is_placement_refused(snapshot, pod)
+    )
+
+
+def _has_pods_without_place(snapshot: Snapshot) -> bool:
+    """Tell whether any pod waits for room; takes a time in proportion to the pending pods."""
+    return snapshot.has_virtual_pods or not all(
+        _has_place(snapshot, uid) for uid in snapshot.pending_pods
     )
 
 
