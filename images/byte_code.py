@@ -32,7 +32,7 @@ from karpenter_core.cli.entry import main
 
 sys.exit(main())
 """
-_COMPILER: Final = Path(__file__).with_name("compile_files.py")
+_SOURCE: Final = Path(__file__).resolve().parents[1]
 _NEVER_USED: Final = (
     "ensurepip",
     "idlelib",
@@ -82,5 +82,13 @@ def _ignored(folder: str, names: list[str]) -> set[str]:
 
 
 def _compile(folder: Path, root: Path, *, python: str, environment: Mapping[str, str]) -> None:
-    command = [python, "-X", "no_debug_ranges", str(_COMPILER), str(folder), str(root)]
-    subprocess.run(command, check=True, env=dict(environment))
+    command = [
+        python,
+        "-X",
+        "no_debug_ranges",
+        "-m",
+        "images.compile_files",
+        str(folder),
+        str(root),
+    ]
+    subprocess.run(command, check=True, env=dict(environment), cwd=_SOURCE)

@@ -5,7 +5,7 @@ other projects. Of ours those of commands are kept, which show them as help, and
 describe kinds and defects. So that code is small too, `-X no_debug_ranges` leaves out which part of a line
 an error is about; tracebacks name file and line.
 
-    python3.13 -X no_debug_ranges images/compile_files.py FOLDER ROOT     names begin where ROOT is
+    python3.13 -X no_debug_ranges -m images.compile_files FOLDER ROOT     names begin where ROOT is
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import marshal
 import sys
 from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
 from pathlib import Path
+
+from images.lean_modules import LeanRule, apply_rule, drop_annotations, read_rules
 
 _OURS = "karpenter_"
 _IN_THEIR_PLACE = "."
@@ -27,7 +29,14 @@ _UNREAD = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)
 _DOCUMENTED = (*_UNREAD, ast.ClassDef)
 
 
-def compile_file(path: Path, name: str, *, shortened: tuple[type[ast.AST], ...]) -> None:
+def compile_file(
+    path: Path,
+    name: str,
+    *,
+    shortened: tuple[type[ast.AST], ...],
+    annotated: bool = False,
+    rule: LeanRule | None = None,
+) -> None:
     """Write the byte code of a file beside it.
 
     It is not compared with the file, which never changes in an image: by time it would differ from build
@@ -36,6 +45,10 @@ def compile_file(path: Path, name: str, *, shortened: tuple[type[ast.AST], ...])
     source = path.read_bytes()
     tree = ast.parse(source, name)
     shorten_docstrings(tree, shortened)
+    if not annotated:
+        drop_annotations(tree)
+    if rule:
+        apply_rule(tree, rule)
     code = compile(tree, name, "exec", dont_inherit=True)
     target = Path(cache_from_source(str(path), optimization=""))
     target.parent.mkdir(exist_ok=True)
@@ -58,17 +71,36 @@ def shorten_docstrings(tree: ast.AST, kinds: tuple[type[ast.AST], ...] = _DOCUME
 
 def main(folder: str, root: str) -> None:
     """Compile all files of a folder."""
+    rules = read_rules()
     for path in sorted(Path(folder).rglob("*.py")):
-        name = f"/{path.relative_to(root)}"
         parts = path.relative_to(folder).parts
-        compile_file(path, name, shortened=unread_docstrings(parts))
+        rule = rules.get("/".join(parts))
+        try:
+            compile_file(
+                path,
+                f"/{path.relative_to(root)}",
+                shortened=unread_docstrings(parts),
+                annotated=is_command(parts),
+                rule=rule,
+            )
+        except ValueError as error:
+            raise ValueError(f"lean_modules.toml: {'/'.join(parts)} {error}") from error
+
+
+def is_command(parts: tuple[str, ...]) -> bool:
+    """Tell whether a file, named by its path's parts, may define commands, made of annotations."""
+    return _COMMANDS in parts if _is_ours(parts) else bool({"typer", "click"} & {*parts})
 
 
 def unread_docstrings(parts: tuple[str, ...]) -> tuple[type[ast.AST], ...]:
     """Return of what nodes of a file, named by its path's parts, the docstrings are not read."""
-    if not any(part.startswith(_OURS) for part in parts):
+    if not _is_ours(parts):
         return _DOCUMENTED
     return () if _COMMANDS in parts else _UNREAD
+
+
+def _is_ours(parts: tuple[str, ...]) -> bool:
+    return any(part.startswith(_OURS) for part in parts)
 
 
 if __name__ == "__main__":

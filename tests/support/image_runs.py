@@ -64,6 +64,8 @@ class ImageRun:
     nodes: int
     status: Mapping[str, str]
     """Fields of /proc/PID/status while it ran."""
+    libraries: frozenset[str]
+    """File names of the libraries that it had loaded with nothing to do."""
     exit_code: int
     log: str
 
@@ -148,6 +150,8 @@ async def run_image(
         idle_bytes = process.memory_bytes()
         text = (Path("/proc") / str(process.pid) / "status").read_text()
         status = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+        mapped = (Path("/proc") / str(process.pid) / "maps").read_text()
+        libraries = frozenset(re.findall(r"/([^/\n]+\.so[^/\n]*)$", mapped, re.MULTILINE))
         deployment = ScenarioDeployment(name="web", replicas=PODS, cpu="1", memory="1Gi")
         await world.create(deployment.manifest())
         running = ExpectedPods(running=CountBounds(at_least=PODS, at_most=PODS))
@@ -169,6 +173,7 @@ async def run_image(
             used_mib=used_bytes / 2**20,
             nodes=nodes,
             status=status,
+            libraries=libraries,
             exit_code=exit_code,
             log=process.log_text(),
         )

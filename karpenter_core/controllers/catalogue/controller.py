@@ -261,7 +261,7 @@ def catalogue_version(instance_types: Iterable[InstanceType]) -> str:
     for item in sorted(instance_types, key=lambda instance_type: instance_type.name):
         parts = (
             item.name,
-            _requirements_text(item.requirements),
+            _requirements_digest(item.requirements),
             _amounts(item.capacity),
             _amounts(item.overhead.total()),
             *(() if item.devices is None else (_devices_text(item.devices),)),
@@ -280,7 +280,7 @@ def _devices_text(devices: InstanceDevices) -> str:
 def _offering_text(offering: Offering) -> str:
     return "|".join(
         (
-            _requirements_text(offering.requirements),
+            _requirements_digest(offering.requirements),
             f"{offering.price.amount!r} {offering.price.currency}",
             str(offering.available),
             str(offering.reservation_capacity),
@@ -292,11 +292,13 @@ def _offering_text(offering: Offering) -> str:
 
 
 @lru_cache(maxsize=4096)  # many offerings have the same requirements, in each refresh
-def _requirements_text(requirements: Requirements) -> str:
-    return ";".join(
+def _requirements_digest(requirements: Requirements) -> str:
+    """Return a digest: the texts of a thousand instance types would take 3 MiB of memory."""
+    text = ";".join(
         f"{r.key}={r.complement}:{','.join(sorted(r.values))}:{r.gte}:{r.lte}"
         for _, r in sorted(requirements.items())
     )
+    return blake2b(text.encode(), digest_size=12).hexdigest()
 
 
 def _amounts(resources: Mapping[str, int]) -> str:

@@ -12,6 +12,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from math import isfinite
+from sys import intern
 from threading import Lock
 from typing import TYPE_CHECKING, Final, cast, final
 
@@ -94,7 +95,8 @@ def read_spot_history(items: Iterable[SpotPriceTypeDef]) -> dict[tuple[str, str]
             amount = float(item.get("SpotPrice", ""))
         except ValueError:
             continue
-        key = (item.get("InstanceType", ""), item.get("AvailabilityZone", ""))
+        # Each entry has texts of its own, which thousands of keys would hold.
+        key = (intern(item.get("InstanceType", "")), intern(item.get("AvailabilityZone", "")))
         said = (item.get("Timestamp", datetime.min.replace(tzinfo=UTC)), amount)
         if all(key) and isfinite(amount) and said > latest.get(key, (said[0], 0.0)):
             latest[key] = said

@@ -1,0 +1,163 @@
+"""Modules of images import late what they seldom need, and are the same to their users."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import types
+
+import pytest
+
+from images.lean_modules import LeanRule, apply_rule, drop_annotations, read_rules
+
+MODULE = """\
+import json
+import xml.dom.minidom
+from statistics import mean, median as middle
+
+
+def written(value):
+    "."
+    return json.dumps(value)
+
+
+def middle_of(values):
+    return middle(values)
+
+
+class Reader:
+    def parsed(self, text):
+        def inside():
+            return xml.dom.minidom.parseString(text)
+
+        return inside().documentElement.tagName
+
+
+class Shape(dict):
+    size: int
+    def area(self): ...
+"""
+
+
+def lean(text, **rule):
+    tree = ast.parse(text)
+    apply_rule(tree, LeanRule(**{name: frozenset(value) for name, value in rule.items()}))
+    module = types.ModuleType("lean")
+    exec(compile(tree, "lean.py", "exec", dont_inherit=True), module.__dict__)
+    return module
+
+
+def test_a_name_is_imported_by_the_functions_that_use_it():
+    module = lean(MODULE, late=["json", "middle", "xml.dom.minidom"])
+
+    assert {"json", "xml", "middle"} & module.__dict__.keys() == set()
+    assert module.written([1]) == "[1]"
+    assert module.middle_of([1, 5, 6]) == 5
+    assert module.Reader().parsed("<a/>") == "a"
+
+
+def test_a_late_name_is_found_by_other_modules(monkeypatch):
+    module = lean(MODULE, late=["mean", "middle"])
+    monkeypatch.setitem(sys.modules, "lean", module)
+    other = types.ModuleType("other")
+
+    exec("from lean import mean, middle", other.__dict__)
+
+    assert (other.mean([1, 3]), other.middle([1, 3, 9])) == (2, 3)
+    with pytest.raises(AttributeError, match="no attribute 'other'"):
+        _ = module.other
+
+
+def test_a_module_that_answers_for_names_itself_goes_on_doing_so():
+    own = "\ndef __getattr__(asked):\n    return f'own {asked}'\n"
+
+    module = lean(MODULE + own, late=["mean"])
+
+    assert module.mean([1, 3]) == 2
+    assert module.other == "own other"
+
+
+@pytest.mark.parametrize(
+    "used",
+    ["TEXT = json.dumps(1)", "class Later(json.JSONEncoder): ...", "def f(a=json.loads): ...", "f = lambda: json"],
+)  # fmt: skip
+def test_a_name_that_is_needed_at_once_is_never_late(used):
+    with pytest.raises(ValueError, match="needs json when it is loaded"):
+        lean(MODULE + used, late=["json"])
+
+
+@pytest.mark.parametrize(
+    ("rule", "missing"),
+    [
+        ({"late": ["yaml"]}, "imports no yaml"),
+        ({"without": ["Writer"]}, "has no Writer"),
+        ({"without": ["Reader.written"]}, r"has no Reader\.written"),
+        ({"bare": ["TypedDict"]}, "has no subclass of TypedDict"),
+        ({"actions": ["describevpcs"]}, "has no method for describevpcs"),
+    ],
+)
+def test_a_rule_that_does_not_fit_its_file_is_refused(rule, missing):
+    only = MODULE if "actions" not in rule else "class Client:\n    pass\n"
+
+    with pytest.raises(ValueError, match=missing):
+        lean(only, **rule)
+
+
+def test_definitions_and_bodies_are_left_out():
+    module = lean(MODULE, without=["written", "Reader.parsed"], bare=["dict"])
+
+    assert not hasattr(module, "written")
+    assert not hasattr(module.Reader, "parsed")
+    assert not hasattr(module.Shape, "area")
+    assert "__annotations__" not in vars(module.Shape)
+
+
+def test_a_client_keeps_the_synchronous_forms_of_its_actions():
+    methods = [
+        f"{action}{form}"
+        for action in ("describe_vpcs", "delete_vpc")
+        for form in ("", "_async", "_with_options", "_with_options_async")
+    ]
+    text = "class Client:\n" + "".join(
+        f"    def {name}(self): ...\n" for name in (*methods, "_own")
+    )
+
+    module = lean(text, actions=["describevpcs"])
+
+    assert [name for name in vars(module.Client) if not name.startswith("__")] == [
+        "describe_vpcs",
+        "describe_vpcs_with_options",
+        "_own",
+    ]
+
+
+def test_annotations_go_except_those_that_choose_an_implementation():
+    tree = ast.parse(
+        "import functools\n"
+        "class Point:\n    x: int = 1\n"
+        "def plain(a: int, *b: str, c: float = 1, **d: bytes) -> Missing: ...\n"
+        "@functools.singledispatch\ndef shown(value: object): return 'object'\n"
+        "@shown.register\ndef _(value: int): return 'int'\n"
+    )
+    drop_annotations(tree)
+    names = {}
+    exec(compile(tree, "lean.py", "exec", dont_inherit=True), names)
+
+    assert names["plain"].__annotations__ == {}
+    assert names["Point"].__annotations__ == {"x": int}
+    assert (names["shown"](1), names["shown"]("")) == ("int", "object")
+
+
+def test_every_rule_is_read_with_its_actions():
+    rules = read_rules()
+
+    assert "describevswitches" in rules["alibabacloud_vpc20160428/client.py"].actions
+    assert "runinstances" in rules["alibabacloud_ecs20140526/client.py"].actions
+
+
+def test_a_file_has_one_rule(tmp_path):
+    path = tmp_path / "rules.toml"
+    path.write_text('[[rules]]\nfile = "a.py"\n' * 2)
+
+    with pytest.raises(ValueError, match=r"a\.py has two rules"):
+        read_rules(path)
