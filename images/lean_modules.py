@@ -160,6 +160,9 @@ def _import_late(tree: ast.Module, names: frozenset[str]) -> None:
     if early:
         raise ValueError(f"needs {', '.join(sorted(early))} when it is loaded")
     for function in _outermost_functions(tree):
+        hidden = roots & {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+        if hidden:
+            raise ValueError(f"{function.name} has a parameter {', '.join(sorted(hidden))}")
         used = roots & {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
         wanted = [statement for name, statement in imports if name.partition(".")[0] in used]
         # After the docstring, which has been shortened but not removed.

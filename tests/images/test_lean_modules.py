@@ -103,6 +103,13 @@ def test_a_rule_that_does_not_fit_its_file_is_refused(rule, missing):
         lean(only, **rule)
 
 
+def test_an_import_never_takes_the_place_of_a_parameter():
+    text = "import json\n\ndef text_of(json):\n    return json\n"
+
+    with pytest.raises(ValueError, match="text_of has a parameter json"):
+        lean(text, late=["json"])
+
+
 def test_definitions_and_bodies_are_left_out():
     module = lean(MODULE, without=["written", "Reader.parsed"], bare=["dict"])
 
