@@ -1,4 +1,4 @@
-"""A node autoscaler for Kubernetes: a pure decision with thin plumbing around it."""
+"""A node autoscaler for Kubernetes: pure decisions, with I/O around them."""
 
 from __future__ import annotations
 

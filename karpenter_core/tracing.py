@@ -1,4 +1,4 @@
-"""Traces passes as a dependency: spans around steps, with counts as attributes.
+"""Traces passes by an injected tracer: spans of steps, counts as attributes.
 
 Only the wiring of the process knows OpenTelemetry (`operator.open_telemetry`); all other code gets a `Tracer`,
 which does nothing unless traces are switched on. Decisions are pure and have no spans of their own: the

@@ -1,1 +1,1 @@
-"""Kubernetes objects: our kinds as models, Kubernetes' own kinds as records."""
+"""Kubernetes objects: our kinds as models, Kubernetes' kinds as records."""

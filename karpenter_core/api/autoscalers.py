@@ -1,4 +1,4 @@
-"""Defines the view of a VerticalPodAutoscaler: its target, policies and recommendation."""
+"""The view of a VerticalPodAutoscaler: target, policies, recommendation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Base classes of our kinds: naming, metadata, place in the API, CRD columns."""
+"""Base classes of our kinds: naming, metadata, API group, CRD columns."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Defines the CapacityBuffer: free capacity for pods that do not exist yet (`autoscaling.x-k8s.io`).
+"""Defines the CapacityBuffer: free capacity for pods that do not exist yet.
 
-The kind is shared with Cluster Autoscaler: fields, defaults and rules are those of its CRD, and
-descriptions are our own.
+Its API group is `autoscaling.x-k8s.io`. The kind is shared with Cluster Autoscaler: fields,
+defaults and rules are those of its CRD, and descriptions are our own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Defines CapacityQuota, a limit for all nodes with certain labels (`autoscaling.x-k8s.io/v1beta1`).
+"""Defines CapacityQuota: a limit for all nodes with certain labels.
 
-The kind belongs to Cluster Autoscaler's API, so no CRD is rendered from this model. Names, reasons and
-rules: https://github.com/kubernetes/autoscaler, `cluster-autoscaler/apis/capacityquota`. Spec and status
+The API version is `autoscaling.x-k8s.io/v1beta1`. The kind belongs to Cluster Autoscaler's API, so
+no CRD is rendered from this model. Names, reasons and rules:
+https://github.com/kubernetes/autoscaler, `cluster-autoscaler/apis/capacityquota`. Spec and status
 are kept as they are: a quota that cannot be read must be known, as it refuses launches.
 """
 

@@ -1,4 +1,4 @@
-"""Commitments: capacity that is paid for in advance, up to an amount, over all NodePools."""
+"""Commitments: an amount of capacity, over all NodePools, paid in advance."""
 
 from __future__ import annotations
 

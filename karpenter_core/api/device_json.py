@@ -1,5 +1,5 @@
 # ruff: noqa: D101 - the structs mirror the API; its reference documents them
-"""Reads devices and counter sets as the API writes them (`resource.k8s.io/v1`).
+"""Decodes devices and counter sets of the API (`resource.k8s.io/v1`).
 
 ResourceSlices have this form, and so do the templates of providers. Fields that are not known may
 change the meaning of a device: it is marked as unsupported then, and never allocated.

@@ -1,4 +1,4 @@
-"""Defines lean records of the kinds of Dynamic Resource Allocation (`resource.k8s.io/v1`).
+"""Defines records of Dynamic Resource Allocation (`resource.k8s.io/v1`).
 
 Attribute and capacity names are fully qualified (`gpu.example.com/model`): a name without a domain
 belongs to the domain of the driver. Amounts are exact. Forms that are not simulated are kept as a

@@ -1,4 +1,4 @@
-"""Names the types of decoded JSON objects: manifests, schemas and answers of APIs.
+"""Names the types of decoded JSON: manifests, schemas and answers of APIs.
 
 A schema, a codec or another API describes their members; no Python type does. These two aliases are
 where such objects are dynamically typed: code that only passes an object on takes

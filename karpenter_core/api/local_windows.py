@@ -1,4 +1,4 @@
-"""Computes when a window that repeats on the local clock of a time zone is open.
+"""Computes when windows that repeat on a time zone's local clock are open.
 
 A window is open while the clock on the wall shows a time from a start (a cron schedule) up to the
 start plus the duration. This is a function of the local time alone, so that a change of the clock

@@ -1,4 +1,4 @@
-"""NodeOverlay: prices and extra resources of instance types, as the user knows them."""
+"""NodeOverlay: the user's prices and extra resources of instance types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NodePool: which nodes may be launched, how many, and how they are disrupted."""
+"""NodePool: permitted nodes, their number, and the rules of disruption."""
 
 from __future__ import annotations
 

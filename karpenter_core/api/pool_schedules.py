@@ -1,4 +1,4 @@
-"""Reads the schedules of NodePools: windows of time in which parts of the spec are others.
+"""Reads schedules of NodePools: windows that change parts of the spec.
 
 The annotation `karpenter.sh/schedules` of a NodePool holds them as a JSON list. Windows change the
 limits, the replicas or the consolidation of the pool, or shut it down.

@@ -1,7 +1,8 @@
-"""ProvisioningRequest (`autoscaling.x-k8s.io/v1`): a job asks for room for all of its pods at once.
+"""ProvisioningRequest: a job requests room for all of its pods at once.
 
-The kind belongs to Cluster Autoscaler's API, so no CRD is rendered from this model. Names, defaults
-and conditions: https://github.com/kubernetes/autoscaler, `cluster-autoscaler/apis/provisioningrequest`.
+The API version is `autoscaling.x-k8s.io/v1`. The kind belongs to Cluster Autoscaler's API, so no
+CRD is rendered from this model. Names, defaults and conditions:
+https://github.com/kubernetes/autoscaler, `cluster-autoscaler/apis/provisioningrequest`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Defines the view of a Deployment's rollout that decides about restarting it."""
+"""Defines the fields of a Deployment's rollout that decide on a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of the storage that pods use: claims, volumes, classes, attachments, limits of nodes."""
+"""Records of pods' storage: claims, volumes, classes, attachments, limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Records of the objects that own, select or protect pods: workloads, Services, disruption budgets."""
+"""Records of workloads, Services and PodDisruptionBudgets.
+
+These objects own, select or protect pods.
+"""
 
 from __future__ import annotations
 

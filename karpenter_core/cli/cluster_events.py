@@ -1,4 +1,4 @@
-"""Reads the Events of the controller from a live cluster: its last decisions, as users see them."""
+"""Reads the controller's last decisions from its Events in a live cluster."""
 
 from __future__ import annotations
 

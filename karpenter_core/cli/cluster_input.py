@@ -1,7 +1,8 @@
-"""Builds a scheduling problem from objects, with the code that serves a live cluster.
+"""Builds a scheduling problem from objects, as the controller does.
 
-Objects are folded into the state as if a watch had reported them, and catalogues come from the
-providers. From here on there is no difference between objects from files and from a cluster.
+The code that serves a live cluster builds it. Objects are folded into the state as if a watch had
+reported them, and catalogues come from the providers. From here on there is no difference between
+objects from files and from a cluster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The options that select the cluster and the way to plan, defined once for every command.
+"""Options of all commands that select the cluster and the way to plan.
 
 A command that reads a cluster takes a `ClusterSource` named `source`; `takes_cluster` puts these options
 in the place of that parameter, so that no command can miss one that another command has.

@@ -1,4 +1,4 @@
-"""Reads a command's cluster from files, a live cluster, or files added to one."""
+"""Reads a command's cluster: files, a live cluster, or both together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds what a command reads of its cluster, with what the settings say about disruption."""
+"""The cluster that a command reads, with the settings of disruption."""
 
 from __future__ import annotations
 

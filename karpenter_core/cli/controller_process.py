@@ -1,4 +1,4 @@
-"""Runs the controller in this process, with the dashboard's content from the commands."""
+"""Runs the controller in this process; commands fill its dashboard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`karpenter crds`: the CustomResourceDefinitions, rendered from the models."""
+"""`karpenter crds`: renders CustomResourceDefinitions from the models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the disruption passes of commands from their input, as the controller makes its own."""
+"""Makes disruption passes for commands, as the controller makes its own."""
 
 from __future__ import annotations
 

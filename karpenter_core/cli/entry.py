@@ -1,4 +1,4 @@
-"""Starts the program `karpenter`: the controller with less than the other commands need.
+"""Starts the program `karpenter`; the controller imports less than the rest.
 
 A controller holds what it imports for its whole life, and the libraries of the command line are 8 MiB of
 it. So `karpenter run` goes by here, and everything else by `cli.main`.

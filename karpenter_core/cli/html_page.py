@@ -1,4 +1,4 @@
-"""Pieces of HTML pages that need nothing else: no script, no font, no other file.
+"""Pieces of HTML pages that load no script, font or other file.
 
 A page refuses every resource by its own Content-Security-Policy and is drawn in light and dark. Numbers
 that a chart shows stand on the page as text too.

@@ -1,4 +1,4 @@
-"""Connects to a live cluster with the settings of `karpenter run`, and reads it for a command."""
+"""Connects to a live cluster by the settings of `karpenter run`; reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formats in which manifests are printed: YAML documents, or one List in JSON."""
+"""Prints manifests as YAML documents, or as one List in JSON."""
 
 from __future__ import annotations
 

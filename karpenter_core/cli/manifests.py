@@ -1,4 +1,4 @@
-"""Reads files with Kubernetes objects: YAML or JSON, one or many, lists, folders.
+"""Reads Kubernetes objects from files: YAML, JSON, lists and folders.
 
 Each object keeps where it came from, so that a refusal names file, document and object.
 """

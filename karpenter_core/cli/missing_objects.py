@@ -1,4 +1,4 @@
-"""Refuses names of objects that do not exist, with names that exist, similar ones if there are any."""
+"""Refuses names of missing objects, and suggests existing, similar ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words for the obstacles to the disruption of a node, for explanations and reports."""
+"""Phrases obstacles to a node's disruption, for explanations and reports."""
 
 from __future__ import annotations
 

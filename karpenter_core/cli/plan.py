@@ -1,4 +1,4 @@
-"""`karpenter plan`: nodes to launch for pending pods, and why some pods stay pending.
+"""`karpenter plan`: nodes to launch, and reasons of pods that stay pending.
 
 The JSON is a contract that other tools read (`docs/reference/plan.md`).
 """

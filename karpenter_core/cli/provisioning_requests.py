@@ -1,4 +1,4 @@
-"""Shows ProvisioningRequests in `karpenter plan`, and in `karpenter explain pod`."""
+"""Shows ProvisioningRequests in `karpenter plan` and `explain pod`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`karpenter rbac`: the roles that the core and providers need, rendered from what they declare."""
+"""`karpenter rbac`: renders the roles that core and providers declare."""
 
 from __future__ import annotations
 

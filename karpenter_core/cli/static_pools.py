@@ -1,4 +1,4 @@
-"""Plans the nodes of static NodePools, as the controllers of static pools do."""
+"""Plans nodes of static NodePools, as the controllers of static pools do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares a cluster that another Karpenter has run with what this controller would do with it.
+"""Compares another Karpenter's cluster with this controller's actions.
 
 Pure functions, over the rules that the controllers follow themselves: migration of hashes, drift, garbage
 collection. Each difference is one finding with its subject and a remedy; those that would replace or end a

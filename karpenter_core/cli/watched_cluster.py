@@ -1,4 +1,4 @@
-"""Keeps the state of a live cluster current by watches: lists each kind once, then follows it.
+"""Keeps the state of a live cluster current: one list per kind, then watches.
 
 It uses the informers and the state of the controller. Kinds that cannot be listed are left out with a
 note, as when a cluster is listed once; if one kind may be listed but not watched, nothing is watched, since

@@ -1,4 +1,4 @@
-"""Holds the verdict of a disruption method on a candidate, with the reasons to decline one."""
+"""Verdicts of disruption methods on candidates, with decline reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names the obstacles to disrupting nodes, and reports blocked nodes in Events."""
+"""Names obstacles to disrupting nodes; reports blocked nodes in Events."""
 
 from __future__ import annotations
 

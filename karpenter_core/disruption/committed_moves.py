@@ -1,4 +1,4 @@
-"""Replaces one node by one that an unused commitment pays for, where that costs less.
+"""Replaces a node by one that an unused commitment pays for, if cheaper.
 
 A what-if of one node needs at most one claim, which lists every instance type that holds the pods,
 whatever it costs. So the same what-if tells which nodes of a commitment could take its place.

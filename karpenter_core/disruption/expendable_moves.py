@@ -1,4 +1,4 @@
-"""Tells whether expendable pods of removed nodes would take the room of capacity buffers.
+"""Tells whether expendable pods of removed nodes would take room of buffers.
 
 A what-if gives expendable pods no other place, as no node is launched or kept for them. Kubernetes'
 scheduler binds them again wherever there is room, and knows nothing of buffers. A buffer that lost

@@ -1,4 +1,4 @@
-"""Holds what disruption passes keep for the next one; the result of a pass is the same without."""
+"""Caches of disruption passes, which change no result of a pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps refusals to remove one node as long as what they follow from is the same.
+"""Remembers refusals to remove a node while their causes are unchanged.
 
 In a cluster that is consolidated, nearly every question about a single node is refused, for the same
 reason as in the pass before.

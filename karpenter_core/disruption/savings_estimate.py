@@ -1,4 +1,4 @@
-"""Estimates the savings of planning a cluster afresh, for `karpenter run --observe`.
+"""Estimates the savings of planning a cluster afresh, for `run --observe`.
 
 All pods that may move are planned as if their nodes did not exist, by the same solver as in a pass,
 and the price of the planned nodes is compared with that of the nodes they run on. Both sides carry

@@ -1,4 +1,4 @@
-"""Keeps the order of candidates by savings; few have changed since the last pass."""
+"""Sorts candidates by savings, starting from the order of the last pass."""
 
 from __future__ import annotations
 

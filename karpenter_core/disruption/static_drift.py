@@ -1,4 +1,4 @@
-"""Replaces drifted nodes of static NodePools, one by one and replacement first.
+"""Replaces drifted nodes of static NodePools one by one, replacement first.
 
 No simulation is run: each node gets one replacement from the template of its pool, and pods move
 when the node is drained. Budgets and `limits.nodes` decide how many nodes are replaced at a time.

@@ -1,4 +1,4 @@
-"""Orders the NodeClaims of a static NodePool for deletion when its replicas are reduced.
+"""Orders NodeClaims of a static NodePool for deletion on a scale-down.
 
 The order is: claims without an instance, empty nodes, other nodes by the disruption cost of their
 pods, and last nodes with a pod that may not be disrupted (upstream). Among equal claims, drifted ones

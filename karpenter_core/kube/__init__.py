@@ -1,1 +1,1 @@
-"""Access to Kubernetes: transport, informers, the writer, Events, the lease."""
+"""Kubernetes access: transport, informers, the writer, Events, the lease."""

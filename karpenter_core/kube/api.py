@@ -1,4 +1,4 @@
-"""Sends the verbs of the Kubernetes API and raises failures as typed errors."""
+"""Sends the verbs of the Kubernetes API; raises failures as typed errors."""
 
 from __future__ import annotations
 

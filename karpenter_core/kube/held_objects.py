@@ -1,4 +1,4 @@
-"""Holds the objects of one kind as an informer knows them, and tells what a change of them is.
+"""Holds an informer's objects of one kind, and computes their changes.
 
 Nothing here asks the API server. Events and listings go in; differences by UID and resourceVersion,
 each once, come out. An object that cannot be read keeps its last good state until it is deleted.

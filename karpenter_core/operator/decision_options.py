@@ -1,4 +1,4 @@
-"""The options of what the process decides: plans, prices, timeouts, limits, disruption, features."""
+"""Options of decisions: plans, prices, timeouts, limits, disruption, gates."""
 
 from __future__ import annotations
 

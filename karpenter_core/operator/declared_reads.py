@@ -1,4 +1,4 @@
-"""Keeps the objects up to date that providers have declared to read (`ProviderInfo.reads`).
+"""Keeps the objects that providers read (`ProviderInfo.reads`) up to date.
 
 Providers read what was fetched last, without a request and from any thread. An outage of the API
 server or a refusal keeps the last objects; before the first answer a read raises the reason.

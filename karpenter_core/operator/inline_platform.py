@@ -1,4 +1,4 @@
-"""The platform of a process in simulated time: one loop, no threads, no sockets, counted ids.
+"""The platform of simulated time: one loop, counted ids, no threads or I/O.
 
 Two runs of the same program take the same turns on it, so that a result depends on its input alone.
 """

@@ -1,4 +1,4 @@
-"""Makes the rules for labels of users' objects from what the loaded providers declare."""
+"""Makes rules for users' labels from the loaded providers' declarations."""
 
 from __future__ import annotations
 

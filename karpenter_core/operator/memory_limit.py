@@ -1,4 +1,4 @@
-"""Returns freed memory to the system: every minute, and before the process reaches `--memory-limit`.
+"""Returns freed memory to the system every minute and near `--memory-limit`.
 
 What the C library has in small free pieces between used ones it keeps for good: after each large plan
 or list a process would be larger than before, although it holds no more. So these pages are returned

@@ -1,4 +1,4 @@
-"""Admits requests to the metrics port by the bearer tokens and RBAC of the cluster.
+"""Admits requests to the metrics port by bearer tokens and RBAC.
 
 A TokenReview names the user of a token, and a SubjectAccessReview says whether that user may send
 this verb to this path (`nonResourceURLs` of a ClusterRole), as controller-runtime's secure metrics do.

@@ -1,4 +1,4 @@
-"""Sends spans to a collector with OpenTelemetry, if `--otlp-traces-endpoint` is set.
+"""Sends spans to an OpenTelemetry collector (`--otlp-traces-endpoint`).
 
 The libraries come with the extra `otel` and are imported here only, when traces are on. Spans are sent in
 batches by a thread of the library; when the collector does not answer, they are dropped.

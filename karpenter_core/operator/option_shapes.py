@@ -1,4 +1,4 @@
-"""Turns the values of options into what they stand for: gates, lists, rates, names, rules."""
+"""Converts texts of options to gates, lists, rates, names and rules."""
 
 from __future__ import annotations
 

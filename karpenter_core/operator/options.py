@@ -1,4 +1,4 @@
-"""The table of the options of the process: it makes the flags, the help, the docs and the parsing.
+"""The table of options: source of flags, help, docs and parsing.
 
 Names, variables and defaults are Karpenter's where Karpenter has the option. `settings` holds their
 values; `settings_loader` reads them; `option_shapes` turns them into what they stand for.

@@ -1,4 +1,4 @@
-"""Makes the settings of scheduling problems from what providers declare and features need.
+"""Makes settings of scheduling problems from providers and features.
 
 The controllers and the command line read clusters by the same settings, so that they plan alike.
 """

@@ -1,4 +1,4 @@
-"""Clients of the API servers that a process talks to, each with its own limit of requests."""
+"""Clients of the process's API servers, each with its own request limit."""
 
 from __future__ import annotations
 

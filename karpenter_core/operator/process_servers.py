@@ -1,4 +1,4 @@
-"""Makes the HTTP servers of a process from its settings, and says what makes the process unready."""
+"""Makes the HTTP servers of a process, and the checks of its readiness."""
 
 from __future__ import annotations
 

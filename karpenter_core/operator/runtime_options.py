@@ -1,4 +1,4 @@
-"""The options of how the process runs: clusters, servers, journal, leader election, memory, logs."""
+"""Options of the process: clusters, servers, journal, lease, memory, logs."""
 
 from __future__ import annotations
 

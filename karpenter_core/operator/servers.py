@@ -1,4 +1,4 @@
-"""HTTP servers of the process: metrics and decisions, probes, and the dashboard."""
+"""HTTP servers: metrics and decisions, health probes, and the dashboard."""
 
 from __future__ import annotations
 

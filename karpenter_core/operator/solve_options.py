@@ -1,4 +1,4 @@
-"""Makes the options of scheduling passes from the settings; commands use them too."""
+"""Makes options of scheduling passes from settings, also for commands."""
 
 from __future__ import annotations
 

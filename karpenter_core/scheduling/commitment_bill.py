@@ -1,4 +1,4 @@
-"""Tells what is saved without some nodes, when commitments pay for a part of all of them.
+"""Computes savings of removing nodes that commitments pay for in part.
 
 What a commitment covers is paid whether it is used or not. It covers the nodes that save most per unit;
 without one of them it covers the next. So nodes save what all nodes cost beyond the commitments less

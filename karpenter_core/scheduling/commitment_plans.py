@@ -1,4 +1,4 @@
-"""Makes plans with what is left of commitments, each unit of which counts once.
+"""Makes plans with unused commitments, each unit of which counts once.
 
 The price of a node then depends on the nodes beside it, which columns of prices cannot express. So up
 to three plans are made: at list prices; at prices as if each node had the rest of the commitments to

@@ -1,4 +1,4 @@
-"""Prices the claims of a plan with what is left of commitments, each unit of which counts once."""
+"""Prices a plan's claims with unused commitments; each unit counts once."""
 
 from __future__ import annotations
 

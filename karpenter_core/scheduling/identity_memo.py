@@ -1,4 +1,4 @@
-"""Keeps values computed from immutable objects while these are the same objects.
+"""Keeps values computed from immutable objects, by object identity.
 
 A pass reads thousands of nodes of which twenty have changed since the last one. The state replaces
 an object when anything in it changes, so the same object has the same value.

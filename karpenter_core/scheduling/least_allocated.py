@@ -1,4 +1,4 @@
-"""Scores nodes as kube-scheduler's `NodeResourcesFit` does by default: `LeastAllocated`."""
+"""Scores nodes like `NodeResourcesFit`'s default strategy `LeastAllocated`."""
 
 from __future__ import annotations
 

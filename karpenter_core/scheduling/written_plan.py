@@ -1,4 +1,4 @@
-"""Writes a finished plan down: claims, places of pods, and the reasons of those that have none."""
+"""Writes a finished plan: claims, places of pods, reasons of unplaced pods."""
 
 from __future__ import annotations
 

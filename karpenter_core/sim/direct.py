@@ -1,4 +1,4 @@
-"""Transport that calls the embedded API server in process, without a socket."""
+"""Calls the embedded API server in process, without a socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups pods that differ only in their names, so that one of them is evaluated for all.
+"""Groups pods that differ only by name, to evaluate one of them for all.
 
 A group remembers the nodes that fit and those that do not. Its pods wait together: as long as no node
 takes the first of them, no node takes another. A change of a node is compared with each group once,

@@ -1,4 +1,4 @@
-"""Builds API errors as Kubernetes' `Status`, with reason, details and causes."""
+"""Builds API errors as `Status` objects with reason, details and causes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves the versions of a kind besides the stored one, as definitions without conversion do.
+"""Serves all versions of a kind, as definitions without conversion do.
 
 An object is stored once. Under another version it is the same object with another `apiVersion`;
 a deprecated version adds a warning to each answer.

@@ -1,4 +1,4 @@
-"""Controllers of Deployments, ReplicaSets and DaemonSets: create their pods."""
+"""Creates pods of Deployments, ReplicaSets and DaemonSets."""
 
 from __future__ import annotations
 

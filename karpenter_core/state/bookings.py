@@ -1,4 +1,4 @@
-"""Finds the capacity that ProvisioningRequests have booked, as virtual pods on nodes.
+"""Finds capacity booked by ProvisioningRequests, as virtual pods on nodes.
 
 A virtual pod represents a pod that will use the booking, and reserves its resources in every plan.
 Each pod that is bound to a node takes the place of one virtual pod, also after it has finished. A

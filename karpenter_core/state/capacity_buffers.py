@@ -1,4 +1,4 @@
-"""Resolves CapacityBuffers: the pods that a buffer keeps room for, and how many.
+"""Resolves CapacityBuffers: the pods they keep room for, and their number.
 
 The size is the greatest of `replicas`, the percentage of the workload's replicas and the size from
 observed bursts; `limits` bound it. Limits alone are a size too: as many pods as fit into them.

@@ -1,4 +1,4 @@
-"""Refuses pods that request devices by a resource that a DeviceClass offers (`extendedResourceName`).
+"""Refuses pods that request devices by a DeviceClass's extendedResourceName.
 
 Kubernetes allocates such devices when it schedules the pod, and no plan simulates it. A resource that
 an instance type or a node has itself is one like others: a device plug-in offers it there.

@@ -1,4 +1,7 @@
-"""Builds what ResourceClaims are allocated from: claims, classes, slices and instance types."""
+"""Builds the inventory of devices: claims, classes, slices, instance types.
+
+ResourceClaims are allocated from it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes the free resources of each node, less the requests of daemons that will come.
+"""Computes free resources of nodes, less requests of daemons to come.
 
 A claim without instance is capacity too. Its instance type is open, so it offers the minimum over
 its types, each less the daemons of that type: enough for the pods that it was created for. A new

@@ -1,4 +1,4 @@
-"""Decides which pods are expendable: no node is launched, kept or replaced for them.
+"""Marks expendable pods: no node is launched, kept or replaced for them.
 
 They use only free capacity. A pod is expendable if its priority is below the cut-off of the settings,
 or if it has the annotation `karpenter.sh/expendable: "true"`.

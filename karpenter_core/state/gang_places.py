@@ -1,4 +1,4 @@
-"""Reads and writes the places of a ProvisioningRequest's pods, as its status and claims have them.
+"""Reads and writes places of a ProvisioningRequest's pods: status, claims.
 
 A place is a number of pods of one pod set on one NodeClaim, or on one Node without a claim. Places on
 capacity that existed before are in the status of the request; those on claims that were created for it

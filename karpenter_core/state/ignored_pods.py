@@ -1,4 +1,4 @@
-"""Splits waiting pods into those to schedule and those to ignore, with the reasons."""
+"""Separates pods to schedule from ignored ones, with the reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moves instants, and the entries of tables that hold them, when the clock is set."""
+"""Moves instants, and table entries with instants, when the clock is set."""
 
 from __future__ import annotations
 

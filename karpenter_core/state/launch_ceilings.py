@@ -1,4 +1,4 @@
-"""Checks planned claims against limits of NodePools and CapacityQuotas, right before their creation.
+"""Checks claims against NodePool limits and CapacityQuotas before creation.
 
 A plan keeps within these limits, but it is some seconds old when its claims are created: other claims
 may have been created meanwhile, by disruption or for a static NodePool. So each claim is checked once

@@ -1,4 +1,4 @@
-"""Pauses launches of NodePools whose nodes do not register, or do not fit their pods.
+"""Pauses launches of NodePools whose nodes do not register or fit their pods.
 
 Without a pause a broken image or NodeClass costs money around the clock: instances are launched, time
 out, are terminated, and launched again. So do nodes that have less than their instance type promises,

@@ -1,4 +1,4 @@
-"""Finds the pods that will need another place because their nodes are being removed."""
+"""Finds pods that need another place, as their nodes are being removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States when the entries of each ledger table expire, and how a new leader recovers them."""
+"""Rules of ledger tables: expiry of entries, and recovery by a new leader."""
 
 from __future__ import annotations
 

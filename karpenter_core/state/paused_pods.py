@@ -1,10 +1,10 @@
-"""Pauses pods whose nodes do not register or fit, while others of the NodePool are launched for.
+"""Pauses launches for pods whose nodes do not register or do not fit.
 
-The pause of a NodePool ends with any node that registers and fits. Where some workloads' nodes do all the
-time, nodes would be launched for the others without limit: so what pods ask of a NodePool has a pause of
-its own, which grows in the same way. Meanwhile such pods may get a node of another NodePool. Their
-failures do not prolong the pause of the NodePool, nor do their nodes take its trial, so that other pods
-do not wait for them.
+Their NodePool goes on to launch nodes for other pods. The pause of a NodePool ends with any node
+that registers and fits. Where some workloads' nodes do all the time, nodes would be launched for
+the others without limit: so what pods ask of a NodePool has a pause of its own, which grows in the
+same way. Meanwhile such pods may get a node of another NodePool. Their failures do not prolong the
+pause of the NodePool, nor do their nodes take its trial, so that other pods do not wait for them.
 """
 
 from __future__ import annotations

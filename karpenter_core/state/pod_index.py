@@ -1,4 +1,4 @@
-"""Indexes pods by node, waiting pods and their shapes, and each DaemonSet's newest pod."""
+"""Indexes pods by node, waiting pods, their shapes, newest DaemonSet pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds virtual pods for which Kubernetes' scheduler would evict expendable pods.
+"""Finds virtual pods for which kube-scheduler would evict expendable pods.
 
 Kubernetes' scheduler binds expendable pods to the room of a CapacityBuffer, of which it knows nothing. If
 the buffer got a new node each time, nodes would be launched until all expendable pods run. But an

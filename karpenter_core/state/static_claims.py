@@ -1,4 +1,4 @@
-"""Plans the NodeClaim of a static NodePool: its template, without pods or instance types.
+"""Plans a static NodePool's claim: the template, no pods or instance types.
 
 The provider chooses among all instance types of the template at launch, as for a claim that a user
 creates.

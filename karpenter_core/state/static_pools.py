@@ -1,4 +1,4 @@
-"""Counts the NodeClaims of static NodePools against their replicas and node limits.
+"""Counts claims of static NodePools against replicas and node limits.
 
 The counts come from the snapshot alone, so that a new leader or a restarted process counts the same.
 A claim that a disruption command is about to replace has the condition `DisruptionReason`: until its

@@ -1,4 +1,4 @@
-"""Holds the virtual pods of every object that declares them, and their places in the last pass.
+"""Holds declared virtual pods, and their places in the last pass.
 
 A virtual pod exists only in scheduling problems and what-ifs. The controller of an object declares its
 pods with `VirtualPodsDeclared`; every provisioning pass places all of them again and reports their

@@ -1,4 +1,4 @@
-"""Finds the name of a pod's Deployment from the names of the pod and its owners."""
+"""Derives the Deployment's name from the names of a pod and its owners."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ QUESTION = re.compile(r"\s*(What|Which|Who|Whose|How|Where|When|Why)\b")
 QUESTION_QUOTED = re.compile(rf"\"{QUESTION.pattern}")
 QUESTION_COMMENT = re.compile(r"(?m)^\s*#:? (What|Which|Who|Whose|How)\b")
 QUESTION_NAME = re.compile(r"def test_(what|which|who|whose|how)_")
+MODULE_COLUMNS = 79
 # The home of the images' own user is no private path.
 PRIVATE_PATHS = re.compile(r"(?<![\w.~-])/(work|root|home)/(?!nonroot\b)\w")
 
@@ -109,6 +110,28 @@ def test_docstrings_begin_with_a_verb_or_a_noun():
         and QUESTION.match(node.value.value)
     ]
 
+    assert hits == []
+
+
+def is_product_module(path: Path) -> bool:
+    parts = path.relative_to(ROOT).parts
+    return parts[0] in {"karpenter_core", "providers"} and "tests" not in parts
+
+
+def test_the_first_line_of_a_product_module_fits_a_table_of_contents():
+    """`grep -h -m1` for the quotes over a folder shows what its modules do, unbroken."""
+    beginnings = {
+        path: next((line for line in path.read_text().splitlines() if '"""' in line), "")
+        for path in python_files()
+        if is_product_module(path)
+    }
+    hits = [
+        f"{path.relative_to(ROOT)}: {len(line)} columns: {line}"
+        for path, line in beginnings.items()
+        if len(line) > MODULE_COLUMNS
+    ]
+
+    assert len(beginnings) > 1000
     assert hits == []
 
 

@@ -1,1 +1,4 @@
-"""`karpenter convert`: writes older manifests and node groups as today's NodePools and NodeClasses."""
+"""`karpenter convert`: older manifests and node groups to today's NodePools.
+
+NodeClasses are written too.
+"""

@@ -1,4 +1,4 @@
-"""Checks converted manifests by the schemas and CEL rules of their CustomResourceDefinitions."""
+"""Checks converted manifests by the schemas and CEL rules of their CRDs."""
 
 from __future__ import annotations
 

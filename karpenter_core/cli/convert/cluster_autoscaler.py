@@ -1,4 +1,4 @@
-"""Converts the flags of a Cluster Autoscaler Deployment, or reports why one is left out.
+"""Converts flags of a Cluster Autoscaler Deployment, or reports omissions.
 
 Flags about node groups count in the NodePools of the groups (`provider.kit.node_groups`); limits of the
 whole cluster become a CapacityQuota; others are options of the controller, which are named as to do.

@@ -1,4 +1,4 @@
-"""`karpenter convert`: writes older manifests and node groups as today's NodePools and NodeClasses."""
+"""`karpenter convert`: reads files; prints manifests, changes and losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds a document that is being converted and the manifests that are made of it.
+"""Holds a document under conversion, and the manifests made of it.
 
 The draft knows where each field of the document went, so that a field that no conversion named is
 reported, and comments follow their fields.

@@ -1,4 +1,4 @@
-"""Converts Provisioners (v1alpha5) and NodePools of v1beta1 to NodePools of v1.
+"""Converts Provisioners (v1alpha5) and NodePools of v1beta1 to v1.
 
 The rules are those of Karpenter's migration guides for v1beta1 and v1, and defaults that changed
 between the versions are written down, so that the NodePool behaves as before.

@@ -1,4 +1,4 @@
-"""Reports a conversion: fields that changed, were added or left out, and what is left to do."""
+"""Reports a conversion: fields changed, added, left out, and open tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converts the documents of one input, and completes fields that depend on two of them."""
+"""Converts one input's documents, and fields that depend on two of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the files of `karpenter convert`: YAML with comments, JSON, lists of objects."""
+"""Reads files of `karpenter convert`: YAML with comments, JSON, and lists."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Converts workloads: annotations and labels of older versions, and of Cluster Autoscaler.
+"""Converts outdated annotations and labels of workloads.
 
-Only the fields that change are touched. Deployments of pause pods, which keep room for others by their
-low priority, become CapacityBuffers.
+They are those of older versions of Karpenter, and of Cluster Autoscaler. Only the fields that
+change are touched. Deployments of pause pods, which keep room for others by their low priority,
+become CapacityBuffers.
 """
 
 from __future__ import annotations

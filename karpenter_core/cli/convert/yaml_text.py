@@ -1,4 +1,4 @@
-"""Reads and writes YAML with its comments, blank lines, quotes and order of fields.
+"""Reads and writes YAML; keeps comments, blank lines, quotes and field order.
 
 The YAML library drops comments. They are what stands between two tokens of a text, so they are found
 by scanning, and each belongs to a field: a comment at the end of a line to the last field of that line,

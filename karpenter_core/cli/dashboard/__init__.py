@@ -1,1 +1,1 @@
-"""Writes the contents of the dashboard from the view of `karpenter top` and the explanations."""
+"""Makes the dashboard's content from `karpenter top` and explanations."""

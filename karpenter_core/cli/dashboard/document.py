@@ -1,4 +1,4 @@
-"""Writes the documents of the dashboard; pure functions, and every list is bounded.
+"""Writes the dashboard's documents (pure), in which every list is bounded.
 
 No field changes with time alone (ages are times of creation), so that an update of the page has only
 what changed in the cluster. `docs/dashboard.md` specifies the JSON.

@@ -1,4 +1,4 @@
-"""The steps of the demo on a simulated cloud, and the checks of their results."""
+"""Steps of the demo on a simulated cloud, and checks of their results."""
 
 from __future__ import annotations
 

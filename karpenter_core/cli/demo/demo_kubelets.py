@@ -1,4 +1,4 @@
-"""Registers instances of the demo's simulated cloud as Nodes of the cluster, with their conditions."""
+"""Registers the simulated cloud's instances as Nodes, with conditions."""
 
 from __future__ import annotations
 

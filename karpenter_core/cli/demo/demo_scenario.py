@@ -1,4 +1,4 @@
-"""The steps of a demo: the change of the cluster, and the check of its result."""
+"""Steps of the demo: a change of the cluster, and a check of its result."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`karpenter doctor`: checks settings, clouds, CRDs, permissions and workloads."""
+"""`karpenter doctor`: checks settings, clouds, CRDs, RBAC and workloads."""

@@ -1,4 +1,4 @@
-"""Reads a cluster for the checks of `karpenter doctor`, with the catalogues of the providers."""
+"""Reads a cluster and its catalogues for the checks of `karpenter doctor`."""
 
 from __future__ import annotations
 

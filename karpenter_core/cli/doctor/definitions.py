@@ -1,4 +1,4 @@
-"""Compares the CustomResourceDefinitions in a cluster with the models, for `karpenter doctor`."""
+"""Compares a cluster's CRDs with the models, for `karpenter doctor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the objects of files, such as a snapshot, for `karpenter doctor --offline FILE`.
+"""Checks objects of files, such as a snapshot, for `doctor --offline FILE`.
 
 The findings are those of a live cluster, without what only an API server knows: definitions and
 permissions.

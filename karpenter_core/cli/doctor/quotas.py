@@ -1,4 +1,4 @@
-"""Checks CapacityQuotas for `karpenter doctor`: unreadable ones, and ones that nothing can satisfy."""
+"""Checks CapacityQuotas for `karpenter doctor`: unreadable, unsatisfiable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Checks for `karpenter doctor` whether ProvisioningRequests can be served, and are."""
+"""Checks for `karpenter doctor` that ProvisioningRequests can be served.
+
+Requests that can be served and are not are findings too.
+"""
 
 from __future__ import annotations
 

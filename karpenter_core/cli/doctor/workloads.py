@@ -1,6 +1,7 @@
-"""Checks workloads and NodePools for `karpenter doctor`: mistakes that keep nodes or launch too many.
+"""Checks workloads and NodePools for `karpenter doctor`: costly mistakes.
 
-The findings are functions of the objects; nothing of them is an error, since a cluster may be meant so.
+They keep nodes, or launch too many. The findings are functions of the objects; nothing of them is
+an error, since a cluster may be meant so.
 """
 
 from __future__ import annotations

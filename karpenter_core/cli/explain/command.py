@@ -1,4 +1,4 @@
-"""`karpenter explain`: why a pod is pending, a node is not disrupted, a NodePool is limited.
+"""`karpenter explain`: reasons of pending pods, kept nodes, limited NodePools.
 
 The commands run the code that makes the decisions: they solve the same problem, run the same
 methods, and print the results for the pod or the node.

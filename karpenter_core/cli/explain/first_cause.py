@@ -1,4 +1,4 @@
-"""Chooses, among the reasons why no NodePool takes a pod, the one to name first."""
+"""Chooses the reason to name first for a pod that no NodePool takes."""
 
 from __future__ import annotations
 

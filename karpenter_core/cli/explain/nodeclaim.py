@@ -1,4 +1,4 @@
-"""Explains one NodeClaim: why it was launched, what it waits for, and what blocks its removal.
+"""Explains a NodeClaim: reason of its launch, next step, removal blockers.
 
 The facts are those of the state; for a claim that could be disrupted the methods themselves are asked,
 as in `karpenter explain node`.

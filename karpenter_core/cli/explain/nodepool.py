@@ -1,6 +1,7 @@
-"""Explains for one NodePool what it may launch now, and which limit, quota or condition is in the way.
+"""Explains a NodePool: the nodes it may launch now, and its obstacles.
 
-The numbers are those of a provisioning pass; the plan is solved as in `karpenter plan`.
+An obstacle is a limit, a quota or a condition. The numbers are those of a provisioning pass; the
+plan is solved as in `karpenter plan`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The what-if of `karpenter plan --rebalance`: disruption passes, one after another."""
+"""The what-if of `plan --rebalance`: disruption passes, one after another."""

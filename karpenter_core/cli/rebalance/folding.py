@@ -1,4 +1,4 @@
-"""Changes the state as if disruption commands had been carried out and every launch had succeeded.
+"""Applies disruption commands to the state, as if all launches succeeded.
 
 New nodes are those of the cheapest offering of their claim, ready at once. Evicted pods wait until they are
 bound. Nodes of a command stay for some seconds, in which budgets count them. Quiet times of nodes begin again

@@ -1,4 +1,4 @@
-"""Writes a rebalance as one HTML page; the numbers of its chart stand in a table too."""
+"""Writes a rebalance as one HTML page: a chart, and a table of its numbers."""
 
 from __future__ import annotations
 

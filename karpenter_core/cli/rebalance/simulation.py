@@ -1,8 +1,9 @@
-"""Repeats disruption passes over a state in which each command is carried out after its validation.
+"""Repeats disruption passes over a state that each command changes.
 
-The passes are those of the controller (`disruption.plan`): the same methods, budgets, PodDisruptionBudgets
-and prices, at the times at which its loop runs them. Evicted pods are bound as kube-scheduler binds them.
-Pending pods are placed before each pass, as the controller does. When nothing can be disrupted, time moves to
+Each command is carried out in the state after its validation. The passes are those of the
+controller (`disruption.plan`): the same methods, budgets, PodDisruptionBudgets and prices, at the
+times at which its loop runs them. Evicted pods are bound as kube-scheduler binds them. Pending pods
+are placed before each pass, as the controller does. When nothing can be disrupted, time moves to
 the next end of a `consolidateAfter` or of a window of budgets. Nothing here reads a clock.
 """
 

@@ -1,4 +1,4 @@
-"""Runs simulations in processes of their own, as many at a time as there are cores.
+"""Runs simulations in their own processes, as many at a time as cores.
 
 A run of a sweep that fails, or whose process ends, is reported with its cause and ends no other run.
 """

@@ -1,4 +1,4 @@
-"""Draws the troubles of the simulated cloud: reclaimed spot instances, and offerings out of stock.
+"""Draws faults of the simulated cloud: spot reclaims, sold-out offerings.
 
 They reach the provider through its faults file, which it reads again whenever it changes.
 """

@@ -1,4 +1,4 @@
-"""`karpenter simulate`: the cost of a workload on NodePools, in simulated time."""
+"""`karpenter simulate`: costs of a workload on NodePools in simulated time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes the replicas of Deployments over time, and the starting times of jobs."""
+"""Computes replicas of Deployments over time, and start times of jobs."""
 
 from __future__ import annotations
 

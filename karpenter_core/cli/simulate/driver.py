@@ -1,4 +1,4 @@
-"""Plays a workload on the embedded cluster: scales Deployments, starts pods and ends them.
+"""Plays a workload on the embedded cluster: scales Deployments, runs pods.
 
 A pod that is evicted before its end is started again from its beginning, as a Job does.
 """

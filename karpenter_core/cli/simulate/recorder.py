@@ -1,4 +1,4 @@
-"""Records a simulated cluster: cost, nodes, pending pods and use, integrated over time.
+"""Records a simulated cluster: integrals of cost, nodes, pending pods, use.
 
 Every change of an object first adds what was true until then, so that means and costs are exact
 and do not depend on a sampling rate.

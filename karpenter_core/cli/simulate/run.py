@@ -1,4 +1,7 @@
-"""Runs one simulation: the unchanged controller on an embedded cluster in virtual time."""
+"""Runs one simulation: the unchanged controller on an embedded cluster.
+
+Time is virtual.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One simulation: the objects, the workload, and the settings of cloud and controller."""
+"""One simulation: objects, workload, settings of cloud and controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Varies a simulation: every combination of the values of several keys is one run.
+"""Varies a simulation: one run for every combination of values of keys.
 
 A key is an option of the simulation (`seed`), a setting of `karpenter run` (`batch-idle-duration`), or
 the path of a field of all NodePools (`spec.disruption.consolidateAfter`) or of one

@@ -1,4 +1,4 @@
-"""Keeps the finished runs of a sweep in a file, so that a sweep that was ended goes on.
+"""Stores finished runs of a sweep, so that an interrupted sweep continues.
 
 Each line is the JSON of one run and the digest of its whole input: manifests, workload, catalogue, options,
 and the version of the program. A run whose input has changed is not found, and is simulated again.

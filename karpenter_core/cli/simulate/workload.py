@@ -1,4 +1,4 @@
-"""The workload of a simulation: objects that are there at first, replicas over time, single pods."""
+"""The workload of a simulation: initial objects, replicas over time, pods."""
 
 from __future__ import annotations
 

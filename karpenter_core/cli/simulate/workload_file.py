@@ -1,4 +1,7 @@
-"""Reads workload files: YAML with Deployments and jobs over time, Kubernetes objects, CSV traces."""
+"""Reads workload files: Deployments and jobs over time, objects, CSV traces.
+
+Deployments, jobs and Kubernetes objects are written in YAML.
+"""
 
 from __future__ import annotations
 

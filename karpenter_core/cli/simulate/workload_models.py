@@ -1,4 +1,4 @@
-"""The fields of a workload file, as `docs/reference/simulate.md` lists them."""
+"""Fields of a workload file, as in `docs/reference/simulate.md`."""
 
 from __future__ import annotations
 

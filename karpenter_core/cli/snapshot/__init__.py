@@ -1,1 +1,1 @@
-"""`karpenter snapshot`: one file that holds a cluster for every offline command."""
+"""`karpenter snapshot`: saves a cluster to a file for offline commands."""

@@ -1,4 +1,7 @@
-"""`karpenter snapshot`: saves a cluster to one file, for offline commands and bug reports."""
+"""`karpenter snapshot`: reads a cluster, and writes it to one private file.
+
+The file serves offline commands and bug reports.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replaces the names in a snapshot by hashes, so that every reference still agrees.
+"""Replaces names in a snapshot by hashes that keep every reference.
 
 A name becomes its rank in the order of all names and a keyed hash: the order of names, which breaks
 ties in plans, stays the same, so that the plan of the hashed snapshot is that of the plain one up to

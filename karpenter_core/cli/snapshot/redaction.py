@@ -1,4 +1,4 @@
-"""Reduces objects to the fields that the controller reads, and of these to what holds no secret.
+"""Reduces objects to fields that the controller reads, without secrets.
 
 Kubernetes' own kinds keep only the fields of the structs that decode them: environments, arguments,
 commands, images, managed fields and sources of volumes have no place there. Our kinds keep what their

@@ -1,1 +1,1 @@
-"""The form of a file of `karpenter snapshot`: its header, its instance types, its objects."""
+"""The file format of `karpenter snapshot`: header, instance types, objects."""

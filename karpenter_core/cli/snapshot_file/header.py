@@ -1,4 +1,4 @@
-"""Describes the contents of a snapshot beside the objects: settings, labels, catalogues, controllers."""
+"""The header of a snapshot: settings, labels, catalogues, controllers."""
 
 from __future__ import annotations
 

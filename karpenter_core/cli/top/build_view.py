@@ -1,4 +1,4 @@
-"""Makes the view of a cluster from its snapshot, its catalogues and a plan; a pure function."""
+"""Makes a cluster's view from its snapshot, catalogues and a plan (pure)."""
 
 from __future__ import annotations
 

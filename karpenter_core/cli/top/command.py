@@ -1,4 +1,4 @@
-"""`karpenter top`: nodes, pending pods and costs, live in a terminal or as one frame of text."""
+"""`karpenter top`: nodes, pending pods and costs, live or as one frame."""
 
 from __future__ import annotations
 

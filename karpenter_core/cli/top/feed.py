@@ -1,4 +1,4 @@
-"""Keeps views of a cluster coming from a thread of its own, so that keys are served meanwhile."""
+"""Makes views of a cluster in a thread, so that keys are served meanwhile."""
 
 from __future__ import annotations
 

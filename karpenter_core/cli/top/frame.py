@@ -1,4 +1,4 @@
-"""Lays out a view as lines of text for a width: header, tables, and the whole frame of `--once`."""
+"""Lays out a view as text: header, tables, and the frame of `--once`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shows lines and a cursor; draws the visible lines only, so that thousands are quick."""
+"""Shows lines and a cursor; draws only visible lines, for speed."""
 
 from __future__ import annotations
 

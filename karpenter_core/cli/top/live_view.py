@@ -1,4 +1,4 @@
-"""Makes the views of a cluster that is watched, as seldom and as cheaply as its changes allow.
+"""Makes views of a watched cluster only as often as its changes require.
 
 Rows and totals follow every change, at most once per interval. A plan, which has the reasons of pods without a
 node, costs more: it is made anew after a multiple of the CPU time that it took.

@@ -1,4 +1,4 @@
-"""Lays out everything about one line of a table as a page: a node, a pod, a decision; and the notes."""
+"""Lays out the page of one table line: node, pod, decision; and the notes."""
 
 from __future__ import annotations
 

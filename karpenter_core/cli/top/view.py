@@ -1,4 +1,4 @@
-"""Defines the view of `karpenter top`: rows and totals, free of I/O and of any library of screens."""
+"""Defines the view of `karpenter top`: rows and totals, without I/O or UI."""
 
 from __future__ import annotations
 

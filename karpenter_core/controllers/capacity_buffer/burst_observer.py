@@ -1,4 +1,4 @@
-"""Counts the pods that arrive for buffers with automatic size, and keeps the counts."""
+"""Counts pods that arrive for buffers of automatic size; keeps the counts."""
 
 from __future__ import annotations
 

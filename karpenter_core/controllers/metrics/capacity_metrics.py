@@ -1,4 +1,4 @@
-"""Declares the metrics of capacity: limits and use of NodePools, quotas, commitments and devices."""
+"""Metrics of limits and use: NodePools, quotas, commitments, devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declares the metrics of cost: prices per hour, money spent, and nodes without a price."""
+"""Metrics of cost: hourly prices, money spent, nodes without a price."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declares the metrics of pods: disruptions, drains, and the times until they are bound and Ready."""
+"""Metrics of pods: disruptions, drains, times until bound and Ready."""
 
 from __future__ import annotations
 

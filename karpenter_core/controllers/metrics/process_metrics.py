@@ -1,4 +1,4 @@
-"""Declares the metrics of the process, with the names that Karpenter's dashboards and alerts read.
+"""Metrics of the process, named as Karpenter's dashboards and alerts expect.
 
 Every metric is declared here, once; `docs/reference/metrics.md` has a row for each, compared by a
 test. A registry is handed in, so that two processes in one test do not share numbers.

@@ -1,4 +1,4 @@
-"""Implements summaries with quantiles, which the Prometheus client library lacks.
+"""Summaries with quantiles, which the Prometheus client library lacks.
 
 Quantiles are exact, over the observations of the last ten minutes, of which the latest ten thousand
 count: the summaries measure nodes and pods, not requests.

@@ -1,4 +1,7 @@
-"""Restarts rollouts for draining pods (`karpenter.sh/surge-move`), and then evicts them."""
+"""Restarts rollouts for draining pods (`surge-move`), then evicts the pods.
+
+The annotation `karpenter.sh/surge-move` asks for this.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deletes claims that expired, were not launched or lost their Node, and journals why."""
+"""Deletes expired, unlaunched and Node-less claims; journals the reasons."""
 
 from __future__ import annotations
 

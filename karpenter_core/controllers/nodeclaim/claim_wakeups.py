@@ -1,4 +1,4 @@
-"""Wakes the claims that changes of other objects affect: pods, NodePools, catalogues, slices."""
+"""Wakes claims when pods, NodePools, catalogues or slices change."""
 
 from __future__ import annotations
 

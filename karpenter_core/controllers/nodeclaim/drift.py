@@ -1,4 +1,4 @@
-"""Checks claims for drift, all claims of a NodeClass in one call to its provider.
+"""Checks claims for drift: one provider call for all claims of a NodeClass.
 
 Every claim is checked every five minutes, and at once when something changes that drift depends on:
 the claim itself, its pool's template, its NodeClass or the catalogue. `lifecycle.nodeclaim.drift`

@@ -1,4 +1,4 @@
-"""Launches instances for claims, one call per claim at a time, with back-off."""
+"""Launches instances: one call per claim at a time, with back-off."""
 
 from __future__ import annotations
 

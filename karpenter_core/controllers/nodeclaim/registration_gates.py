@@ -1,4 +1,4 @@
-"""Selects the Nodes of a claim that may register now; requests the provider's answers."""
+"""Selects Nodes that may register now; requests the provider's answers."""
 
 from __future__ import annotations
 

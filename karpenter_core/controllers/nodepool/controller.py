@@ -1,4 +1,4 @@
-"""Updates every NodePool's hash, conditions and usage: the controller `nodepool`.
+"""Updates hash, conditions and usage of NodePools: controller `nodepool`.
 
 A reconcile sends at most one patch of the annotations and one of the status. Usage changes all the time
 during a scale-up, so it is written every few seconds at most, together with other changes.

@@ -1,4 +1,4 @@
-"""Computes gauges of what NodePools and pods are to have: shares of spot, devices, predictions."""
+"""Computes gauges of spot shares, devices and predicted pod requests."""
 
 from __future__ import annotations
 

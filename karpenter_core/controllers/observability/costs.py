@@ -1,4 +1,4 @@
-"""Computes the cost of nodes: per node, NodePool and cluster, and the money spent.
+"""Computes costs per node, NodePool and cluster, and the money spent.
 
 Costs per hour are added up anew from each snapshot, never changed by differences, so that a missed event
 cannot leave them wrong or below zero. A node whose price is unknown has no price series; `nodes_without_price`

@@ -1,1 +1,1 @@
-"""Plans and records without changing anything, for `karpenter run --observe`."""
+"""Plans and records for `karpenter run --observe`, without any change."""

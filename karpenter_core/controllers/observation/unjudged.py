@@ -1,4 +1,4 @@
-"""Judges NodePools and NodeClasses in memory, where no controller writes their statuses.
+"""Judges NodePools and NodeClasses in memory if no controller does so.
 
 In a cluster with only Cluster Autoscaler, no controller resolves NodeClasses. An observer resolves them
 by calls to the provider that change nothing in the cloud (`ProviderInfo.observes`), and completes the

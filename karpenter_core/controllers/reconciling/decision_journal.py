@@ -1,4 +1,4 @@
-"""Keeps the last decisions in memory and passes each one to the journal's sinks.
+"""Keeps the last decisions in memory, and passes them to the journal's sinks.
 
 A controller makes a record (`disruption.journal`, `scheduling.journal`) and passes it to the journal;
 storing it can neither fail nor delay the controller.

@@ -1,4 +1,4 @@
-"""Wakes the state at the edges of windows, and shows the windows: the controller `schedule`."""
+"""Wakes the state at window edges, shows windows: controller `schedule`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deletes the surplus NodeClaims of static NodePools: the controller `static.deprovisioning`."""
+"""Deletes surplus claims of static NodePools: `static.deprovisioning`."""
 
 from __future__ import annotations
 

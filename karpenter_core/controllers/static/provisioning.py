@@ -1,4 +1,4 @@
-"""Creates the missing NodeClaims of static NodePools: the controller `static.provisioning`.
+"""Creates missing claims of static NodePools: `static.provisioning`.
 
 The claim creator checks `limits.nodes` and every launch limit when it creates claims, and counts those
 that the API server has not answered yet. So provisioning and drift together never exceed a limit.

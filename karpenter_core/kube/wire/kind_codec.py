@@ -1,4 +1,4 @@
-"""Reads one kind: from JSON bytes of objects, lists and watches to objects of the state.
+"""Decodes one kind's objects, lists and watches from JSON to state objects.
 
 An object that cannot be read is never an exception of the list or the stream it came in: it is handed
 on as an `InvalidObject`, and all others are served.

@@ -1,4 +1,4 @@
-"""Converts Services, the controllers of pods and PodTemplates from raw JSON to views."""
+"""Converts Services, pods' controllers and PodTemplates from JSON to views."""
 
 from __future__ import annotations
 

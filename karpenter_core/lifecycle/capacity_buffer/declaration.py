@@ -1,4 +1,7 @@
-"""Declares the virtual pods of all CapacityBuffers at once, for plans that no controller prepares."""
+"""Declares virtual pods of all CapacityBuffers at once.
+
+Plans that no controller prepares use it.
+"""
 
 from __future__ import annotations
 

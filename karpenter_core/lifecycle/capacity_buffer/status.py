@@ -1,4 +1,4 @@
-"""Computes conditions and status of a CapacityBuffer; status and reasons are upstream's."""
+"""Computes conditions and status of a CapacityBuffer, as upstream does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes the status of a CapacityQuota: what is used, and the condition Reconciled.
+"""Computes the status of a CapacityQuota: its use and condition Reconciled.
 
 Conditions of other writers stay. Cluster Autoscaler has one of its own.
 """

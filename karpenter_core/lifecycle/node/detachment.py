@@ -1,4 +1,4 @@
-"""Finds the volumes that must be detached from a node before its instance ends.
+"""Finds volumes to detach from a node before its instance ends.
 
 The cluster's attach/detach controller detaches them; this project never deletes a VolumeAttachment.
 Ending an instance with an attached volume can delay the volume by minutes, or corrupt it.

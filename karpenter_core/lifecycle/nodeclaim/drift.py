@@ -1,4 +1,4 @@
-"""Detects drift: compares a claim with its pool, the catalogue and its NodeClass.
+"""Detects drift of a claim from its pool, the catalogue and its NodeClass.
 
 There are five checks, and the first that finds drift gives the reason: the pool's template changed
 (`NodePoolDrifted`), the pool's requirements exclude the claim (`RequirementsDrifted`), the catalogue no

@@ -1,4 +1,7 @@
-"""Gives up claims that do not launch or register in time, or lose their Node before."""
+"""Gives up claims that do not launch or register in time.
+
+A claim that loses its Node before it is registered is given up too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refuses Nodes that show the provider id of a claim and cannot be the claim's.
+"""Refuses Nodes that show a claim's provider id and cannot be its own.
 
 A kubelet chooses the provider id of its Node. Without a refusal, the first Node that shows the id of a
 launched claim would get the claim's labels, and pods that belong on another node.

@@ -1,4 +1,4 @@
-"""Computes the next action to terminate a claim: nodes, instance, finalizer."""
+"""Computes the next step of claim termination: nodes, instance, finalizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says why the pods of a claim cannot run on the node that has registered for it.
+"""Says why pods of a claim cannot run on the node that registered for it.
 
 They stay pending, and the next plan would launch the same node for them, for ever.
 """

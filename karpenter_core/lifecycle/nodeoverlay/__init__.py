@@ -1,1 +1,1 @@
-"""Validates and evaluates NodeOverlays, and sets their conditions; pure functions."""
+"""Validates and evaluates NodeOverlays, and sets their conditions (pure)."""

@@ -1,4 +1,4 @@
-"""Evaluates NodeOverlays: which are valid, which conflict, and what they change.
+"""Evaluates NodeOverlays: validity, conflicts, changes of instance types.
 
 The rules are those of the reference (`pkg/controllers/nodeoverlay`, v1.14):
 

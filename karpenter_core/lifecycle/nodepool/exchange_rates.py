@@ -1,4 +1,4 @@
-"""Sets the condition PricesComparable: False while a price has no exchange rate.
+"""Sets PricesComparable: False while a price has no exchange rate.
 
 A price in another currency than the reporting one counts as unknown without a rate. Launches go on, by
 weight and by the order of prices in the pool, but no node is consolidated to save money; without the

@@ -1,4 +1,4 @@
-"""Sets the condition ScheduleWindowOpen: True while a window of the schedules changes the pool."""
+"""Sets ScheduleWindowOpen: True while a schedule window changes the pool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sets the conditions of static NodePools (`spec.replicas`) that have fewer nodes than replicas."""
+"""Sets conditions of static NodePools with fewer nodes than replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judges a plan for the pods of one ProvisioningRequest: all of them have a place, or none."""
+"""Judges a plan for one ProvisioningRequest: places for all pods, or none."""
 
 from __future__ import annotations
 

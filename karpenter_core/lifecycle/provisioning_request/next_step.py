@@ -1,4 +1,4 @@
-"""Decides the next step of a ProvisioningRequest; plans for its capacity are made elsewhere.
+"""Decides the next step of a ProvisioningRequest, without planning capacity.
 
 All that a decision needs is in the status of the request and in its NodeClaims, so a process that
 takes over at any moment continues:

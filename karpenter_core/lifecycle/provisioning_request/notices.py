@@ -1,4 +1,7 @@
-"""Returns the Events about changes of ProvisioningRequests, and the state that metrics show."""
+"""Makes Events about changed ProvisioningRequests, and names their states.
+
+Metrics show these states.
+"""
 
 from __future__ import annotations
 

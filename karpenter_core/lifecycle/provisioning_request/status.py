@@ -1,4 +1,4 @@
-"""Makes copies of ProvisioningRequests with a condition or a detail of the status changed."""
+"""Copies ProvisioningRequests with a changed condition or status detail."""
 
 from __future__ import annotations
 

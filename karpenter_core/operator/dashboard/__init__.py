@@ -1,1 +1,1 @@
-"""Serves the dashboard: a read-only web page of the cluster (`--dashboard-port`)."""
+"""Serves the dashboard, a read-only web page (`--dashboard-port`)."""

@@ -1,4 +1,4 @@
-"""Passes decisions on to the dashboard, without those that repeat that nothing was done.
+"""Passes decisions to the dashboard; drops repeated ones that do nothing.
 
 Pods that stay pending are planned again whenever the cluster changes: the journal has every pass, a
 page of decisions needs the first.

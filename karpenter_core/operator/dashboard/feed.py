@@ -1,4 +1,4 @@
-"""Keeps the documents of the dashboard fresh, as seldom and only as long as pages show them.
+"""Refreshes the dashboard's documents, seldom, and only for open pages.
 
 The view is computed at most once per interval, in a thread of its own, only while a page is open, and so
 seldom that it takes at most a thirtieth of a core;

@@ -1,4 +1,4 @@
-"""Remembers why the last pass has not placed a pod, from the Events about pods."""
+"""Remembers why the last pass did not place a pod, from Events about pods."""
 
 from __future__ import annotations
 

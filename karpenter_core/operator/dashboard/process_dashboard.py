@@ -1,4 +1,4 @@
-"""Connects the dashboard to the state, the journal and the Events of a process."""
+"""Connects the dashboard to a process's state, journal and Events."""
 
 from __future__ import annotations
 

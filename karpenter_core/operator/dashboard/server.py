@@ -1,4 +1,4 @@
-"""Serves the page of the dashboard, its documents, and changes as server-sent events.
+"""Serves the dashboard's page, documents, and changes as server-sent events.
 
 Only GET is answered. The page itself has no data: with token authentication it is served to anybody,
 and asks for the token that the documents below `/dashboard/` need. That prefix is not `/api/`, which

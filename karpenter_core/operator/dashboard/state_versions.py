@@ -1,4 +1,4 @@
-"""Numbers the states of the dashboard, and writes the difference between two of them."""
+"""Numbers the dashboard's states, and writes differences between two."""
 
 from __future__ import annotations
 

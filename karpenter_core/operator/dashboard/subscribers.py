@@ -1,4 +1,4 @@
-"""Sends messages to the viewers of the dashboard; viewers that are too slow are dropped."""
+"""Sends messages to viewers of the dashboard; drops viewers too slow."""
 
 from __future__ import annotations
 

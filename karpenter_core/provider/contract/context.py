@@ -1,4 +1,4 @@
-"""Holds the services and facts that the core passes to a provider at its start."""
+"""Services and facts that the core passes to a provider at its start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defines what `karpenter convert` asks of a plug-in: the conversions of its cloud's older documents."""
+"""Defines a plug-in's conversions of older documents (`karpenter convert`)."""
 
 from __future__ import annotations
 

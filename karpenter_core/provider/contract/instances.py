@@ -1,4 +1,4 @@
-"""Holds listed instances, and outcomes of their termination, registration and drift check."""
+"""Listed instances; outcomes of termination, registration and drift checks."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Runs plug-ins: loads them, calls their hooks, checks and batches what passes."""
+"""Runs plug-ins: loads them, calls hooks, checks values, batches calls."""

@@ -1,8 +1,8 @@
-"""Calls one hook of one plug-in: in its threads, with time limit, fence, metrics and typed errors.
+"""Calls one hook of one plug-in in its threads; makes failures typed errors.
 
-Plug-ins are foreign code. Whatever a plug-in does (raise anything, return an invalid value, never
-return) becomes a typed error that names plug-in and hook, or an overdue call; it affects neither
-the process nor the calls to other plug-ins.
+A call has a time limit, a fence and metrics. Plug-ins are foreign code. Whatever a plug-in does
+(raise anything, return an invalid value, never return) becomes a typed error that names plug-in and
+hook, or an overdue call; it affects neither the process nor the calls to other plug-ins.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs hooks: in worker threads in production, inline under a clock that tests control.
+"""Runs hooks in worker threads, or inline under a clock that tests control.
 
 A hook may block for minutes in some SDK, and one that is stuck must neither stop the event loop,
 nor another provider's calls, nor the end of the process. So each provider has its own lane of

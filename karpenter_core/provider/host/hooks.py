@@ -1,4 +1,4 @@
-"""Defines the hooks as typed values: request, result, and the way in which the host calls them.
+"""Defines the hooks as typed values: request, result, and way of calling.
 
 For pluggy a hook name is a string. The host uses the constants of this module instead, so that the
 type checker knows the arguments and the result of a call. Results of plug-ins have no static types:

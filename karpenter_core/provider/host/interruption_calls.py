@@ -1,4 +1,4 @@
-"""Calls the hooks for interruptions, and removes invalid values from what they announce."""
+"""Calls the interruption hooks; drops invalid values from announcements."""
 
 from __future__ import annotations
 

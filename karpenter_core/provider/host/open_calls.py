@@ -1,4 +1,4 @@
-"""Keeps the open calls of one hook of one plug-in: equal items share a call, overdue ones wait.
+"""Keeps a hook's open calls: equal items share a call, overdue ones wait.
 
 An item is open from the moment it is added until its outcome is known, however long that takes. The
 same item added meanwhile joins it; once the time limit has passed, who adds it gets CallPendingError

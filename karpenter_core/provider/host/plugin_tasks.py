@@ -1,4 +1,4 @@
-"""Turns the periodic tasks that plug-ins declare into coroutines of the core."""
+"""Turns periodic tasks of plug-ins into coroutines of the core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts and stops plug-ins, and holds what they declare at their start: labels and tasks."""
+"""Starts and stops plug-ins; holds the labels and tasks they declare."""
 
 from __future__ import annotations
 

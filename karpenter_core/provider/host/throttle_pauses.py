@@ -1,4 +1,4 @@
-"""Pauses hooks of a provider after the cloud has throttled a class of operations.
+"""Pauses a provider's hooks while its cloud throttles their operations.
 
 Clouds throttle per account and class of operations. A provider names the hooks that share the class
 with the throttled call (`ThrottledError.pauses`): until the time to wait has passed, they are not

@@ -1,4 +1,4 @@
-"""Limits how long a call to a provider is waited for, and counts the calls that are overdue.
+"""Limits the wait for a provider's call, and counts overdue calls.
 
 A time limit ends the waiting, never the call: a thread inside an SDK cannot be stopped, and what it
 was asked to do may still happen. So a call that is overdue is counted until it ends, and what it

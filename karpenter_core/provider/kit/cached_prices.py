@@ -1,4 +1,4 @@
-"""Keeps prices on disk, so that a new process can plan before it has read its own.
+"""Keeps prices on disk, so that a new process plans before it reads its own.
 
 Shipped prices are months old, and there are no shipped spot prices: consolidating by them in the first
 minute of a process would move pods without a benefit.

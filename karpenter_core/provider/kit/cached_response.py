@@ -1,4 +1,4 @@
-"""Caches one large response of a cloud, in memory and on disk, and refreshes it.
+"""Caches a large response of a cloud in memory and on disk; refreshes it.
 
 The first caller fetches the value, and concurrent callers wait for the same result. A process that
 starts uses the value that an earlier process stored, and refreshes it in the background.

@@ -1,4 +1,4 @@
-"""Reads the flags of Cluster Autoscaler from its Deployment, for conversions of `karpenter convert`.
+"""Reads Cluster Autoscaler's flags from its Deployment, for conversions.
 
 Names and defaults of flags: `cluster-autoscaler/config/flags/flags.go` of Cluster Autoscaler 1.34.
 """

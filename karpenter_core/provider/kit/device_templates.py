@@ -1,4 +1,4 @@
-"""Reads the devices of an instance type that a provider declares in the form of the API.
+"""Reads an instance type's devices, which a provider declares as the API does.
 
 Templates are ResourceSlices without what is known only on the node: driver, pool, `devices` and
 `sharedCounters` as `resource.k8s.io/v1` has them. Attribute bindings name devices that will have

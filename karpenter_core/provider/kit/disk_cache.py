@@ -1,4 +1,4 @@
-"""Keeps data that is slow to fetch (a catalogue, prices) across restarts of the process.
+"""Keeps data that is slow to fetch (catalogue, prices) across restarts.
 
 A process must start without waiting for megabytes from a cloud, and while the cloud is down. The
 cache is optional: a file that is missing, too old, of another version or damaged is ignored.

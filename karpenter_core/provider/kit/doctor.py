@@ -1,4 +1,4 @@
-"""Runs a provider's checks for `karpenter doctor` and turns their failures into findings.
+"""Runs a provider's checks for `karpenter doctor`; failures become findings.
 
 The first check shows whether the cloud answers and knows the caller. The others run concurrently after it:
 if it fails, each of them would only wait for its time limit.

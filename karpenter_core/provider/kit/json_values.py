@@ -1,4 +1,4 @@
-"""Reads values of JSON whose form is not known; another form is read as nothing."""
+"""Reads values of JSON of unknown form; reads another form as nothing."""
 
 from __future__ import annotations
 

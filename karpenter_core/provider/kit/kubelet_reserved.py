@@ -1,4 +1,4 @@
-"""Computes the resources that a kubelet reserves, in the way of managed clusters.
+"""Computes resources that a kubelet reserves, as managed clusters do.
 
 Managed Kubernetes services reserve by brackets: a share of the first core or gigabyte, a smaller share
 of the next. The tables differ between clouds, the computation does not.

@@ -1,4 +1,4 @@
-"""Announces launches that failed after the cloud had accepted them, as a listing shows them.
+"""Announces launches that fail after acceptance, as a listing shows them.
 
 For clouds that answer a launch with "accepted" and report its failure only as the state of the
 instance. The failed instance is announced until the core has acknowledged it; the core then

@@ -1,4 +1,4 @@
-"""Writes NodePools for node groups of Cluster Autoscaler, for conversions of `karpenter convert`.
+"""Writes NodePools for Cluster Autoscaler's node groups (`karpenter convert`).
 
 A cloud reads its own descriptions of groups (Auto Scaling groups, scaling groups, scale sets); the
 NodePool that has the meaning of a group is the same for all clouds.

@@ -1,4 +1,4 @@
-"""Refuses a Node whose name the cloud does not give to the instance that it says it is.
+"""Refuses Nodes whose name is not that of the instance they claim to be.
 
 A kubelet chooses the provider id of its Node. Its name is checked by the API server where the cloud
 binds the kubelet's certificate to it.

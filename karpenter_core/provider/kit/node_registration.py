@@ -1,4 +1,4 @@
-"""The labels and taints that the kubelet of a new instance registers its Node with (PC-036).
+"""Labels and taints that a new instance registers its Node with (PC-036).
 
 user_data = {"labels": registration_labels(claim), "taints": registration_taints(claim)}
 flags = [f"--register-with-taints={taints_text(claim)}"]

@@ -1,4 +1,4 @@
-"""Tracks resources beside instances that nothing uses, until they may be deleted.
+"""Tracks unused resources beside instances, until they may be deleted.
 
 Launch templates, network interfaces and profiles are left behind when a process dies between two
 calls. The core deletes instances itself. Deleting by listings needs care: a listing may be

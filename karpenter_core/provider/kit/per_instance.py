@@ -1,4 +1,4 @@
-"""The plug-in of a cloud that has one call for each instance, as most REST clouds have.
+"""A plug-in for clouds with one call per instance, as most REST clouds have.
 
 A cloud derives from `PerInstanceCloud`, and supplies what differs: its calls, and what their answers
 mean. The hooks follow: launches of the cheapest offering, drift by one listing for many NodeClaims,

@@ -1,4 +1,4 @@
-"""Base classes of plug-ins: what is started, and the hooks that every cloud implements alike.
+"""Base classes of plug-ins: their start, and hooks that all clouds share.
 
 pluggy finds inherited hooks. A plug-in adds hooks of its own, and replaces inherited ones, with
 `@hookimpl`. This module imports nothing that is slow: every command loads every plug-in.

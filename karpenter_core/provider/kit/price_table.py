@@ -1,4 +1,4 @@
-"""Holds the prices last read, and shipped prices for offerings that were never read.
+"""Holds the prices last read, and shipped prices for offerings never read.
 
 The core cannot plan with a catalogue without prices. If the price list is down, or unreachable from an
 isolated network, the last prices are kept, and shipped prices fill the gaps. Each list that is read

@@ -1,4 +1,4 @@
-"""Holds the metrics of a started provider: those that all clouds have, and its own."""
+"""The metrics of a started provider: those of all clouds and its own."""
 
 from __future__ import annotations
 

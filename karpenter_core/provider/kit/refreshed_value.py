@@ -1,4 +1,4 @@
-"""Keeps one large answer of the cloud, such as the catalogue, and reads it again from time to time.
+"""Keeps a large answer, such as the catalogue, and reads it again regularly.
 
 self.types = RefreshedValue("catalogue", self.read_types, period=timedelta(minutes=5))
 self.types.get()  # in hooks

@@ -1,4 +1,4 @@
-"""Reads a provider's settings with their types, and names all that cannot be used."""
+"""Reads a provider's settings by their types; names all unusable ones."""
 
 from __future__ import annotations
 

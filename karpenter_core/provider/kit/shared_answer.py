@@ -1,4 +1,4 @@
-"""Keeps an answer of the cloud that many launches need at once, and reads it once for all of them."""
+"""Reads a cloud's answer that many launches need at once, only once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Describes shortages that are wider than one offering: quotas, full zones, capacity types.
+"""Describes shortages beyond one offering: quotas, full zones, capacity types.
 
 A quota covers a group of instance types, such as a family, and mostly one capacity type; smaller types
 of the group may still fit in. A failed allocation may cover a zone, whatever the group. One type says

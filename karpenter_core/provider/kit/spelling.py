@@ -1,4 +1,4 @@
-"""Finds misspelt names of hooks and arguments, and suggests the correct ones."""
+"""Finds misspelt hooks and arguments, and suggests correct names."""
 
 from __future__ import annotations
 

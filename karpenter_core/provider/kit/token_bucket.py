@@ -1,4 +1,4 @@
-"""Limits requests to a cloud's rate, from any thread, with no sleep under a lock."""
+"""Limits requests to a cloud's rate from any thread; sleeps under no lock."""
 
 from __future__ import annotations
 

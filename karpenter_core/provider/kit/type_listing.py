@@ -1,4 +1,4 @@
-"""Lists instance types again and again, and builds only those that differ from the last answer.
+"""Lists instance types; builds only those changed since the last answer.
 
 Every NodePool requests a thousand types with several offerings each, every few minutes and on every
 change. So the labels, capacity and overhead of a type are resolved once for all NodeClasses of one key,

@@ -1,4 +1,4 @@
-"""Marks offerings that launches found sold out as unavailable for some minutes.
+"""Marks offerings sold out at a launch as unavailable for some minutes.
 
 Most clouds report a lack of capacity only by refusing launches. A launch that succeeds may still
 report types that were sold out and subnets without addresses, and a spot warning shows that a

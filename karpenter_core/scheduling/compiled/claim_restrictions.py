@@ -1,4 +1,4 @@
-"""Restricts signatures of planned claims: to limits, quotas, a capacity type, or decided labels."""
+"""Restricts claim signatures by limits, quotas, capacity types and labels."""
 
 from __future__ import annotations
 

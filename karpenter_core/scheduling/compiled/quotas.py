@@ -1,4 +1,4 @@
-"""Compiles launch quotas: the part that each NodePool's nodes may take of them.
+"""Compiles launch quotas to the shares that nodes of NodePools may take.
 
 A quota becomes limits of every NodePool whose nodes it may count, one for each resource, under a
 name of its own (`quota_limit`). Unlike the limits of the NodePool's spec they are shared: a claim of

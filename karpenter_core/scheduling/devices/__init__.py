@@ -1,1 +1,4 @@
-"""Allocates devices to ResourceClaims, as the Kubernetes scheduler does (structured parameters)."""
+"""Allocates devices to ResourceClaims, as the Kubernetes scheduler does.
+
+Kubernetes calls this allocation by structured parameters.
+"""

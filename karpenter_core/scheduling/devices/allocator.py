@@ -1,4 +1,4 @@
-"""Searches devices for the claims of one pod on one node: depth first, with backtracking.
+"""Searches devices for one pod's claims on one node by backtracking.
 
 The order is that of the Kubernetes scheduler: claims, requests and alternatives as written, pools
 by driver and name, published ones before those of templates, devices as listed. The effort is

@@ -1,4 +1,4 @@
-"""Sets devices aside for the pods of DaemonSets on nodes that are still to come.
+"""Reserves devices for the pods of DaemonSets on nodes still to come.
 
 Their ResourceClaims are generated once such a pod exists, and the pod may get its devices before any
 other. On nodes that are initialised the claims themselves say what is in use.

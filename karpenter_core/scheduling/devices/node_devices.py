@@ -1,4 +1,4 @@
-"""Allocates devices on the nodes and planned claims of one plan, and keeps count.
+"""Allocates devices on nodes and planned claims of a plan, and counts them.
 
 A planned claim may still become several instance types. Types with equal devices are one *group*:
 each group has an allocation of its own, and a group without one is given up. Devices of templates

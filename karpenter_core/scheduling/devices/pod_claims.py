@@ -1,4 +1,4 @@
-"""Resolves the ResourceClaims of pods, and what is allocated when a pass begins."""
+"""Resolves pods' ResourceClaims, and allocations at the start of a pass."""
 
 from __future__ import annotations
 

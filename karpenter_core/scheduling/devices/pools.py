@@ -1,4 +1,4 @@
-"""Gathers the ResourceSlices of each pool, and selects what a node can use of them.
+"""Gathers ResourceSlices by pool, and selects those that a node can use.
 
 A pool is a driver's; only its newest generation counts. It is incomplete while slices of that
 generation are missing, and invalid if names are used twice or counters are unknown. Devices of an

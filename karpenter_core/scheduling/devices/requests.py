@@ -1,4 +1,4 @@
-"""Reads a claim into the requests that the allocator works on, or refuses it with a reason."""
+"""Reads a claim into the allocator's requests, or refuses it with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Explains rejections by limits of NodePools, quotas and the limit of nodes."""
+"""Explains rejections by limits of NodePools, quotas and the node limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chooses contents for the nodes of one kind of claim, given the contents of a plan.
+"""Chooses contents of nodes of one kind of claim from a plan's contents.
 
 The contents of a plan are columns of a linear program over contents (`whole_pods`, `patterns`): each
 pod in one of them, and at least as many nodes as pods that avoid each other need. A few rounds of

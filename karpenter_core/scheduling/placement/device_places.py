@@ -1,4 +1,4 @@
-"""Finds the open nodes and new claims that have devices for a pod, and allocates them.
+"""Finds open nodes and new claims with devices for a pod; allocates them.
 
 Pods with ResourceClaims are classes of their own and are placed one by one. That a node has no devices
 for some claims is computed once, until something is allocated there.

@@ -1,4 +1,4 @@
-"""Holds the planned contents of open nodes: the pods that each of them is opened for."""
+"""Holds planned contents of open nodes: the pods each is opened for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells what the cheapest node for a pod costs, whatever limits and reservations leave."""
+"""Computes a pod's lowest node price, ignoring limits and reservations."""
 
 from __future__ import annotations
 

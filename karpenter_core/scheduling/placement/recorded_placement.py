@@ -1,4 +1,4 @@
-"""Places the pods of a finished plan again: in the same domains, on nodes with better contents.
+"""Places a plan's pods again: in the same domains, on better nodes.
 
 Every pod is placed in the order and in the domain of the finished plan, so that all constraints over
 domains still hold; only its node within the domain is chosen again. Each node is opened with a

@@ -1,4 +1,4 @@
-"""Packs the nodes of a finished plan better, in the order and the domains of that plan.
+"""Packs nodes of a finished plan better, in its order and its domains.
 
 For constraints over domains, claims of one signature are alike, and so are pods with the same
 constraints. Two changes therefore break none of them:

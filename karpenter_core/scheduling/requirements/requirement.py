@@ -1,4 +1,4 @@
-"""Implements the requirement on one label: a set of the values that the label may have."""
+"""Implements the requirement on a label: the set of its allowed values."""
 
 from __future__ import annotations
 

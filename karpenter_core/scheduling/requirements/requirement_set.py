@@ -1,4 +1,4 @@
-"""Implements sets of requirements, at most one for each label, and compares them.
+"""Implements and compares requirement sets, at most one for each label.
 
 Incompatibilities are data (`RequirementConflict`, `UndefinedLabel`); their text is rendered on
 demand.

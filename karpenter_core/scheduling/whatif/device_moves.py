@@ -1,4 +1,4 @@
-"""Answers what-ifs about nodes whose pods have devices, by planning the whole pass.
+"""Answers what-ifs of nodes with devices by planning the whole pass.
 
 The compiled state knows nothing of devices. Such nodes are few, and a plan of their pods alone is
 small.

@@ -1,7 +1,7 @@
-"""Finds pods that no existing node takes, whatever is removed: new nodes must hold them.
+"""Finds pods that no existing node takes, whatever nodes are removed.
 
-In a cluster whose nodes are full, removing most nodes is refused for such pods alone. What they ask
-for is kept for each node, so that the question costs a look-up.
+New nodes must hold them. In a cluster whose nodes are full, removing most nodes is refused for such
+pods alone. What they ask for is kept for each node, so that the question costs a look-up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Evaluates the removal of nodes: the new places of their pods, and the nodes to launch for them.
+"""Evaluates the removal of nodes: new places of pods, nodes to launch.
 
 `WhatIf` keeps the cluster compiled and evaluates thousands of removals, each as `solve` would
 for the same problem with those nodes being removed and their pods pending (`problem_without`). Most

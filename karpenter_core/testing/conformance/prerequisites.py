@@ -1,4 +1,4 @@
-"""Finds mistakes that break most rules at once, each with the rule it belongs to.
+"""Finds mistakes that break most rules at once, each with its rule.
 
 A plug-in that does not load breaks every rule, and a report with sixty broken rules does not show
 the cause. So a rule that fails for one of these reasons is reported as not shown, with the number

@@ -1,4 +1,4 @@
-"""Rules of interruptions: announced until acknowledged, for the right claim."""
+"""Rules of interruptions: announced until acknowledged, for their claim."""
 
 from __future__ import annotations
 

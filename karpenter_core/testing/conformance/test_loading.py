@@ -1,4 +1,4 @@
-"""Rules of loading: the plug-in's identity, and no effects before its start."""
+"""Rules of loading: a plug-in's identity; no effects before its start."""
 
 from __future__ import annotations
 

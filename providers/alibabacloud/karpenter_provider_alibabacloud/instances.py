@@ -1,4 +1,4 @@
-"""Makes the kit's `ClusterInstances` for ECS, which does not describe instances that are gone."""
+"""Makes `ClusterInstances` for ECS, which omits instances that are gone."""
 
 from __future__ import annotations
 

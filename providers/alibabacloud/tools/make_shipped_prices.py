@@ -1,7 +1,8 @@
-"""Add regions to `data/on_demand_prices.json`: prices to plan with until the account's own were read.
+"""Add regions to `data/on_demand_prices.json`, the shipped prices.
 
-Alibaba Cloud publishes its prices by DescribePrice alone, to who has an account: run it with the
-credentials of one of the Chinese site (the rates of the table are in CNY) that has no discount.
+The provider plans with them until it has read the account's own. Alibaba Cloud publishes its prices
+by DescribePrice alone, to who has an account: run it with the credentials of one of the Chinese
+site (the rates of the table are in CNY) that has no discount.
 
     ALIBABA_CLOUD_ACCESS_KEY_ID=… ALIBABA_CLOUD_ACCESS_KEY_SECRET=… \
         python providers/alibabacloud/tools/make_shipped_prices.py cn-hangzhou cn-beijing …

@@ -1,8 +1,9 @@
-"""Refuses nodes named after other instances, and holds back nodes until their partition is labelled.
+"""Refuses Nodes named after other instances; delays Nodes until labelled.
 
-A launch that names no partition leaves the choice to EC2, which reports it with the instance. The
-scheduler spreads pods by the label of the Node, so registration waits until it is set. A provider
-writes Nodes alone: the labels of the NodeClaim stay as they were at launch.
+They wait for the label of their partition. A launch that names no partition leaves the choice to
+EC2, which reports it with the instance. The scheduler spreads pods by the label of the Node, so
+registration waits until it is set. A provider writes Nodes alone: the labels of the NodeClaim stay
+as they were at launch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Write `kubelet/fields.json`: the fields of KubeletConfiguration v1beta1 and their types.
+"""Write `kubelet/fields.json`: KubeletConfiguration v1beta1's fields, types.
 
 There is no Python type for it. Go's own is asked, by reflection over the module k8s.io/kubelet of one
 release of Kubernetes; `go` and its module proxy are needed:

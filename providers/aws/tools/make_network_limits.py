@@ -1,4 +1,4 @@
-"""Write `data/network_limits.json`: facts of network interfaces that no public API tells.
+"""Write `data/network_limits.json`: interface facts that no public API has.
 
 How many branch interfaces a trunk carries is known only from the table that Amazon's VPC resource
 controller ships. Its source is given as a file:

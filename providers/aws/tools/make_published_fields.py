@@ -1,4 +1,4 @@
-"""Write `tests/published_fields.json`: what Karpenter's own CRD says of EC2NodeClass, as facts.
+"""Write `tests/published_fields.json`: facts of Karpenter's EC2NodeClass CRD.
 
 Names, types, bounds, patterns and defaults of fields, and what `kubectl` shows; no descriptions, no
 rules. A test compares our CRD with it. The published file is given:

@@ -1,4 +1,4 @@
-"""Write `data/on_demand_prices.json`: prices to plan with until the price list was read.
+"""Write `data/on_demand_prices.json`: prices until the price list was read.
 
 They come from the tables that Karpenter's AWS provider ships, whose files are given:
 

@@ -1,4 +1,4 @@
-"""Names the endpoints of a cloud: Azure's own clouds, or one that a file describes.
+"""Names a cloud's endpoints: Azure's own clouds, or one from a file.
 
 Names and endpoints are those of the SDKs for Azure; names are compared without case, as
 `ARM_CLOUD` always was.

@@ -1,4 +1,4 @@
-"""Builds the tags of virtual machines, their network interfaces and their extensions. Pure functions.
+"""Builds tags of virtual machines, network interfaces and extensions (pure).
 
 A virtual machine is found by its name, which follows from that of its NodeClaim, and belongs to this cluster by
 its tags. Tag keys contain no slash: it is written as an underscore.

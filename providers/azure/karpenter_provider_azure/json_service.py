@@ -1,4 +1,4 @@
-"""Calls JSON services beside Azure Resource Manager: prices, image tokens, bootstrapping.
+"""Calls other JSON services of Azure: prices, image tokens, bootstrapping.
 
 They need none of the SDK's credentials. Each is called seldom, so no connection is kept.
 """

@@ -1,4 +1,4 @@
-"""Builds the parts of a started provider that read the region, without any call."""
+"""Builds the provider's parts that read the region, without any call."""
 
 from __future__ import annotations
 

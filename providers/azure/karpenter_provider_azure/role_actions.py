@@ -1,4 +1,4 @@
-"""Names the actions that the controller's identity needs in Azure, and finds missing ones.
+"""Names Azure actions that the controller's identity needs; finds gaps.
 
 Azure answers with what an identity may do at a scope (Microsoft.Authorization, "Permissions - List"): the
 actions of each role assignment, without the actions that the role leaves out.

@@ -1,4 +1,4 @@
-"""Declares the provider's settings: flags, environment variables, defaults and help texts.
+"""Declares settings: flags, environment variables, defaults and help texts.
 
 Names and defaults are those of Karpenter's Azure provider. `--cluster-name` is the core's.
 """

@@ -1,4 +1,4 @@
-"""Builds the parts that launch, update and delete virtual machines, without any call."""
+"""Builds the parts that launch, update and delete VMs, without any call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write `data/on_demand_prices.json`: prices to plan with until the price list was read.
+"""Write `data/on_demand_prices.json`: prices until the price list was read.
 
 They are read from Azure's public price list, for the regions that are given. Sizes that the list names
 without a price are kept by name: their series are known.

@@ -1,4 +1,4 @@
-"""The commands `python -m karpenter_provider_kwok dump FILE` and `catalogue`."""
+"""Commands `python -m karpenter_provider_kwok dump FILE`, `catalogue`."""
 
 from __future__ import annotations
 

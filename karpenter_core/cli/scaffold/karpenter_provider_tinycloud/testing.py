@@ -1,4 +1,4 @@
-"""Describes the provider to the conformance kit, with a simulated cloud for each test."""
+"""Declares the provider to the conformance kit: a simulated cloud per test."""
 
 from __future__ import annotations
 

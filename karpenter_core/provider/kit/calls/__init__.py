@@ -1,1 +1,1 @@
-"""Makes calls to a cloud's API: retries, pauses, pages and metrics, with any client."""
+"""Calls a cloud's API through any client: retries, pauses, pages, metrics."""

@@ -1,4 +1,4 @@
-"""Reads HTTP answers of a cloud within a size and a time, without redirects."""
+"""Reads HTTP answers of a cloud within a size and a time; no redirects."""
 
 from __future__ import annotations
 

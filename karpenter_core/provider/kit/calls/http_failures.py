@@ -1,4 +1,4 @@
-"""Classifies failed requests of an HTTP API by status and Retry-After header."""
+"""Classifies failed HTTP requests by status and Retry-After header."""
 
 from __future__ import annotations
 

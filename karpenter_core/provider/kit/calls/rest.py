@@ -1,4 +1,4 @@
-"""Calls a REST API that speaks JSON, with the standard library and the policy of `CloudCaller`.
+"""Calls a JSON REST API by the standard library and `CloudCaller`'s policy.
 
     class Server(msgspec.Struct):
         id: str

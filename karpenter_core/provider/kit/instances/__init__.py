@@ -1,1 +1,1 @@
-"""Looks after launched instances: finds, lists, terminates and tags them, and detects drift."""
+"""Finds, lists, terminates and tags instances, and detects their drift."""

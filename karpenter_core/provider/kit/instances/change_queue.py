@@ -1,4 +1,4 @@
-"""Changes instances in place, such as their tags, at the rate that a cloud permits.
+"""Changes instances in place, such as tags, at the cloud's permitted rate.
 
 Nothing waits for these changes: there are few calls a second, and a request whose turn has not come gets
 the time at which to come again. Instances that need the same change share a call. A refused change of

@@ -1,4 +1,4 @@
-"""Finds the instances of launches that another Karpenter had under way when this process took over.
+"""Finds instances of launches that another Karpenter left unfinished.
 
 Karpenter's own controllers for AWS and Alibaba Cloud write on an instance the cluster, the NodePool and
 the NodeClass, but not the NodeClaim before its node has registered, and their launches have no client

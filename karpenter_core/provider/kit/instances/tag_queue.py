@@ -1,4 +1,4 @@
-"""Brings the tags of running instances in line with their NodeClaim, node and NodeClass.
+"""Aligns tags of instances with their NodeClaim, Node and NodeClass.
 
 The names of node and claim are not known, or not yet certain, when an instance is launched. Changes are
 made by a `ChangeQueue`: nothing waits for them.

@@ -1,1 +1,1 @@
-"""The launch state machine that cloud providers share: one instance per NodeClaim, never two."""
+"""The launch state machine of all clouds: one instance per claim, no more."""

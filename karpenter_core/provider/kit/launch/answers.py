@@ -1,4 +1,4 @@
-"""Reads what launch calls brought: new instances, failed targets, and the error for the rest.
+"""Reads launch answers: instances, failed targets, and the error of the rest.
 
 Pure functions of values. A target is one choice that a call may take: a type in a zone and subnet.
 """

@@ -1,4 +1,4 @@
-"""Launches one claim in a cloud with a call for each instance: the cheapest offering, then the next.
+"""Launches a claim by one call per instance: cheapest offering, then the next.
 
 For a hook with `@one_by_one`, in a cloud with idempotency tokens, or one that refuses a name that
 exists: the call for the same claim then never creates a second instance, whatever its offering.

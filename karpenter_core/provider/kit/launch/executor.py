@@ -1,4 +1,4 @@
-"""Sends launch calls, assigns their instances to claims, and remembers calls without an answer.
+"""Sends launch calls, assigns instances to claims, keeps unanswered calls.
 
 A call without an answer may have been carried out. It is remembered, and repeated word for word when
 one of its claims comes back: the cloud answers the same token with the same instances. A refusal of a

@@ -1,4 +1,4 @@
-"""Finds what was launched for claims before: by this process, an earlier one or another one."""
+"""Finds instances launched for claims before, by this or another process."""
 
 from __future__ import annotations
 

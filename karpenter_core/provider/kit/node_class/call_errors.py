@@ -1,4 +1,4 @@
-"""Reads the errors of a cloud's calls, and builds the conditions that show them.
+"""Builds NodeClass conditions from the errors of a cloud's calls.
 
 A refusal by the cloud (credentials, permissions, a parameter it does not take) is a finding about
 the NodeClass. A call that the cloud does not answer (no connection, its own fault, too many calls)

@@ -1,4 +1,4 @@
-"""Hashes the NodeClass fields whose change drifts nodes, alike in every process.
+"""Hashes NodeClass fields whose change drifts nodes, alike in every process.
 
 The Go implementations of Karpenter hash structs in a way that cannot be repeated elsewhere. So each
 provider has a hash version of its own; hashes of different versions are never compared, and taking

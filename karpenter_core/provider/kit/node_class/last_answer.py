@@ -1,4 +1,4 @@
-"""Reads one value of the cloud, and uses the last one while the cloud does not answer."""
+"""Reads a value of the cloud; keeps the last one during an outage."""
 
 from __future__ import annotations
 

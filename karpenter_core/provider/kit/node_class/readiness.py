@@ -1,4 +1,4 @@
-"""Checks whether a NodeClass is ready to launch from, alike for every cloud."""
+"""Checks whether a NodeClass permits launches, alike for every cloud."""
 
 from __future__ import annotations
 

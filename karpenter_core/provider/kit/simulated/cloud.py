@@ -1,4 +1,4 @@
-"""The controls that every simulated cloud has: start and stop, faults, and events of instances."""
+"""Controls of every simulated cloud: start, stop, faults, instance events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The endpoint of a simulated cloud: faults, throttling and log, then the cloud's own answer.
+"""Handles calls to a simulated cloud: faults, throttling, answer and log.
 
 Every call passes through the same steps: the cloud reads it, a fault may strike it, its operation
 class may be throttled, the cloud carries it out, and the log records the outcome. A cloud supplies a

@@ -1,4 +1,4 @@
-"""Kubelets of simulated instances: they register a Node, late, never, or without getting Ready."""
+"""Simulated kubelets: register a Node at once, late, never, or not Ready."""
 
 from __future__ import annotations
 

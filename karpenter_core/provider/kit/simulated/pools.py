@@ -1,4 +1,4 @@
-"""Names the instances that a simulated cloud sells, by pool and by patterns for pools."""
+"""Names instance pools that a simulated cloud sells, and patterns of pools."""
 
 from __future__ import annotations
 

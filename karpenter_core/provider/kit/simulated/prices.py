@@ -1,4 +1,4 @@
-"""Holds prices of a simulated cloud: the same in every run, and movable by tests."""
+"""Prices of a simulated cloud: equal in every run, and movable by tests."""
 
 from __future__ import annotations
 

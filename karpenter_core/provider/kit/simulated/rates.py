@@ -1,4 +1,4 @@
-"""Limits calls to a simulated cloud by token buckets, one for each action or operation class."""
+"""Limits calls by token buckets, one for each action or operation class."""
 
 from __future__ import annotations
 

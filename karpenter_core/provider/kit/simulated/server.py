@@ -1,4 +1,4 @@
-"""Serves HTTP/1.1 on 127.0.0.1 in a thread, with connections that clients keep open."""
+"""Serves HTTP/1.1 on 127.0.0.1 in a thread, with kept-alive connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps idempotency tokens: a repeated call does nothing and gets the first answer."""
+"""Keeps idempotency tokens: a repeated call only gets the first answer."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Conversions of node groups to NodePools and ECSNodeClasses, for `karpenter convert`."""
+"""`karpenter convert`: node groups to NodePools and ECSNodeClasses."""

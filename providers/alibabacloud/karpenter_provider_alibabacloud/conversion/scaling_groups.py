@@ -1,4 +1,4 @@
-"""Converts scaling groups of ESS, as `aliyun ess DescribeScalingGroups` prints them.
+"""Converts scaling groups, as `aliyun ess DescribeScalingGroups` prints them.
 
 Scaling configurations (`aliyun ess DescribeScalingConfigurations`) in the same input become the
 ECSNodeClasses of their groups.

@@ -1,7 +1,8 @@
-"""Launches instances by provisioning groups or RunInstances, for the kit's launch state machine.
+"""Launches instances by provisioning groups or RunInstances.
 
-One call serves claims with equal requests. What could not be had is asked for elsewhere: in other
-targets of the plan, other vSwitches, with other images.
+The kit's launch state machine makes these calls. One call serves claims with equal requests. What
+could not be had is asked for elsewhere: in other targets of the plan, other vSwitches, with other
+images.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plans launch calls for claims that can be launched together. Pure functions of values."""
+"""Plans launch calls for claims that can be launched together (pure)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names the conditions of an ECSNodeClass, and reads the errors of Alibaba Cloud for them."""
+"""Names an ECSNodeClass's conditions; reads the cloud's errors for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls of Alibaba Cloud: signature, throttling and denials, then the handler."""
+"""Serves Alibaba Cloud's calls: signature, throttling, denials, handler."""
 
 from __future__ import annotations
 

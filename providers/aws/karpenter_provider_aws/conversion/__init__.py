@@ -1,1 +1,1 @@
-"""Conversions of older kinds to EC2NodeClasses of v1, for `karpenter convert`."""
+"""`karpenter convert`: older kinds and node groups to EC2NodeClasses of v1."""

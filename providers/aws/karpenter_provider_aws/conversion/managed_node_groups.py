@@ -1,4 +1,4 @@
-"""Converts managed node groups of EKS, as `aws eks describe-nodegroup` prints them.
+"""Converts managed node groups, as `aws eks describe-nodegroup` prints them.
 
 Fields: https://docs.aws.amazon.com/eks/latest/APIReference/API_Nodegroup.html
 """

@@ -1,4 +1,4 @@
-"""Converts AWSNodeTemplates, and AWS settings of Provisioners, to EC2NodeClasses.
+"""Converts AWSNodeTemplates and Provisioners' AWS settings to EC2NodeClasses.
 
 Defaults of v1alpha1 are written down where those of v1 are others. Source: Karpenter's API reference of
 v1alpha1 and its migration guides for v1beta1 and v1.

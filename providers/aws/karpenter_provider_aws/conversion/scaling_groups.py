@@ -1,7 +1,8 @@
-"""Converts Auto Scaling groups, as `aws autoscaling describe-auto-scaling-groups` prints them.
+"""Converts Auto Scaling groups, as the AWS CLI prints them.
 
-Launch templates (`aws ec2 describe-launch-template-versions`) in the same input become the
-EC2NodeClasses of the groups that name them.
+The command is `aws autoscaling describe-auto-scaling-groups`. Launch templates (`aws ec2
+describe-launch-template-versions`) in the same input become the EC2NodeClasses of the groups that
+name them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plans fleets for claims that can be launched together. Pure functions of values."""
+"""Plans fleets for claims that can be launched together (pure)."""
 
 from __future__ import annotations
 

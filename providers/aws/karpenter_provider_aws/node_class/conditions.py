@@ -1,4 +1,4 @@
-"""Names the conditions of an EC2NodeClass, and reads the errors of AWS for them."""
+"""Names an EC2NodeClass's conditions, and reads AWS errors for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Checks a NodeClass without dry runs: service network, kubelet settings, user data, tags."""
+"""Checks a NodeClass without dry runs: network, kubelet, user data, tags.
+
+The network is the cluster's service network.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of the node's operating system, its security, GPUs and image streaming."""
+"""Models of a node's operating system: security, GPUs, image streaming."""
 
 from __future__ import annotations
 

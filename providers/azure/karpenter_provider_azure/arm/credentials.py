@@ -1,4 +1,4 @@
-"""Gets tokens for Azure Resource Manager from the default chain of credentials.
+"""Gets tokens for Azure Resource Manager from the default credential chain.
 
 In a cluster the chain ends at workload identity: the variables `AZURE_CLIENT_ID`, `AZURE_TENANT_ID` and
 `AZURE_FEDERATED_TOKEN_FILE` are set by its webhook.

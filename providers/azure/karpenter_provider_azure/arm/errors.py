@@ -1,4 +1,4 @@
-"""Reads errors of Azure Resource Manager, and the errors of calls that follow from them.
+"""Reads Azure Resource Manager's errors, and derives errors of calls.
 
 An error is judged by the status of its answer first, because a throttled call has the same code as an
 exceeded quota (`OperationNotAllowed`), and then by its codes. A failed long-running operation is

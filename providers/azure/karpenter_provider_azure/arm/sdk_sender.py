@@ -1,4 +1,7 @@
-"""Sends single requests through the pipeline that the SDK's clients of Azure Resource Manager share."""
+"""Sends single requests through the pipeline that the SDK's clients share.
+
+They are the clients of Azure Resource Manager.
+"""
 
 from __future__ import annotations
 

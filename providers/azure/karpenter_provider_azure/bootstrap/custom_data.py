@@ -1,4 +1,4 @@
-r"""Writes the custom data of a node: a shell script that starts the image's provisioning scripts.
+r"""Writes a node's custom data: a shell script that starts provisioning.
 
 Node images of AKS have the provisioning scripts. The script here sets their variables, one on a line,
 sorted, as `NAME="value"` with `\`, `"`, `$` and `` ` `` escaped by `\`, and starts them. Readers of custom

@@ -1,4 +1,4 @@
-"""Describes the software that the first boot of a node installs, and its files.
+"""Describes software that a node's first boot installs, and its files.
 
 Node images have most of it. Versions and URLs are those of AKS's node images (Azure/AgentBaker).
 """

@@ -1,4 +1,4 @@
-"""Collects the properties of a NodeClass that its instance types depend on, and excludes VM sizes.
+"""Collects NodeClass properties that types depend on; excludes VM sizes.
 
 NodeClasses with equal traits have equal instance types, so traits are the key of what is resolved once.
 """

@@ -1,4 +1,4 @@
-"""Builds the current offerings of a VM size: each zone and the regional zone, on-demand and spot.
+"""Builds a VM size's offerings: zones and regional, on-demand and spot.
 
 An offering without capacity or quota at the moment is listed as unavailable, so that a node that runs
 there keeps its place in the catalogue.

@@ -1,4 +1,4 @@
-"""Reads the quotas of the region, and reserves vCPUs for launches that no reading counts yet.
+"""Reads the region's quotas, and reserves vCPUs for launches not yet counted.
 
 A virtual machine counts against the quota of its family and the region's quota (`cores`), or as spot
 against the region's quota for spot alone (`lowPriorityCores`). An unknown quota restricts

@@ -1,1 +1,1 @@
-"""Conversions of node groups to NodePools and AKSNodeClasses, for `karpenter convert`."""
+"""`karpenter convert`: node groups to NodePools and AKSNodeClasses."""

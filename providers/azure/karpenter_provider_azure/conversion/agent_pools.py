@@ -1,4 +1,4 @@
-"""Converts node pools of AKS and virtual machine scale sets, as the Azure CLI prints them.
+"""Converts AKS node pools and VM scale sets, as the Azure CLI prints them.
 
 `az aks nodepool list` prints what AKS's own autoscaler scales; `az vmss list` prints scale sets that a
 Cluster Autoscaler of the user scales by tags.

@@ -1,4 +1,4 @@
-"""Loads the shipped on-demand prices: public list prices of one region, as of the stated time.
+"""Loads the shipped on-demand prices: one region's public list, with its time.
 
 They stand for the prices of other regions until the price list of the region is read, and the names in
 them are the sizes that are known: a size of another series is too new to be compared by its price.

@@ -1,4 +1,4 @@
-"""Maps image families to the image definitions that AKS publishes, and builds and reads ids of images.
+"""Maps image families to AKS's image definitions; builds and reads image ids.
 
 Names of definitions and distributions are those of AKS's galleries (Azure/AgentBaker,
 `pkg/agent/datamodel`).

@@ -1,4 +1,4 @@
-"""Chooses images: the newest versions that galleries list, and the one of an instance type."""
+"""Chooses images: newest versions in galleries, one per instance type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists and terminates the virtual machines of a cluster by the kit's `ClusterInstances`.
+"""Lists and terminates a cluster's virtual machines by `ClusterInstances`.
 
 Azure deletes the disk and the interface of a virtual machine with it. It shows at once that a virtual
 machine is being deleted, and goes on to show it until it is gone; then it does not describe it any more.

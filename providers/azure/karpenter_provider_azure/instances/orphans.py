@@ -1,4 +1,4 @@
-"""Deletes network interfaces and disks that a virtual machine of the cluster has left behind.
+"""Deletes network interfaces and disks that the cluster's VMs left behind.
 
 A virtual machine takes its interface and its disk with it. What is left comes of launches that Azure broke
 off, or of Karpenter's own provider, which makes interfaces first. Azure itself refuses to delete what is in

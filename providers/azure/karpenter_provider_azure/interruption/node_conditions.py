@@ -1,4 +1,4 @@
-"""Reads announced events of virtual machines from the conditions of their Nodes. Pure functions.
+"""Reads announced events of virtual machines from Node conditions (pure).
 
 A virtual machine alone learns of its scheduled events. The node problem detector of AKS passes them on as
 conditions of the Node: `PreemptionScheduled` for evictions of spot virtual machines, `VMEventScheduled` for

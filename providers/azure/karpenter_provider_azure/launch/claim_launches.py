@@ -1,4 +1,4 @@
-"""Holds the inputs and outcomes of launches: the catalogue, and what one claim may be launched from."""
+"""Inputs and outcomes of launches: the catalogue, and a claim's offerings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds virtual machines of launches that failed, and decides about those that exist already.
+"""Finds virtual machines of failed launches; decides on existing ones.
 
 They are listed in the state Failed after Azure had accepted their launch. The reason is that of the operation,
 whose URL this process remembers, or else in the instance view of the virtual machine. Each failure is recorded

@@ -1,4 +1,4 @@
-"""Records failed launches: what becomes unavailable, metrics and logs; returns the core's error.
+"""Records failed launches: shortages, metrics, logs; returns the core's error.
 
 A failure is recorded the same whether Azure refused the request or failed its operation later.
 """

@@ -1,4 +1,4 @@
-"""Classifies errors of launches, and derives from them what becomes unavailable. Pure functions.
+"""Classifies launch errors, and derives unavailable offerings (pure).
 
 An error is classified the same whether Azure refused the request or failed its operation later. Errors of
 too many calls have the code of quotas and are recognised by their status first: `ArmClient` raises

@@ -1,4 +1,4 @@
-"""Gets the tokens that permit images of AKS's own galleries, which are in another tenant.
+"""Gets tokens for images of AKS's own galleries, in another tenant.
 
 A service of AKS gives them (`SIG_ACCESS_TOKEN_SERVER_URL`). Azure takes the token in a header beside the
 provider's own.

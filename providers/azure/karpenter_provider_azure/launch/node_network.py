@@ -1,4 +1,4 @@
-"""Builds the network interface that Azure makes together with a virtual machine.
+"""Builds the network interface that Azure creates with a virtual machine.
 
 A virtual machine declares its interface (`networkInterfaceConfigurations`), and Azure deletes it with the
 virtual machine. An interface needs no allocation method: its addresses are dynamic.

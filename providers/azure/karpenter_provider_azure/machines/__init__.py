@@ -1,1 +1,4 @@
-"""Machines of AKS that Karpenter's own provider for Azure has left: listing, termination, drift."""
+"""AKS machines of Karpenter's Azure provider: listing, termination, drift.
+
+Karpenter's own provider for Azure has left them.
+"""

@@ -1,4 +1,4 @@
-"""Finds nodes that are not as their NodeClass or the cluster would make them now.
+"""Finds nodes that their NodeClass or cluster would make differently now.
 
 The hash of the NodeClass covers the fields of its spec, also the subnet. Reasons and their order are those
 of Karpenter's provider for Azure; events that come later are this provider's own. AKS itself looks after the

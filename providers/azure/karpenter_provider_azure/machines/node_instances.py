@@ -1,4 +1,4 @@
-"""Joins virtual machines and AKS machines: each call goes to those whose provider ids it has.
+"""Joins virtual machines and AKS machines; routes calls by provider id.
 
 A failure of one kind is no failure of the other: a list of machines that cannot be read makes the listing
 incomplete, and the outcomes of machines unknown.

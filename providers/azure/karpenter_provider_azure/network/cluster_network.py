@@ -1,4 +1,4 @@
-"""Reads the cluster's security group, backend pools and virtual network GUID."""
+"""Reads the cluster's security group, backend pools, virtual network GUID."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names the conditions of an AKSNodeClass, and reads the errors of Azure for them."""
+"""Names an AKSNodeClass's conditions, and reads Azure errors for them."""
 
 from __future__ import annotations
 

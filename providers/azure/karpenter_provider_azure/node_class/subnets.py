@@ -1,4 +1,4 @@
-"""Resolves the subnet of a NodeClass, and what else of the network its nodes need."""
+"""Resolves a NodeClass's subnet, and its nodes' other network needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validates AKSNodeClasses: the disk encryption set, and refusals of earlier launches."""
+"""Validates AKSNodeClasses: disk encryption sets, and refused launches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AKS machines of one agent pool, and the calls about them: list, get, `deleteMachines`.
+"""AKS machines of one agent pool; their calls list, get, `deleteMachines`.
 
 A machine has a virtual machine in the node resource group, and follows it: its state is that of the
 virtual machine, and it is gone with it. Errors are flat, as those of AKS. Stable api-versions describe a

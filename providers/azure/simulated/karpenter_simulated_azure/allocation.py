@@ -1,4 +1,4 @@
-"""The capacity of a region in the words of Azure: which code a launch without capacity fails with."""
+"""Chooses the error code of a launch that finds no capacity in the region."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls of Azure: token, api-version, permission and throttling, then the handler."""
+"""Serves Azure's calls: token, version, permission, throttling, handler."""
 
 from __future__ import annotations
 

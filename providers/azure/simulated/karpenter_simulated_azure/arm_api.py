@@ -1,4 +1,4 @@
-"""Parses calls of Azure Resource Manager, and routes them to handlers by method and resource type.
+"""Parses Resource Manager calls; routes them by method and resource type.
 
 Paths are read without regard to case; `ArmCall` keeps the casing that was sent, and the resource type in
 the casing of its route. The list of a collection has the method `LIST`.

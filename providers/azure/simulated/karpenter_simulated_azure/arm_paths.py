@@ -1,4 +1,4 @@
-"""Splits the paths of Azure Resource Manager into subscription, group, types and names."""
+"""Splits Resource Manager paths: subscription, group, types and names."""
 
 from __future__ import annotations
 

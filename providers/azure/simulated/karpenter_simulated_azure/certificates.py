@@ -1,4 +1,4 @@
-"""Creates a certificate authority and a certificate for 127.0.0.1, each time a cloud starts."""
+"""Creates a CA and a certificate for 127.0.0.1 at each start of a cloud."""
 
 from __future__ import annotations
 

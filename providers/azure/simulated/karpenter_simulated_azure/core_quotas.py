@@ -1,4 +1,4 @@
-"""Quotas of cores: of each family, of the region, and of all spot virtual machines.
+"""Quotas of cores: per family, of the region, and of all spot VMs.
 
 A virtual machine counts from the moment its PUT is accepted until its deletion is complete. Regular
 ones count against their family and `cores`, spot ones against `lowPriorityCores`.

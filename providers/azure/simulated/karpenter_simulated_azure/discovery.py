@@ -1,4 +1,4 @@
-"""Serves what clients ask before their first call: endpoints of the cloud and of its tokens."""
+"""Serves the endpoints of the cloud and its tokens for clients' discovery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Managed OS disks of virtual machines, which exist as long as they are not deleted with them."""
+"""Managed OS disks of virtual machines, which may outlive them."""
 
 from __future__ import annotations
 

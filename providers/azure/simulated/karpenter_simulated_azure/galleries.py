@@ -1,4 +1,4 @@
-"""Serves node images: community galleries, and the versions that AKS lists of its shared galleries."""
+"""Serves node images: community galleries, AKS's list of shared versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers the queries of Azure Resource Graph, which knows of resources some seconds late.
+"""Answers Azure Resource Graph queries, some seconds behind the resources.
 
 It interprets pipelines of `where` alone: equality of columns, and keys of tags.
 """

@@ -1,4 +1,4 @@
-"""Checks what must hold when a cluster is gone: nothing is left, and nothing was done twice."""
+"""Checks the end of a cluster: nothing is left, nothing was done twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the IP configurations of a network interface, and gives them addresses."""
+"""Reads IP configurations of network interfaces; assigns addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Registers the Node of a virtual machine, from its size and its custom data."""
+"""Registers a virtual machine's Node, from its size and custom data."""
 
 from __future__ import annotations
 

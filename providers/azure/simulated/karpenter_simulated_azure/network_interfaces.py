@@ -1,4 +1,4 @@
-"""Network interfaces: created by calls of their own, or by virtual machines that declare them.
+"""Network interfaces, created by calls or declared by virtual machines.
 
 An interface exists from its creation until `gone_at`; its attachment and its reservation end in the same
 way, by the time alone.

@@ -1,4 +1,4 @@
-"""Virtual networks, subnets with their addresses, network security groups and load balancers."""
+"""Virtual networks, subnets, addresses, security groups, load balancers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides which actions the identity of the controller may do, and over which scopes.
+"""Decides which actions the controller's identity may do, by scope.
 
 It may do everything at first. Actions are named as roles name them:
 `Microsoft.Compute/virtualMachines/write`.

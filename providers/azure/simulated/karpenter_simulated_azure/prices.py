@@ -1,4 +1,4 @@
-"""Serves the retail prices of the region; a spot price is the same in every zone."""
+"""Serves the region's retail prices; all zones have the same spot price."""
 
 from __future__ import annotations
 

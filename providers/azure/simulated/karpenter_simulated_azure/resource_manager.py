@@ -1,4 +1,7 @@
-"""Everything of the simulated Azure that exists without virtual machines, behind one application."""
+"""Everything of the simulated Azure except virtual machines.
+
+All of it is behind one application.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists VM sizes that stand for the families of Azure, with hourly prices in US dollars.
+"""VM sizes for the families of Azure, with hourly prices in US dollars.
 
 Numbers are those of Azure's size pages and price list for one region, rounded where they differ between
 regions; sizes with a note are changed on purpose.

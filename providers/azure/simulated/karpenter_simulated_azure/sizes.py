@@ -1,4 +1,4 @@
-"""Serves the VM sizes of the region as the API for SKUs does, and says what a size can do."""
+"""Serves the region's VM sizes like the SKU API, with their capabilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Issues OAuth tokens to the identity of the controller, and checks them on every call.
+"""Issues OAuth tokens to the controller's identity; checks them on each call.
 
 A workload presents the token of its service account (`federated_token`) or a client secret. Lifetimes
 are judged by the time of the computer, not by the time that tests add to the cloud: the clients of the

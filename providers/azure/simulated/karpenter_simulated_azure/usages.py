@@ -1,4 +1,4 @@
-"""Serves the quotas of the region: their limits, and what the virtual machines use of them."""
+"""Serves the region's quotas: limits, and their use by virtual machines."""
 
 from __future__ import annotations
 

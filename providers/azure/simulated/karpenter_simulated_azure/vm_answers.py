@@ -1,4 +1,4 @@
-"""Writes virtual machines, their instance views, extensions and disks as Azure answers them."""
+"""Writes VMs, instance views, extensions and disks as Azure answers them."""
 
 from __future__ import annotations
 

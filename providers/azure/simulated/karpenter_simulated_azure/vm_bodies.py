@@ -1,4 +1,7 @@
-"""Writes bodies of virtual machines that the simulated Azure accepts, for tests and other clusters."""
+"""Writes request bodies of VMs that the simulated Azure accepts.
+
+Tests and other clusters send them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks a request for a virtual machine against sizes, images and identities, in Azure's order.
+"""Checks VM requests by sizes, images and identities, in Azure's order.
 
 Codes and texts marked "unverified" follow the reference and reports; nobody saw them from Azure.
 """

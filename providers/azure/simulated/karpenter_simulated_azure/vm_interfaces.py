@@ -1,4 +1,4 @@
-"""The network interfaces of virtual machines: checked, created, attached, and freed with them.
+"""Checks, creates, attaches and frees virtual machines' network interfaces.
 
 With `orphans_interfaces` a launch that fails does not attach them: they survive the virtual machine, and
 stay reserved for it for a while.

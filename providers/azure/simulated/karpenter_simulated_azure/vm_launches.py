@@ -1,4 +1,4 @@
-"""Launches virtual machines: quota, capacity, network interfaces, and the operation of the creation."""
+"""Launches VMs: quota, capacity, interfaces, and the creation's operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The members of a virtual machine's body that Azure knows, where a provider writes some.
+"""Members of VM bodies that Azure knows, where a provider writes some.
 
 Azure refuses a body with another member. From the reference of `virtualMachines`, version 2026-04-01.
 """

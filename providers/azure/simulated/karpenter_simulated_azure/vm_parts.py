@@ -1,4 +1,4 @@
-"""Builds the parts of the simulated Azure that virtual machines need, on its resource manager."""
+"""Builds the VM parts of the simulated Azure on its resource manager."""
 
 from __future__ import annotations
 

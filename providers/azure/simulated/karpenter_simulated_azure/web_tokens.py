@@ -1,4 +1,4 @@
-"""Signs JSON web tokens, and reads those that were signed with the same seed."""
+"""Signs JSON web tokens, and verifies those signed with the same seed."""
 
 from __future__ import annotations
 

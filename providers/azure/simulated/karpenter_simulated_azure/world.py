@@ -1,4 +1,4 @@
-"""The names of a world that is ready for a cluster: tenant, subscription, groups, network, identities."""
+"""Names a cluster's tenant, subscription, groups, network and identities."""
 
 from __future__ import annotations
 
