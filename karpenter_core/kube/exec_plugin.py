@@ -84,8 +84,8 @@ class ExecPlugin:
             SettingsError: it cannot be started, failed, or gave no credentials.
         """
         is_interactive = sys.stdin.isatty() and self._settings.get("interactiveMode") != "Never"
-        try:
-            process = await asyncio.create_subprocess_exec(
+        start = asyncio.create_task(
+            asyncio.create_subprocess_exec(
                 self.command,
                 *(str(argument) for argument in self._settings.get("args") or ()),
                 env=self._environment(is_interactive=is_interactive),
@@ -95,15 +95,22 @@ class ExecPlugin:
                 stderr=None if is_interactive else asyncio.subprocess.PIPE,
                 start_new_session=not is_interactive,
             )
+        )
+        try:
+            process = await asyncio.shield(start)
         except OSError as error:
             raise SettingsError(f"cannot be started: {error}") from error
+        except asyncio.CancelledError:
+            # Its process may run already; asyncio would kill that one, but not its children.
+            await asyncio.wait({start}, timeout=_REAP_SECONDS)
+            if start.done() and not start.exception():
+                await _end(start.result(), with_children=not is_interactive)
+            start.cancel()
+            raise
         try:
             output, errors = await _bounded_output(process)
         except BaseException:
-            _kill(process, with_children=not is_interactive)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_REAP_SECONDS):
-                    await process.communicate()
+            await _end(process, with_children=not is_interactive)
             raise
         if process.returncode != 0:
             words = (errors or b"").decode(errors="replace").strip()[-_SHOWN:]
@@ -193,10 +200,13 @@ async def _read_to_end(stream: asyncio.StreamReader | None) -> bytes:
     return bytes(read)
 
 
-def _kill(process: asyncio.subprocess.Process, *, with_children: bool) -> None:
-    """Kill a plug-in and its child processes, which may hold its output open."""
+async def _end(process: asyncio.subprocess.Process, *, with_children: bool) -> None:
+    """Kill a plug-in and its child processes, which may hold its output open, and wait for the end."""
     with suppress(ProcessLookupError, PermissionError):
         if with_children:
             os.killpg(process.pid, signal.SIGKILL)
         else:
             process.kill()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_REAP_SECONDS):
+            await process.communicate()

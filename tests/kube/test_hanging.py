@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from karpenter_core.errors import ApiError, SettingsError
 from karpenter_core.kube import login
 from karpenter_core.kube.client import connect
+from karpenter_core.kube.exec_plugin import ExecPlugin
 from karpenter_core.kube.transport import NO_ANSWER
 from tests.kube.serving import (
     GET,
@@ -165,6 +166,29 @@ async def test_a_plugin_that_hangs_after_a_refusal_does_not_hold_the_request_for
                 while any(map(lives, started(tmp_path)[:2])):
                     clock.advance(61)
                     await asyncio.sleep(0.1)
+
+
+@needs_proc
+@pytest.mark.usefixtures("no_leftovers")
+async def test_a_plugin_whose_time_ends_while_it_is_started_leaves_no_child(tmp_path, monkeypatch):
+    """Its process may run before the event loop has taken its pipes over."""
+    started_process = asyncio.create_subprocess_exec
+    goes_on = asyncio.Event()
+
+    async def slowly_started(*arguments, **options):
+        process = await started_process(*arguments, **options)
+        await goes_on.wait()
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", slowly_started)
+    settings = hanging_plugin(tmp_path, first_token=False)["exec"]
+    running = asyncio.ensure_future(ExecPlugin(settings, clock=HeldClock()).run())
+    await until(lambda: len(started(tmp_path)) == 2)
+    running.cancel()
+    asyncio.get_running_loop().call_later(0.1, goes_on.set)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await until(lambda: gone(tmp_path))
 
 
 @needs_proc
