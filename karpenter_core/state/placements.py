@@ -28,6 +28,7 @@ __all__ = [
     "is_nomination_valid",
     "is_placement_refused",
     "nomination_window",
+    "planned_state_node",
     "valid_placement",
 ]
 
@@ -56,7 +57,7 @@ def valid_placement(
     if pod.nominated_node_name and is_nomination_valid(snapshot, pod, now=now, window=window):
         return snapshot.state_nodes_by_node.get(pod.nominated_node_name)
     placement = snapshot.ledger.placements.get(pod.uid)
-    state_node = _planned_state_node(snapshot, placement)
+    state_node = planned_state_node(snapshot, pod.uid)
     if placement is None or state_node is None:
         return None
     is_kept = _is_within_window(state_node, placement, pod, now=now, window=window)
@@ -80,8 +81,9 @@ def is_placement_refused(snapshot: Snapshot, pod: PodView) -> bool:
     return not nominated or snapshot.state_nodes_by_node.get(nominated) is state_node
 
 
-def _planned_state_node(snapshot: Snapshot, placement: PodPlacement | None) -> StateNode | None:
-    """Return the node of a placement, if it can still take the pod."""
+def planned_state_node(snapshot: Snapshot, uid: str) -> StateNode | None:
+    """Return the claim or node that a pod was placed on, if it can still take the pod."""
+    placement = snapshot.ledger.placements.get(uid)
     state_node = None if placement is None else snapshot.state_node(placement.target)
     if state_node is None or state_node.marked_for_deletion or has_lost_node(state_node):
         return None
@@ -149,8 +151,7 @@ def expected_state_nodes(
     a pass places them elsewhere: without their node the next pass would launch another.
     """
     found = [valid_placement(snapshot, pod, now=now, window=window) for pod in pods]
-    placements = snapshot.ledger.placements
-    found += [_planned_state_node(snapshot, placements.get(pod.uid)) for pod in leaving]
+    found += [planned_state_node(snapshot, pod.uid) for pod in leaving]
     return frozenset(state_node for state_node in found if state_node is not None)
 
 

@@ -112,6 +112,17 @@ def test_a_pod_that_triggered_during_a_pass_needs_none_once_it_has_a_place_or_a_
     assert settled() == [bound.uid]
 
 
+def test_a_pod_placed_on_a_node_that_is_being_removed_still_needs_a_pass():
+    placed, changes = pod("placed"), {"node_pool": ["default"]}
+    builder = synced_state(POOL, *node_and_claim("web"), placed)
+    builder.apply_event(PodsDecided(placed={placed.uid: "web"}, at=EPOCH))
+    assert provisioner._is_settled(builder.snapshot(), placed.uid)
+    assert askers(builder, **changes) == []
+    builder.apply_event(DeletionMarked(names=("web",), cause="drift/1"))
+    assert not provisioner._is_settled(builder.snapshot(), placed.uid)
+    assert askers(builder, **changes) == ["nodepool/default"]
+
+
 def test_an_untried_pod_triggers_a_pass_once_the_scheduler_has_refused_its_equal():
     """Of a thousand new pods, some are refused long before the scheduler has tried the others."""
     refused, untried, other = pod("web-1"), untried_pod("web-2"), untried_pod("db-1", cpu="3")

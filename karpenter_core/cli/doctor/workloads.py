@@ -92,7 +92,7 @@ def trap_findings(
 
 
 async def _manifests(apis: ClusterApis, kind: ResourceKind) -> list[JsonObject]:
-    """List a kind, without the permission no controller is searched for there."""
+    """List a kind; without the permission to, return none, as if no object had a controller there."""
     try:
         if not await is_permitted(apis, Permission("list", kind)):
             return []

@@ -32,7 +32,7 @@ from karpenter_core.scheduling.problem import SchedulingPlan, SolveOptions
 from karpenter_core.scheduling.virtual_pods import without_virtual_pods
 from karpenter_core.state.node_memory import NodeMemory
 from karpenter_core.state.object_kinds import ObjectKind
-from karpenter_core.state.placements import is_placement_refused
+from karpenter_core.state.placements import is_placement_refused, planned_state_node
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
 from karpenter_core.state.untried_pods import list_foreseen_pods
 from karpenter_core.state.unusable_pools import unready_pools
@@ -305,21 +305,16 @@ def _is_settled(snapshot: Snapshot, element: str) -> bool:
     if pod is None:
         return False
     return bool(pod.node_name) or (
-        _has_place(snapshot, element) and not is_placement_refused(snapshot, pod)
+        planned_state_node(snapshot, element) is not None
+        and not is_placement_refused(snapshot, pod)
     )
 
 
 def _has_pods_without_place(snapshot: Snapshot) -> bool:
     """Tell whether any pod waits for room; takes a time in proportion to the pending pods."""
-    return snapshot.has_virtual_pods or not all(
-        _has_place(snapshot, uid) for uid in snapshot.pending_pods
+    return snapshot.has_virtual_pods or any(
+        planned_state_node(snapshot, uid) is None for uid in snapshot.pending_pods
     )
-
-
-def _has_place(snapshot: Snapshot, uid: str) -> bool:
-    """Tell whether a pod was placed on a claim or node that is still there."""
-    placement = snapshot.ledger.placements.get(uid)
-    return placement is not None and snapshot.state_node(placement.target) is not None
 
 
 def _device_triggers(
