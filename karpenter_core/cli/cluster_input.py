@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from karpenter_core.kube.wire.kind_groups import KindGroup
-from karpenter_core.state.expendable_pods import NO_CUTOFF
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -65,13 +64,12 @@ class PlanningContext:
     now: datetime
     options: SolveOptions
     labels: LabelClasses
-    groups: Collection[KindGroup] = ()
+    groups: Collection[KindGroup]
     """The kinds that are acted on beside the usual ones."""
-    default_spread: tuple[TopologySpread, ...] = ()
-    priority_cutoff: int = NO_CUTOFF
-    commitments: tuple[Commitment, ...] = ()
-    launch_limits: LaunchLimits | None = None
-    """Those of the settings; None for none but the currency of the options."""
+    default_spread: tuple[TopologySpread, ...]
+    priority_cutoff: int
+    commitments: tuple[Commitment, ...]
+    launch_limits: LaunchLimits
 
 
 class LocatedObject(NamedTuple):
@@ -177,7 +175,6 @@ def input_of_state(
         spot_share_notes,
     )
     from karpenter_core.operator.problem_settings import problem_settings
-    from karpenter_core.state.launch_limits import LaunchLimits
     from karpenter_core.state.provisioning_input import build_provisioning_input
     from karpenter_core.state.unusable_pools import unusable_pools
 
@@ -192,10 +189,7 @@ def input_of_state(
         default_spread=context.default_spread,
         priority_cutoff=context.priority_cutoff,
         commitments=context.commitments,
-        launch_limits=context.launch_limits
-        or LaunchLimits(
-            currency=context.options.currency, exchange_rates=context.options.exchange_rates
-        ),
+        launch_limits=context.launch_limits,
     )
     problem_input = build_provisioning_input(
         snapshot, now=context.now, problem_settings=found_settings

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
     from pathlib import Path
 
-    from karpenter_core.cli.cluster_input import ClusterInput
+    from karpenter_core.cli.cluster_input import Catalogues, ClusterInput
     from karpenter_core.cli.manifests import Manifests, SnapshotFile
     from karpenter_core.operator.settings import Settings
     from karpenter_core.provider.host.manager import Plugins
@@ -105,7 +105,7 @@ class ClusterSource:
             BadInputError: an object cannot be used.
         """
         log_to_stderr()
-        if manifests.snapshot is not None and self.instance_types_file is None:
+        if manifests.snapshot is not None:
             return await self._read_snapshot(manifests, manifests.snapshot)
         return CommandInput(cluster=await self._read_offline(manifests))
 
@@ -118,7 +118,11 @@ class ClusterSource:
             raise SettingsError("--offline needs at least one FILE (- is the standard input)")
 
     async def _read_snapshot(self, manifests: Manifests, file: SnapshotFile) -> CommandInput:
-        """Read a snapshot with its own settings, and add the objects of the other files."""
+        """Read a snapshot with its own settings, and add the objects of the other files.
+
+        A file of instance types replaces its catalogues, and nothing else.
+        """
+        from karpenter_core.cli.catalogues import CatalogueSource, open_providers
         from karpenter_core.cli.cluster_input import LocatedObject, build_cluster
         from karpenter_core.cli.cluster_listing import overlay_objects
         from karpenter_core.cli.object_reader import ObjectDecoder
@@ -136,10 +140,10 @@ class ClusterSource:
         settings = self.adjusted(settings_from_json(header.settings, file.where))
         labels = labels_from_json(header.labels, file.where)
         groups = kind_groups(settings)
-        reader = ObjectDecoder(load_plugins().node_class_models(), labels, groups=groups)
+        plugins = load_plugins()
+        reader = ObjectDecoder(plugins.node_class_models(), labels, groups=groups)
         listed, notes = objects_of(file, reader.codecs)
         additions = reader.read_all(manifests.entries)
-        catalogues = SnapshotCatalogues(header, file.where)
         context = context_of(
             settings,
             now=header.taken_at,
@@ -148,7 +152,9 @@ class ClusterSource:
             groups=groups,
         )
 
-        async def build(objects: list[LocatedObject], more: tuple[str, ...]) -> ClusterInput:
+        async def build(
+            catalogues: Catalogues, objects: list[LocatedObject], more: tuple[str, ...]
+        ) -> ClusterInput:
             return await build_cluster(
                 objects,
                 catalogues,
@@ -157,13 +163,21 @@ class ClusterSource:
                 notes=(*header.notes, *notes, *more),
             )
 
-        plain = await build(listed, ())
-        command_input = input_with_settings(plain, settings)
-        if not manifests.entries:
-            return command_input
-        objects = overlay_objects((each.found for each in listed), additions)
-        changed = await build(objects, (*manifests.notes, *reader.notes()))
-        return replace(command_input, cluster=changed, before=plain)
+        async def read(catalogues: Catalogues) -> CommandInput:
+            plain = await build(catalogues, listed, ())
+            command_input = input_with_settings(plain, settings)
+            if not manifests.entries:
+                return command_input
+            objects = overlay_objects((each.found for each in listed), additions)
+            changed = await build(catalogues, objects, (*manifests.notes, *reader.notes()))
+            return replace(command_input, cluster=changed, before=plain)
+
+        types_file = self.instance_types_file
+        if types_file is None:
+            return await read(SnapshotCatalogues(header, file.where))
+        opening = open_providers(plugins, settings=settings, instance_types_file=types_file)
+        async with opening as providers:
+            return await read(CatalogueSource(providers, with_file=True))
 
     async def _read_offline(self, manifests: Manifests) -> ClusterInput:
         """Read files; use default settings, so that the environment has no influence."""
@@ -172,7 +186,7 @@ class ClusterSource:
             max_instance_types,
             open_providers,
         )
-        from karpenter_core.cli.cluster_input import PlanningContext, build_cluster
+        from karpenter_core.cli.cluster_input import build_cluster
         from karpenter_core.cli.object_reader import ObjectDecoder, groups_in_use, latest_creation
         from karpenter_core.kube.wire.kind_groups import KindGroup
         from karpenter_core.operator.solve_options import solve_options
@@ -180,8 +194,6 @@ class ClusterSource:
         plugins, settings = self.plugins_and_settings()
         settings = self.adjusted(settings)
         entries = manifests.entries
-        if manifests.snapshot is not None:
-            entries = (*manifests.snapshot.entries, *entries)
         groups = {
             *groups_in_use(entries),
             KindGroup.OVERLAYS,
@@ -198,15 +210,14 @@ class ClusterSource:
             return await build_cluster(
                 objects,
                 CatalogueSource(providers, with_file=self.instance_types_file is not None),
-                PlanningContext(
+                context_of(
+                    settings,
                     now=latest_creation(entries),
                     options=solve_options(
                         settings, max_instance_types=max_instance_types(providers)
                     ),
                     labels=labels,
                     groups=groups,
-                    default_spread=settings.scheduler_config,
-                    commitments=settings.commitments,
                 ),
                 notes=(*manifests.notes, *reader.notes()),
             )

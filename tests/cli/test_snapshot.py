@@ -309,6 +309,34 @@ def test_settings_of_the_snapshot_count_unless_an_option_says_otherwise(program,
     assert cheapest("--commitments=") == "medium"
 
 
+@pytest.mark.parametrize(
+    ("changed", "launched"),
+    [
+        ({"priority_cutoff": -10}, [["shop/web"]]),
+        ({"max_nodes_total": 1}, []),
+        ({"packing": "first-fit"}, [["shop/batch", "shop/web"]]),
+    ],
+)
+def test_a_catalogue_file_replaces_only_the_instance_types_of_a_snapshot(
+    program, save, tmp_path, changed, launched
+):
+    """Settings, time and labels stay those of the snapshot, as with its live cluster."""
+    pods = [pod("batch", cpu="7", priority=-20), pod("web", cpu="7")]
+    full = (*claim_with_node("full"), pod("bound", cpu="15", nodeName="full"))
+    file = save(POOL, full, *pods, options=[paid_commitment()])
+    content = json.loads(file.read_text())
+    content["karpenterSnapshot"]["settings"] |= changed
+    file.write_text(json.dumps(content))
+
+    def planned(*options):
+        shown = program("plan", "--offline", file, "-o", "json", *options)
+        return {**json.loads(shown.out), "timings": None}, shown.err
+
+    plan, notes = planned()
+    assert [sorted(claim["pods"]) for claim in plan["nodeClaims"]] == launched
+    assert planned("--instance-types-file", tmp_path / "types.json") == (plan, notes)
+
+
 def test_files_that_are_no_snapshots_are_refused(program, save, tmp_path):
     file = save(POOL)
     good = json.loads(file.read_text())
