@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import time
-from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO, final
+from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
-from karpenter_core.errors import SettingsError
+from karpenter_core.operator.log_outputs import LogOutputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
@@ -39,102 +36,49 @@ def commit() -> str:
 
 
 def configure_logs(settings: Settings) -> Callable[[], None]:
-    """Send log lines to the configured outputs; the returned function closes the files.
+    """Send log lines to the configured outputs.
+
+    The returned function writes the lines that wait and closes the files.
 
     Raises:
         SettingsError: a file cannot be opened.
     """
-    stream = _TeeStream(
-        [_open(path, "log-output-paths") for path in settings.log_output_paths] or [sys.stdout],
-        errors=[_open(path, "log-error-output-paths") for path in settings.log_error_output_paths],
-    )
+    outputs = LogOutputs(settings.log_output_paths or ("stdout",), settings.log_error_output_paths)
     level = _LEVELS[settings.log_level]
     as_text = settings.log_format == "console" or (
-        settings.log_format == "auto" and stream.is_terminal
+        settings.log_format == "auto" and outputs.is_terminal
     )
     renderer = _console_renderer() if as_text else _json_renderer()
     structlog.configure(
         processors=[structlog.contextvars.merge_contextvars, _RepeatSampler(), *renderer],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=_NamedLoggerFactory(stream),
+        logger_factory=_NamedLoggerFactory(outputs),
         cache_logger_on_first_use=False,
     )
-    return stream.close
-
-
-def _open(path: str, option: str) -> TextIO:
-    if path == "stdout":
-        return sys.stdout
-    if path == "stderr":
-        return sys.stderr
-    try:
-        return Path(path).open("a", encoding="utf-8", buffering=1)
-    except OSError as error:
-        message = f'{option}: cannot open "{path}": {error.strerror}'
-        raise SettingsError(message) from error
-
-
-@final
-class _TeeStream:
-    """Writes every line to several streams; a line that one cannot take goes to the error streams.
-
-    A full disk must not end the work that is logged.
-    """
-
-    def __init__(self, streams: list[TextIO], *, errors: list[TextIO]) -> None:
-        self._streams = streams
-        self._errors = errors
-
-    @property
-    def is_terminal(self) -> bool:
-        return all(stream.isatty() for stream in self._streams)
-
-    def write(self, text: str) -> int:
-        for stream in self._streams:
-            try:
-                stream.write(text)
-                stream.flush()
-            except OSError as error:
-                self._report(stream, error, text)
-        return len(text)
-
-    def close(self) -> None:
-        """Close the files among the streams; later log lines are lost."""
-        for stream in (*self._streams, *self._errors):
-            if stream not in {sys.stdout, sys.stderr}:
-                with suppress(OSError):  # of a full disk: what was buffered is lost
-                    stream.close()
-        self._streams = [stream for stream in self._streams if not stream.closed]
-        self._errors = [stream for stream in self._errors if not stream.closed]
-
-    def _report(self, failed: TextIO, error: OSError, text: str) -> None:
-        for stream in self._errors:
-            with suppress(OSError):
-                stream.write(f"cannot write to log {failed.name}: {error.strerror}: {text}")
-                stream.flush()
+    return outputs.close
 
 
 @final
 class _NamedLogger:
     """Writes rendered lines; `get_logger("provisioner")` names it."""
 
-    def __init__(self, stream: _TeeStream, name: str) -> None:
-        self._stream = stream
+    def __init__(self, outputs: LogOutputs, name: str) -> None:
+        self._outputs = outputs
         self.name = name
 
     def msg(self, line: str) -> None:
-        self._stream.write(f"{line}\n")
+        self._outputs.write(line)
 
     debug = info = warning = warn = error = critical = fatal = exception = log = failure = err = msg
 
 
 @final
 class _NamedLoggerFactory:
-    def __init__(self, stream: _TeeStream) -> None:
-        self._stream = stream
+    def __init__(self, outputs: LogOutputs) -> None:
+        self._outputs = outputs
 
     def __call__(self, *names: str) -> _NamedLogger:
-        return _NamedLogger(self._stream, ".".join(names))
+        return _NamedLogger(self._outputs, ".".join(names))
 
 
 @final
