@@ -91,11 +91,11 @@ def _commitment(value: object, where: str) -> Commitment:
 
 def _amount(resource: str, value: object, discount: float, where: str) -> int:
     """Return the amount; of spend the list price that it pays for."""
+    text = _written(value)
     if resource == _SPEND:
-        listed = _number(value, where) / (1 - discount)
-        return parse_amount(PRICE_PER_HOUR, f"{listed:.6f}")
+        text = f"{_number(value, where) / (1 - discount):.6f}"
     try:
-        amount = parse_amount(resource, _written(value))
+        amount = parse_amount(_RESOURCES[resource], text)
     except ValueError:
         amount = -1
     if not 0 <= amount < LARGEST_AMOUNT:
@@ -105,12 +105,12 @@ def _amount(resource: str, value: object, discount: float, where: str) -> int:
 
 def _number(value: object, where: str) -> float:
     try:
-        number = Decimal(_written(value))
-    except InvalidOperation:
-        number = Decimal(-1)
-    if not (number.is_finite() and number >= 0):
+        number = float(Decimal(_written(value)))
+    except (InvalidOperation, ValueError):
+        number = -1.0
+    if not 0 <= number < float("inf"):
         raise SettingsError(f"{where} must be a number from 0, not {value!r}")
-    return float(number)
+    return number
 
 
 def _written(value: object) -> str:

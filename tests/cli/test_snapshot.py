@@ -237,7 +237,12 @@ def test_instance_types_survive_without_loss():
     device = Device(name="gpu-0", attributes=(("d/x", True), ("d/y", 3), ("d/z", "text")),
                     capacity=(DeviceCapacity(name="d/memory", value=Decimal(1)),))  # fmt: skip
     bought = Offering(
-        requirements=Requirements([Requirement.of(ZONE, "In", ["z1"])]),
+        requirements=Requirements(
+            [
+                Requirement.of(ZONE, "In", ["z1"]),
+                Requirement.of("karpenter.sh/capacity-type", "In", ["reserved"]),
+            ]
+        ),
         price=Price(0.1 + 0.2, "EUR"),
         available=False,
         reservation_capacity=3,
@@ -360,6 +365,50 @@ def test_files_that_are_no_snapshots_are_refused(program, save, tmp_path):
     assert "cannot be written" in program(
         "snapshot", "--offline", tmp_path / "cluster.yaml", "-o", missing, code=2
     ).err  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "named"),
+    [
+        (("settings", "packing"), "tight", 'packing: must be one of "value", "first-fit"'),
+        (("settings", "node_fee"), -1, 'node_fee: must be a number of 0 or more, not "-1.0"'),
+        (("settings", "node_fee"), float("nan"), 'not "nan"'),
+        (("settings", "max_nodes_total"), -5, 'not "-5"'),
+        (("settings", "exchange_rates"), {"EUR": 0}, '"EUR=0.0" is not CURRENCY=NUMBER above zero'),
+        (("settings", "currency"), "", 'not ""'),
+        (("settings", "feature_gates"), {}, '"capacity_buffer" is missing'),
+        (
+            ("settings", "commitments", 0, "price"),
+            float("inf"),
+            "price of a commitment must be finite, not inf",
+        ),
+        (("settings", "commitments", 0, "amount"), -1, "`int` >= 0 - at `$.amount`"),
+        (("maxInstanceTypes",), 0, "Expected `int` >= 1 - at `$.maxInstanceTypes`"),
+        (("takenAt",), "2026-01-02T03:04:05", "must have a time zone, not 2026-01-02T03:04:05"),
+        (("catalogues", 0, "offerings", 0, "price", "amount"), -5, '"small"'),
+        (("catalogues", 0, "offerings", 0, "price", "amount"), -5, "must not be negative"),
+        (("catalogues", 0, "capacity", "cpu"), -5, "must not be negative"),
+        (("catalogues", 0, "name"), "medium", "lists medium twice"),
+    ],
+)
+def test_a_value_that_no_setting_or_provider_may_have_is_refused(program, save, path, value, named):
+    """It would end in a traceback, or in a plan that no controller makes."""
+    file = save(POOL, pod("web"), options=[paid_commitment()])
+    content = json.loads(file.read_text())
+    place = header = content["karpenterSnapshot"]
+    if path[0] == "catalogues":
+        (place,) = header["catalogues"].values()
+        path = path[1:]
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    file.write_text(json.dumps(content))
+
+    shown = program("plan", "--offline", file, code=2).err
+
+    assert shown.startswith(f"karpenter: {file}: ")
+    assert shown.count("\n") == 1
+    assert named in shown
 
 
 # -- hashed names ----------------------------------------------------------------------------------

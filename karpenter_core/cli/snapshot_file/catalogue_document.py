@@ -12,7 +12,7 @@ import msgspec
 
 from karpenter_core.api.devices import InstanceDevices
 from karpenter_core.api.prices import Price
-from karpenter_core.errors import BadInputError
+from karpenter_core.errors import BadInputError, CloudProviderError
 from karpenter_core.scheduling.instance_types import InstanceType, Offering, Overhead
 from karpenter_core.scheduling.requirements import Requirement, Requirements
 
@@ -74,12 +74,16 @@ def instance_types_from(value: object, where: str) -> tuple[InstanceType, ...]:
     """Read instance types that `instance_types_to_json` wrote.
 
     Raises:
-        BadInputError: a field is missing, unknown or of another type.
+        BadInputError: a field is missing, unknown or of another type, or no provider may list it.
     """
+    from karpenter_core.provider.host.catalogue_check import check_catalogue
+
     try:
-        return tuple(map(_read, msgspec.convert(value, list[_InstanceType])))
-    except msgspec.ValidationError as error:
+        types = tuple(map(_read, msgspec.convert(value, list[_InstanceType])))
+        check_catalogue(types, plugin="snapshot")
+    except (msgspec.ValidationError, CloudProviderError) as error:
         raise BadInputError(f"{where}: {error}") from error
+    return types
 
 
 def _written(each: InstanceType) -> _InstanceType:

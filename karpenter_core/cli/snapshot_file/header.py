@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, cast
+from math import isfinite
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import msgspec
 
 from karpenter_core.cli.manifests import SNAPSHOT_KEY
-from karpenter_core.errors import BadInputError
+from karpenter_core.errors import BadInputError, SettingsError
 
 if TYPE_CHECKING:
     from karpenter_core.api.commitments import Commitment
     from karpenter_core.api.json_objects import JsonObject
+    from karpenter_core.operator.option_values import Value
     from karpenter_core.operator.settings import Settings
     from karpenter_core.provider.contract import LabelClasses
 
@@ -49,6 +51,14 @@ class ClassCatalogue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     provider: str = ""
 
 
+class _CommitmentNumbers(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers of a commitment, and what they may be."""
+
+    amount: Annotated[int, msgspec.Meta(ge=0)]
+    price: Annotated[float, msgspec.Meta(ge=0)] | None
+    discount: Annotated[float, msgspec.Meta(ge=0, lt=1)]
+
+
 class SnapshotHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The contents of a snapshot beside the objects; values as JSON has them."""
 
@@ -56,7 +66,7 @@ class SnapshotHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     program: str
     settings: dict[str, object]
     labels: dict[str, object]
-    max_instance_types: int
+    max_instance_types: Annotated[int, msgspec.Meta(ge=1)]
     is_hashed: bool = False
     classes: tuple[ClassCatalogue, ...] = ()
     catalogues: dict[str, list[object]] = {}
@@ -83,9 +93,15 @@ def read_header(value: object, where: str) -> SnapshotHeader:
             f'{where}: field "{SNAPSHOT_KEY}.version": must be {_VERSION}, not {version!r}'
         )
     try:
-        return msgspec.convert(value, SnapshotHeader)
+        header = msgspec.convert(value, SnapshotHeader)
     except msgspec.ValidationError as error:
         raise BadInputError(f'{where}: field "{SNAPSHOT_KEY}": {error}') from error
+    if header.taken_at.tzinfo is None:
+        raise BadInputError(
+            f'{where}: field "{SNAPSHOT_KEY}.takenAt": must have a time zone, '
+            f"not {header.taken_at.isoformat()}"
+        )
+    return header
 
 
 def settings_to_json(settings: Settings) -> dict[str, object]:
@@ -103,7 +119,7 @@ def settings_from_json(values: dict[str, object], where: str) -> Settings:
     """Return default settings with those of a snapshot.
 
     Raises:
-        BadInputError: a value is missing or of another type than the setting.
+        BadInputError: a value is missing, or is none that the setting may have.
     """
     from karpenter_core.api.records import TopologySpread
     from karpenter_core.operator.settings import Settings
@@ -111,7 +127,7 @@ def settings_from_json(values: dict[str, object], where: str) -> Settings:
     defaults = Settings(cluster_name="snapshot")
     try:
         plain: dict[str, object] = {
-            name: msgspec.convert(values[name], _type_of(getattr(defaults, name)))
+            name: _setting(name, values[name], default=getattr(defaults, name))
             for name in (*_PLAIN_SETTINGS, *(each for each in _LATER_SETTINGS if each in values))
         }
         gates = msgspec.convert(values["feature_gates"], dict[str, bool])
@@ -127,12 +143,34 @@ def settings_from_json(values: dict[str, object], where: str) -> Settings:
                 for each in msgspec.convert(values["commitments"], list[dict[str, object]])
             ),
         )
-    except (msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
+    except KeyError as error:
+        raise BadInputError(
+            f'{where}: field "{SNAPSHOT_KEY}.settings": "{error.args[0]}" is missing'
+        ) from error
+    except (msgspec.ValidationError, SettingsError, TypeError, ValueError) as error:
         raise BadInputError(f'{where}: field "{SNAPSHOT_KEY}.settings": {error}') from error
 
 
-def _type_of(default: object) -> type[object]:
-    return dict[str, float] if isinstance(default, dict) else type(default)
+def _setting(name: str, value: object, *, default: Value | dict[str, float]) -> object:
+    """Return the value of a setting after the checks of its option.
+
+    Raises:
+        SettingsError: the option does not allow the value.
+    """
+    from karpenter_core.operator.option_shapes import shape_value
+    from karpenter_core.operator.option_values import OptionText, read_option, value_text
+    from karpenter_core.operator.options import OPTIONS
+
+    if isinstance(default, dict):
+        rates = msgspec.convert(value, dict[str, float])
+        text = ",".join(f"{currency}={rate}" for currency, rate in rates.items())
+    else:
+        text = value_text(msgspec.convert(value, type(default)))
+    (option,) = (each for each in OPTIONS if each.field == name)
+    given = OptionText(text, name, by_flag=True)
+    warnings: list[str] = []
+    read = read_option(option, given, warnings.append, default="")
+    return shape_value(option, option.default if read is None else read, given, warnings)
 
 
 def _commitment_to_json(commitment: Commitment) -> dict[str, object]:
@@ -154,6 +192,11 @@ def _commitment_from_json(values: dict[str, object]) -> Commitment:
     from karpenter_core.api.commitments import Commitment
     from karpenter_core.api.nodeclaim import RequirementSpec
 
+    numbers = msgspec.convert(values, _CommitmentNumbers)
+    for name in ("amount", "price", "discount"):
+        number = getattr(numbers, name)
+        if number is not None and not isfinite(number):
+            raise ValueError(f"{name} of a commitment must be finite, not {number}")
     requirements = msgspec.convert(values["requirements"], list[dict[str, object]])
     given = {**values, "requirements": tuple(map(RequirementSpec.model_validate, requirements))}
     return Commitment(**given)  # pyright: ignore[reportArgumentType] - written by `_commitment_to_json`
