@@ -15,6 +15,7 @@ from karpenter_core.api.provisioning_request import (
 )
 from karpenter_core.kube.resources import DEPLOYMENTS, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS, PROVISIONING_REQUESTS
+from karpenter_core.sim.faults import RequestFault, matching
 from tests.controllers.gangs import (
     FOUR_CORES,
     SERVING,
@@ -474,3 +475,20 @@ def details(scene):
 
 def attempts(scene):
     return int(details(scene).get("attempts", "0"))
+
+
+def test_a_status_that_another_writer_was_faster_to_change_is_written_soon_after(tmp_path):
+    """The pass may be over before the watch shows the change."""
+
+    async def story(scene):
+        status = "provisioningrequests/job/status"
+        fault = RequestFault(matches=matching("PATCH", status), status=409, times=1)
+        scene.cluster.frontend.faults.add(fault)
+        scene.prepare(request())
+        running = scene.harness.start()
+        await scene.until(lambda: scene.is_true("Provisioned"), seconds=120)
+        assert scene.cluster.frontend.faults.hits == 1
+        failed = 'karpenter_reconcile_errors_total{controller="provisioningrequest"}'
+        assert running.metric(failed) == 0
+
+    run_gangs(tmp_path, story)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from karpenter_core.kube.resources import NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.lifecycle.node.repair import summarise_node_health
-from karpenter_core.sim.faults import RequestFault
+from karpenter_core.sim.faults import RequestFault, matching
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 
 WITHOUT_ELECTION = "--disable-leader-election"
@@ -103,6 +103,29 @@ def test_a_dead_node_is_kept_while_the_state_is_stale_and_replaced_as_soon_as_it
         assert (running.metric(waiting), running.metric(failed)) == (1, 0)
 
         scene.cluster.frontend.faults.clear()
+        await scene.settle(lambda: first not in names(scene.nodes()), seconds=120)
+
+    run_controller(tmp_path, scenario)
+
+
+def test_a_claim_that_is_gone_before_its_repair_needs_none(tmp_path):
+    """The watch is about to show it: that is no failure."""
+    failed = 'karpenter_reconcile_errors_total{controller="node.health"}'
+
+    async def scenario(scene):
+        running, (first, *_) = await grown(scene, 1, REPAIR)
+        gone = RequestFault(matches=matching("PATCH", "nodeclaims/"), status=404, times=None)
+        scene.cluster.kubelets.fail(first)
+        await scene.cluster.clock.sleep(9 * 60)
+        scene.cluster.frontend.faults.add(gone)
+        hits = scene.cluster.frontend.faults.hits
+        await scene.cluster.clock.sleep(4 * 60)
+        assert scene.cluster.frontend.faults.hits > hits
+        assert running.metric(failed) == 0
+        assert names(scene.nodes()) == {first}
+
+        scene.cluster.frontend.faults.clear()
+        scene.cluster.patch(NODES, first, {"metadata": {"labels": {"touched": "yes"}}})
         await scene.settle(lambda: first not in names(scene.nodes()), seconds=120)
 
     run_controller(tmp_path, scenario)

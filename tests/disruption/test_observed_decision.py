@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import msgspec
+
 from karpenter_core.disruption.savings_estimate import (
     SavingsEstimate,
+    build_fresh_problem,
     nodes_of_unplaced_pods,
     observed_decision,
 )
+from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.solve import solve
+from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
 from karpenter_core.testing.builders import EPOCH, pod, problem
+from tests.disruption.small_clusters import box, cluster, runs
+from tests.state.test_pod_volumes import bound, mounting, volume, zone, zones
 
 
 def test_reasons_are_sorted_by_their_nodes_and_then_by_their_text():
@@ -47,3 +54,28 @@ def test_nodes_are_compared_whose_pods_all_have_a_place_on_new_or_existing_nodes
         claims=(SimpleNamespace(pods=(launched,)),), existing={"node-1": (placed,)}
     )
     assert nodes_of_unplaced_pods(SimpleNamespace(nodes=nodes), plan) == {"b"}
+
+
+def test_pods_that_would_move_keep_what_their_volumes_require():
+    """A comparison that puts a pod away from its volume would promise too much."""
+    plain = runs("plain", "a")
+    mounts = msgspec.structs.replace(
+        runs("mounts", "a"),
+        shape=msgspec.structs.replace(plain.shape, volumes=mounting("data").volumes),
+    )
+    snapshot = cluster(box("a"), plain, mounts, bound(), volume("pv", zone("zone-a"))).snapshot()
+    settings = ProblemSettings()
+    asked = build_provisioning_input(snapshot, now=EPOCH, problem_settings=settings)
+    fresh = build_fresh_problem(
+        snapshot,
+        asked.problem,
+        now=EPOCH,
+        problem_settings=settings,
+        options=SolveOptions(),
+        other_nodes={},
+        keep=(),
+    )
+    assert sorted(each.name for each in fresh.problem.pods) == ["mounts", "plain"]
+    (volumes,) = fresh.problem.volumes.items()
+    assert volumes[0] == mounts.uid
+    assert volumes[1].alternatives == (zones("zone-a"),)

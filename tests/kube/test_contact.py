@@ -101,6 +101,32 @@ def test_a_deletion_that_watch_after_watch_lacks_is_taken_from_a_new_list():
     follow(script, answers=repeat(page([], 30)), watches=[*watches], jitter=0.2)
 
 
+def test_watches_that_lack_a_deletion_are_counted_anew_from_a_later_version():
+    """That version may show it, so it gets as many watches as the first."""
+
+    async def script(follower):
+        for _ in range(60):
+            await asyncio.sleep(30)
+            if sum(map(_begins_anew, follower.transport.requests)) == 2:
+                return
+
+    def watches_before_listing(*watches):
+        start = [event("ADDED", node("a", 1)), EMPTY, HANG]
+        follower = follow(
+            script, answers=repeat(page([], 30)), watches=[start, *watches, *repeat([HANG], 90)]
+        )
+        asked = list(map(_begins_anew, watches_of(follower)))
+        return asked.index(True, 1)
+
+    first = watches_before_listing()
+    before = repeat([HANG], first // 2)
+    assert watches_before_listing(*before, [bookmark(11), HANG]) > first + first // 3
+
+
+def _begins_anew(request):
+    return "sendInitialEvents" in request.query
+
+
 def test_a_change_that_the_watch_has_passed_over_is_listed_at_once():
     """Its event was lost on the way; a watch from a later version never shows it."""
 

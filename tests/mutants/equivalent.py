@@ -6,44 +6,57 @@ from typing import Final
 
 from tests.mutants.draw import Mutant
 
-EQUIVALENT: Final[dict[tuple[str, str], str]] = {
+EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
     (
         "karpenter_core/controllers/observability/node_series.py",
+        "NodeSeries._current",
         "if (snapshot is not None or snapshot is not self._rendered):",
     ): "texts of state nodes that did not change are taken over: rendered again they are the same",
     **dict.fromkeys(
         [
-            ("karpenter_core/scheduling/whatif/first_fit.py", f"elif {condition}:")
+            (
+                "karpenter_core/scheduling/whatif/first_fit.py",
+                "FirstFitPlacement._put",
+                f"elif {condition}:",
+            )
             for condition in ("(free[line_b] < amount_b)", "(free[line_a] < amount_a)", "False")
         ],
         "what a node lacks is looked at before its places are counted, which would be none",
     ),
     (
         "karpenter_core/scheduling/whatif/what_if_question.py",
+        "WhatIfQuestion._collect",
         "return places[self._slots[0]].leaving_pods -> pass",
     ): "the pods that leave one node are sorted by class already",
     **dict.fromkeys(
         [
             (
                 "karpenter_core/scheduling/placement/topology_counts.py",
+                f"TopologyCounts.{function}",
                 f"if (self._counts_on(group, {signature})):",
             )
-            for signature in ("signature", "nodes.signature.item(column)")
+            for function, signature in (
+                ("_certainty", "signature"),
+                ("_record_host", "nodes.signature.item(column)"),
+            )
         ],
         "a group without a filter counts on every node: looked at first because it is cheaper",
     ),
     (
         "karpenter_core/state/leaving_pods.py",
+        "pods_on_leaving_nodes",
         "return () -> pass",
     ): "without leaving nodes there are no pods on them: budgets need not be read for that",
     (
         "karpenter_core/controllers/reconciling/workqueue.py",
+        "WorkQueue.add_after",
         "if key in self._ready_keys or (earlier is not None and earlier < due):",
     ): "of two equal times in the heap the second is passed over",
     **dict.fromkeys(
         [
             (
                 "karpenter_core/disruption/drift_backoff.py",
+                "backoff_duration",
                 f"window = min(_MIN_DURATION * 2 ** min(failures - 1, {most}), _MAX_DURATION)",
             )
             for most in (9, 11)
@@ -52,36 +65,50 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
     ),
     (
         "karpenter_core/controllers/reconciling/timed_wait.py",
+        "wait_for_event",
         "if (event.is_set() and seconds <= 0):",
     ): "a wait for what has happened, or for no time, ends at once in the other branch as well",
     (
         "karpenter_core/scheduling/devices/node_devices.py",
+        "NodeDevices.keep_groups",
         "if usage is None or usage.groups.keys() < groups:",
     ): "where no group is given up, the choice is computed again from the same groups",
     (
         "karpenter_core/scheduling/devices/pod_claims.py",
+        "ClaimTable._is_released",
         "(consumer.uid in self._moving) for consumer in claim.reserved_for",
     ): "no object of another kind has the UID of a pod",
-    (
-        "karpenter_core/state/pod_volumes.py",
-        "storage_class = self._snapshot.storage_classes.get((claim.storage_class))",
-    ): "no StorageClass has an empty name, and none has no name",
+    **dict.fromkeys(
+        [
+            (
+                "karpenter_core/state/pod_volumes.py",
+                f"PodVolumeReader.{function}",
+                "storage_class = self._snapshot.storage_classes.get((claim.storage_class))",
+            )
+            for function in ("_driver", "_alternatives_of_claim")
+        ],
+        "no StorageClass has an empty name, and none has no name",
+    ),
     (
         "karpenter_core/kube/events.py",
+        "EventRecorder._post",
         "await self._clock.sleep(min(wait, (10 / _RETRY_SECONDS)))",
     ): "the time between attempts is one second, of which ten are ten either way",
     (
         "karpenter_core/lifecycle/nodeclaim/termination.py",
+        "deadline_of",
         "if (text is None):",
     ): "there is no text without a claim: only the type checker asks for the claim again",
     (
         "karpenter_core/controllers/nodeclaim/drift.py",
+        "DriftController._types_of",
         "if cached is None or cached[1] != catalogue.version:",
     ): "the types of a catalogue that did not change are indexed again: the index is the same",
     **dict.fromkeys(
         [
             (
                 "karpenter_core/scheduling/commitments.py",
+                "discounted_catalogue_steps",
                 f'digest = blake2b("\\n".join(changes).encode(), {size}).hexdigest()',
             )
             for size in ("", "digest_size=7", "digest_size=9")
@@ -90,32 +117,39 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
     ),
     (
         "karpenter_core/scheduling/packing/whole_pods.py",
+        "_BoundSearch.improve",
         "paid[value_bounds.most + rent <= 0] = 1.0",
     ): "a content of the solution is paid in full, so 1 is neither the highest nor worth a new content",
     (
         "karpenter_core/scheduling/placement/spread_placement.py",
+        "fill_levels",
         "if remaining <= _ONE_BY_ONE: -> if False:",
     ): "few pods are shared out one by one because that is faster: a property compares both ways",
     (
         "karpenter_core/state/gang_places.py",
+        "places_details",
         "length = 1",
     ): "a text is cut 2,768 characters before what the API server takes: one more or less does not matter",
     (
         "providers/alibabacloud/karpenter_provider_alibabacloud/interruption/reclaims.py",
+        "InterruptionShortages.note",
         "self._recorded.put(instance_id, value=False)",
     ): "only whether the instance is there is asked",
     (
         "karpenter_core/controllers/nodeclaim/drift.py",
+        "DriftController._is_node_class_edited",
         "self._classes.pop(key, None) -> pass",
     ): "a NodeClass that returns has another UID, which its text tells: only memory is given back",
     (
         "karpenter_core/lifecycle/nodeclaim/nomination.py",
+        "pods_compete",
         "return (any(pod.shape is not first.shape for pod in waiting))",
     ): "without a first pod there is none that could differ from it",
     **dict.fromkeys(
         [
             (
                 "providers/alibabacloud/karpenter_provider_alibabacloud/price_queries.py",
+                "read_spot_history",
                 line,
             )
             for line in (
@@ -127,50 +161,77 @@ EQUIVALENT: Final[dict[tuple[str, str], str]] = {
     ),
     (
         "providers/alibabacloud/karpenter_provider_alibabacloud/conversion/scaling_groups.py",
+        "_instance_types",
         'return [requirement_in("node.kubernetes.io/instance-type", types)] if all(types) else []',
     ): "there is one empty type, or there are only types with a name",
     (
         "providers/aws/karpenter_provider_aws/conversion/scaling_groups.py",
+        "_requirements",
         "if all(types):",
     ): "there is one empty type, or there are only types with a name",
     (
         "karpenter_core/scheduling/commitment_prices.py",
+        "PlanPricing._claim_steps",
         "if (price < listed.price):",
     ): "without a cover the price is a list price, and the list has none that is lower",
-    (
-        "karpenter_core/state/existing_nodes.py",
-        "if (is_launched(state_node)):",
-    ): "what has no instance is a NodeClaim: only the type checker asks for it",
+    **dict.fromkeys(
+        [
+            (
+                "karpenter_core/state/existing_nodes.py",
+                f"ExistingNodeBuilder.{function}",
+                "if (is_launched(state_node)):",
+            )
+            for function in ("daemons_on", "_free_resources")
+        ],
+        "what has no instance is a NodeClaim: only the type checker asks for it",
+    ),
     (
         "karpenter_core/scheduling/explain/pool_constraints.py",
+        "narrow_by_devices",
         "if ((not explanation.pod_class.shape.resource_claims)):",
     ): "a pod with ResourceClaims is refused before where no devices are known",
     (
         "karpenter_core/scheduling/commitment_prices.py",
+        "_Choices.cheapest",
         "break -> pass",
     ): "choices are in the order of their lowest price: none after this one is cheaper",
     (
         "karpenter_core/controllers/reconciling/workqueue.py",
+        "WorkQueue._release_due",
         "while self._heap and self._heap[0][0] < now:",
     ): "a key that is due in exactly the time that counts as now is due at the next timer, in that time",
     (
         "karpenter_core/scheduling/compiled/node_signature.py",
+        "NodeSignature.has_labels_of_any",
         "if not requirement.complement and len(requirement.values) >= 1",
     ): "a label with one value is decided: it was tried as it is before",
     (
         "karpenter_core/scheduling/isolation.py",
+        "_FaultSearch.add_steps",
         "if ((yield from self.attempt((*self._kept_parts, *parts))) is not None):",
     ): "what is kept can be solved: nothing to add only costs another solution",
     (
         "providers/azure/karpenter_provider_azure/settings.py",
+        "_is_resource",
         "return False -> pass",
     ): "nothing returned counts as False, too",
     (
+        "karpenter_core/scheduling/whatif/first_fit.py",
+        "FirstFitPlacement._close",
+        "return -> pass",
+    ): "a node that is closed already is closed once more",
+    (
+        "providers/aws/karpenter_provider_aws/families/family.py",
+        "image_parameters",
+        "case AmiFamily.WINDOWS2019:",
+    ): "the families of Windows are handled before, and what no case names returns nothing as well",
+    (
         "providers/azure/karpenter_provider_azure/node_class/local_dns.py",
+        "LocalDnsResolver._static_obstacle",
         "if (numbers is None or numbers < since):",
     ): "settings refuse a version that cannot be read: only the type checker asks for it",
 }
-"""By module and the changed lines of the mutant, stripped and joined by spaces.
+"""By module, function and the changed lines of the mutant, stripped and joined by spaces.
 
 A change that leaves nothing but `pass` or `if False:` is named with the lines before it: `old -> pass`.
 """
@@ -181,7 +242,7 @@ def reason_for(mutant: Mutant, source: str) -> str:
     added = fragment(mutant, source)
     if added in {"pass", "if False:"}:
         added = f"{_lines(mutant, source, '-')} -> {added}"
-    return EQUIVALENT.get((mutant.path, added), "")
+    return EQUIVALENT.get((mutant.path, mutant.function, added), "")
 
 
 def fragment(mutant: Mutant, source: str) -> str:

@@ -177,6 +177,15 @@ def test_lost_nodes_revoke_a_booking():
     assert condition(step, "CapacityRevoked") == ("True", "NodesLost")
 
 
+def test_a_provisioned_request_without_a_booking_is_left_alone_until_its_time_is_over():
+    """Booking begins with the next state of the cluster."""
+    snapshot = synced_state(request(conditions=PROVISIONED)).snapshot()
+    (asked,) = snapshot.provisioning_requests.values()
+    step = next_step(snapshot, asked, (), None, now=EPOCH)
+    assert condition(step, "CapacityRevoked") is None
+    assert step.wake_at == EPOCH + 10 * MINUTE
+
+
 @pytest.mark.parametrize("ending", ["Failed", "BookingExpired", "CapacityRevoked"])
 def test_claims_of_a_finished_request_stay_if_it_was_provisioned_and_go_if_not(ending):
     kept = step_of(request(3, conditions={**PROVISIONED, ending: "True"}), gang_claim("a"))
