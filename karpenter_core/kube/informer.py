@@ -146,10 +146,7 @@ class Informer:
         Raises:
             ApiError: they could not all be listed.
         """
-        pages = [
-            self._codec.decode_list(body)
-            async for body in self._api.list_pages(self.kind, limit=PAGE_SIZE)
-        ]
+        pages = [self._codec.decode_list(body) async for body in self._api.list_pages(self.kind)]
         objects = [found for page in pages for found in page.objects]
         return objects, [found for page in pages for found in page.invalid]
 
@@ -306,7 +303,7 @@ class Informer:
             GoneError: no watch from the last version can show the difference.
         """
         count = 0
-        async for body in self._api.list_pages(self.kind, limit=PAGE_SIZE):
+        async for body in self._api.list_pages(self.kind):
             page = self._codec.decode_list(body)
             if int(page.resource_version or 0) < self._held.reached_version:
                 raise GoneError("the API server has returned to an older version", status=_GONE)

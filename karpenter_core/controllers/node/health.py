@@ -87,7 +87,7 @@ class NodeHealthController:
             self.name,
             self.reconcile,
             runtime=runtime,
-            backoff=ExponentialBackoff(base_seconds=0.1, maximum_seconds=60.0),
+            backoff=ExponentialBackoff(base_seconds=0.1),
             concurrency=runtime.workers(*CONCURRENCY),
             log_field="Node",
         )

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 __all__ = ["InstanceLauncher"]
 
 REMEMBERED_TYPE_LISTS: Final = 256
-LAUNCH_BACKOFF: Final = ExponentialBackoff(base_seconds=1.0, maximum_seconds=60.0)
+LAUNCH_BACKOFF: Final = ExponentialBackoff(base_seconds=1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -191,7 +191,7 @@ class NodeClaimLifecycleController:
             self.name,
             self.reconcile,
             runtime=self._runtime,
-            backoff=ExponentialBackoff(base_seconds=1.0, maximum_seconds=60.0),
+            backoff=ExponentialBackoff(base_seconds=1.0),
             concurrency=self._runtime.workers(*CONCURRENCY),
             log_field="NodeClaim",
         )

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import pytest
 
-from karpenter_core.errors import BadInputError
+from karpenter_core.errors import BadInputError, LaunchFailedError
 from karpenter_core.provider.contract import LaunchedInstance
 from karpenter_provider_aws.families.mime_parts import mime_parts
 from providers.aws.tests.discovery.moto_world import HandClock
-from providers.aws.tests.launch.processes import ON_DEMAND, Process, claim_of, node_class_of
+from providers.aws.tests.launch.processes import ON_DEMAND, SPOT, Process, claim_of, node_class_of
 
 HEAD = 'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="BOUNDARY"\n\n'
 SHELL = "Content-Type: text/x-shellscript\n"
@@ -131,3 +131,16 @@ def test_an_al2023_instance_launches_with_such_an_archive(aws, clients, user_dat
 
     assert isinstance(outcome, LaunchedInstance)
     assert YAML in aws.instance(outcome.provider_id).user_data.decode()
+
+
+def test_a_launch_with_an_archive_that_is_refused_fails_until_the_user_mends_it(aws, clients):
+    """Claims of every capacity type; nothing is sent."""
+    process = Process(aws, clients, HandClock())
+    node_class = node_class_of(aws, clients, userData=f"{HEAD}--BOUNDARY\n{SHELL}\necho 1\n")
+    claims = (claim_of("a", ON_DEMAND), claim_of("b", ON_DEMAND), claim_of("c", SPOT))
+
+    outcomes = process.launch(*claims, node_class=node_class)
+
+    assert [type(outcome) for outcome in outcomes] == [LaunchFailedError] * 3
+    assert {outcome.reason for outcome in outcomes} == {"InstanceTypeResolutionFailed"}
+    assert all("spec.userData" in str(outcome) for outcome in outcomes)

@@ -33,7 +33,7 @@ __all__ = ["JsonService"]
 
 TIMEOUT_SECONDS: Final = 20
 _RETRIES: Final = RetryPolicy(
-    throttled_attempts=3, transient_attempts=3, longest_backoff_seconds=10, longest_call_seconds=60
+    throttled_attempts=3, longest_backoff_seconds=10, longest_call_seconds=60
 )
 _SHOWN: Final = 200
 

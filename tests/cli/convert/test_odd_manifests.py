@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import yaml
 
-from tests.cli.convert.test_golden import convert
+from tests.cli.convert.test_golden import GOLDEN, convert
 
 POOL = """\
 apiVersion: karpenter.sh/v1beta1
@@ -173,3 +175,14 @@ def test_a_scale_set_without_a_name_gets_one():
     documents = written(yaml.safe_dump([scale_set]))
     assert {each["metadata"]["name"] for each in documents} == {"scale-set"}
     assert {each["kind"] for each in documents} == {"AKSNodeClass", "NodePool"}
+
+
+@pytest.mark.parametrize("group", ["scaling-groups", "ess-groups"])
+@pytest.mark.parametrize("user_data", ["ZWNo!byAx", "/w==", "Z"])
+def test_user_data_that_is_no_text_in_base64_is_an_error_of_its_template(group, user_data):
+    """Decoders that pass over characters of no meaning would write another script."""
+    text = (GOLDEN / f"{group}.in.json").read_text()
+    (before,) = set(re.findall(r'"UserData": "([^"]+)"', text))
+    result = convert("-", text=text.replace(before, user_data))
+    assert result.exit_code == 1
+    assert "UserData is no text in base64" in " ".join(result.stderr.split())

@@ -11,7 +11,7 @@ import pytest
 
 from karpenter_core.api.labels import INSTANCE_TYPE
 from karpenter_core.api.nodeclaim import TaintSpec
-from karpenter_core.errors import LaunchFailedError
+from karpenter_core.errors import BadInputError, CloudProviderError, LaunchFailedError
 from karpenter_core.provider.contract import LaunchedInstance
 from providers.alibabacloud.tests.launch.processes import (
     ON_DEMAND,
@@ -161,3 +161,33 @@ def test_classes_that_format_disks_have_a_script_of_their_own_for_six_hours(proc
     process.clock.forward(60)
     launch("e", plain)
     assert process.cloud.calls.count(SCRIPT) == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "reason"),
+    [
+        (CloudProviderError("types are not known"), CloudProviderError, None),
+        (BadInputError("spec.kubelet.maxPods: no"), LaunchFailedError, "InvalidNodeClass"),
+    ],
+)
+def test_claims_whose_boot_configuration_fails_are_told_why(
+    process, node_class, monkeypatch, error, expected, reason
+):
+    """Each claim, of every capacity type; nothing is sent."""
+    asked = process.requests(
+        claim_of("a", ON_DEMAND),
+        claim_of("b", ON_DEMAND),
+        claim_of("c", SPOT),
+        node_class=node_class,
+    )
+
+    def failing(*_):
+        raise error
+
+    monkeypatch.setattr(type(process.offered), "max_pods", failing)
+    outcomes = process.launcher.launch(asked)
+
+    assert [type(outcome) for outcome in outcomes] == [expected] * 3
+    assert {str(outcome) for outcome in outcomes} == {str(error)}
+    assert {getattr(outcome, "reason", None) for outcome in outcomes} == {reason}
+    assert not process.sent()

@@ -63,7 +63,7 @@ def _put(found: dict[str, int], limit: str, count: str) -> None:
 NETWORK_API_VERSION: Final = "2024-05-01"
 """Of reads of Microsoft.Network."""
 RETRIES: Final = RetryPolicy(
-    throttled_attempts=3, transient_attempts=3, longest_backoff_seconds=10, longest_call_seconds=60
+    throttled_attempts=3, longest_backoff_seconds=10, longest_call_seconds=60
 )
 """A call that is throttled for longer raises `ThrottledError`, and holds no thread meanwhile."""
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, cast, final
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.contract import ObjectRead
 from karpenter_core.provider.kit.node_class.parts import (
-    RETRY_SOON,
     condition_met,
     condition_unmet,
 )
@@ -118,7 +117,6 @@ class LocalDnsResolver:
                 LOCAL_DNS_READY,
                 CHECK_FAILED,
                 f'spec.localDNS.mode "{LocalDNSMode.PREFERRED}": {error}',
-                retry_after=RETRY_SOON,
             )
         if cause:
             remark = f'spec.localDNS.mode "{LocalDNSMode.PREFERRED}": LocalDNS is disabled, {cause}'
