@@ -178,11 +178,15 @@ class LeaseElector:
     async def _keep(self) -> None:
         """Renew until that fails for too long or another process holds the lease."""
         pause = self._times.retry_seconds
+        # One request on a connection that is dead must leave time for another on a new one.
+        most_seconds = (
+            self._times.renew_deadline_seconds / 2
+        )  # upstream default, of controller-runtime
         while True:
             await self._clock.sleep(min(pause, self.fence.seconds_left))
             renewed = False
             if self.fence.seconds_left > 0:
-                renewed = await self._attempt(self.fence.seconds_left)
+                renewed = await self._attempt(min(self.fence.seconds_left, most_seconds))
             if self.holder != self._identity:
                 self.fence.close()
                 raise FencedError(f'the leader lease was taken over by "{self.holder}"')

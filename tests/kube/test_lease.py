@@ -223,6 +223,25 @@ def test_a_hanging_server_is_not_waited_for_beyond_the_deadline():
     run_virtual(scenario())
 
 
+def test_a_renewal_that_hangs_leaves_time_for_another():
+    """A connection that a load balancer has forgotten; the next request goes over a new one."""
+
+    async def scenario():
+        candidates = LeaseCandidates()
+        frontend = ServerFrontend(candidates.server)
+        task = candidates.lead(candidates.candidate("first", frontend), "first")
+        await asyncio.sleep(60)
+        for _ in range(5):
+            frontend.faults.add(
+                RequestFault(matches=matching("PATCH", "leases"), is_unanswered=True)
+            )
+            await asyncio.sleep(60)
+        assert candidates.history == [("first", "leads", 0)]
+        await end(task)
+
+    run_virtual(scenario())
+
+
 @pytest.mark.parametrize("seconds", [3.0, 9.0])
 def test_the_fence_counts_from_the_sending_of_a_renewal(seconds):
     """However long the answer took: to the others the lease is as old as the request."""
