@@ -92,6 +92,14 @@ DECISION_OPTIONS: Final = (
         minimum=_SHORTEST_TIMEOUT,
     ),
     ProcessOption(
+        flag="initialization-timeout",
+        env="INITIALIZATION_TIMEOUT",
+        default=timedelta(),
+        help="Time after its registration after which a NodeClaim that is not initialised is deleted, so that its "
+        "pods get another node; 0 = never. Its node is drained.",
+        minimum=timedelta(),
+    ),
+    ProcessOption(
         flag="out-of-service-taint",
         env="OUT_OF_SERVICE_TAINT",
         default=False,

@@ -79,6 +79,7 @@ class Settings:
     node_fee: float = 0.01
     launch_timeout: timedelta = timedelta(minutes=5)
     registration_timeout: timedelta = timedelta(minutes=15)
+    initialization_timeout: timedelta = timedelta()
     out_of_service_taint: bool = False
     surge_moves: bool = False
     ignore_dra_requests: bool = True

@@ -299,6 +299,7 @@ def _claim_lifecycle_controller(
         ignores_devices=settings.ignore_dra_requests,
         launch_timeout=settings.launch_timeout,
         registration_timeout=settings.registration_timeout,
+        initialization_timeout=settings.initialization_timeout,
         paused=settings.pause_disruption,
         static_capacity=settings.feature_gates.static_capacity,
     )

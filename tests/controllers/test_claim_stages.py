@@ -432,6 +432,40 @@ class TestLiveness:
 
         run_controller(tmp_path, scenario)
 
+    @pytest.mark.parametrize(
+        ("arguments", "annotations", "is_ended"),
+        [
+            (("--initialization-timeout=20m",), {}, True),
+            (("--initialization-timeout=20m", "--pause-disruption=true"), {}, False),
+            (("--initialization-timeout=20m",), {"karpenter.sh/do-not-disrupt": "true"}, False),
+        ],
+    )
+    def test_a_node_that_never_initialises_is_replaced_where_a_user_has_set_a_time(
+        self, tmp_path, arguments, annotations, is_ended
+    ):
+        """Its pods would wait for it for ever: its startup taint stays, and they count on it."""
+
+        async def scenario(scene):
+            template = {"startupTaints": [{"key": "example.com/boot", "effect": "NoSchedule"}]}
+            scene.cluster.apply([NODE_CLASS, pool(template=template), deployment("web", 1)])
+            running = scene.start(WITHOUT_ELECTION, *arguments)
+            await scene.settle(
+                lambda: any(status_of(c, "Registered") == "True" for c in scene.claims()),
+                seconds=30,
+            )
+            (first,) = names(scene.claims())
+            marks = {"metadata": {"annotations": annotations}}
+            scene.cluster.server.registry.patch(NODE_CLAIMS, marks, first, "")
+            await scene.cluster.clock.sleep(1140)
+            assert {first} == names(scene.claims())
+            await scene.cluster.clock.sleep(180)
+            assert (first not in names(scene.claims())) is is_ended
+            assert len(scene.claims()) == 1  # the pod has another node, or this one
+            ended = [line for line in _metrics(running) if "initialization_timeout" in line]
+            assert len(ended) == is_ended
+
+        run_controller(tmp_path, scenario)
+
     def test_two_failures_make_a_pool_unhealthy_and_one_success_does_not_reset_it(self, tmp_path):
         """Cases 39, 60."""
         path = tmp_path / "faults.json"

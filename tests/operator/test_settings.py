@@ -422,6 +422,7 @@ def given_as(option, text, *, by_flag):
         ("launch-timeout", "300", "a duration such as 90s or 1h30m, of 1s or more"),
         ("registration-timeout", "0s", "a duration such as 90s or 1h30m, of 1s or more"),
         ("registration-timeout", "-15m", "a duration such as 90s or 1h30m, of 1s or more"),
+        ("initialization-timeout", "-1s", "a duration such as 90s or 1h30m, of 0s or more"),
         ("node-fee", "nan", "a number of 0 or more"),
         ("node-fee", "inf", "a number of 0 or more"),
         ("node-fee", "-0.1", "a number of 0 or more"),

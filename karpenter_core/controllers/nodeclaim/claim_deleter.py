@@ -11,6 +11,7 @@ from karpenter_core.controllers.forceful_disruption import record_forceful_disru
 from karpenter_core.lifecycle.nodeclaim.expiration import EXPIRED
 from karpenter_core.lifecycle.nodeclaim.launch import INSUFFICIENT_CAPACITY, NODE_CLASS_NOT_READY
 from karpenter_core.lifecycle.nodeclaim.liveness import (
+    INITIALIZATION_TIMED_OUT,
     LAUNCH_TIMED_OUT,
     NODE_REMOVED,
     REGISTRATION_TIMED_OUT,
@@ -31,6 +32,11 @@ _ENDS: Final = {
     EXPIRED: ("expiration", "Expired", "its expireAfter has passed"),
     LAUNCH_TIMED_OUT: ("liveness", "LaunchTimeout", "it was not launched in time"),
     REGISTRATION_TIMED_OUT: ("liveness", "RegistrationTimeout", "it did not register in time"),
+    INITIALIZATION_TIMED_OUT: (
+        "liveness",
+        "InitializationTimeout",
+        "it was not initialised in time",
+    ),
     NODE_REMOVED: ("liveness", "NodeRemoved", "its Node was removed before it registered"),
     NODE_LOST: ("liveness", "NodeLost", "its Node is gone although it was not deleted with it"),
     INSUFFICIENT_CAPACITY: ("launch", "InsufficientCapacity", "its offerings are out of stock"),

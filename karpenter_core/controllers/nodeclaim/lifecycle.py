@@ -54,9 +54,11 @@ from karpenter_core.lifecycle.nodeclaim.launch import (
     launched_step,
 )
 from karpenter_core.lifecycle.nodeclaim.liveness import (
+    INITIALIZATION_TIMED_OUT,
     LAUNCH_TIMED_OUT,
     NODE_REMOVED,
     REGISTRATION_TIMED_OUT,
+    initialization_timeout_step,
     liveness_step,
     node_removed_step,
 )
@@ -100,7 +102,13 @@ then share one patch of the Node and one of the claim.
 """
 
 _WITHOUT_NODE: Final = frozenset(
-    {LAUNCH_TIMED_OUT, REGISTRATION_TIMED_OUT, NODE_REMOVED, NODE_LOST}
+    {
+        LAUNCH_TIMED_OUT,
+        REGISTRATION_TIMED_OUT,
+        INITIALIZATION_TIMED_OUT,
+        NODE_REMOVED,
+        NODE_LOST,
+    }
 )
 """Reasons that rest on the absence of a Node or condition: a stale state does not prove it."""
 CONFLICT_PAUSES: Final = (0.05, 0.2)
@@ -124,10 +132,13 @@ class NodeClaimLifecycleController:
         ignores_devices: bool,
         launch_timeout: timedelta,
         registration_timeout: timedelta,
+        initialization_timeout: timedelta,
         paused: bool,
         static_capacity: bool,
     ) -> None:
         """`paused` is the setting that pauses all disruption; claims do not expire meanwhile.
+
+        A claim that is not initialised in time is deleted, unless `initialization_timeout` is 0.
 
         `static_capacity` is the feature gate `StaticCapacity`.
         """
@@ -139,6 +150,7 @@ class NodeClaimLifecycleController:
         self._ignores_devices = ignores_devices
         self._launch_timeout = launch_timeout
         self._registration_timeout = registration_timeout
+        self._initialization_timeout = initialization_timeout
         self._paused = paused
         self._static_capacity = static_capacity
         self._launcher = InstanceLauncher(
@@ -325,7 +337,7 @@ class NodeClaimLifecycleController:
         pool: NodePool | None,
         snapshot: Snapshot,
     ) -> LifecycleStep:
-        """Add the claim's expiry, unless it is given up already."""
+        """Add the claim's time limits that pauses hold up, unless it is given up already."""
         if step.delete:
             return step
         now = self._runtime.clock.now()
@@ -335,6 +347,14 @@ class NodeClaimLifecycleController:
                 pool, is_paused_globally=self._paused, static_capacity=self._static_capacity
             )
         )
+        step = merge_steps(
+            step,
+            initialization_timeout_step(
+                step.claim, nodes, now=now, timeout=self._initialization_timeout, paused=paused
+            ),
+        )
+        if step.delete:
+            return step
         expiring = expiration_step(step.claim, pods, now=now, paused=paused)
         if expiring.delete and self._is_state_stale(FreshnessConsumer.EXPIRATION, step.claim):
             expiring = expiration_step(step.claim, (), now=now, paused=True)

@@ -1,6 +1,7 @@
-"""Gives up claims that do not launch or register in time.
+"""Gives up claims that do not launch, register or initialise in time.
 
-A claim that loses its Node before it is registered is given up too.
+A claim that loses its Node before it is registered is given up too. How long a node may take to
+initialise is limited only where a user has set it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import AWAITING_RECONCILIATION, is_true
-from karpenter_core.api.nodeclaim import LAUNCHED, REGISTERED
+from karpenter_core.api.labels import DO_NOT_DISRUPT
+from karpenter_core.api.nodeclaim import INITIALIZED, LAUNCHED, REGISTERED
 from karpenter_core.lifecycle.changes import LifecycleMetric, LifecycleStep, MetricUpdate
 from karpenter_core.lifecycle.claim_status import (
     condition_of,
@@ -26,24 +28,28 @@ if TYPE_CHECKING:
 
     from karpenter_core.api.conditions import Condition
     from karpenter_core.api.nodeclaim import NodeClaim
-    from karpenter_core.api.records import PodView
+    from karpenter_core.api.records import NodeView, PodView
 
 __all__ = [
+    "INITIALIZATION_TIMED_OUT",
     "LAUNCH_TIMED_OUT",
     "LAUNCH_TIMEOUT",
     "NODE_REMOVED",
     "REGISTRATION_TIMED_OUT",
     "REGISTRATION_TIMEOUT",
+    "initialization_timeout_step",
     "liveness_step",
     "node_removed_step",
 ]
 
 LAUNCH_TIMED_OUT: Final = "launch_timeout"
 REGISTRATION_TIMED_OUT: Final = "registration_timeout"
+INITIALIZATION_TIMED_OUT: Final = "initialization_timeout"
 NODE_REMOVED: Final = "node_removed"
 
 LAUNCH_TIMEOUT: Final = timedelta(minutes=5)  # upstream default
 REGISTRATION_TIMEOUT: Final = timedelta(minutes=15)  # upstream default
+_PROTECTED_RETRY: Final = timedelta(minutes=1)
 
 
 def liveness_step(
@@ -95,6 +101,36 @@ def liveness_step(
         metric_updates=(_disrupted(claim, reason),),
         events=(settled,) if owner else (),
         delete=reason,
+    )
+
+
+def initialization_timeout_step(
+    claim: NodeClaim, nodes: Iterable[NodeView], *, now: datetime, timeout: timedelta, paused: bool
+) -> LifecycleStep:
+    """Delete a claim that was not initialised so long after it registered; 0 means never.
+
+    Pods are planned on such a node, and wait for it. Its NodePool did not fail to register it, and one
+    node replaces another: nothing is launched more often than once in this time. Neither while
+    disruption is `paused` nor with the annotation do-not-disrupt, which keeps a node to be examined.
+    """
+    conditions = claim.status.conditions
+    if not timeout or not is_true(conditions, REGISTERED) or is_true(conditions, INITIALIZED):
+        return LifecycleStep(claim=claim)
+    corrected = with_past_transition_time(claim, REGISTERED, now)
+    registered = condition_of(corrected, REGISTERED)
+    since = None if registered is None else registered.last_transition_time
+    if since is None or corrected is not claim:
+        return LifecycleStep(claim=corrected, requeue_after=timeout)
+    remaining = since + timeout - now
+    if remaining > timedelta():
+        return LifecycleStep(claim=claim, requeue_after=remaining)
+    marked = (claim.metadata.annotations, *(node.annotations for node in nodes))
+    if paused or any(annotations.get(DO_NOT_DISRUPT) == "true" for annotations in marked):
+        return LifecycleStep(claim=claim, requeue_after=_PROTECTED_RETRY)
+    return LifecycleStep(
+        claim=claim,
+        metric_updates=(_disrupted(claim, INITIALIZATION_TIMED_OUT),),
+        delete=INITIALIZATION_TIMED_OUT,
     )
 
 
