@@ -153,7 +153,6 @@ class BufferRoom:
             available=subtract(allocatable, daemons),
             capacity=element_min(item.capacity for item in types),
             initialized=False,
-            pool=claim.pool,
             requirements=Requirements(claim.requirements).merge(
                 Requirements.from_labels(claim.labels, aliases=aliases)
             ),

@@ -54,12 +54,13 @@ class Interruptions:
         self.messages, self.failures = list(messages), list(failures)
         self.acknowledged, self.deleted, self.read, self.recorded = [], [], [], []
         self.metrics = Metrics()
+        self.runtime = ControllerRuntime(
+            clock=self.clock, new_id=SequentialIds("id"), metrics=self.metrics
+        )
         self.controller = InterruptionController(
             writer=self,
             providers=self,
-            runtime=ControllerRuntime(
-                clock=self.clock, new_id=SequentialIds("id"), metrics=self.metrics
-            ),
+            runtime=self.runtime,
             act_on_rebalance=False,
         )
 
@@ -138,6 +139,17 @@ class TestPoll:
         assert (world.deleted, world.acknowledged) == (["web"], ["message-1"])
         assert world.counted("received_messages_total", message_type="spot_interrupted") == 1
         assert world.counted("deleted_messages_total") == 1
+
+    def test_a_claim_that_several_messages_announce_is_recorded_once(self):
+        """EC2 tells of a reclaim, and of the instance that is shutting down then."""
+        world = Interruptions(WEB, NODE, messages=[reclaim(1), reclaim(2)])
+        world.poll()
+        assert world.acknowledged == ["message-1", "message-2"]
+        (entry,) = world.runtime.journal.latest(kind="disrupt")
+        assert (entry.method, [item.node_claim for item in entry.candidates]) == (
+            "interruption",
+            ["web"],
+        )
 
     def test_a_queue_that_acknowledges_nothing_has_a_count_of_zero(self):
         """An alert compares it with the messages that were received."""

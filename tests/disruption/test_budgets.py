@@ -269,6 +269,11 @@ class TestWindowEnds:
             assert is_active(its_budget, minute)
             minute += timedelta(minutes=1)
 
+    @pytest.mark.parametrize("half", [{"schedule": "0 12 * * *"}, {"duration": "3h"}])
+    def test_half_a_window_never_ends(self, half):
+        """It is refused where a budget is read."""
+        assert inactive_from(budget("0", **half), NOW) is None
+
     def test_the_first_end_of_a_pool_counts(self):
         """A budget without a schedule has none, and one that is inactive neither."""
         long, short = (budget("0", schedule="0 12 * * *", duration=each) for each in ("3h", "90m"))

@@ -36,11 +36,6 @@ class TriggerBatcher:
         """By element, in order."""
         self._triggered = asyncio.Event()
 
-    @property
-    def is_open(self) -> bool:
-        """Whether triggers wait for the next pass."""
-        return bool(self._arrivals)
-
     def trigger(self, element: str) -> None:
         """Request a pass; `element` identifies the pod or object that needs it."""
         if element in self._arrivals:
