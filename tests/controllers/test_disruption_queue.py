@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 
+from karpenter_core.controllers.disruption.execution import CommandQueue
 from karpenter_core.disruption.command_queue import command_timeout
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
@@ -444,6 +445,33 @@ class TestSeveral:
             (gone,) = stage.leaving
             assert of_pool[gone] == "other"
             assert {of_pool[name] for name in stage.tainted if name in of_pool} >= {"general"}
+
+        staged(tmp_path, scenario)
+
+    def test_an_error_of_one_command_is_counted_and_does_not_hold_up_the_others(
+        self, tmp_path, monkeypatch
+    ):
+        advance = CommandQueue._advance
+
+        async def failing(queue, entry):
+            if entry.command.candidates[0].state_node.pool == "general":
+                raise RuntimeError("no such thing")
+            await advance(queue, entry)
+
+        monkeypatch.setattr(CommandQueue, "_advance", failing)
+
+        async def scenario(stage):
+            on_pool = [
+                deployment(name, 1, affinity=ALONE, nodeSelector={"karpenter.sh/nodepool": name})
+                for name in ("general", "other")
+            ]
+            await stage.begin(fixed(), fixed("other"), *on_pool, pods=2)
+            stage.change("general")
+            await stage.until(lambda: len(stage.claims) == 3)
+            stage.change("other")
+            await stage.until(lambda: len(stage.leaving) == 1, seconds=60)
+            failed = 'karpenter_reconcile_errors_total{controller="disruption.queue"}'
+            assert stage.running.metric(failed) > 0
 
         staged(tmp_path, scenario)
 

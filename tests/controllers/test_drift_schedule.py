@@ -18,6 +18,7 @@ from karpenter_core.controllers.nodeclaim.drift import (
     RETRY_SECONDS,
     WRITE_RETRY_SECONDS,
     DriftController,
+    _DriftSchedule,
 )
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.errors import (
@@ -52,6 +53,13 @@ from tests.controllers.clocks import StoryClock
 
 SLACK = 0.01
 PERIOD_SECONDS = 300.0
+
+
+def test_a_claim_is_due_at_its_very_time_and_once():
+    schedule = _DriftSchedule(due_at={"past": 1.0, "now": 2.0, "later": 3.0})
+    assert schedule.take_due(2.0) == {"past": 1.0, "now": 2.0}
+    assert schedule.take_due(2.0) == {}
+    assert schedule.take_due(3.0) == {"later": 3.0}
 
 
 class Checks:

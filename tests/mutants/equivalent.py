@@ -230,6 +230,11 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         "LocalDnsResolver._static_obstacle",
         "if (numbers is None or numbers < since):",
     ): "settings refuse a version that cannot be read: only the type checker asks for it",
+    (
+        "karpenter_core/disruption/method.py",
+        "DisruptionPass.totals",
+        "graceful_candidates = self.candidates(DisruptionClass.EVENTUAL).candidates",
+    ): "candidates only spare the price and the cost of their nodes, which are computed alike",
 }
 """By module, function and the changed lines of the mutant, stripped and joined by spaces.
 

@@ -319,9 +319,15 @@ def test_clients_are_made_as_the_settings_say(cloud):
         http_pool=3,
     )
 
-    with CloudClients.from_settings(settings, limits=None, observe=None) as clients:
+    observed = []
+
+    def observe(*attempt, **_):
+        observed.append(attempt)
+
+    with CloudClients.from_settings(settings, limits=None, observe=observe) as clients:
         assert clients.vpc.call("DescribeVpcs", {"RegionId": clients.region})["TotalCount"] == 1
         assert clients.limits.connections == 3
+    assert observed
 
 
 def test_without_a_region_the_error_names_the_setting():

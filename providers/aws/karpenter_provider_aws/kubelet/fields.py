@@ -109,7 +109,7 @@ def _is_duration(value: object) -> bool:
 
 
 def _is_quantity(value: object) -> bool:
-    return (_is_text(value) or _is_number(value)) and _parses(parse_quantity, str(value))
+    return _parses(parse_quantity, str(value))  # no other type than text and number is written so
 
 
 def _is_time(value: object) -> bool:

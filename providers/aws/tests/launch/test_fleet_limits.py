@@ -156,3 +156,25 @@ def test_a_fleet_keeps_the_cheapest_choices_in_order():
     assert len(targets) == MAX_OVERRIDES
     kept = [it.name for it, price in zip(types, prices, strict=True) if price <= 50]
     assert list(dict.fromkeys(target.instance_type for target in targets)) == kept
+
+
+def test_a_fleet_has_a_type_once_in_a_zone_and_only_where_a_subnet_is():
+    """The cheapest offering of the zone comes first."""
+    offerings = [offering(z, price=p) for z, p in (("a", 1), ("a", 2), ("b", 1), ("c", 3))]
+    it = instance_type("m5.large", offerings=offerings)
+    template = LaunchTemplate(
+        name="template",
+        data={},
+        tags={},
+        node_class="default",
+        image_id="ami-1",
+        user_data_bytes=0,
+        instance_types=(it,),
+    )
+    targets = targets_of(
+        [template],
+        [LaunchCandidate(instance_type=it, offerings=it.offerings)],
+        {zone: Subnet(id=f"subnet-{zone}", zone=zone) for zone in "ac"},
+    )
+    found = [(t.offering.zone, t.offering.price.amount, t.subnet.id) for t in targets]
+    assert found == [("a", 1, "subnet-a"), ("c", 3, "subnet-c")]

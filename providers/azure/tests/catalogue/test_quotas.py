@@ -65,6 +65,12 @@ def test_a_limit_that_is_no_number_restricts_nothing(limit: Any) -> None:
     assert parse_usages([{**usage(FAMILY, limit=10, used=8), "limit": limit}]) == {}
 
 
+@pytest.mark.parametrize("name", [None, 5, "", {"value": FAMILY}])
+def test_a_usage_without_a_name_restricts_nothing(name: Any) -> None:
+    odd = {**usage(FAMILY, limit=1, used=1), "name": {"value": name}}
+    assert parse_usages([odd, usage(FAMILY, limit=10, used=8)]) == {FAMILY.lower(): Quota(10, 8)}
+
+
 @pytest.mark.parametrize(("minutes", "left"), [(14, 2), (16, None)])
 def test_quotas_are_dropped_15_minutes_after_the_last_reading(
     quotas: RegionQuotas, usages: Usages, clock: SetClock, minutes: int, left: int | None
