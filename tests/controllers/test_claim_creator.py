@@ -12,7 +12,11 @@ from karpenter_core.api.quantities import Quantity
 from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.object_writer import ObjectWriter
-from karpenter_core.controllers.provisioning.claim_creator import UNWANTED, ClaimCreator
+from karpenter_core.controllers.provisioning.claim_creator import (
+    UNWANTED,
+    ClaimCreator,
+    _type_names,
+)
 from karpenter_core.controllers.provisioning.new_claims import DecisionRef
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
 from karpenter_core.errors import ApiError, ConflictError, FencedError
@@ -305,3 +309,11 @@ async def test_a_claim_that_is_not_wanted_at_its_turn_is_not_created():
 
     assert server.asked == made(creation) == 3
     assert creation.refused == {2: UNWANTED, 4: UNWANTED}
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [("a", "a"), ("abcde", "a, b, c, d, e"), ("abcdefg", "a, b, c, d, e and 2 other(s)")],
+)
+def test_the_log_names_the_cheapest_types_and_counts_the_others(names, text):
+    assert _type_names(tuple(names)) == text

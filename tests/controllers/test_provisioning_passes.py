@@ -120,3 +120,19 @@ def test_without_a_configuration_nothing_spreads_and_nothing_more_is_followed(tm
         assert len(scene.cluster.list(SERVICES)) == 1
 
     run_controller(tmp_path, scenario)
+
+
+def test_a_pass_that_finds_nothing_for_its_pods_is_recorded(tmp_path):
+    """People ask for the reason of pods that wait, most of all."""
+
+    async def scenario(scene):
+        scene.cluster.apply([NODE_CLASS, node_pool(), deployment("huge", 1, cpu="100000")])
+        running = scene.start()
+        await scene.settle(
+            lambda: running.metric(f"{PREFIX}_unschedulable_pods_count{BY}") == 1, seconds=30
+        )
+        (entry, *_) = running.process.runtime.journal.latest(kind="provision")
+        assert not entry.launches
+        assert "huge" in str(entry.obstacles)
+
+    run_controller(tmp_path, scenario)
