@@ -16,6 +16,7 @@ Runs of both controllers take turns; medians and their ratios are printed.
     python -m benchmarks.mixed_scale_up                          3,000 pods, three runs of each
     python -m benchmarks.mixed_scale_up --pods 500 --runs 1
     python -m benchmarks.mixed_scale_up --pods 1000 --shrink     1,000 -> 700 pods
+    python -m benchmarks.mixed_scale_up --pods 500 --calls       with the API calls, by their answers
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from benchmarks.scale_up import (
     add_control_plane_arguments,
     audited,
     bound,
+    count_answers,
     count_calls,
     create,
     fresh_cluster,
@@ -215,13 +217,20 @@ async def measure_scale_up(pods: int, options: argparse.Namespace, prices: Price
         begun, cpu = _now(), cluster.controller.cpu_seconds()
         await cluster.scale_to(workloads(pods, zones_of(prices)))
         seconds = _now() - begun
+        figures: dict[str, Any] = {
+            "nodes": len(cluster.nodes()),
+            "price_per_hour": cluster.price_per_hour(),
+            "cpu_seconds": cluster.controller.cpu_seconds() - cpu,
+            "memory_mib": cluster.controller.memory_bytes() / 2**20,
+        }
+        events = (await audited(cluster.local_cluster))[len(before) :]
+        if options.calls:
+            for answer, count in count_answers(events).items():
+                print(f"{count:8} {answer}", file=sys.stderr, flush=True)
         return ScaleUp(
             all_bound_seconds=seconds,
-            nodes=len(cluster.nodes()),
-            price_per_hour=cluster.price_per_hour(),
-            cpu_seconds=cluster.controller.cpu_seconds() - cpu,
-            memory_mib=cluster.controller.memory_bytes() / 2**20,
-            calls=total(count_calls((await audited(cluster.local_cluster))[len(before) :])),
+            calls=total(count_calls(events)),
+            **figures,
         )
 
 
@@ -343,6 +352,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="runs of each; medians are printed")
     parser.add_argument("--shrink", action="store_true", help="scale to 7/10 of the pods, and wait")
     parser.add_argument("--no-peer", action="store_true", help=f"leave {PEER}'s controller out")
+    parser.add_argument("--calls", action="store_true", help="list the API calls of every scale-up")
     add_control_plane_arguments(parser)
     parser.add_argument("--json", type=Path, help="write the medians to this file too")
     options = parser.parse_args()

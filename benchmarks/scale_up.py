@@ -289,6 +289,20 @@ def count_calls(events: list[dict[str, Any]]) -> dict[str, int]:
     return dict(sorted(calls.items()))
 
 
+def count_answers(events: list[dict[str, Any]]) -> dict[str, int]:
+    """Count requests by verb, resource and status of the answer, the most frequent ones first."""
+    answers = Counter(
+        f"{event['verb']} {_resource_path(event)} {event.get('responseStatus', {}).get('code', 0)}"
+        for event in events
+    )
+    return dict(answers.most_common())
+
+
+def _resource_path(event: dict[str, Any]) -> str:
+    subresource = event.get("objectRef", {}).get("subresource", "")
+    return f"{resource_of(event)}/{subresource}" if subresource else resource_of(event)
+
+
 def read_prices(catalogue: Path) -> Prices:
     """Return the price of every offering of a catalogue file."""
     prices: Prices = {}

@@ -16,6 +16,7 @@ from benchmarks.mixed_scale_up import (
     workloads,
 )
 from benchmarks.mixes import PodTemplate
+from benchmarks.scale_up import count_answers
 from karpenter_core.api.quantities import parse_quantity
 from karpenter_core.scheduling.portfolio import plan_portfolio
 from karpenter_core.scheduling.problem import Catalogue, SchedulingProblem
@@ -69,6 +70,18 @@ def test_medians_are_compared_with_floor_and_peer():
     assert lines[3].startswith(
         "karpenter-core beside Karpenter: all_bound_seconds 0.50 x, nodes 1.00 x"
     )
+
+
+def test_calls_are_counted_by_their_answers():
+    """A patch that is refused and sent again is two calls."""
+    patch = {"verb": "patch", "objectRef": {"resource": "nodes"}, "responseStatus": {"code": 200}}
+    status = {**patch, "objectRef": {"resource": "pods", "subresource": "status"}}
+    refused = {**patch, "responseStatus": {"code": 409}}
+    assert count_answers([refused, patch, status, patch]) == {
+        "patch nodes 200": 2,
+        "patch nodes 409": 1,
+        "patch pods/status 200": 1,
+    }
 
 
 def problem_of(pods: int) -> SchedulingProblem:
