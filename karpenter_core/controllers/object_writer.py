@@ -81,16 +81,14 @@ class ObjectWriter:
         """Send the patch of a Node; return the Node as stored.
 
         Raises:
-            ConflictError: another writer was faster.
+            ConflictError: the Node was replaced, or another writer has changed the same fields.
         """
         if not self._owns_nodes:
             node_patch = replace(node_patch, owner=None)
-        patch = node_patch.merge_patch(node)
-        if patch is None:
+        operations = node_patch.operations_for(node)
+        if not operations:
             return node
-        stored = await self.kube_writer.patch(
-            NODES, node.name, patch.body, resource_version=patch.resource_version
-        )
+        stored = await self.kube_writer.patch_by_operations(NODES, node.name, operations)
         return cast("NodeView", stored)
 
     async def delete_claim(self, claim: NodeClaim) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import msgspec
 
-from karpenter_core.errors import ApiError
+from karpenter_core.errors import ApiError, ConflictError, InvalidError
 from karpenter_core.kube.api_errors import error_of
 from karpenter_core.kube.resources import LEASES, PODS, ResourceKind
 from karpenter_core.kube.transport import NO_ANSWER, ApiRequest, ApiResponse, Transport
@@ -155,13 +155,22 @@ class KubeApi:
         style: PatchStyle = "merge",
         resource_version: str | None = None,
     ) -> bytes:
-        """Patch an object; with `resource_version` only if that is still its version."""
+        """Patch an object; with `resource_version` only if that is still its version.
+
+        Raises:
+            ConflictError: it is not, or a JSON patch does not fit the object as it is now.
+        """
         if resource_version is not None:
             body = _locked(body, style, resource_version)
         target = _RequestTarget(kind, namespace, name, subresource)
-        return await self._send(
-            "patch", target, "PATCH", body=_encode(body), content_type=_PATCH_TYPES[style]
-        )
+        try:
+            return await self._send(
+                "patch", target, "PATCH", body=_encode(body), content_type=_PATCH_TYPES[style]
+            )
+        except InvalidError as error:
+            if style == "json" and _LATE_CAUSES.issuperset(error.causes):
+                raise ConflictError(str(error), status=error.status, reason=error.reason) from error
+            raise
 
     async def delete(
         self,
@@ -301,6 +310,11 @@ class KubeApi:
 
 
 _BAD_REQUEST: Final = 400
+_LATE_CAUSES: Final = frozenset({"FieldValueDuplicate"})
+"""Causes of a refusal that another writer explains: the list has the added entry by now.
+
+A JSON patch with a failed test, or with a path that is gone, is refused without any cause.
+"""
 
 
 @dataclass(frozen=True, slots=True)

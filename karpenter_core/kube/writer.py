@@ -20,7 +20,7 @@ from karpenter_core.kube.transport import UNREACHABLE
 from karpenter_core.state.events import ObjectWritten
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from karpenter_core.api.json_objects import JsonMapping
     from karpenter_core.api.records import NodeView, PodView
@@ -125,6 +125,20 @@ class KubeWriter:
                 resource_version=resource_version,
             ),
             repeatable=True,
+        )
+        return self._fold(kind, body)
+
+    async def patch_by_operations(
+        self, kind: ResourceKind, name: str, operations: Sequence[JsonMapping]
+    ) -> StateObject:
+        """Patch an object without a namespace by JSON patch operations (RFC 6902); return it.
+
+        Raises:
+            ConflictError: the operations do not fit the object as it is now.
+        """
+        op = WriteAttempt(verb="patch", kind=kind, name=name, namespace="")
+        body = await self._send_with_retries(
+            op, lambda api: api.patch(kind, name, operations, style="json"), repeatable=True
         )
         return self._fold(kind, body)
 

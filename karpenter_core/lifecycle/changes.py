@@ -6,7 +6,7 @@ difference between the old and the new objects into as few writes as possible.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
@@ -150,32 +150,44 @@ class NodePatch:
         )
         return node if _same(node, patched) else patched
 
-    def merge_patch(self, node: NodeView) -> MergePatch | None:
-        """Return the JSON patch to send for the node; None when nothing changes."""
+    def operations_for(self, node: NodeView) -> list[Mapping[str, Json]]:
+        """Return the JSON patch to send for the node; empty when nothing changes.
+
+        Its tests fail where another writer has changed the same list, and where the Node was
+        replaced. A lock on the version would fail after every write of others, and a new Node has
+        many: its kubelet, and the controllers that taint, label and annotate it.
+        """
         patched = self.applied_to(node)
         if patched is node:
-            return None
-        metadata: dict[str, Json] = {}
-        spec: dict[str, Json] = {}
-        if changed := _changed(node.labels, patched.labels):
-            metadata["labels"] = changed
-        if changed := _changed(node.annotations, patched.annotations):
-            metadata["annotations"] = changed
+            return []
+        operations = [
+            _test("/metadata/uid", node.uid),
+            *_map_operations("/metadata/labels", node.labels, patched.labels),
+            *_map_operations("/metadata/annotations", node.annotations, patched.annotations),
+        ]
         if node.finalizers != patched.finalizers:
-            metadata["finalizers"] = list(patched.finalizers) or None
-        if node.owners != patched.owners:
-            metadata["ownerReferences"] = [_owner_json(owner) for owner in patched.owners]
-        if node.taints != patched.taints:
-            spec["taints"] = [_taint_json(taint) for taint in patched.taints] or None
-        locked = bool(spec) or "finalizers" in metadata or "ownerReferences" in metadata
-        body: dict[str, Json] = {}
-        if metadata:
-            body["metadata"] = metadata
-        if spec:
-            body["spec"] = spec
-        return MergePatch(
-            body=body, resource_version=str(node.resource_version) if locked else None
-        )
+            path = "/metadata/finalizers"
+            operations.append(_test(path, list(node.finalizers) or None))
+            operations.append(
+                _add(path, list(patched.finalizers)) if patched.finalizers else _removed(path)
+            )
+        owners = [_owner_json(owner) for owner in patched.owners[len(node.owners) :]]
+        operations += _appended("/metadata/ownerReferences", owners, is_there=bool(node.owners))
+        return [*operations, *self._taint_operations(node, patched)]
+
+    def _taint_operations(self, node: NodeView, patched: NodeView) -> list[Mapping[str, Json]]:
+        """Remove and append taints one by one: others write the same list."""
+        operations: list[Mapping[str, Json]] = []
+        for index, taint in reversed(list(enumerate(node.taints))):
+            if _has_taint(taint, self.remove_taints):
+                place = f"/spec/taints/{index}"
+                operations += [
+                    _test(f"{place}/key", taint.key),
+                    _test(f"{place}/effect", taint.effect),
+                    _removed(place),
+                ]
+        added = [_taint_json(t) for t in patched.taints if not _has_taint(t, node.taints)]
+        return operations + _appended("/spec/taints", added, is_there=bool(node.taints))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +316,42 @@ def _changed(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, Json]:
     changed: dict[str, Json] = {key: v for key, v in new.items() if old.get(key) != v}
     changed.update(dict.fromkeys(key for key in old if key not in new))
     return changed
+
+
+def _test(path: str, value: Json) -> Mapping[str, Json]:
+    """Return the operation that refuses the patch if the value is another; None is a missing one."""
+    return {"op": "test", "path": path, "value": value}
+
+
+def _add(path: str, value: Json) -> Mapping[str, Json]:
+    """Return the operation that sets a member, or inserts an item."""
+    return {"op": "add", "path": path, "value": value}
+
+
+def _removed(path: str) -> Mapping[str, Json]:
+    return {"op": "remove", "path": path}
+
+
+def _map_operations(
+    path: str, old: Mapping[str, str], new: Mapping[str, str]
+) -> list[Mapping[str, Json]]:
+    changed = _changed(old, new)
+    if not old and changed:
+        return [_test(path, None), _add(path, changed)]
+    operations: list[Mapping[str, Json]] = []
+    for key, value in changed.items():
+        place = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
+        operations.append(_removed(place) if value is None else _add(place, value))
+    return operations
+
+
+def _appended(
+    path: str, items: Sequence[Mapping[str, Json]], *, is_there: bool
+) -> list[Mapping[str, Json]]:
+    """Append to a list; `is_there` tells whether the object has it."""
+    if items and not is_there:
+        return [_test(path, None), _add(path, list(items))]
+    return [_add(f"{path}/-", item) for item in items]
 
 
 def _taint_json(taint: Taint) -> dict[str, Json]:

@@ -200,6 +200,8 @@ def _prepare_node(node: Json, old: Json | None) -> Json:
         status = node.setdefault("status", {})
         if "capacity" in status:
             status.setdefault("allocatable", dict(status["capacity"]))
+    if not node["spec"].get("taints"):  # an empty list is not stored
+        node["spec"] = {key: value for key, value in node["spec"].items() if key != "taints"}
     return node
 
 

@@ -38,7 +38,7 @@ def _apply(target: object, operation: JsonObject) -> object:
         case "remove":
             return _edit(target, path, "remove", None)
         case "test":
-            if _value_at(target, path) != operation.get("value"):
+            if _member(target, path) != operation.get("value"):
                 raise PatchError(f"testing value {operation['path']} failed")
             return target
         case "copy" | "move" as verb:
@@ -60,6 +60,14 @@ def _value_at(target: object, path: list[str]) -> object:
     for step in path:
         target = _child(target, step)
     return target
+
+
+def _member(target: object, path: list[str]) -> object:
+    """Return the value at a pointer, None for a missing member of an object that exists."""
+    parent = _value_at(target, path[:-1])
+    if path and _is_map(parent):
+        return parent.get(path[-1])
+    return _value_at(target, path)
 
 
 def _edit(target: object, path: list[str], verb: str, value: object) -> object:

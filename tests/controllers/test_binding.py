@@ -197,6 +197,39 @@ def test_node_with_conflicting_writes_is_admitted_with_the_others(tmp_path):
     run_controller(tmp_path, scenario)
 
 
+def test_writes_of_others_to_a_new_node_cost_no_second_patch(tmp_path):
+    """The kubelet and half a dozen controllers write to it while it is being registered."""
+    struck = set()
+    theirs = {"key": "example.com/theirs", "effect": "PreferNoSchedule"}
+
+    async def scenario(scene):
+        registry = scene.cluster.server.registry
+
+        async def meddle(op):
+            if (op.verb, op.kind.kind, op.stage) != ("patch", "Node", "request"):
+                return
+            if op.name not in struck:
+                struck.add(op.name)
+                node = registry.read(NODES, op.name)
+                change = {
+                    "metadata": {"annotations": {"example.com/theirs": "yes"}},
+                    "spec": {"taints": [*node["spec"]["taints"], theirs]},
+                }
+                registry.patch(NODES, change, op.name)
+
+        scene.cluster.apply(mixed())
+        running = scene.start(faults=meddle)
+        await all_run(scene)
+
+        assert len(struck) == len(scene.nodes()) > 2
+        assert running.process.kube_writer.counts["patch", "Node", ""] == len(struck)
+        for node in scene.nodes():
+            assert node["metadata"]["annotations"]["example.com/theirs"] == "yes"
+            assert node["spec"]["taints"] == [theirs]
+
+    run_controller(tmp_path, scenario)
+
+
 def test_missing_node_delays_the_others_only_briefly(tmp_path):
     """The pods of the others run long before it is given up."""
     lost = []

@@ -160,6 +160,30 @@ def test_patches_carry_their_lock():
     }
 
 
+@pytest.mark.parametrize(
+    ("style", "causes", "error"),
+    [
+        ("json", [], ConflictError),
+        ("json", ["FieldValueDuplicate"], ConflictError),
+        ("json", ["FieldValueInvalid"], InvalidError),
+        ("json", ["FieldValueDuplicate", "FieldValueInvalid"], InvalidError),
+        ("merge", [], InvalidError),
+    ],
+)
+def test_a_json_patch_that_does_not_fit_the_object_is_a_conflict(style, causes, error):
+    """A failed test, or an entry that another client has added: read again, and try again."""
+    details = {"details": {"causes": [{"reason": each} for each in causes]}}
+    body = msgspec.json.encode({"message": "refused", "reason": "Invalid", **details})
+
+    async def conversation(api):
+        with pytest.raises(error) as raised:
+            await api.patch(resources.NODES, "n", [], style=style)
+        return raised.type
+
+    raised, _ = talk(conversation, ApiResponse(status=422, body=body, headers={}))
+    assert raised is error
+
+
 def test_a_deletion_carries_preconditions_and_grace():
     """Only those that were given."""
 

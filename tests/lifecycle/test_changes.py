@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from karpenter_core.api.labels import TERMINATION_TIMESTAMP
 from karpenter_core.api.quantities import Quantity
@@ -18,6 +19,7 @@ from karpenter_core.lifecycle.changes import (
     status_patch,
 )
 from karpenter_core.lifecycle.nodeclaim.registration import synced_node
+from karpenter_core.sim.patches import PatchError, json_patch
 from karpenter_core.testing.builders import node_pool, taint
 from karpenter_core.testing.state_builders import node, node_claim
 from tests.properties import with_examples
@@ -83,7 +85,7 @@ def test_no_patch_leaves_a_taint_or_finalizer_twice(view, patch):
 @with_examples(100)
 def test_applied_patch_changes_nothing_more(view, patch):
     patched = patch.applied_to(view)
-    assert patch.merge_patch(patched) is None
+    assert patch.operations_for(patched) == []
 
 
 @given(views(), patches(), patches())
@@ -188,31 +190,101 @@ OWNER = OwnerView(
     uid="u-1",
     block_owner_deletion=True,
 )
+OTHER_OWNER = OwnerView(api_version="v1", kind="ConfigMap", name="other", uid="u-2")
+
+
+def as_object(view):
+    """Return a Node as the API server stores it: without empty fields."""
+    metadata = {
+        "uid": view.uid,
+        "labels": dict(view.labels),
+        "annotations": dict(view.annotations),
+        "finalizers": list(view.finalizers),
+        "ownerReferences": [{"uid": owner.uid} for owner in view.owners],
+    }
+    taints = [{"key": t.key, "value": t.value, "effect": t.effect} for t in view.taints]
+    return {
+        "metadata": {key: value for key, value in metadata.items() if value},
+        "spec": {"taints": taints} if taints else {},
+    }
+
+
+def as_sent(patch, view, stored):
+    """Send the patch made for one state of a Node to another state; return the stored Node."""
+    return json_patch(as_object(stored), patch.operations_for(view))
+
+
+def pairs_of(node_object):
+    return [(t["key"], t["effect"]) for t in node_object["spec"].get("taints", ())]
+
+
+@given(views(), patches())
+@with_examples(100)
+def test_the_operations_for_a_node_do_what_the_patch_says(view, patch):
+    stored, wanted = as_sent(patch, view, view), patch.applied_to(view)
+    assert stored["metadata"].get("labels", {}) == wanted.labels
+    assert stored["metadata"].get("annotations", {}) == wanted.annotations
+    assert stored["metadata"].get("finalizers", []) == list(wanted.finalizers)
+    assert set(pairs_of(stored)) == {(t.key, t.effect) for t in wanted.taints}
+
+
+@given(views(), patches(), patches())
+@with_examples(300)
+def test_a_patch_of_a_node_loses_no_change_of_others(view, patch, theirs):
+    """A taint or finalizer that another client has changed meanwhile is as that client left it."""
+    now = theirs.applied_to(view)
+    try:
+        stored = as_sent(patch, view, now)
+    except PatchError:
+        event("refused")
+        return
+    before, wanted, other = (
+        {(t.key, t.effect) for t in each.taints} for each in (view, patch.applied_to(view), now)
+    )
+    pairs = pairs_of(stored)
+    assert set(pairs) == (other - (before - wanted)) | (wanted - before)
+    assert len(pairs) == len(set(pairs)) or (wanted - before) & other  # which the server refuses
+    ours = patch.applied_to(view).finalizers
+    assert stored["metadata"].get("finalizers", []) == list(
+        now.finalizers if ours == view.finalizers else ours
+    )
+    assert view.finalizers in (ours, now.finalizers)
+    for name in ("labels", "annotations"):
+        old, new, there = (getattr(each, name) for each in (view, patch.applied_to(view), now))
+        changed = {key for key in {**old, **new} if old.get(key) != new.get(key)}
+        expected = {
+            **{key: value for key, value in there.items() if key not in changed},
+            **{key: new[key] for key in changed & new.keys()},
+        }
+        assert stored["metadata"].get(name, {}) == expected
 
 
 @pytest.mark.parametrize(
-    ("patch", "is_locked"),
-    [
-        (NodePatch(labels={"a": "1"}, annotations={"b": "2"}), False),
-        (NodePatch(add_taints=(taint("a:NoSchedule"),)), True),
-        (NodePatch(add_finalizers=("example.com/audit",)), True),
-        (NodePatch(owner=OWNER), True),
-    ],
+    "patch", [NodePatch(labels={"a": "1"}), NodePatch(add_taints=(taint("a:NoSchedule"),))]
 )
-def test_a_patch_of_a_node_is_locked_where_it_replaces_a_list(patch, is_locked):
-    """A taint or finalizer that another client added meanwhile must not vanish."""
-    merge_patch = patch.merge_patch(node("web", resource_version=7))
+def test_a_patch_is_not_for_another_node_of_the_name(patch):
+    with pytest.raises(PatchError):
+        as_sent(patch, node("web"), node("web", uid="another"))
 
-    assert merge_patch is not None
-    assert merge_patch.resource_version == ("7" if is_locked else None)
+
+@pytest.mark.parametrize("others", [(), (OTHER_OWNER,)])
+def test_an_owner_joins_those_that_are_there(others):
+    stored = replace(node("web"), owners=others)
+    written = as_sent(NodePatch(owner=OWNER), stored, stored)["metadata"]["ownerReferences"]
+    assert [owner["uid"] for owner in written] == [*(each.uid for each in others), OWNER.uid]
+
+
+def test_an_owner_that_came_meanwhile_is_kept():
+    """The list was empty: it would be replaced."""
+    with pytest.raises(PatchError):
+        as_sent(NodePatch(owner=OWNER), node("web"), replace(node("web"), owners=(OTHER_OWNER,)))
 
 
 def test_the_owner_of_a_node_is_written_with_its_flags():
     """Without `blockOwnerDeletion` a claim could vanish before its Node."""
-    patch = NodePatch(owner=OWNER).merge_patch(node("web"))
+    *_, added = NodePatch(owner=OWNER).operations_for(node("web"))
 
-    assert patch is not None
-    assert patch.body["metadata"]["ownerReferences"] == [
+    assert added["value"] == [
         {
             "apiVersion": "karpenter.sh/v1",
             "kind": "NodeClaim",

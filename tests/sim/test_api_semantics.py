@@ -199,6 +199,54 @@ async def test_a_json_patch_applies_all_operations_or_none(api: Api):
     assert (await api.get(path))["data"] == {"key": "other"}
 
 
+@pytest.mark.parametrize(
+    ("operation", "fits"),
+    [
+        ({"op": "test", "path": "/metadata/annotations", "value": None}, True),
+        ({"op": "test", "path": "/metadata/labels", "value": None}, False),
+        ({"op": "test", "path": "/metadata/finalizers", "value": ["a.io/b"]}, True),
+        ({"op": "test", "path": "/metadata/finalizers", "value": None}, False),
+        ({"op": "test", "path": "/metadata/finalizers/1", "value": None}, False),
+        ({"op": "test", "path": "/metadata/labels/size", "value": None}, True),
+        ({"op": "remove", "path": "/metadata/labels/size"}, False),
+        ({"op": "add", "path": "/metadata/ownerReferences/-", "value": {}}, False),
+    ],
+)
+async def test_json_patch_of_missing_members(api: Api, operation, fits):
+    """A missing member equals null; a missing item does not."""
+    name = unique("missing")
+    made = config_map(name, color="red")
+    made["metadata"]["finalizers"] = ["a.io/b"]
+    await api.create(CONFIG_MAPS, made)
+
+    answer = await api.send("PATCH", f"{CONFIG_MAPS}/{name}", [operation], media=JSON_PATCH)
+
+    assert answer.status == (200 if fits else 422)
+    assert fits or "causes" not in answer.body.get("details", {})
+
+
+async def test_the_last_taint_of_a_node_leaves_no_empty_list(api: Api):
+    name = unique("bare")
+    await api.create(NODES, {"metadata": {"name": name}})
+    none = [{"op": "add", "path": "/spec/taints", "value": []}]
+
+    node = await api.patch(f"{NODES}/{name}", none, media=JSON_PATCH)
+
+    assert "taints" not in node["spec"]
+
+
+async def test_a_taint_that_is_there_already_is_a_duplicate(api: Api):
+    name = unique("twice")
+    await api.create(NODES, {"metadata": {"name": name}})
+    taint = {"key": "a.io/b", "effect": "NoSchedule"}
+    added = [{"op": "add", "path": "/spec/taints", "value": [taint, taint]}]
+
+    answer = await api.send("PATCH", f"{NODES}/{name}", added, media=JSON_PATCH)
+
+    assert answer.status == 422
+    assert {each["reason"] for each in answer.body["details"]["causes"]} == {"FieldValueDuplicate"}
+
+
 async def test_unknown_patch_type_is_refused(api: Api):
     """415."""
     name = unique("media")

@@ -117,7 +117,7 @@ class TestBegin:
             ("own", "NoSchedule"),
             (DISRUPTED_TAINT, "NoSchedule"),
         ]
-        assert disrupted_patch(marked).merge_patch(marked) is None
+        assert disrupted_patch(marked).operations_for(marked) == []
 
     def test_a_stale_disruption_taint_is_removed_except_from_a_deleted_node(self):
         stale = node("web", taints=("karpenter.sh/disrupted:NoSchedule",))

@@ -258,8 +258,10 @@ class TestNodePatch:
         web = node("web", labels={"a": "1", "b": "1"})
         off = NodePatch(remove_labels=("a",))
         assert off.applied_to(web).labels == {k: v for k, v in web.labels.items() if k != "a"}
-        body = off.merge_patch(web).body
-        assert body == {"metadata": {"labels": {"a": None}}}
+        assert off.operations_for(web) == [
+            {"op": "test", "path": "/metadata/uid", "value": web.uid},
+            {"op": "remove", "path": "/metadata/labels/a"},
+        ]
         for first, second in (
             (off, NodePatch(labels={"a": "2"})),
             (NodePatch(labels={"a": "2"}), off),
@@ -267,12 +269,11 @@ class TestNodePatch:
             in_turn = second.applied_to(first.applied_to(web))
             assert first.merged(second).applied_to(web).labels == in_turn.labels
 
-    def test_labels_alone_need_no_lock(self):
-        patch = NodePatch(labels={"a": "1"}).merge_patch(node("web", resource_version=5))
-        assert patch is not None
-        assert (patch.body, patch.resource_version) == ({"metadata": {"labels": {"a": "1"}}}, None)
+    def test_the_name_of_a_label_is_escaped(self):
+        (_, added) = NodePatch(labels={"a.io/b~c": "1"}).operations_for(node("web"))
+        assert added == {"op": "add", "path": "/metadata/labels/a.io~1b~0c", "value": "1"}
 
     def test_an_unchanged_object_needs_no_patch(self):
         ready = node("web", labels={"a": "1"}, taints=("x=1:NoSchedule",))
         wish = NodePatch(labels={"a": "1"}, add_taints=(taint("x:NoSchedule"),))
-        assert wish.merge_patch(ready) is None
+        assert wish.operations_for(ready) == []

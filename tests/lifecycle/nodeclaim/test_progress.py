@@ -162,43 +162,22 @@ class TestRegistration:
         young = msgspec.structs.replace(booted(claim), owners=(owned,))
         assert register(claim, young).node.applied_to(young).owners == (owned,)
 
-    def test_foreign_entries_of_replaced_lists_are_kept(self):
-        """A merge patch replaces taints and owners whole."""
+    def test_registration_removes_the_unregistered_taint_alone(self):
+        """Others write the same lists meanwhile."""
         claim = launched()
-        theirs = OwnerView(
-            api_version="v1",
-            kind="ConfigMap",
-            name="x",
-            uid="u",
-            controller=True,
-            block_owner_deletion=True,
-        )
+        theirs = OwnerView(api_version="v1", kind="ConfigMap", name="x", uid="u")
         tainted = Taint(key="a", effect="NoExecute", time_added="2026-01-01T00:00:00Z")
         young = booted(claim)
         young = msgspec.structs.replace(young, owners=(theirs,), taints=(*young.taints, tainted))
-        body = register(claim, young).node.merge_patch(young).body
-        kept, ours = body["metadata"]["ownerReferences"]
-        assert kept == {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "name": "x",
-            "uid": "u",
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
-        assert (ours["kind"], "controller" in ours) == ("NodeClaim", False)
-        assert {"key": "a", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"} in body[
-            "spec"
-        ]["taints"]
-
-    def test_registration_is_one_locked_patch(self):
-        claim = launched()
-        young = booted(claim, resource_version=42)
-        patch = register(claim, young).node.merge_patch(young)
-        assert patch.resource_version == "42"
-        assert patch.body["spec"] == {"taints": None}
-        (owner,) = patch.body["metadata"]["ownerReferences"]
-        assert owner["blockOwnerDeletion"] is True
+        operations = register(claim, young).node.operations_for(young)
+        (owner,) = (each for each in operations if each["path"].startswith("/metadata/owner"))
+        assert owner["path"] == "/metadata/ownerReferences/-"
+        assert (owner["value"]["kind"], owner["value"]["blockOwnerDeletion"]) == ("NodeClaim", True)
+        assert [each for each in operations if each["path"].startswith("/spec")] == [
+            {"op": "test", "path": "/spec/taints/0/key", "value": "karpenter.sh/unregistered"},
+            {"op": "test", "path": "/spec/taints/0/effect", "value": "NoExecute"},
+            {"op": "remove", "path": "/spec/taints/0"},
+        ]
 
     def test_missing_unregistered_taint_gets_an_event(self):
         """Case 35."""
