@@ -16,8 +16,9 @@ from karpenter_core.disruption.candidates import DisruptionClass
 from karpenter_core.disruption.drift import DriftMethod
 from karpenter_core.disruption.emptiness import EmptinessMethod
 from karpenter_core.disruption.explain import explain_state_node
-from karpenter_core.disruption.isolation import isolated_validation_steps
+from karpenter_core.disruption.isolation import isolated_plan_steps, isolated_validation_steps
 from karpenter_core.disruption.journal import command_decision
+from karpenter_core.disruption.method import MethodPlan
 from karpenter_core.disruption.multi_node import MultiNodeConsolidation
 from karpenter_core.disruption.single_node import SingleNodeConsolidation
 from karpenter_core.disruption.validation import CommandRejection
@@ -47,6 +48,33 @@ def test_a_simulation_that_was_not_prepared_evaluates_nothing():
     disruption_pass = pass_over(cluster(box("a")))
     with pytest.raises(RuntimeError, match="not prepared"):
         disruption_pass.simulation.evaluate(())
+
+
+class FailingTogether:
+    """A method that prepares what-ifs, and fails with more than one candidate."""
+
+    name = "failing"
+
+    def plan_steps(self, disruption_pass, candidates, _budgets):
+        yield from disruption_pass.simulation.prepare_steps(avoid_unsettled=False)
+        if len(candidates) > 1:
+            raise ValueError("two are too many")
+        return MethodPlan()
+
+
+def test_a_method_whose_failure_no_candidate_explains_leaves_nothing_to_the_next():
+    """Its what-ifs may be incomplete; its pools are named."""
+    disruption_pass = pass_over(cluster(box("a"), box("b")))
+    candidates = disruption_pass.candidates(DisruptionClass.GRACEFUL).candidates
+    made = run_steps(isolated_plan_steps(disruption_pass, FailingTogether(), candidates, None))
+    assert not made.commands
+    with pytest.raises(RuntimeError, match="not prepared"):
+        disruption_pass.simulation.evaluate(())
+    ((regarding, message),) = {
+        (item.regarding.name, item.message) for item in disruption_pass.failed.found
+    }
+    assert regarding == "default"
+    assert "two are too many" in message
 
 
 def is_odd(pods):

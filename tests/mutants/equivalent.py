@@ -235,6 +235,11 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         "DisruptionPass.totals",
         "graceful_candidates = self.candidates(DisruptionClass.EVENTUAL).candidates",
     ): "candidates only spare the price and the cost of their nodes, which are computed alike",
+    (
+        "karpenter_core/disruption/simulation.py",
+        "DisruptionSimulation.need_several_nodes",
+        "return False",
+    ): "moves that are known to be impossible are evaluated, and are impossible",
 }
 """By module, function and the changed lines of the mutant, stripped and joined by spaces.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from karpenter_core.scheduling.devices import cel_functions
 from karpenter_core.scheduling.devices.selectors import (
     DeviceSelectorError,
     matches_device,
@@ -85,3 +86,8 @@ def test_a_value_that_is_none_fails_the_selector(expression):
 def test_the_problem_of_an_expression_is_that_it_does_not_compile():
     assert selector_problem("device.driver ==") != ""
     assert selector_problem('device.driver == "gpu.example.com"') == ""
+
+
+def test_a_map_that_only_looks_like_a_quantity_is_an_error():
+    with pytest.raises(ValueError, match="expected a quantity, not"):
+        cel_functions._amount({cel_functions._QUANTITY: "many"})
