@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from requests import Session
 
 from karpenter_core.errors import SettingsError
 from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
@@ -310,7 +311,14 @@ def test_the_vpc_network_has_endpoints_in_every_region():
     )
 
 
-def test_clients_are_made_as_the_settings_say(cloud):
+def test_clients_are_made_as_the_settings_say_and_close_their_connections(cloud, monkeypatch):
+    closed, close = [], Session.close
+
+    def noted(session):
+        closed.append(session)
+        close(session)
+
+    monkeypatch.setattr(Session, "close", noted)
     settings = AlibabaCloudSettings(
         cluster_id=cloud.world.cluster,
         region_id="cn-hangzhou",
@@ -327,7 +335,9 @@ def test_clients_are_made_as_the_settings_say(cloud):
     with CloudClients.from_settings(settings, limits=None, observe=observe) as clients:
         assert clients.vpc.call("DescribeVpcs", {"RegionId": clients.region})["TotalCount"] == 1
         assert clients.limits.connections == 3
+        assert not closed
     assert observed
+    assert closed
 
 
 def test_without_a_region_the_error_names_the_setting():

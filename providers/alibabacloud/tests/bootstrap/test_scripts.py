@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from types import SimpleNamespace
 
 import pytest
 
@@ -159,6 +160,23 @@ def test_without_a_script_there_is_an_error_that_names_the_action(cloud, scripts
     cloud.cut_off(ASKED)
     with pytest.raises(CloudProviderError, match="no answer"):
         scripts.script(ScriptKey())
+
+
+@pytest.mark.parametrize("answer", [{}, {"body": None}, {"body": "\r\n"}])
+def test_an_answer_without_a_script_is_an_error_and_is_asked_for_again(clock, answer):
+    """An instance without it would never join, and cost money."""
+    asked = []
+
+    def call(action, _parameters):
+        asked.append(action)
+        return answer if action == ASKED else {}
+
+    ack = SimpleNamespace(ack=SimpleNamespace(call=call))
+    scripts = AttachScripts(ack, clock, cluster_id="c123")
+    for _ in range(2):
+        with pytest.raises(CloudProviderError, match=f"cs:{ASKED} has no script for cluster c123"):
+            scripts.script(ScriptKey())
+    assert asked.count(ASKED) == 2
 
 
 def test_a_node_class_has_its_script_and_its_kubelet_in_the_user_data(cloud, scripts):
