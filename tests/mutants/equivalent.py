@@ -236,6 +236,16 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         "graceful_candidates = self.candidates(DisruptionClass.EVENTUAL).candidates",
     ): "candidates only spare the price and the cost of their nodes, which are computed alike",
     (
+        "providers/alibabacloud/karpenter_provider_alibabacloud/instance_tags.py",
+        "_long_uid",
+        'return "" -> pass',
+    ): "nothing is as little a UID as an empty text is",
+    (
+        "providers/kwok/karpenter_provider_kwok/active_faults.py",
+        "ActiveFaults.disturb",
+        "return CallFault() -> pass",
+    ): "without active faults none is found: the look at their table is spared",
+    (
         "karpenter_core/disruption/simulation.py",
         "DisruptionSimulation.need_several_nodes",
         "return False",

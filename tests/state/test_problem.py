@@ -28,6 +28,7 @@ from karpenter_core.state.events import (
     ObjectRemoved,
     PodsDecided,
 )
+from karpenter_core.state.existing_nodes import ExistingNodeBuilder
 from karpenter_core.state.node_pool_usage import (
     PoolStatusSums,
     exceeded_limits,
@@ -194,6 +195,27 @@ class TestPods:
         (ignored,) = question.ignored
         assert (ignored.pod.name, ignored.silent) == ("b", False)
         assert "no domains" in ignored.reason
+
+    def test_a_node_that_cannot_be_read_is_set_aside_with_the_error(self, monkeypatch):
+        """The others take pods, and those that wait for them keep their room."""
+        read = ExistingNodeBuilder.existing_node
+
+        def failing(self, state_node, waiting=()):
+            if state_node.name == "odd":
+                raise ZeroDivisionError("no capacity")
+            return read(self, state_node, waiting)
+
+        monkeypatch.setattr(ExistingNodeBuilder, "existing_node", failing)
+        nodes = [part for name in ("a", "odd", "z") for part in node_and_claim(name)]
+        placed = msgspec.structs.replace(pod("placed"), nominated_node_name="z")
+        question = ask(synced_state(POOL, *nodes, placed, pod("waiting")))
+        assert names(question.problem.nodes) == ["a", "z"]
+        assert names(question.state_nodes) == ["a", "z"]
+        ((kind, name, message),) = {
+            (item.regarding.kind, item.regarding.name, item.message) for item in question.set_aside
+        }
+        assert (kind, name) == ("Node", "odd")
+        assert "no capacity" in message
 
     @pytest.mark.parametrize(
         "shape",

@@ -19,6 +19,7 @@ from karpenter_core.api.nodeclass import NodeClassStatus
 from karpenter_core.api.records import NodeView, OwnerView
 from karpenter_core.errors import (
     ApiError,
+    BadInputError,
     CallPendingError,
     CloudProviderError,
     InsufficientCapacityError,
@@ -831,3 +832,22 @@ def test_a_dump_lets_go_of_the_file(tmp_path, monkeypatch):
     assert dump_file(str(tmp_path / "kwok.sqlite3"), now=datetime.now(UTC))["instances"] == []
     with pytest.raises(CloudProviderError, match="stopped"), opened[0].reading():
         pass
+
+
+def test_a_start_that_fails_closes_the_store(tmp_path, monkeypatch):
+    closed, close = [], InstanceStore.close
+
+    def noted(store):
+        closed.append(store)
+        close(store)
+
+    monkeypatch.setattr(InstanceStore, "close", noted)
+    faults = tmp_path / "faults.json"
+    faults.write_text("[")
+
+    async def scenario(_world):
+        raise AssertionError("it has started")
+
+    with pytest.raises(BadInputError):
+        run_kwok(scenario, tmp_path, kwok_faults_file=str(faults))
+    assert len(closed) == 1

@@ -13,9 +13,11 @@ from karpenter_core.errors import (
 from karpenter_core.provider.contract import LaunchedInstance, LaunchRequest
 from karpenter_core.provider.kit.node_class.findings import DryRunVerdict
 from karpenter_core.provider.kit.node_class.parts import RETRY_SOON, RETRY_USUAL
+from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.codes import ApiError
 from karpenter_provider_alibabacloud.node_class.conditions import ALIBABA_CLOUD_ERRORS
 from karpenter_provider_alibabacloud.node_class.dry_runs import dry_run_outcome
+from karpenter_provider_alibabacloud.node_class.static_checks import user_data_finding
 from providers.alibabacloud.tests.discovery.worlds import node_class_of
 from providers.alibabacloud.tests.node_class.conftest import said
 
@@ -272,3 +274,22 @@ def test_without_an_instance_type_no_trial_launch_runs(make_process, cloud, erro
 
     assert validation(process, node_class_of(cloud))[:2] == expected
     assert cloud.calls.count(LAUNCHES) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("MIME-Version: 1.0\nbroken", "spec.userData is no MIME archive"),
+        ("x" * 32_769, "spec.userData: it has 32,769 bytes, and ECS takes 32,768 at most"),
+    ],
+    ids=["no archive", "too large"],
+)
+def test_user_data_that_no_instance_could_have_is_refused_without_a_call(text, message):
+    """An admission of manifests has no cloud to ask."""
+    node_class = ECSNodeClass.model_validate(
+        {"metadata": {"name": "default"}, "spec": {"userData": text}}
+    )
+    finding = user_data_finding(node_class)
+    assert finding is not None
+    assert finding.reason == "InvalidUserData"
+    assert finding.message.startswith(message)

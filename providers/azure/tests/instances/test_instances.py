@@ -17,6 +17,7 @@ from karpenter_core.errors import (
 from karpenter_core.provider.contract import Instance, LaunchedInstance, TerminationStatus
 from karpenter_core.provider.kit.calls.failures import UncertainCallError
 from karpenter_core.provider.kit.recent_launches import ClaimRef, RecentLaunch
+from karpenter_provider_azure.arm.errors import error_of_answer
 from karpenter_provider_azure.instances.vm_reader import is_owned
 
 from .fake_azure import SIZE, refusal
@@ -284,9 +285,17 @@ def test_two_hundred_terminations_cost_one_listing_and_a_call_each(world):
     assert len(world.azure.sent) == 200
 
 
-def test_a_locked_instance_is_refused_with_its_lock(world):
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"code": "ScopeLocked", "message": "lock keep-me"},
+        {"code": "Conflict", "message": "keep-me", "innererror": {"code": "CannotDeleteResource"}},
+        {"code": "Conflict", "message": "keep-me", "details": [{"code": "ScopeLocked"}]},
+    ],
+)
+def test_a_locked_instance_is_refused_with_its_lock(world, error):
     provider_id, other = world.add_vm("web-1"), world.add_vm("web-2")
-    world.azure.errors["DELETE", "aks-web-1"] = refusal(409, "ScopeLocked", "lock keep-me")
+    world.azure.errors["DELETE", "aks-web-1"] = error_of_answer(409, {"error": error})
 
     locked, deleted = world.instances.terminate([provider_id, other])
 
