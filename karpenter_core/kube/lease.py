@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -39,6 +40,8 @@ __all__ = [
 ]
 
 LEASE_NAME: Final = "karpenter-leader-election"  # upstream default
+
+_REPORTED_SECONDS: Final = 1.0
 
 _log = structlog.stdlib.get_logger("kube.lease")
 
@@ -183,7 +186,7 @@ class LeaseElector:
             self._times.renew_deadline_seconds / 2
         )  # upstream default, of controller-runtime
         while True:
-            await self._clock.sleep(min(pause, self.fence.seconds_left))
+            await self._sleep(min(pause, self.fence.seconds_left))
             renewed = False
             if self.fence.seconds_left > 0:
                 renewed = await self._attempt(min(self.fence.seconds_left, most_seconds))
@@ -193,6 +196,21 @@ class LeaseElector:
             self.fence.check()
             # Time is short after a failure: the next attempts come closer together.
             pause = self._times.retry_seconds if renewed else self._times.retry_seconds / 4
+
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep, and report if this process or its event loop stood still meanwhile.
+
+        With as much CPU time as that it computed; with none it waited for a CPU, a disk or a lock.
+        """
+        due, cpu = self._clock.monotonic() + seconds, time.process_time()
+        await self._clock.sleep(seconds)
+        late = self._clock.monotonic() - due
+        if late >= _REPORTED_SECONDS:
+            _log.warning(
+                "the renewal of the leader lease was begun late",
+                late_seconds=round(late, 1),
+                cpu_seconds=round(time.process_time() - cpu, 1),
+            )
 
     async def _attempt(self, seconds: float) -> bool:
         """Try once to take or renew the lease within so many seconds; say if it is ours now."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from karpenter_core.errors import FencedError
 from karpenter_core.kube import resources
@@ -387,6 +388,42 @@ def test_a_stopped_process_is_fenced_the_moment_it_wakes():
     with pytest.raises(FencedError, match=r"20\.0 s too late"):
         fence.check()
     assert fence.seconds_left < 0
+
+
+class LateClock(LoopClock):
+    """A clock of a process that stands still once, at the end of a sleep."""
+
+    stands_still_seconds = 0.0
+    _stood = 0.0
+
+    def monotonic(self):
+        return super().monotonic() + self._stood
+
+    async def sleep(self, seconds):
+        await super().sleep(seconds)
+        self._stood += self.stands_still_seconds
+        self.stands_still_seconds = 0.0
+
+
+@pytest.mark.parametrize(("seconds", "reported"), [(0.5, []), (3.0, [3.0]), (9.0, [9.0])])
+def test_a_process_that_stood_still_is_reported(seconds, reported):
+    """Whether or not it loses the lease by it: this is the cause that a user looks for."""
+
+    async def scenario():
+        candidates = LeaseCandidates()
+        candidates.clock = LateClock()
+        task = candidates.lead(candidates.candidate("first"), "first")
+        await asyncio.sleep(60)
+        with capture_logs() as lines:
+            candidates.clock.stands_still_seconds = seconds
+            await asyncio.sleep(60)
+        assert candidates.history[-1][1] == ("stopped" if seconds > 8 else "leads")
+        assert [line["late_seconds"] for line in lines if "late_seconds" in line] == reported
+        assert all(line["cpu_seconds"] >= 0 for line in lines if "late_seconds" in line)
+        task.cancel()
+        await asyncio.wait({task})
+
+    run_virtual(scenario())
 
 
 def test_without_election_everything_passes():
