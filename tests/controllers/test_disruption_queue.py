@@ -193,6 +193,29 @@ class TestReplacement:
 
         staged(tmp_path, scenario)
 
+    def test_a_command_whose_node_is_gone_is_dropped_and_not_tried_again_at_once(self, tmp_path):
+        """The next pass sees what is left."""
+
+        async def scenario(stage):
+            await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
+            (old,) = stage.first
+            is_mark = matching("PATCH", f"nodes/{old}")
+            times = []
+
+            def noted(request):
+                if is_mark(request):
+                    times.append(stage.clock.monotonic())
+                return is_mark(request)
+
+            faults = stage.scene.cluster.frontend.faults
+            faults.add(RequestFault(matches=noted, status=404, times=2))
+            stage.change()
+            await stage.until(lambda: len(times) == 2, seconds=120)
+            assert times[1] - times[0] > 1
+            assert stage.claims == stage.first
+
+        staged(tmp_path, scenario)
+
     def test_a_command_is_dropped_without_launches_if_a_node_cannot_be_tainted(self, tmp_path):
         """It is tried again by the next pass."""
 

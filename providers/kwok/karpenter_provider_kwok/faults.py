@@ -131,8 +131,7 @@ class KwokFault:
                 "notice": format_duration(self.notice),
                 **({} if self.count is None else {"count": self.count}),
                 **({} if self.percent == 100 else {"percent": self.percent}),  # noqa: PLR2004
-            },
-            sort_keys=True,
+            }
         )
 
 

@@ -851,3 +851,17 @@ def test_a_start_that_fails_closes_the_store(tmp_path, monkeypatch):
     with pytest.raises(BadInputError):
         run_kwok(scenario, tmp_path, kwok_faults_file=str(faults))
     assert len(closed) == 1
+
+
+def test_a_listing_lags_by_the_longest_of_its_delays(tmp_path):
+    async def scenario(world):
+        await launch(world)
+        for seconds in (5, 60):
+            fault = KwokFault(kind=KwokFaultKind.LAGGING_LISTING, delay=timedelta(seconds=seconds))
+            world.plugin.cloud.disturbances.inject(fault)
+        await world.clock.sleep(10)
+        assert world.plugin.cloud.list().instances == ()
+        await world.clock.sleep(51)
+        assert len(world.plugin.cloud.list().instances) == 1
+
+    run_kwok(scenario, tmp_path)
