@@ -169,15 +169,19 @@ def test_nodes_of_one_plan_are_admitted_together(tmp_path):
 
 
 def test_node_with_conflicting_writes_is_admitted_with_the_others(tmp_path):
-    """Its pods have been nominated: they would find it closed."""
-    struck = []
-
-    async def meddle(op):
-        if (op.verb, op.kind.kind, op.stage) == ("patch", "Node", "request") and not struck:
-            struck.append(op.name)
-            raise ConflictError("the object has been modified", status=409)
+    """Its pods have been nominated: they would find it closed. Each attempt waits longer."""
+    struck, times = [], []
 
     async def scenario(scene):
+        async def meddle(op):
+            if (op.verb, op.kind.kind, op.stage) != ("patch", "Node", "request"):
+                return
+            if op.name in (struck or [op.name]):
+                struck[:] = [op.name]
+                times.append(scene.cluster.clock.monotonic())
+                if len(times) < 3:
+                    raise ConflictError("the object has been modified", status=409)
+
         scene.cluster.apply(mixed())
         opened = {}
 
@@ -193,6 +197,8 @@ def test_node_with_conflicting_writes_is_admitted_with_the_others(tmp_path):
         assert len(opened) > 2
         assert struck[0] in opened
         assert max(opened.values()) - min(opened.values()) < 0.5
+        first, second, third = times[:3]
+        assert 0 < second - first < third - second
 
     run_controller(tmp_path, scenario)
 

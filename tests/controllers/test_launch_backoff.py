@@ -15,7 +15,7 @@ import pytest
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import LAUNCHED, NodeClaim
 from karpenter_core.controllers.nodeclaim.instance_launcher import InstanceLauncher
-from karpenter_core.errors import LaunchFailedError, ThrottledError
+from karpenter_core.errors import FencedError, LaunchFailedError, ThrottledError
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.lifecycle.changes import LifecycleStep
 from karpenter_core.lifecycle.claim_status import condition_of
@@ -121,6 +121,28 @@ async def test_an_instance_that_cannot_be_read_counts_as_a_failed_launch(outcome
     step = await launcher.launch(claim)
     assert "the launched instance" in condition_of(step.claim, LAUNCHED).message
     assert folded[-1].launched is None
+
+
+@pytest.mark.parametrize("error", [FencedError("not the leader"), asyncio.CancelledError()])
+async def test_a_call_that_was_never_sent_is_closed(error, monkeypatch):
+    """An open call would keep the claim from being launched again, or deleted."""
+    claim, folded = claim_of("web"), []
+
+    async def request(*_):
+        return SimpleNamespace(node_claim=claim, instance_types=())
+
+    async def launch(_):
+        raise error
+
+    snapshot = SimpleNamespace(node_classes={}, node_claims={})
+    launcher, _ = launcher_over(snapshot, Clock(), fold=folded.append)
+    monkeypatch.setattr(InstanceLauncher, "_request", request)
+    launcher._providers.launch = launch
+    with pytest.raises(type(error)):
+        await launcher.launch(claim)
+    started, finished = folded
+    assert started.claim_uid == finished.claim_uid == claim.uid
+    assert finished.launched is None
 
 
 @pytest.mark.parametrize(("early_seconds", "is_tried"), [(1.0, False), (4e-7, True), (0.0, True)])

@@ -173,8 +173,7 @@ class SystemDiskReader:
     def _ask(self, names: Sequence[str]) -> None:
         if not names:
             return
-        workers = min(_THREADS, len(names))
-        with ThreadPoolExecutor(workers, thread_name_prefix="alibabacloud-disks") as pool:
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="alibabacloud-disks") as pool:
             for name, disks in zip(names, pool.map(self._fetch, names), strict=True):
                 answer = _DiskAnswer(disks, self._clock.now())
                 if disks is not None:

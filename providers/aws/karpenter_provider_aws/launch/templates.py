@@ -250,7 +250,7 @@ class ClusterLaunchTemplates:
                 self._settle(template.name, None)
         if not missing:
             return
-        with ThreadPoolExecutor(min(len(missing), _MAKERS), "aws-launch-templates") as pool:
+        with ThreadPoolExecutor(_MAKERS, "aws-launch-templates") as pool:
             errors = list(pool.map(self._made, missing))
         for error in errors:
             if error is not None:
