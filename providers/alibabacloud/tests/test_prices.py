@@ -148,6 +148,21 @@ def test_new_advice_for_one_of_several_types_is_a_new_revision():
     assert made.revision == revision + 1
 
 
+def test_a_new_price_of_one_of_several_types_is_a_new_revision():
+    """On demand and as spot; the other one's is read again as it was."""
+    made = prices({LARGE: 1.0, XLARGE: 2.0})
+    quotes = {LARGE: SpotQuote({A: 0.1}, NOW), XLARGE: SpotQuote({A: 0.2}, NOW)}
+    made.update_spot(quotes, currency="CNY", hours=1)
+    revision = made.revision
+    take(made, {LARGE: 1.0, XLARGE: 2.5})
+    assert made.revision == revision + 1
+    made.update_spot({**quotes, LARGE: SpotQuote({A: 0.15}, NOW)}, currency="CNY", hours=1)
+    assert made.revision == revision + 2
+    take(made, {LARGE: 1.0, XLARGE: 2.5})
+    made.update_spot(quotes | {LARGE: SpotQuote({A: 0.15}, NOW)}, currency="CNY", hours=1)
+    assert made.revision == revision + 2
+
+
 def test_interruption_rates_are_those_that_were_read():
     made = prices({LARGE: 1.0})
     made.update_advice({LARGE: {A: SpotAdvice(20.0, 1.5), B: SpotAdvice(20.0)}})
