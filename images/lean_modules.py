@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 __all__ = ["LeanRule", "apply_rule", "drop_annotations", "read_rules"]
 
@@ -35,7 +35,7 @@ class LeanRule:
     """Parts that are left out of one file, or imported late."""
 
     late: frozenset[str] = frozenset()
-    """Imported names: functions import them at each call, other modules by attribute."""
+    """Imported names: functions import them where they use them, other modules by attribute."""
     without: frozenset[str] = frozenset()
     """Functions and classes of the module, `Class.method` for methods, that are not there."""
     bare: frozenset[str] = frozenset()
@@ -160,15 +160,11 @@ def _import_late(tree: ast.Module, names: frozenset[str]) -> None:
     if early:
         raise ValueError(f"needs {', '.join(sorted(early))} when it is loaded")
     for function in _outermost_functions(tree):
-        hidden = roots & {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+        hidden = roots & _bound_names(function)
         if hidden:
-            raise ValueError(f"{function.name} has a parameter {', '.join(sorted(hidden))}")
-        used = roots & {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
-        wanted = [statement for name, statement in imports if name.partition(".")[0] in used]
-        # After the docstring, which has been shortened but not removed.
-        first = function.body[0]
-        at = int(isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant))
-        function.body[at:at] = [_copied(each, function.body[-1]) for each in wanted]
+            raise ValueError(f"{function.name} has a name of its own {', '.join(sorted(hidden))}")
+        for name, statement in imports:
+            _import_where_used(function.body, name.partition(".")[0], statement)
     _answer_for(tree, [(name, each) for name, each in imports if "." not in name])
 
 
@@ -222,6 +218,49 @@ def _outermost_functions(tree: ast.Module) -> list[Function]:
         else:
             waiting += ast.iter_child_nodes(node)
     return found
+
+
+def _bound_names(function: Function) -> set[str]:
+    """Return the parameters and variables of a function, and of those inside."""
+    nodes = [*ast.walk(function)]
+    return {node.arg for node in nodes if isinstance(node, ast.arg)} | {
+        node.id
+        for node in nodes
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+    }
+
+
+def _import_where_used(block: list[ast.stmt], name: str, statement: ast.stmt) -> None:
+    """Import a name in the innermost blocks that use it: other ways through a function do without."""
+    for position, node in enumerate(block):
+        inner = _inner_blocks(node)
+        within = {id(each) for each in ast.walk(node) if _is_use(each, name)}
+        deeper = {id(each) for part in inner for each in _walk_all(part) if _is_use(each, name)}
+        if within != deeper:
+            block.insert(position, _copied(statement, node))
+            return
+        for part in inner:
+            _import_where_used(part, name, statement)
+
+
+def _inner_blocks(node: ast.stmt) -> list[list[ast.stmt]]:
+    match node:
+        case ast.If() | ast.For() | ast.AsyncFor() | ast.While():
+            return [node.body, node.orelse]
+        case ast.With() | ast.AsyncWith():
+            return [node.body]
+        case ast.Try():
+            return [node.body, *(each.body for each in node.handlers), node.orelse, node.finalbody]
+        case _:
+            return []
+
+
+def _walk_all(block: list[ast.stmt]) -> Iterator[ast.AST]:
+    return (node for statement in block for node in ast.walk(statement))
+
+
+def _is_use(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def _copied(statement: ast.stmt, place: ast.stmt) -> ast.stmt:

@@ -103,11 +103,44 @@ def test_a_rule_that_does_not_fit_its_file_is_refused(rule, missing):
         lean(only, **rule)
 
 
-def test_an_import_never_takes_the_place_of_a_parameter():
-    text = "import json\n\ndef text_of(json):\n    return json\n"
+@pytest.mark.parametrize(
+    "function", ["def text_of(json): return json", "def text_of(a):\n if a: json = 1\n return json"]
+)
+def test_an_import_never_takes_the_place_of_another_name(function):
+    with pytest.raises(ValueError, match="text_of has a name of its own json"):
+        lean(f"import json\n\n{function}\n", late=["json"])
 
-    with pytest.raises(ValueError, match="text_of has a parameter json"):
-        lean(text, late=["json"])
+
+BRANCHES = """\
+import statistics
+
+
+def middle_of(values):
+    if len(values) == 1:
+        return values[0]
+    elif not values:
+        try:
+            return statistics.median(values)
+        except statistics.StatisticsError:
+            return None
+    for value in values:
+        if value is None:
+            return statistics.nan
+    with open("/dev/null"):
+        return [statistics.median(values) for _ in "a"][0]
+"""
+
+
+def test_a_way_through_a_function_that_does_not_use_a_name_does_not_import_it(monkeypatch):
+    module = lean(BRANCHES, late=["statistics"])
+    monkeypatch.setitem(sys.modules, "statistics", None)  # an import of it fails
+
+    assert module.middle_of([5]) == 5
+    for values in ([], [1, 2], [None, 1]):
+        with pytest.raises(ImportError):
+            module.middle_of(values)
+    monkeypatch.undo()
+    assert (module.middle_of([]), module.middle_of([1, 9, 2])) == (None, 2)
 
 
 def test_definitions_and_bodies_are_left_out():
