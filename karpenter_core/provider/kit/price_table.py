@@ -8,74 +8,92 @@ separately (on-demand, spot) has its own table with its own age.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+from karpenter_core.api.prices import DEFAULT_CURRENCY, Price
+from karpenter_core.provider.kit.cached_prices import CachedPrices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
 
-    from karpenter_core.api.prices import Price
+__all__ = ["PriceTable"]
 
-__all__ = ["PriceKey", "PriceTable"]
-
-
-class PriceKey(NamedTuple):
-    """Key of a price; `zone` is empty if the region has one price."""
-
-    instance_type: str
-    capacity_type: str
-    zone: str = ""
-
-
-_NOTHING: Final[Mapping[PriceKey, Price]] = {}
+_Amounts: TypeAlias = "Mapping[str, float]"
+"""By instance type."""
+_EVERYWHERE: Final = ""
+"""In the place of a zone: the region has one price."""
+_NOTHING: Final[_Amounts] = {}
 
 
 @final
 class PriceTable:
-    """Prices per hour; callable from any thread.
+    """Prices per hour of one capacity type, in one currency; callable from any thread.
 
+    A region has thousands, so they are held as amounts, in one dictionary for each zone.
     Without `fills_gaps`, shipped prices apply only until the first reading: if the spot market has
     no price for a zone, there is no capacity, and an estimate would suggest some.
     """
 
-    def __init__(self, shipped: Mapping[PriceKey, Price], *, fills_gaps: bool = True) -> None:
+    def __init__(
+        self, shipped: _Amounts, *, currency: str = DEFAULT_CURRENCY, fills_gaps: bool = True
+    ) -> None:
+        self._currency: Final = currency
         self._fills_gaps: Final = fills_gaps
         self._lock: Final = threading.Lock()
-        self._tables: tuple[Mapping[PriceKey, Price], Mapping[PriceKey, Price]] = (
-            _NOTHING,
-            dict(shipped),
-        )
-        """Prices as read and as shipped; both are replaced together and never modified."""
+        self._tables: tuple[Mapping[str, _Amounts], _Amounts] = ({}, shipped)
+        """Prices as read, by zone, and as shipped; both are replaced together and never modified."""
         self._read_at: datetime | None = None
 
-    def update(self, prices: Mapping[PriceKey, Price], *, now: datetime) -> bool:
-        """Merge prices that were read; prices of other offerings are kept.
+    @property
+    def read_at(self) -> datetime | None:
+        """Time of the last reading; None while the prices are as shipped."""
+        return self._read_at
 
-        Return whether any price has changed, so that catalogues must be rebuilt. An empty argument
-        counts as a failed reading and changes nothing.
+    def update(self, prices: Mapping[str, Mapping[str, float]], *, now: datetime) -> bool:
+        """Merge prices that were read, by instance type and zone; those of other offerings are kept.
+
+        The zone is empty if the region has one price. Return whether any price has changed, so that
+        catalogues must be rebuilt. An empty argument counts as a failed reading and changes nothing.
         """
         if not prices:
             return False
         with self._lock:
             read, shipped = self._tables
             fallback = shipped if self._fills_gaps else _NOTHING
-            self._tables = {**read, **prices}, fallback
+            merged = {zone: dict(amounts) for zone, amounts in read.items()}
+            for name, by_zone in prices.items():
+                for zone, amount in by_zone.items():
+                    merged.setdefault(zone, {})[name] = amount
+            self._tables = merged, fallback
             self._read_at = now
-            return {**shipped, **read} != {**fallback, **read, **prices}
+            return _in_force(read, shipped) != _in_force(merged, fallback)
 
-    def find(self, instance_type: str, capacity_type: str, *, zone: str = "") -> Price | None:
+    def find(self, instance_type: str, *, zone: str = _EVERYWHERE) -> Price | None:
         """Return the price in a zone, or else in the region: as read, or else as shipped.
 
         None if there is no price: the offering is unavailable then.
         """
-        here = PriceKey(instance_type, capacity_type, zone)
-        anywhere = PriceKey(instance_type, capacity_type)
-        for table in self._tables:
-            for key in (here, anywhere):
-                if key in table:
-                    return table[key]
+        read, shipped = self._tables
+        for amounts in (read.get(zone), read.get(_EVERYWHERE), shipped):
+            if amounts and (amount := amounts.get(instance_type)) is not None:
+                return Price(amount, self._currency)
         return None
 
     def is_stale(self, *, now: datetime, after: timedelta) -> bool:
         """Return whether the last reading is older than this, for `karpenter_check`."""
         return self._read_at is None or now - self._read_at > after
+
+    def to_cache(self) -> CachedPrices | None:
+        """Return all prices that were read, to be stored; None if none were."""
+        if self._read_at is None:
+            return None
+        prices: dict[str, dict[str, float]] = {}
+        for zone, amounts in self._tables[0].items():
+            for name, amount in amounts.items():
+                prices.setdefault(name, {})[zone] = amount
+        return CachedPrices(self._read_at, prices)
+
+
+def _in_force(read: Mapping[str, _Amounts], shipped: _Amounts) -> Mapping[str, _Amounts]:
+    return {**read, _EVERYWHERE: {**shipped, **read.get(_EVERYWHERE, _NOTHING)}}

@@ -18,13 +18,9 @@ from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.errors import CloudProviderError
-from karpenter_core.provider.catalogue import DEFAULT_CURRENCY, Price
-from karpenter_core.provider.kit.cached_prices import (
-    CachedPrices,
-    read_cached_prices,
-    write_cached_prices,
-)
-from karpenter_core.provider.kit.price_table import PriceKey, PriceTable
+from karpenter_core.provider.catalogue import DEFAULT_CURRENCY
+from karpenter_core.provider.kit.cached_prices import read_cached_prices, write_cached_prices
+from karpenter_core.provider.kit.price_table import PriceTable
 from karpenter_provider_aws.data import shipped_on_demand_prices
 from karpenter_provider_aws.discovery.call_errors import core_errors_of
 
@@ -35,6 +31,7 @@ if TYPE_CHECKING:
     from types_boto3_pricing.type_defs import FilterTypeDef
 
     from karpenter_core.api.json_objects import JsonObject
+    from karpenter_core.provider.catalogue import Price
     from karpenter_core.provider.kit.disk_cache import DiskCache
     from karpenter_provider_aws.sdk import CloudClients
 
@@ -112,20 +109,20 @@ class RegionPrices:
         self.currency: Final = currency_of(region)
         self._region: Final = region
         self._reads_price_list: Final = not isolated and not region.startswith("us-gov")
-        shipped = {name: self._price(p) for name, p in shipped_on_demand_prices(region).items()}
-        self._on_demand: Final = PriceTable(_of(ON_DEMAND, shipped))
-        self._spot: Final = PriceTable(_of(SPOT, shipped), fills_gaps=False)
+        shipped = shipped_on_demand_prices(region)
+        self._tables: Final = {
+            ON_DEMAND: PriceTable(shipped, currency=self.currency),
+            SPOT: PriceTable(shipped, currency=self.currency, fills_gaps=False),
+        }
         self._lock: Final = Lock()
         self._revision = 0
-        self._former: Final[dict[PriceKey, tuple[float, ...]]] = {}
-        """Amounts that were replaced of late, by offering, the latest first."""
-        self._read_at: dict[str, CachedPrices] = {}
-        """Prices read, by capacity type, to be cached on disk."""
+        self._former: Final[dict[str, dict[str, tuple[float, ...]]]] = {ON_DEMAND: {}}
+        """Amounts that were replaced of late, the latest first: by zone of spot prices, and by type."""
 
     def restore(self, disk: DiskCache, *, now: datetime) -> None:
         """Begin with what an earlier process read."""
         for capacity_type, kept in read_cached_prices(disk, now=now).items():
-            if capacity_type in {ON_DEMAND, SPOT}:
+            if capacity_type in self._tables:
                 self._update(capacity_type, kept.prices, now=kept.read_at)
 
     @property
@@ -135,11 +132,11 @@ class RegionPrices:
 
     def on_demand(self, instance_type: str) -> Price | None:
         """Return the on-demand price; None when it is not known."""
-        return self._on_demand.find(instance_type, ON_DEMAND)
+        return self._tables[ON_DEMAND].find(instance_type)
 
     def spot(self, instance_type: str, zone: str) -> Price | None:
         """Return the spot price; None when it is not known, or not sold there."""
-        return self._spot.find(instance_type, SPOT, zone=zone)
+        return self._tables[SPOT].find(instance_type, zone=zone)
 
     def is_of_cloud(self, instance_type: str, capacity_type: str, zone: str, amount: float) -> bool:
         """Whether the cloud asks this amount, or has asked it of late.
@@ -148,17 +145,18 @@ class RegionPrices:
         whose price is not known belongs to the cloud, too: nothing says otherwise.
         """
         if capacity_type == SPOT:
-            listed, key = self.spot(instance_type, zone), PriceKey(instance_type, SPOT, zone)
+            listed, former = self.spot(instance_type, zone), self._former.get(zone, {})
         else:
-            listed, key = self.on_demand(instance_type), PriceKey(instance_type, ON_DEMAND)
-        return listed is None or amount == listed.amount or amount in self._former.get(key, ())
+            listed, former = self.on_demand(instance_type), self._former[ON_DEMAND]
+        return listed is None or amount == listed.amount or amount in former.get(instance_type, ())
 
     def stale(self, *, now: datetime, after: timedelta) -> tuple[str, ...]:
         """Return which prices were not read for that long: `on-demand`, `spot`."""
-        books = {SPOT: self._spot}
-        if self._reads_price_list:
-            books[ON_DEMAND] = self._on_demand
-        return tuple(sorted(n for n, book in books.items() if book.is_stale(now=now, after=after)))
+        return tuple(
+            name
+            for name, table in sorted(self._tables.items())
+            if table.is_stale(now=now, after=after) and (name == SPOT or self._reads_price_list)
+        )
 
     def refresh(
         self, clients: CloudClients, *, now: datetime, disk: DiskCache | None = None
@@ -178,7 +176,9 @@ class RegionPrices:
             started = [pool.submit(job, clients, now) for job in jobs]
             errors = [error for future in started if (error := future.exception()) is not None]
         if disk is not None and len(errors) < len(jobs):
-            write_cached_prices(disk, self._read_at, now=now)
+            cached = {name: table.to_cache() for name, table in self._tables.items()}
+            lists = {name: prices for name, prices in cached.items() if prices is not None}
+            write_cached_prices(disk, lists, now=now)
         if len(errors) == 1:
             raise errors[0]
         if errors:
@@ -199,32 +199,21 @@ class RegionPrices:
     def _update(
         self, capacity_type: str, prices: Mapping[str, Mapping[str, float]], *, now: datetime
     ) -> None:
-        keyed = {
-            PriceKey(name, capacity_type, zone): self._price(amount)
-            for name, by_zone in prices.items()
-            for zone, amount in by_zone.items()
-        }
         with self._lock:
-            book = self._spot if capacity_type == SPOT else self._on_demand
-            self._remember_former(book, keyed)
-            self._revision += book.update(keyed, now=now)
-            before = self._read_at.get(capacity_type)
-            prices_before = {} if before is None else before.prices
-            merged = prices_before | {
-                name: {**prices_before.get(name, {}), **of} for name, of in prices.items()
-            }
-            self._read_at = {**self._read_at, capacity_type: CachedPrices(now, merged)}
+            table = self._tables[capacity_type]
+            self._remember_former(table, capacity_type, prices)
+            self._revision += table.update(prices, now=now)
 
-    def _remember_former(self, book: PriceTable, new: Mapping[PriceKey, Price]) -> None:
+    def _remember_former(
+        self, table: PriceTable, capacity_type: str, new: Mapping[str, Mapping[str, float]]
+    ) -> None:
         """Call under the lock, before the new prices are taken in."""
-        for key, price in new.items():
-            before = book.find(key.instance_type, key.capacity_type, zone=key.zone)
-            if before is not None and before.amount != price.amount:
-                former = (before.amount, *self._former.get(key, ()))
-                self._former[key] = former[:_FORMER_PRICES]
-
-    def _price(self, amount: float) -> Price:
-        return Price(amount, self.currency)
+        for name, by_zone in new.items():
+            for zone, amount in by_zone.items():
+                before = table.find(name, zone=zone)
+                if before is not None and before.amount != amount:
+                    former = self._former.setdefault(zone or capacity_type, {})
+                    former[name] = (before.amount, *former.get(name, ()))[:_FORMER_PRICES]
 
     def _refresh_on_demand(self, clients: CloudClients, now: datetime) -> None:
         with ThreadPoolExecutor(len(_PRODUCTS), thread_name_prefix="aws-price-list") as pool:
@@ -264,10 +253,6 @@ class RegionPrices:
                 f"ec2:DescribeSpotPriceHistory: no spot prices for region {self._region}"
             )
         self.update_spot(prices, now=now)
-
-
-def _of(capacity_type: str, prices: Mapping[str, Price]) -> dict[PriceKey, Price]:
-    return {PriceKey(name, capacity_type): price for name, price in prices.items()}
 
 
 def _filters(region: str, product: Mapping[str, str]) -> list[FilterTypeDef]:

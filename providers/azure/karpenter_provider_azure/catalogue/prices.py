@@ -15,12 +15,8 @@ import structlog
 
 from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.provider.catalogue import Price
-from karpenter_core.provider.kit.cached_prices import (
-    CachedPrices,
-    read_cached_prices,
-    write_cached_prices,
-)
-from karpenter_core.provider.kit.price_table import PriceKey, PriceTable
+from karpenter_core.provider.kit.cached_prices import read_cached_prices, write_cached_prices
+from karpenter_core.provider.kit.price_table import PriceTable
 from karpenter_provider_azure.catalogue.size_names import read_size_name
 from karpenter_provider_azure.data import named_sizes, shipped_prices
 
@@ -80,13 +76,10 @@ class RegionPrices:
     def __init__(self, region: str) -> None:
         shipped = shipped_prices(region).prices
         self._tables: Final = {
-            capacity_type: PriceTable(_keyed(shipped, capacity_type), fills_gaps=False)
-            for capacity_type in CAPACITY_TYPES
+            capacity_type: PriceTable(shipped, fills_gaps=False) for capacity_type in CAPACITY_TYPES
         }
         self._lock: Final = Lock()
         self._revision = 0
-        self._read: dict[str, CachedPrices] = {}
-        """Prices read, by capacity type."""
         self._reported: Final[set[str]] = set()
 
     @property
@@ -104,8 +97,7 @@ class RegionPrices:
 
     def read_at(self, capacity_type: str) -> datetime | None:
         """Return when the prices were read; None while they are as shipped."""
-        read = self._read.get(capacity_type)
-        return None if read is None else read.read_at
+        return self._tables[capacity_type].read_at
 
     def update(self, listed: ListedPrices, *, now: datetime) -> bool:
         """Take in prices that were read; return True if one is different.
@@ -126,8 +118,10 @@ class RegionPrices:
 
     def save(self, disk: DiskCache, *, now: datetime) -> None:
         """Store the prices that were read."""
-        if self._read:
-            write_cached_prices(disk, self._read, now=now)
+        cached = {name: table.to_cache() for name, table in self._tables.items()}
+        lists = {name: prices for name, prices in cached.items() if prices is not None}
+        if lists:
+            write_cached_prices(disk, lists, now=now)
 
     def report_unknown(self, names: Iterable[str]) -> None:
         """Log the series of these sizes that are unknown, each once."""
@@ -142,20 +136,11 @@ class RegionPrices:
     def _price(self, name: str, capacity_type: str) -> Price:
         if unknown_series(name):
             return UNKNOWN_PRICE
-        return self._tables[capacity_type].find(name, capacity_type) or UNKNOWN_PRICE
+        return self._tables[capacity_type].find(name) or UNKNOWN_PRICE
 
     def _update(self, capacity_type: str, prices: Mapping[str, float], *, now: datetime) -> None:
         if not prices:
             return
         with self._lock:
-            table = self._tables[capacity_type]
-            self._revision += table.update(_keyed(prices, capacity_type), now=now)
-            before = self._read.get(capacity_type)
-            merged = ({} if before is None else before.prices) | {
-                name: {"": amount} for name, amount in prices.items()
-            }
-            self._read = {**self._read, capacity_type: CachedPrices(now, merged)}
-
-
-def _keyed(prices: Mapping[str, float], capacity_type: str) -> dict[PriceKey, Price]:
-    return {PriceKey(name, capacity_type): Price(amount) for name, amount in prices.items()}
+            by_zone = {name: {"": amount} for name, amount in prices.items()}
+            self._revision += self._tables[capacity_type].update(by_zone, now=now)
