@@ -30,6 +30,7 @@ KEPT = {
     "enableCallbacks",  # the constructor of Highs calls it
     "redirect_request",  # urllib calls it
     "ignore_aliases",  # PyYAML calls it
+    "load_file",  # botocore calls it
     "mark_capacity_type",  # of the kit: clouds tell shortages of each scope
 }
 WORD = re.compile(r"\w+")

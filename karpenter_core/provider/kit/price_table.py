@@ -8,6 +8,7 @@ separately (on-demand, spot) has its own table with its own age.
 from __future__ import annotations
 
 import threading
+from sys import intern
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from karpenter_core.api.prices import DEFAULT_CURRENCY, Price
@@ -64,7 +65,8 @@ class PriceTable:
             merged = {zone: dict(amounts) for zone, amounts in read.items()}
             for name, by_zone in prices.items():
                 for zone, amount in by_zone.items():
-                    merged.setdefault(zone, {})[name] = amount
+                    # Each reading has texts of its own, which thousands of amounts would hold.
+                    merged.setdefault(intern(zone), {})[intern(name)] = amount
             self._tables = merged, fallback
             self._read_at = now
             return _in_force(read, shipped) != _in_force(merged, fallback)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, final
+from sys import intern
+from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_core.provider.kit.cached_response import CachedResponse, decode_as
@@ -34,6 +35,7 @@ __all__ = [
     "RegionTypes",
     "fetch_region_types",
     "read_offerings",
+    "share_values",
 ]
 
 REFRESH_PERIOD: Final = timedelta(hours=12)
@@ -64,6 +66,35 @@ def read_offerings(items: Iterable[InstanceTypeOfferingTypeDef]) -> dict[str, tu
     return {name: tuple(sorted(zones[name])) for name in sorted(zones)}
 
 
+def share_values(region: RegionTypes) -> RegionTypes:
+    """Return an equal value in which equal names, texts and parts are one object.
+
+    An answer has texts of its own for each of a thousand types, which differ in few of them.
+    """
+    seen: dict[object, object] = {}
+
+    def one(value: object) -> object:
+        # With its type: 1, 1.0 and True are equal.
+        return (
+            intern(value)
+            if isinstance(value, str)
+            else seen.setdefault((type(value), value), value)
+        )
+
+    return RegionTypes(
+        types={
+            intern(name): replace(
+                info, **{each.name: one(getattr(info, each.name)) for each in fields(info)}
+            )
+            for name, info in region.types.items()
+        },
+        zones={
+            intern(name): cast("tuple[str, ...]", one(zones))
+            for name, zones in region.zones.items()
+        },
+    )
+
+
 def fetch_region_types(clients: CloudClients) -> RegionTypes:
     """Ask EC2 for types and their zones, both at once.
 
@@ -73,7 +104,7 @@ def fetch_region_types(clients: CloudClients) -> RegionTypes:
     with ThreadPoolExecutor(2, thread_name_prefix="aws-catalogue") as pool:
         types = pool.submit(_fetch_types, clients)
         zones = pool.submit(_fetch_zones, clients)
-        return RegionTypes(types=types.result(), zones=zones.result())
+        return share_values(RegionTypes(types=types.result(), zones=zones.result()))
 
 
 def _fetch_types(clients: CloudClients) -> dict[str, InstanceTypeInfo]:
@@ -107,6 +138,14 @@ def _fetch_zones(clients: CloudClients) -> dict[str, tuple[str, ...]]:
     return zones
 
 
+_decode_any: Final = decode_as(RegionTypes, is_usable=lambda it: it.types and it.zones)
+
+
+def _decode(value: object) -> RegionTypes | None:
+    region = _decode_any(value)
+    return None if region is None else share_values(region)
+
+
 @final
 class RegionTypeReader:
     """The region as last read; callable from any thread."""
@@ -117,7 +156,7 @@ class RegionTypeReader:
             clock,
             DiskCache(cache_folder, name, version=_DISK_VERSION),
             fetch=lambda _: fetch_region_types(clients),
-            decode=decode_as(RegionTypes, is_usable=lambda it: it.types and it.zones),
+            decode=_decode,
             life=DISK_LIFE,
         )
 

@@ -201,7 +201,6 @@ class TypeRequirements:
 
     def __init__(self, region: str) -> None:
         self._region: Final = region
-        self._fixed: Final[dict[str, tuple[Requirement, ...]]] = {}
         self._sets: Final[dict[tuple[str, Values], Requirements]] = {}
 
     def find(self, info: InstanceTypeInfo, values: Values) -> Requirements:
@@ -209,11 +208,11 @@ class TypeRequirements:
         key = (info.name, values)
         requirements = self._sets.get(key)
         if requirements is None:
-            fixed = self._fixed.get(info.name)
-            if fixed is None:
-                fixed = self._fixed[info.name] = type_requirements(info, self._region)
             requirements = Requirements(
-                (*fixed, *(is_any_of(key, *texts) for key, texts in values))
+                (
+                    *type_requirements(info, self._region),
+                    *(is_any_of(key, *texts) for key, texts in values),
+                )
             )
             if len(self._sets) >= _MOST_SETS:
                 self._sets.clear()

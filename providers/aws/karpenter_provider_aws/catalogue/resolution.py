@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.labels import ON_DEMAND, SPOT
 from karpenter_core.errors import BadInputError
+from karpenter_core.provider.catalogue import Overhead
 from karpenter_provider_aws.catalogue.capacity import capacity_of, estimated_memory_bytes
 from karpenter_provider_aws.catalogue.offerings import PurchasableType, ZoneSubnets
 from karpenter_provider_aws.catalogue.overhead import overhead_of
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
 
     from karpenter_core.api.records import Resources
-    from karpenter_core.provider.catalogue import Overhead, Requirements
+    from karpenter_core.provider.catalogue import Requirements
     from karpenter_provider_aws.api.nodeclass import CapacityReservation, EC2NodeClass, Subnet
     from karpenter_provider_aws.catalogue.region_types import RegionTypes
     from karpenter_provider_aws.catalogue.requirements import TypeRequirements, Values
@@ -110,6 +111,7 @@ class TypeResolver:
             reservations.setdefault(reservation.instance_type, []).append(reservation)
         self._reservations: Final = {name: tuple(of) for name, of in reservations.items()}
         self._zones: Final[dict[tuple[str, ...], _Zones]] = {}
+        self._amounts: Final[dict[Hashable, Resources]] = {}
 
     def resolve(
         self, region: RegionTypes, names: Iterable[str], memory_bytes: Mapping[str, int]
@@ -159,6 +161,13 @@ class TypeResolver:
             pods=sizing.pods,
             memory_bytes=memory_bytes,
         )
+        overhead = overhead_of(
+            capacity,
+            pods_reserved_for=self._pods_reserved_for(info, sizing),
+            kube_reserved=sizing.kube_reserved,
+            system_reserved=sizing.system_reserved,
+            eviction_hard=self._options.eviction_hard,
+        )
         values = family_values(info, self._traits, reservations) + zones.values
         return ResolvedType(
             sold=PurchasableType(
@@ -171,16 +180,18 @@ class TypeResolver:
                 group=self._group,
             ),
             requirements=self._sets.find(info, values),
-            capacity=capacity,
-            overhead=overhead_of(
-                capacity,
-                pods_reserved_for=self._pods_reserved_for(info, sizing),
-                kube_reserved=sizing.kube_reserved,
-                system_reserved=sizing.system_reserved,
-                eviction_hard=self._options.eviction_hard,
+            capacity=self._shared(capacity),
+            overhead=Overhead(
+                kube_reserved=self._shared(overhead.kube_reserved),
+                system_reserved=self._shared(overhead.system_reserved),
+                eviction_threshold=self._shared(overhead.eviction_threshold),
             ),
             sizing=sizing,
         )
+
+    def _shared(self, amounts: Resources) -> Resources:
+        """Return equal amounts, the same object for all types that have them."""
+        return self._amounts.setdefault(tuple(amounts.items()), amounts)
 
     def _pods_reserved_for(self, info: InstanceTypeInfo, sizing: KubeletSizing) -> int:
         """Return for how many pods the images of the family keep memory."""

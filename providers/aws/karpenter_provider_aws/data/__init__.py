@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib.resources import files
+from sys import intern
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ class NetworkLimits(NamedTuple):
 def network_limits() -> Mapping[str, NetworkLimits]:
     """Return the limits by instance type."""
     document = json.loads(_text("network_limits.json"))
-    return {name: NetworkLimits(*limits) for name, limits in document["types"].items()}
+    limits = {values: NetworkLimits(*values) for values in map(tuple, document["types"].values())}
+    return {intern(name): limits[tuple(values)] for name, values in document["types"].items()}
 
 
 @cache
@@ -45,7 +47,7 @@ def shipped_on_demand_prices(region: str) -> Mapping[str, float]:
             (r for begin, r in _FALLBACK_REGIONS.items() if region.startswith(begin)),
             _FALLBACK_REGION,
         )
-    return regions[region]["prices"]
+    return {intern(name): price for name, price in regions[region]["prices"].items()}
 
 
 def _text(name: str) -> str:

@@ -198,12 +198,18 @@ def _max_pods(
     return result
 
 
+_NOTHING: Final[Mapping[str, str]] = {}
+"""One object for the kubelets of a thousand types."""
+
+
 def _reserved(
     field_name: str,
     entries: Mapping[str, str],
     variables: Mapping[str, int | str],
     evaluate: Evaluate | None,
-) -> dict[str, str]:
+) -> Mapping[str, str]:
+    if not entries:
+        return _NOTHING
     resolved: dict[str, str] = {}
     for resource, text in sorted(entries.items()):
         if _is_quantity(text):
