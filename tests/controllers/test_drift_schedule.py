@@ -81,11 +81,12 @@ class Checks:
         self.is_stale, self.waker = is_stale, None
         self.asked, self.written = [], []
         self.period_seconds = PERIOD_SECONDS
+        self.metrics = Metrics()
         self.controller = DriftController(
             writer=self,
             providers=self,
             runtime=ControllerRuntime(
-                clock=self.clock, new_id=SequentialIds("id"), metrics=Metrics()
+                clock=self.clock, new_id=SequentialIds("id"), metrics=self.metrics
             ),
             freshness=self,
             rules=None,
@@ -213,6 +214,34 @@ def test_the_drift_of_a_claim_that_is_gone_is_not_written_again():
     gone = NotFoundError("gone", status=404)
     checks = Checks("web", answers=[DriftFinding(reason="Old")] * 9, failures=[gone]).play(60)
     assert len(checks.asked) == len(checks.written) == 1
+
+
+@pytest.mark.parametrize("change", ["removed", "deleted", "replaced"])
+def test_the_drift_of_a_claim_that_goes_during_the_check_is_not_written(change):
+    checks = Checks("web", answers=[DriftFinding(reason="Old")])
+    (claim,) = checks.claims
+
+    def goes():
+        if change == "removed":
+            checks.state.fold(ObjectRemoved(claim))
+        elif change == "deleted":
+            checks.observe(claim, deletion_timestamp=checks.clock.now(), finalizers=("x",))
+        else:
+            checks.observe(claim, uid="uid-of-another")
+
+    detect = checks.detect_drift
+
+    async def detect_drift(claims, node_class):
+        found = await detect(claims, node_class)
+        if len(checks.asked) == 1:
+            goes()
+        return found
+
+    checks.detect_drift = detect_drift
+    checks.play(60)
+    assert checks.written == []
+    failed = checks.metrics.reconcile_errors.labels(controller="nodeclaim.disruption")
+    assert failed._value.get() == 0
 
 
 def test_nothing_is_checked_over_a_stale_state_until_it_is_fresh():

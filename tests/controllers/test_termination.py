@@ -279,6 +279,35 @@ class TestNodes:
 
         run_controller(tmp_path, scenario)
 
+    def test_a_node_that_is_gone_before_its_finalizer_ends_is_not_counted(self, tmp_path):
+        """Somebody else has removed the finalizer: neither a failure nor an end that we brought about."""
+
+        async def scenario(scene):
+            running, name = await one_node(scene, pool(), deployment("web", 1))
+            scene.cluster.scale(DEPLOYMENTS, "web", 0)
+            await scene.settle(lambda: not scene.pods(), seconds=30)
+
+            def removes_finalizer(request):
+                path = request.path.endswith(f"/nodes/{name}")
+                return path and request.method == "PATCH" and b'"finalizers"' in request.body
+
+            faults = scene.cluster.frontend.faults
+            faults.add(RequestFault(matches=removes_finalizer, status=404, times=None))
+            scene.cluster.delete(NODES, name)
+            await scene.settle(lambda: faults.hits > 0, seconds=120)
+            await scene.cluster.clock.sleep(2)
+            ended = 'karpenter_nodes_terminated_total{nodepool="general",zone="test-zone-a"}'
+            failed = 'karpenter_reconcile_errors_total{controller="node.termination"}'
+            assert running.metric(failed) == 0
+            assert not running.metric(ended)
+
+            faults.clear()
+            scene.cluster.patch(NODES, name, {"metadata": {"labels": {"touched": "yes"}}})
+            await scene.settle(lambda: gone(scene, name), seconds=120)
+            assert running.metric(ended) == 1
+
+        run_controller(tmp_path, scenario)
+
     def test_an_instance_stays_while_the_pods_of_its_node_cannot_be_listed(self, tmp_path):
         """The watch may not have shown a pod yet: no answer is not the answer that there is none."""
 

@@ -5,6 +5,7 @@ A NodeClass whose provider neither resolves, hashes nor finalises it is never wr
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 
@@ -163,11 +164,9 @@ class NodeClassController:
             return ReconcileResult(requeue_after=IN_USE_RETRY_SECONDS)
         await self._providers.finalize_node_class(node_class)
         kept = [item for item in node_class.metadata.finalizers if item != finalizer]
-        try:
+        with suppress(NotFoundError):
             await self._patch(node_class, {"metadata": {"finalizers": kept or None}})
-        except NotFoundError:
-            return DONE
-        self._log.info("finalized nodeclass", name=node_class.name)
+            self._log.info("finalized nodeclass", name=node_class.name)
         return DONE
 
     async def _write_status(self, node_class: NodeClass, resolution: NodeClassResolution) -> None:

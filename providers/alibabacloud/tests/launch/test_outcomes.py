@@ -247,7 +247,11 @@ def test_a_vcpu_quota_error_of_another_zone_masks_the_requested_types_of_its_zon
     failure = TargetFailure(
         code="QuotaExceed.ElasticQuota",
         message=f"no more vCPUs for {LARGE} in {ZONE_B}",
-        targets=(target(LARGE, ZONE_G, 2000), target(XLARGE, ZONE_B, 4000)),
+        targets=(
+            target(LARGE, ZONE_G, 2000),
+            target(XLARGE, ZONE_B, 4000),
+            target("ecs.g7.2xlarge", ZONE_B, 8000),
+        ),
         status=403,
     )
 
