@@ -304,7 +304,7 @@ class _Module:
                 yield "condition negated", self._at(node.test), f"not ({self._text(node.test)})"
             case ast.Return() | ast.Continue() | ast.Break() | ast.Raise() if isinstance(
                 around[-1], ast.If | ast.ExceptHandler | ast.For
-            ) and not (_is_none(node) and _is_last(around)):
+            ) and not (_is_nothing(node, around) and _is_last(around)):
                 yield "early exit removed", at, "pass"
             case _:
                 pass
@@ -414,16 +414,20 @@ def _does_nothing(handler: ast.ExceptHandler, around: tuple[ast.AST, ...]) -> bo
     match handler.body:
         case [ast.Pass() | ast.Continue()]:
             return True
-        case [statement] if _is_none(statement):
+        case [statement] if _is_nothing(statement, around):
             return _is_last((*around, handler))
         case body:
             return all(map(_only_says, body))
 
 
-def _is_none(statement: ast.stmt) -> bool:
+def _is_nothing(statement: ast.stmt, around: Sequence[ast.AST]) -> bool:
+    """Return whether a statement returns nothing, or False where that is asked for: both count as no."""
     match statement:
         case ast.Return(value=None | ast.Constant(value=None)):
             return True
+        case ast.Return(value=ast.Constant(value=False)):
+            functions = [outer for outer in around if isinstance(outer, _FUNCTIONS)]
+            return bool(functions) and _name(functions[-1].returns) == "bool"
         case _:
             return False
 

@@ -211,11 +211,6 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         "if ((yield from self.attempt((*self._kept_parts, *parts))) is not None):",
     ): "what is kept can be solved: nothing to add only costs another solution",
     (
-        "providers/azure/karpenter_provider_azure/settings.py",
-        "_is_resource",
-        "return False -> pass",
-    ): "nothing returned counts as False, too",
-    (
         "karpenter_core/scheduling/whatif/first_fit.py",
         "FirstFitPlacement._close",
         "return -> pass",

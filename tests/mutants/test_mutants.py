@@ -141,6 +141,21 @@ class TestDraw:
         source = f"def f():\n    try:\n        x.f = g\n    except OSError:\n        {handled}\n"
         assert {kind for kind, _ in changes(source)} == {"statement removed"}
 
+    @pytest.mark.parametrize(
+        ("returns", "handled", "counts"),
+        [("bool", "False", False), ("bool", "True", True), ("str", "False", True)],
+    )
+    def test_a_handler_that_answers_no_at_the_end_of_a_function_is_ignored(
+        self, returns, handled, counts
+    ):
+        """Nothing returned counts as False where a bool is asked for."""
+        source = (
+            f"def f() -> {returns}:\n    try:\n        return g()\n"
+            f"    except ValueError:\n        return {handled}\n"
+        )
+        assert (("error swallowed", "pass") in changes(source)) is counts
+        assert "early exit removed" not in {kind for kind, _ in changes(source)}
+
     def test_a_handler_that_ends_a_function_early_is_changed(self):
         source = "def f():\n    try:\n        g()\n    except OSError:\n        return\n    h()\n"
         assert "error swallowed" in {kind for kind, _ in changes(source)}
