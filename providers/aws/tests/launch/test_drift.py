@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODE_POOL
-from karpenter_core.errors import CloudProviderError, NodeClaimNotFoundError
+from karpenter_core.errors import BadInputError, CloudProviderError, NodeClaimNotFoundError
 from karpenter_core.provider.contract import DriftFinding
 from providers.aws.tests.launch.processes import (
     ON_DEMAND,
@@ -123,6 +123,19 @@ def test_a_node_class_without_subnets_is_an_error(process, claim, node_class):
     """Case 35."""
     with pytest.raises(CloudProviderError, match="subnets"):
         process.drift.detect([claim], with_status(node_class, subnets=[]))
+
+
+def test_kubelet_settings_that_no_type_can_have_leave_drift_unknown(
+    process, claim, node_class, monkeypatch
+):
+    """The claims are checked again; the NodeClass says what is wrong."""
+
+    def failing(*_):
+        raise BadInputError("spec.kubelet.maxPods: no")
+
+    monkeypatch.setattr(type(process.offered), "instance_types", failing)
+    with pytest.raises(CloudProviderError, match=r"spec\.kubelet\.maxPods: no"):
+        process.drift.detect([claim], node_class)
 
 
 def test_a_reservation_that_is_not_selected_any_more_is_drift(aws, clients, process, detect):

@@ -327,3 +327,12 @@ def test_in_a_shifted_zone_an_instance_with_all_its_tags_is_no_error(aws, proces
     process.tagger.sync(launched_claim(claim, outcome), node_of(outcome))
 
     assert not aws.calls.all
+
+
+def test_ids_of_another_cloud_are_errors_and_keep_no_instance_from_its_end(process, node_class):
+    outcome = process.launch_one(claim_of("web", ON_DEMAND), node_class)
+    foreign, ended, odd = process.instances.terminate(["gce://1", outcome.provider_id, "odd"])
+    assert ended is TerminationStatus.STARTED
+    for name, error in (("gce://1", foreign), ("odd", odd)):
+        assert isinstance(error, CloudProviderError)
+        assert f'provider id "{name}" is not like aws:///' in str(error)
