@@ -20,6 +20,7 @@ from karpenter_core.cli.convert.yaml_manifest import (
     value_at,
 )
 from karpenter_core.cli.convert.yaml_text import FieldComments, FieldPath, TextDocument
+from karpenter_core.errors import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -134,13 +135,20 @@ class Draft:
         return value_at(self.source, _parsed(path))
 
     def become(self, *, api_version: str, kind: str) -> None:
-        """Give the manifest another version and kind, and keep its metadata."""
+        """Give the manifest another version and kind, and keep its metadata.
+
+        Raises:
+            BadInputError: labels or annotations are no object.
+        """
         for name, value in (("apiVersion", api_version), ("kind", kind)):
             self._place((name,), self, (name,), value, "", is_notable=False)
         for path in _SERVER_FIELDS:
             self.leave_out_field(path, "the API server writes it", is_notable=False)
-        annotations = self.get("metadata.annotations")
-        for name in cast("Mapping[str, object]", annotations) if annotations else ():
+        for field_name in ("labels", "annotations"):
+            if not isinstance(self.get(f"metadata.{field_name}") or {}, Mapping):
+                raise BadInputError(f'field "metadata.{field_name}": is not an object')
+        annotations = cast("Mapping[str, object]", self.get("metadata.annotations") or {})
+        for name in map(str, annotations):
             if name.startswith("karpenter.") and name.endswith(_HASHES):
                 path = ("metadata", "annotations", name)
                 self.leave_out_field(path, "the controller writes it", is_notable=False)

@@ -228,7 +228,7 @@ def _renamed_requirements(requirements: object) -> object:
 def _renamed(requirement: Mapping[str, object]) -> dict[str, object]:
     key = str(requirement.get("key"))
     values = requirement.get("values")
-    renamed = {**requirement, "key": LABELS.get(key, key)}
+    renamed = {**requirement, "key": LABELS[key]} if key in LABELS else dict(requirement)
     if key == "node.kubernetes.io/lifecycle" and isinstance(values, list):
         words = {"normal": "on-demand", "ondemand": "on-demand", "Ec2Spot": "spot"}
         renamed["values"] = [words.get(str(each), each) for each in cast("list[object]", values)]

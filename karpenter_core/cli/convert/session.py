@@ -257,4 +257,5 @@ def _header(draft: Draft, title: str) -> list[str]:
     for change in left_out:
         lines.append(f"#   {change.source}: {change.reason}")
         lines += [f"#     {comment}" for comment in draft.comments_of_left_out(change.source)]
-    return [*lines, *(f"#   {comment}" for comment in orphans)]
+    lines += [f"#   {comment}" for comment in orphans]
+    return [" ".join(line.splitlines()) for line in lines]  # a break would end the comment

@@ -95,7 +95,7 @@ def _renamed_labels(value: object) -> object:
     if not isinstance(value, Mapping):
         return value
     fields = cast("Mapping[str, object]", value)
-    key = fields.get("key")
+    key = str(fields.get("key"))
     renamed: dict[str, object] = {}
     for name, inner in fields.items():
         if name in {"key", "topologyKey"}:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast, final
 import yaml
 
 from karpenter_core.cli.convert.yaml_text import plain_value
+from karpenter_core.errors import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,11 +110,17 @@ class OutputManifest:
         entry.value, entry.children = value, None
 
     def extend(self, path: FieldPath, values: Sequence[object]) -> None:
-        """Append values to a list, which keeps its notation."""
+        """Append values to a list, which keeps its notation.
+
+        Raises:
+            BadInputError: the field is no list.
+        """
         entry = self._root
         for key in path:
             entry = _parts(entry).setdefault(str(key), _Entry(rank=self.last_rank(path)))
         old = node_of([] if entry.value is None else entry.value)
+        if not isinstance(old, yaml.SequenceNode):
+            raise BadInputError(f'field "{".".join(map(str, path))}": is no list')
         entry.value = yaml.SequenceNode(
             "tag:yaml.org,2002:seq",
             [*old.value, *(node_of(value) for value in values)],

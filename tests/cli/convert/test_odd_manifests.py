@@ -186,3 +186,69 @@ def test_user_data_that_is_no_text_in_base64_is_an_error_of_its_template(group, 
     result = convert("-", text=text.replace(before, user_data))
     assert result.exit_code == 1
     assert "UserData is no text in base64" in " ".join(result.stderr.split())
+
+
+WORKLOAD = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  template:
+    spec:
+      affinity:
+        nodeAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+            nodeSelectorTerms:
+            - matchExpressions:
+              - {key: KEY, operator: In, values: [spot]}
+"""
+WITH_PROVIDER = """\
+apiVersion: karpenter.sh/v1alpha5
+kind: Provisioner
+metadata: {name: web}
+spec:
+  provider:
+    instanceProfile: nodes
+    subnetSelector: {karpenter.sh/discovery: mine}
+    securityGroupSelector: {karpenter.sh/discovery: mine}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "reported"),
+    [
+        (TEMPLATE + "  blockDeviceMappings: [[1]]\n", "blockDeviceMappings"),
+        (TEMPLATE + "  blockDeviceMappings: [true]\n", "blockDeviceMappings"),
+        (WORKLOAD.replace("KEY", "[spot]"), "0 not converted"),
+        (POOL.replace("{name: web}", "{name: web, annotations: [5]}"), "annotations"),
+        (POOL.replace("{name: web}", "{name: web, annotations: true}"), "annotations"),
+        (
+            WITH_PROVIDER + "  requirements: '{{ x }}'\n",
+            'field "spec.template.spec.requirements": is no list',
+        ),
+    ],
+)
+def test_an_item_of_another_type_ends_in_a_report(text, reported):
+    """Those that a template has not filled in, for example."""
+    result = convert("-", text=text)
+
+    assert isinstance(result.exception, SystemExit | None), result.exception
+    assert reported in " ".join(result.stderr.split())
+
+
+def test_a_value_of_several_lines_stays_in_the_comment_that_quotes_it():
+    """The text behind the break would be YAML of its own."""
+    kubelet = "      kubelet: {containerRuntime: containerd}\n"
+    text = POOL.replace("{name: web}", '{name: "web\\nkind: Secret"}') + kubelet
+    result = convert("-", text=text)
+
+    (written_pool,) = yaml.safe_load_all(result.stdout)
+    assert written_pool["kind"] == "NodePool"
+    assert "# Converted from" in result.stdout
+
+
+def test_a_requirement_without_a_key_gets_none():
+    """Admission says what is missing; a label named None would be found much later."""
+    text = POOL.replace("requirements: []", "requirements: [{operator: In, values: [spot]}]")
+
+    assert "None" not in convert("-", text=text).stdout

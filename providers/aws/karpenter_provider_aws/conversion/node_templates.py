@@ -200,8 +200,8 @@ def _move_block_devices(draft: ManifestDraft, path: str, node_class: ManifestDra
     mappings = draft.get(f"{path}.blockDeviceMappings")
     if not isinstance(mappings, list):
         return
-    old = cast("list[Mapping[str, object]]", mappings)
-    new = [{key: value for key, value in each.items() if key != "virtualName"} for each in old]
+    old = cast("list[object]", mappings)
+    new = [_without_virtual_name(each) for each in old]
     if new != old:
         draft.warn(
             f"{path}.blockDeviceMappings: virtualName is left out, instance stores have no name"
@@ -209,6 +209,13 @@ def _move_block_devices(draft: ManifestDraft, path: str, node_class: ManifestDra
     draft.move(
         f"{path}.blockDeviceMappings", "spec.blockDeviceMappings", value=new, into=node_class
     )
+
+
+def _without_virtual_name(device: object) -> object:
+    if not isinstance(device, Mapping):
+        return device
+    fields = cast("Mapping[str, object]", device)
+    return {key: value for key, value in fields.items() if key != "virtualName"}
 
 
 def _is_node_template(document: Mapping[str, object]) -> bool:
