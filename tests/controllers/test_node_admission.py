@@ -140,6 +140,12 @@ def test_nodes_of_one_plan_wait_for_each_other_and_their_pods_are_nominated_once
     assert sorted(scene.nominated) == [("pod-0", "node-0"), ("pod-1", "node-1")]
 
 
+def test_a_node_of_plain_pods_waits_for_nodes_of_pods_that_depend_on_others():
+    """The first admitted node wakes those pods too: they would take it, or lose their nomination."""
+    scene = Admissions(plain("a"), picky("bb"))
+    assert scene.play(0.0, 1.0) == [pytest.approx(1.1, abs=0.11), AT_ONCE]
+
+
 def test_a_node_waits_no_longer_than_the_idle_time_for_the_next():
     scene = Admissions(picky("a"), picky("bb"))
     (wait,) = scene.play(0.0)

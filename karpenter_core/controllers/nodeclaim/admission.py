@@ -145,24 +145,29 @@ class NodeAdmission:
     def _is_group_complete(self) -> bool:
         """Tell whether every node of the same plans waits here, or the waiting time is over.
 
-        Nodes do not wait if their pods do not depend on the placement of other pods, or if there are
-        more pending pods than can be nominated.
+        Nodes do not wait if no pod of their plans depends on the placement of other pods, or if there
+        are more pending pods than can be nominated. A node whose own pods do not depend on others waits
+        all the same: the first node to be admitted wakes every pod, and those planned for the nodes
+        that are not admitted yet lose their nomination and have to wait out a longer back-off.
         """
         now = self._clock.monotonic()
         arrivals = [waiting_node.arrived_at for waiting_node in self._waiting.values()]
         if now >= min(max(arrivals) + IDLE_SECONDS, min(arrivals) + MAXIMUM_SECONDS):
             return True
         snapshot = self._cluster_state.snapshot()
-        if _waiting_count(snapshot) > NOMINATION_BURST or not any(
-            depends_on_other_pods(pod)
-            for waiting_node in self._waiting.values()
-            for pod in planned_pods(snapshot, claim=waiting_node.claim.name, node=waiting_node.node)
-        ):
+        if _waiting_count(snapshot) > NOMINATION_BURST:
             return True
+        nodes = {name: waiting_node.node for name, waiting_node in self._waiting.items()}
         plans = {_plan_id(waiting_node.claim) for waiting_node in self._waiting.values()}
-        return not any(
-            _is_expected(claim) and claim.name not in self._waiting and _plan_id(claim) in plans
+        expected = [
+            claim.name
             for claim in snapshot.node_claims.values()
+            if _is_expected(claim) and claim.name not in nodes and _plan_id(claim) in plans
+        ]
+        return not expected or not any(
+            depends_on_other_pods(pod)
+            for claim in (*nodes, *expected)
+            for pod in planned_pods(snapshot, claim=claim, node=nodes.get(claim, claim))
         )
 
     async def _admit_waiting(self) -> None:
