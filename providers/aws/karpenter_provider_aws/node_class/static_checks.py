@@ -124,5 +124,5 @@ def user_data_finding(node_class: EC2NodeClass) -> NodeClassFinding | None:
     except BadInputError as error:
         return NodeClassFinding(reason=INVALID_USER_DATA, message=str(error))
     except NodeClassNotReadyError:
-        return None  # says nothing of the user's text
+        pass  # says nothing of the user's text
     return None

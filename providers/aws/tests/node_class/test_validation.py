@@ -324,6 +324,19 @@ def test_unusable_kubelet_settings_are_reported(parts):
     )
 
 
+def test_user_data_that_only_a_launch_template_shows_to_be_unusable_is_reported(parts, monkeypatch):
+    """Though no check had found it."""
+
+    def failing(*_):
+        raise BadInputError("spec.userData: it cannot be merged")
+
+    monkeypatch.setattr(type(parts.trial), "_template", failing)
+    found = parts.resolve(parts.node_class())
+    condition = validation_condition(found)
+    assert (condition.status, condition.reason) == ("False", "InvalidUserData")
+    assert "spec.userData: it cannot be merged" in condition.message
+
+
 @pytest.mark.parametrize("error", [CloudProviderError("nothing is known"), None])
 def test_without_a_catalogue_nothing_is_tried_out(parts, error):
     """It is being read."""
