@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from karpenter_core.api.capacity_buffer import CapacityBuffer
 from karpenter_core.api.records import LOWEST_PRIORITY, Toleration, VolumeView
 from karpenter_core.api.workload_records import PodTemplateView, WorkloadView
+from karpenter_core.lifecycle.capacity_buffer.declaration import buffer_declarations
 from karpenter_core.scheduling.problem import SchedulingPlan, UnschedulablePod
 from karpenter_core.scheduling.virtual_pods import VirtualPlacement, virtual_placements
 from karpenter_core.state.builder import StateBuilder
@@ -321,6 +322,15 @@ def test_buffers_are_unknown_until_their_pods_are_declared():
     state.apply_event(VirtualPodsDeclared(source=buffer_source(empty), pods=()))
 
     assert undeclared_buffers(state.snapshot()) == ()
+
+
+def test_a_buffer_of_another_strategy_has_no_pods_and_says_why():
+    """`karpenter plan` names it, so that nobody waits for its room."""
+    state = StateBuilder({})
+    state.apply_event(ObjectObserved(buffer("other", provisioningStrategy="x/y")))
+    declarations, problems = buffer_declarations(state.snapshot())
+    assert declarations == ()
+    assert list(problems.values()) == ['provisioning strategy "x/y" is not acted on']
 
 
 def test_a_pass_decides_about_the_pods_that_are_declared_only():

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.api.labels import HOSTNAME, REGION, ZONE
+from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, REGION, ZONE
 from karpenter_core.api.records import LabelSelector, TopologySpread
 from karpenter_core.lifecycle.nodeclaim.nomination import (
     choose_nominations,
@@ -91,6 +91,19 @@ class TestPlainPods:
         builder.apply_event(ObjectObserved(changed(meant, 0, node_name="b-1")))
         assert nominated_nodes(builder, meant) == [("p1", "a-1")]
 
+    def test_a_place_that_an_equal_pod_has_been_nominated_for_is_taken(self):
+        """By the scheduler, against the plan: the other one gets the place that is left."""
+        meant = waiting(PLAIN, ["a-1", "b-1"])
+        builder = cluster(meant)
+        builder.apply_event(ObjectObserved(changed(meant, 0, nominated_node_name="b-1")))
+        assert nominated_nodes(builder, meant) == [("p1", "a-1")]
+
+    def test_a_place_is_given_to_one_of_its_pods_and_the_rest_get_what_is_left(self):
+        meant = waiting(PLAIN, ["a-1", "b-1", "b-1"])
+        builder = cluster(meant)
+        builder.apply_event(ObjectObserved(changed(meant, 0, node_name="b-1")))
+        assert nominated_nodes(builder, meant) == [("p1", "b-1"), ("p2", "a-1")]
+
     def test_deleted_pods_are_not_nominated(self):
         meant = waiting(PLAIN, ["a-1", "b-1"])
         builder = cluster(meant[1:])
@@ -116,6 +129,25 @@ class TestSpreadPods:
         """More than on the one node with the most places."""
         meant = waiting(spread(ZONE), ["b-1"] * 3 + ["a-1"] * 2 + ["a-2"] * 2)
         assert NODES[nominated_nodes(cluster(meant), meant)[0][1]] == "zone-a"
+
+    def test_a_domain_that_has_got_its_lead_back_waits_for_the_others(self):
+        meant = waiting(spread(ZONE, skew=9), ["a-1"] * 3 + ["b-1"] * 2)
+        nominations = nominated_nodes(cluster(meant), meant)
+        assert [name for _, name in nominations] == ["a-1", "a-1", "b-1", "a-1", "b-1"]
+
+    def test_a_node_gets_no_more_pods_than_it_has_places(self):
+        """Though its capacity type is behind: the other nodes of that type are of other zones."""
+        types = {"a-1": "spot", "a-2": "on-demand", "b-1": "spot", "c-1": "spot", "d-1": "spot"}
+        meant = waiting(
+            spread(ZONE, CAPACITY_TYPE, skew=9), ["a-1", "a-2", "a-2", "b-1", "c-1", "d-1"]
+        )
+        nodes = [
+            node(name, labels={ZONE: f"zone-{name[0]}", CAPACITY_TYPE: kind})
+            for name, kind in types.items()
+        ]
+        builder = synced_state(*nodes, *(item for item, _ in meant))
+        nominations = nominated_nodes(builder, meant)
+        assert Counter(name for _, name in nominations) == Counter(name for _, name in meant)
 
     def test_a_planned_node_that_does_not_exist_yet_is_a_domain_of_its_own(self):
         meant = waiting(spread(ZONE), ["later", "later", "a-1"])

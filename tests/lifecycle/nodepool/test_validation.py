@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from karpenter_core.api.conditions import find_condition, is_true
-from karpenter_core.api.labels import RETURN_AFTER, RETURN_BUDGET, WELL_KNOWN
+from karpenter_core.api.labels import RETURN_AFTER, RETURN_BUDGET, SCHEDULES, SPOT_SHARE, WELL_KNOWN
 from karpenter_core.api.nodepool import is_detect_only
 from karpenter_core.lifecycle.nodepool.validation import (
     LabelRules,
@@ -26,6 +26,15 @@ def errors(pool, rules=None) -> tuple[str, ...]:
 
 def requirement_errors(*requirement, rules=None) -> tuple[str, ...]:
     return errors(node_pool(requirements=[requirement]), rules)
+
+
+@pytest.mark.parametrize(("annotation", "value"), [(SPOT_SHARE, "many"), (SCHEDULES, "every day")])
+def test_annotations_that_cannot_be_read_are_errors(annotation, value):
+    """A pool that is limited by them must not launch without."""
+    pool = node_pool()
+    metadata = pool.metadata.model_copy(update={"annotations": {annotation: value}})
+    (error,) = errors(pool.model_copy(update={"metadata": metadata}))
+    assert annotation in error
 
 
 def test_an_ordinary_pool_is_valid():

@@ -241,9 +241,11 @@ def test_a_parameter_that_cannot_be_read_fails_the_request(asked, text):
 def test_a_capacity_check_without_retry_fails_and_others_wait():
     once = request(provisioning_class=CHECK_CAPACITY, noRetry="true")
     assert with_no_capacity(once, "full", now=EPOCH).is_true("Failed")
-    again = with_no_capacity(request(provisioning_class=CHECK_CAPACITY), "full", now=EPOCH)
-    assert not again.is_true("Failed")
-    assert "full" in again.condition("Provisioned").message
+    for retried in ({}, {"noRetry": "false"}):
+        asked = request(provisioning_class=CHECK_CAPACITY, **retried)
+        again = with_no_capacity(asked, "full", now=EPOCH)
+        assert not again.is_true("Failed")
+        assert "full" in again.condition("Provisioned").message
 
 
 def test_the_status_patch_removes_details_that_are_over_and_keeps_those_of_others():
@@ -253,6 +255,7 @@ def test_the_status_patch_removes_details_that_are_over_and_keeps_those_of_other
     assert patch is not None
     details = patch["status"]["provisioningClassDetails"]
     assert details == {ATTEMPTS: "1", ATTEMPT_CLAIMS: None, "example.com/eta": "soon"}
+    assert all(None not in each.values() for each in patch["status"]["conditions"])
     assert status_patch(new, new) is None
 
 
@@ -272,6 +275,7 @@ def test_each_change_is_an_event_once_and_failures_are_warnings():
     (notice,) = notices_of_change(failed, launching)
     assert (notice.type, notice.reason) == ("Normal", "CapacityIsLaunching")
     assert not notices_of_change(launching, launching)
+    assert not notices_of_change(asked, request(conditions={"Accepted": "True", "Odd": "True"}))
 
 
 def test_states_are_one_word():
