@@ -339,6 +339,8 @@ def test_a_buffer_grows_with_the_bursts_that_it_has_seen(tmp_path):
 
         scene.cluster.apply([deployment("web", 2)])
         await scene.settle(lambda: stored(scene)["status"]["replicas"] == 2, seconds=300)
+        messages = [each["message"] for each in stored(scene)["status"]["conditions"]]
+        assert any("sized for bursts of 2 pods" in message for message in messages)
         scene.cluster.delete(DEPLOYMENTS, "web", namespace="default")
         await scene.settle(lambda: not scene.pods())
         await restarted(scene)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
 from karpenter_core.controllers.disruption.execution import CommandQueue
+from karpenter_core.disruption.budgets import DisruptionReason
 from karpenter_core.disruption.command_queue import command_timeout
+from karpenter_core.disruption.drift_backoff import DriftBackoff
 from karpenter_core.kube.resources import DEPLOYMENTS, NODES
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS
 from karpenter_core.sim.faults import RequestFault, matching
@@ -597,3 +601,21 @@ class TestLeftOver:
             assert len(stage.scene.nodes()) == len(stage.claims) == 2
 
         staged(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("succeeded", [True, False])
+def test_only_commands_for_drift_begin_or_end_its_back_off(succeeded):
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    backed_off = DriftBackoff().with_failure("general", now, "c")
+    expected = {
+        DisruptionReason.DRIFTED: {} if succeeded else dict(backed_off.entries),
+        DisruptionReason.UNDERUTILIZED: {"general": (1, now)} if succeeded else {},
+    }
+    for reason, entries in expected.items():
+        queue = SimpleNamespace(
+            _steady=SimpleNamespace(now=lambda: now),
+            _drift_backoff=DriftBackoff({"general": (1, now)} if succeeded else {}),
+        )
+        command = SimpleNamespace(reason=reason, pools=("general",), id="c")
+        CommandQueue._record_drift_result(queue, command, succeeded=succeeded)
+        assert queue._drift_backoff.entries == entries

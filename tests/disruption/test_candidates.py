@@ -9,7 +9,12 @@ import pytest
 
 from karpenter_core.api.labels import DO_NOT_DISRUPT, POD_DELETION_COST
 from karpenter_core.disruption.blocked_nodes import blocked_notices
-from karpenter_core.disruption.candidates import DisruptionClass, evaluate_nodes
+from karpenter_core.disruption.candidates import (
+    BOOT_TIME,
+    DisruptionClass,
+    evaluate_nodes,
+    is_recent,
+)
 from karpenter_core.disruption.costs import eviction_cost, lifetime_remaining, reschedule_cost
 from karpenter_core.state.events import (
     DeletionMarked,
@@ -372,3 +377,12 @@ class TestPodsToCome:
     def test_a_node_is_not_expected_for_pods_that_may_not_be_evicted(self):
         held = disruption_budget("held", max_unavailable="0")
         assert self.candidates(self.state(held)) == ["new"]
+
+
+def test_a_node_is_recent_by_the_age_of_its_claim_and_without_one_never():
+    snapshot = synced_state(*node_and_claim("ours"), node("theirs")).snapshot()
+    ours, theirs = snapshot.state_node("ours"), snapshot.state_node("theirs")
+    created = ours.claim.metadata.creation_timestamp
+    assert is_recent(ours, created + BOOT_TIME - timedelta(seconds=1))
+    assert not is_recent(ours, created + BOOT_TIME)
+    assert not is_recent(theirs, created)

@@ -240,6 +240,33 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         "ActiveFaults.disturb",
         "return CallFault() -> pass",
     ): "without active faults none is found: the look at their table is spared",
+    **dict.fromkeys(
+        [
+            (
+                "karpenter_core/scheduling/packing/merging.py",
+                "_PatternMerger.with_itself",
+                f"while remaining.nodes {condition}:",
+            )
+            for condition in (">= 1", "> 0")
+        ],
+        "one node is not put on another one: the loop ends with it as well",
+    ),
+    **dict.fromkeys(
+        [
+            (
+                "karpenter_core/state/unavailable_offerings.py",
+                "without_unavailable",
+                f'digest = blake2b("\\n".join(sorted(hidden)).encode(), {size}).hexdigest()',
+            )
+            for size in ("", "digest_size=7", "digest_size=9")
+        ],
+        "a digest of another size tells the same offerings apart",
+    ),
+    (
+        "karpenter_core/scheduling/whatif/first_fit.py",
+        "FirstFitPlacement.place",
+        "self._least = tuple((line, least.item(line)) for line in least.nonzero()[0].tolist()) -> pass",
+    ): "nodes with too little for any class are tried, and take no pod",
     (
         "karpenter_core/disruption/simulation.py",
         "DisruptionSimulation.need_several_nodes",

@@ -38,6 +38,11 @@ def test_nodes_of_one_content_are_put_on_larger_ones_of_the_same_price():
     ]
 
 
+def test_two_nodes_of_one_content_are_put_on_one():
+    linear = market((2, 4, 0.2), (4, 8, 0.4))
+    assert summary(merge_patterns(linear, [pattern(0, [2], 2)])) == [(1, (4,), 1)]
+
+
 def test_a_larger_node_with_a_higher_price_per_pod_is_not_chosen():
     steep = market((2, 4, 0.2), (4, 8, 0.5))
     assert summary(merge_patterns(steep, [pattern(0, [2], 10)])) == [(0, (2,), 10)]

@@ -246,6 +246,17 @@ def test_an_autoscaler_of_another_target_changes_nothing(target):
     assert predicted(pod(), autoscaler(target=target)) == BEFORE
 
 
+def test_an_autoscaler_has_the_version_of_its_object():
+    """An older one that a late watch shows must not take the place of a newer one."""
+    manifest = {
+        "apiVersion": "autoscaling.k8s.io/v1",
+        "kind": "VerticalPodAutoscaler",
+        "metadata": {"name": "web", "namespace": "default", "resourceVersion": "17"},
+        "spec": {},
+    }
+    assert view_from_manifest(manifest, CODECS).resource_version == 17
+
+
 def test_of_two_autoscalers_with_one_target_the_older_counts():
     old = autoscaler("z", created="2026-01-01T00:00:00Z", targets={"web": {"cpu": "2"}})
     young = autoscaler("a", created="2026-02-01T00:00:00Z", targets={"web": {"cpu": "4"}})

@@ -865,3 +865,16 @@ def test_a_listing_lags_by_the_longest_of_its_delays(tmp_path):
         assert len(world.plugin.cloud.list().instances) == 1
 
     run_kwok(scenario, tmp_path)
+
+
+def test_the_folder_of_the_store_is_made(tmp_path):
+    """The first process of a machine has none; the next one finds it, and the instance."""
+
+    async def scenario(world):
+        assert isinstance(await launch(world), LaunchedInstance)
+        assert len(world.plugin.cloud.list().instances) == 1
+
+    folder = tmp_path / "cache" / "kwok"
+    for _ in range(2):
+        run_kwok(scenario, folder)
+        assert folder.is_dir()

@@ -172,7 +172,10 @@ def test_a_scale_set_without_a_name_gets_one():
         "sku": {"name": "Standard_D4s_v5"},
         "virtualMachineProfile": {},
     }
-    documents = written(yaml.safe_dump([scale_set]))
+    text = yaml.safe_dump([scale_set])
+    documents = written(text)
+    said = " ".join(convert("-", text=text).stderr.split())
+    assert 'image and custom data of scale set "' in said
     assert {each["metadata"]["name"] for each in documents} == {"scale-set"}
     assert {each["kind"] for each in documents} == {"AKSNodeClass", "NodePool"}
 
