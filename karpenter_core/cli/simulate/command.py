@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from importlib.util import find_spec
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -31,6 +32,9 @@ _POINTS: Final = 288
 _STEPS: Final = (10, 30, 60, 300, 600, 900, 1800, 3600)
 _STANDARD_OUTPUT: Final = Path("-")
 _LONGEST: Final = 366 * 86400.0
+_EARLIEST_YEAR: Final = 1970
+_LATEST_YEAR: Final = 9000
+"""Times before and after the simulation, such as ends of certificates, can be written too."""
 
 
 class SimulationFormat(StrEnum):
@@ -185,8 +189,8 @@ def simulate(
         settings=tuple(_flags(setting or ())),
         instance_types_file=instance_types_file,
         node_startup=_seconds("--node-startup", node_startup),
-        reclaims_per_hour=spot_reclaims,
-        stock_outs_per_hour=stock_outs,
+        reclaims_per_hour=_rate("--spot-reclaims", spot_reclaims),
+        stock_outs_per_hour=_rate("--stock-outs", stock_outs),
         stock_out_seconds=_seconds("--stock-out-duration", stock_out_duration),
     )
     scenarios = [
@@ -347,5 +351,15 @@ def _time(text: str) -> datetime:
         raise SettingsError(
             f'--start: must be a time such as 2030-01-01T00:00:00Z, not "{text}"'
         ) from None
+    if not _EARLIEST_YEAR <= read.year <= _LATEST_YEAR:
+        raise SettingsError(
+            f"--start: must be in a year from {_EARLIEST_YEAR} to {_LATEST_YEAR}, not {text}"
+        )
     zoned = read if read.tzinfo is not None else read.replace(tzinfo=UTC)
     return zoned.astimezone(UTC).replace(microsecond=0)
+
+
+def _rate(option: str, rate: float) -> float:
+    if not isfinite(rate):
+        raise SettingsError(f"{option}: must be finite, not {rate}")
+    return rate
