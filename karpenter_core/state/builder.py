@@ -261,14 +261,13 @@ class StateBuilder:
     def _note_refusal(self, pod: PodView, old: PodView | None) -> None:
         """Note that the scheduler has refused a placed pod although the pod's node is open.
 
-        It writes to a waiting pod whenever the reasons of its refusal change. A write that changes the
-        nomination is another one.
+        It writes to a waiting pod whenever the reasons of its refusal change, and with them it may take
+        a nomination back. A write that nominates a node is another one.
         """
         if old is None or not pod.unschedulable or pod.node_name:
             return
-        if pod.nominated_node_name == old.nominated_node_name and self._is_open(
-            self._ledger.placement_target(pod.uid)
-        ):
+        is_nomination = pod.nominated_node_name not in {"", old.nominated_node_name}
+        if not is_nomination and self._is_open(self._ledger.placement_target(pod.uid)):
             self._ledger.note_refusal(pod.uid)
 
     def _is_open(self, target: str) -> bool:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from karpenter_core.api.nodeclaim import REGISTERED
+from karpenter_core.api.nodeclaim import INITIALIZED, REGISTERED
 from karpenter_core.state.events import (
     DeletionMarked,
     ObjectObserved,
@@ -154,6 +154,16 @@ def test_a_write_that_nominates_a_node_is_no_refusal():
     assert not is_refused(builder, waiting)
     builder.apply_event(ObjectObserved(refused(nominated, 51)))
     assert is_refused(builder, waiting)
+
+
+@pytest.mark.parametrize(("stage", "is_open"), [(REGISTERED, False), (INITIALIZED, True)])
+def test_a_refusal_that_takes_the_nomination_back_counts_while_the_node_is_open(stage, is_open):
+    """The scheduler often writes both at once, and does not try the pod again before something changes."""
+    nominated = msgspec.structs.replace(pod("web"), nominated_node_name="web-1")
+    builder, waiting = placed_on("web-1", *node_and_claim("web-1", stage=stage), waiting=nominated)
+    withdrawn = msgspec.structs.replace(waiting, nominated_node_name="", resource_version=50)
+    builder.apply_event(ObjectObserved(withdrawn))
+    assert is_refused(builder, waiting) is is_open
 
 
 def test_a_nomination_of_the_scheduler_for_another_node_stands_when_the_placement_is_refused():
