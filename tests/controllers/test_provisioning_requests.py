@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
+from karpenter_core.api.conditions import Condition
 from karpenter_core.api.provisioning_request import (
     ATOMIC_SCALE_UP,
     CHECK_CAPACITY,
@@ -13,9 +15,13 @@ from karpenter_core.api.provisioning_request import (
     GANG_ATTEMPT,
     GANG_REQUEST,
 )
+from karpenter_core.controllers.provisioning_request.controller import (
+    ProvisioningRequestController,
+)
 from karpenter_core.kube.resources import DEPLOYMENTS, PODS
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS, NODE_POOLS, PROVISIONING_REQUESTS
 from karpenter_core.sim.faults import RequestFault, matching
+from karpenter_core.testing.builders import EPOCH
 from tests.controllers.gangs import (
     FOUR_CORES,
     SERVING,
@@ -492,3 +498,33 @@ def test_a_status_that_another_writer_was_faster_to_change_is_written_soon_after
         assert running.metric(failed) == 0
 
     run_gangs(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("states", "unevaluated", "expected"),
+    [
+        (["True", "False"], (), True),
+        (["True", "Unknown"], (), False),
+        (["Unknown", "Unknown"], (), False),
+        (["True"], ("general",), False),
+        ([], (), True),
+    ],
+)
+def test_pools_are_judged_when_it_is_known_of_each_whether_it_is_ready(
+    states, unevaluated, expected
+):
+    """One that is not would be missing in a plan."""
+    pools = {
+        str(number): SimpleNamespace(
+            status=SimpleNamespace(conditions=(condition("Ready", status),))
+        )
+        for number, status in enumerate(states)
+    }
+    controller = SimpleNamespace(_unevaluated_pools=lambda: unevaluated)
+    snapshot = SimpleNamespace(node_pools=pools)
+    is_judged = ProvisioningRequestController._are_pools_judged
+    assert is_judged(controller, snapshot) is expected
+
+
+def condition(kind, status):
+    return Condition(type=kind, status=status, reason=kind, message="", last_transition_time=EPOCH)

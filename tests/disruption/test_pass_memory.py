@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from karpenter_core.api.labels import DO_NOT_DISRUPT
 from karpenter_core.api.nodepool import Disruption
 from karpenter_core.disruption.candidates import DisruptionClass
+from karpenter_core.disruption.method import DisruptionOptions
 from karpenter_core.disruption.pass_memory import DisruptionMemory
 from karpenter_core.disruption.plan import plan
 from karpenter_core.disruption.refusal_memory import RefusalMemory
@@ -348,3 +349,26 @@ def test_refusals_are_forgotten_when_other_prices_or_commitments_count():
         memory.keep(candidate, prices, ("refused",), below_price=2.0)
         memory.begin_pass(later)
         assert memory.repeated(candidate, prices) is None
+
+
+@pytest.mark.parametrize("policy", ["Balanced", "WhenEmptyOrUnderutilized"])
+@pytest.mark.parametrize("prices", [None, (inf, inf)])
+def test_a_refusal_that_depends_on_more_than_prices_is_not_repeated(policy, prices):
+    """The policy `Balanced` compares with all nodes of the pool, and prices may not be known."""
+    candidate = OneNode()
+    candidate.pool = node_pool(disruption=Disruption(consolidation_policy=policy))
+    pass_prices = SimpleNamespace(rates={}, has_commitments=False)
+    memory = RefusalMemory()
+    memory.begin_pass(pass_prices)
+    memory.keep(candidate, prices, ("refused",), below_price=2.0)
+    memory.begin_pass(pass_prices)
+    is_kept = policy != "Balanced" and prices is not None
+    assert memory.repeated(candidate, prices) == (("refused",) if is_kept else None)
+
+
+def test_a_paused_pass_has_no_candidates_of_an_earlier_one():
+    state, memory = cluster(box("a"), box("b")), DisruptionMemory()
+    for paused, names in ((False, ["a", "b"]), (True, []), (False, ["a", "b"])):
+        a_pass = pass_over(state, memory=memory, options=DisruptionOptions(paused=paused))
+        found = a_pass.candidates(DisruptionClass.GRACEFUL).candidates
+        assert [each.name for each in found] == names
