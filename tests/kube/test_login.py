@@ -64,3 +64,10 @@ async def test_a_service_account_that_cannot_be_used_is_an_error_of_settings(mon
 
     with pytest.raises(SettingsError, match="the pod's service account cannot be used: "):
         await find_login(kubeconfig=None, context=None, clock=MovableClock())
+
+
+async def test_a_kubeconfig_that_is_no_text_is_an_error_of_settings(tmp_path):
+    path = tmp_path / "config"
+    path.write_bytes(b"apiVersion: \xff\xfe")
+    with pytest.raises(SettingsError, match=f"kubeconfig {path}: is not UTF-8 text"):
+        await find_login(kubeconfig=str(path), context=None, clock=MovableClock())

@@ -268,6 +268,11 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         "self._least = tuple((line, least.item(line)) for line in least.nonzero()[0].tolist()) -> pass",
     ): "nodes with too little for any class are tried, and take no pod",
     (
+        "karpenter_core/lifecycle/node/eviction.py",
+        "eviction_advice",
+        "if (needs_force(pod, deadline, now)):",
+    ): "without a deadline nothing is forced: only the type checker asks for it again",
+    (
         "karpenter_core/disruption/simulation.py",
         "DisruptionSimulation.need_several_nodes",
         "return False",
