@@ -248,6 +248,13 @@ class TestUsage:
         builder.apply_event(ObjectRemoved(old))
         assert owner not in builder.snapshot().daemon_pods
 
+    def test_a_daemon_pod_without_a_time_of_creation_is_older_than_all(self):
+        shape = pod_shape(owner_kind="DaemonSet")
+        undated = pod("ds-9", shape=shape, node_name="a", created=None)
+        dated = pod("ds-1", shape=shape, node_name="b", created=at(seconds=1))
+        builder = synced_state(undated, dated)
+        assert builder.snapshot().daemon_pods[dated.owner_uid] is dated
+
     @pytest.mark.parametrize(
         "other", [{"owner_kind": "ReplicaSet"}, {"owner_kind": "DaemonSet", "phase": "Failed"}]
     )

@@ -21,7 +21,7 @@ from karpenter_provider_alibabacloud.sdk import (
     is_repeatable,
     pages_of,
 )
-from karpenter_provider_alibabacloud.sdk_caller import ServiceEndpoint
+from karpenter_provider_alibabacloud.sdk_caller import ServiceEndpoint, _plain, unknown_names
 from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
 
 LAUNCH = {"RegionId": "cn-hangzhou", "InstanceType": "ecs.g7.large"}
@@ -392,3 +392,10 @@ def test_limits_of_time_reach_the_sdk_in_milliseconds(cloud):
     limits = ClientLimits(connect_seconds=3, read_seconds=7.5)
     client = clients_of(cloud, limits=limits)._caller("ecs")._client
     assert (client._connect_timeout, client._read_timeout) == (3000, 7500)
+
+
+def test_lists_are_read_as_deep_as_they_go():
+    """A name that the SDK does not know would be dropped without a word."""
+    given = {"Tag": ({"Key": "a", "Odd": 1}, {"Key": "b", "Value": None})}
+    known = {"Tag": [{"Key": "a"}, {"Key": "b"}]}
+    assert list(unknown_names(_plain(given), known)) == ["Tag.1.Odd"]

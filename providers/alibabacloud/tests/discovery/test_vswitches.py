@@ -9,6 +9,7 @@ from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClassStatus, VS
 from karpenter_provider_alibabacloud.discovery.cluster import Cni
 from karpenter_provider_alibabacloud.discovery.vswitches import (
     DescribedVSwitch,
+    _read,
     least_addresses,
     order_vswitches,
     vswitch_queries,
@@ -209,3 +210,11 @@ def catalogue_types():
         Offered(15, ("a", "spot"), ("b", "spot", False)),
         Offered(48, ("a", "spot"), ("a", "on-demand"), ("b", "spot")),
     ]
+
+
+@pytest.mark.parametrize(("told", "free"), [({}, 0), ({"AvailableIpAddressCount": 7}, 7)])
+def test_a_vswitch_that_does_not_tell_its_free_addresses_has_none(told, free):
+    assert (
+        _read({"VSwitchId": "vsw-1", "ZoneId": "a", "VpcId": "vpc-1", **told}).free_addresses
+        == free
+    )
