@@ -659,10 +659,17 @@ def test_prices_move_while_a_fault_says_so(tmp_path):
 
 def test_a_reclaimed_instance_is_announced_until_acknowledged_and_then_taken(tmp_path):
     async def scenario(world):
-        await launch(world, "spot-1", requirements=[only("std1.large"), SPOT])
-        await launch(world, "spot-2", requirements=[only("std1.large"), SPOT])
+        await launch(world, "spot-0", requirements=[only("std1.xlarge"), SPOT])
+        await world.clock.sleep(1)
+        for name in ("kept-1", "spot-1", "spot-2"):
+            await launch(world, name, requirements=[only("std1.large"), SPOT])
         world.cloud.disturbances.inject(
-            KwokFault(kind=KwokFaultKind.RECLAIM, node_claims=("spot-*",), count=1)
+            KwokFault(
+                kind=KwokFaultKind.RECLAIM,
+                node_claims=("spot-*",),
+                instance_types=("std1.large",),
+                count=1,
+            )
         )
         (first,) = await world.providers.poll_interruptions("kwok")
         assert (first.provider_id, first.kind.value) == ("kwok://spot-1", "SpotInterruption")
@@ -670,11 +677,12 @@ def test_a_reclaimed_instance_is_announced_until_acknowledged_and_then_taken(tmp
         assert await world.providers.poll_interruptions("kwok") == (first,)
         await world.providers.acknowledge_interruptions("kwok", [first.id])
         assert await world.providers.poll_interruptions("kwok") == ()
-        assert len((await world.providers.list_instances("kwok")).instances) == 2
+        assert len((await world.providers.list_instances("kwok")).instances) == 4
         await world.clock.sleep(121)
         await world.run_task("kwok", "nodes")
-        assert [i["nodeClaim"] for i in world.dump()["instances"]] == ["spot-2"]
-        assert set(world.nodes.nodes) == {"spot-2"}
+        left = {"kept-1", "spot-0", "spot-2"}
+        assert {i["nodeClaim"] for i in world.dump()["instances"]} == left
+        assert set(world.nodes.nodes) == left
 
     run_kwok(scenario, tmp_path)
 

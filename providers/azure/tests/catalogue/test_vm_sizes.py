@@ -91,7 +91,7 @@ def test_restrictions_of_other_regions_do_not_count() -> None:
 def test_sizes_of_other_regions_and_other_resources_are_left_out() -> None:
     disk = {**sku_item("Premium_LRS"), "resourceType": "disks"}
 
-    assert parse_skus([sku_item(D4, location="eastus"), disk], LOCATION).sizes == {}
+    assert parse_skus([sku_item(D4, location="eastus"), disk], LOCATION) == ({}, {})
 
 
 def test_the_region_is_compared_without_case() -> None:
