@@ -51,6 +51,9 @@ def read_documents(name: str, text: str) -> list[object]:
                 raise BadInputError(message) from error
         except RecursionError as error:
             raise BadInputError(f"{name}: is nested too deeply") from error
+        except ValueError as error:  # more digits than Python converts
+            problem = str(error).partition(";")[0]
+            raise BadInputError(f"{name}: is not JSON that can be read: {problem}") from error
     return _yaml_documents(name, text)
 
 

@@ -27,6 +27,8 @@ _DEEPEST: Final = 200
 _MOST_REPEATED: Final = 10_000_000
 """Maximum number of values that aliases may expand to in a document."""
 _STRING: Final = "tag:yaml.org,2002:str"
+_SHOWN: Final = 60
+"""Length to which values are cut in messages."""
 _TAGS: Final[dict[type[object], set[str | None]]] = {
     kind: {None, "!", *(f"tag:yaml.org,2002:{name}" for name in names)}
     for kind, names in (
@@ -190,8 +192,9 @@ class _ScalarConstructor:
         node = yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark)
         try:
             return self._loader.construct_object(node)
-        except ValueError as error:
-            raise _error(event, f'"{event.value}" is no value of tag "{tag}"') from error
+        except (ValueError, LookupError) as error:
+            text = event.value if len(event.value) <= _SHOWN else f"{event.value[:_SHOWN]}..."
+            raise _error(event, f'"{text}" is no value of tag "{tag}"') from error
 
 
 def _plain_loader() -> Any:

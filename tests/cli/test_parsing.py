@@ -92,3 +92,21 @@ def test_documents_of_an_api_server_need_no_second_parser(monkeypatch):
     text = json.dumps({"kind": "List", "items": [pod, pod]}, indent=4).replace("<", "\\u003c")
     monkeypatch.setattr(parsing, "_json_documents", None)
     assert read_documents("cluster.json", text) == [{"kind": "List", "items": [pod, pod]}]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.json", '{"a": ' + "9" * 5000 + "}", "a.json: is not JSON that can be read: Exceeds"),
+        ("a.yaml", "a: " + "9" * 5000, f'a.yaml: line 1: "{"9" * 60}..." is no value of tag'),
+        ("a.yaml", "a: !!bool x", 'a.yaml: line 1: "x" is no value of tag'),
+        ("a.yaml", "a: !!int ''", 'a.yaml: line 1: "" is no value of tag'),
+    ],
+)
+def test_a_value_that_python_cannot_convert_is_named(name, text, message):
+    """The message is short, however long the value is."""
+    with pytest.raises(BadInputError) as error:
+        read_documents(name, text)
+
+    assert str(error.value).startswith(message)
+    assert len(str(error.value)) < 200

@@ -29,7 +29,16 @@ _YAML: Final[Any] = yaml
 _NO_FOLDING: Final = 1 << 20
 _MOST_NODES: Final = 100_000
 """Maximum number of values of a document."""
-_MERGE_TAG: Final = "tag:yaml.org,2002:merge"
+_STANDARD: Final = "tag:yaml.org,2002:"
+_MERGE_TAG: Final = f"{_STANDARD}merge"
+_TAGS: Final = frozenset(
+    f"{_STANDARD}{name}"
+    for name in (
+        "str", "int", "float", "bool", "null", "timestamp", "value", "merge", "seq", "map",
+    )
+)  # fmt: skip
+_SHOWN: Final = 60
+"""Length to which values are cut in messages."""
 
 
 @final
@@ -94,7 +103,12 @@ def read_text(name: str, text: str) -> list[TextDocument]:
         if node is None or _is_null(node):
             continue
         where = name if len(nodes) == 1 else f"{name}, document {number + 1}"
-        expanded = _without_aliases(node, where)
+        try:
+            expanded = _without_aliases(node, where)
+        except RecursionError:
+            raise BadInputError(
+                f"{where}: an alias stands within the value that it names"
+            ) from None
         by_field, tail = _comments_by_field(expanded, comments, range(first, end), lines)
         documents.append(
             TextDocument(
@@ -157,7 +171,8 @@ class _PlainConstructor(SafeConstructor):
 
 
 _PLAIN: Final[Any] = _PlainConstructor
-_PLAIN.add_constructor("tag:yaml.org,2002:timestamp", _YAML.SafeLoader.construct_yaml_str)
+for _tag in ("timestamp", "value", "merge"):
+    _PLAIN.add_constructor(f"{_STANDARD}{_tag}", _YAML.SafeLoader.construct_yaml_str)
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -296,6 +311,7 @@ def _without_aliases(node: yaml.Node, where: str) -> yaml.Node:
         left -= 1
         if left < 0:
             raise BadInputError(f"{where}: aliases make it larger than {_MOST_NODES} values")
+        _check_value(node, where)
         if isinstance(node, yaml.MappingNode):
             _refuse_duplicates(node, where)
             if any(key.tag == _MERGE_TAG for key, _ in node.value):
@@ -318,6 +334,21 @@ def _without_aliases(node: yaml.Node, where: str) -> yaml.Node:
         )
 
     return copy(node)
+
+
+def _check_value(node: yaml.Node, where: str) -> None:
+    """Refuse a tag that no reader of Kubernetes knows, and a scalar that is no value of its tag."""
+    line = f"{where}: line {node.start_mark.line + 1}:"
+    if node.tag not in _TAGS:
+        raise BadInputError(f'{line} tag "{node.tag}" is not known')
+    if not isinstance(node, yaml.ScalarNode):
+        return
+    try:
+        plain_value(node)
+    except (ValueError, LookupError) as error:
+        text = str(node.value)
+        text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        raise BadInputError(f'{line} "{text}" is no value of tag "{node.tag}"') from error
 
 
 def _refuse_duplicates(node: yaml.MappingNode, where: str) -> None:

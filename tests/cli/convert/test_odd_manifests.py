@@ -69,13 +69,26 @@ def test_a_merged_mapping_takes_its_own_values():
     [
         ("spec:\n  weight: 1\n  weight: 2\n", 'line 3: key "weight" is duplicated'),
         ("spec:\n  ? [a]\n  : 1\n", "line 2: a key is no string"),
+        ("spec: !Ref x\n", 'line 1: tag "!Ref" is not known'),
+        ("spec: !!set {a, b}\n", 'line 1: tag "tag:yaml.org,2002:set" is not known'),
+        ("a: 1\nspec: !!float x\n", 'line 2: "x" is no value of tag "tag:yaml.org,2002:float"'),
+        ("spec: !!bool x\n", 'line 1: "x" is no value of tag "tag:yaml.org,2002:bool"'),
+        (f"spec: {'9' * 5000}\n", f'line 1: "{"9" * 60}..." is no value of tag'),
+        ("spec: &a [*a]\n", "an alias stands within the value that it names"),
     ],
 )
-def test_a_key_that_readers_understand_differently_is_refused(text, message):
+def test_text_that_readers_understand_differently_is_refused(text, message):
     result = convert("-", text=text)
 
     assert result.exit_code != 0
     assert message in str(result.exception)
+
+
+def test_plain_signs_that_yaml_reserves_are_text():
+    """An equals sign has a tag of its own."""
+    result = convert("-", text="a: =\nb: <<\n")
+
+    assert result.stdout == "a: =\nb: <<\n"
 
 
 def test_a_directive_is_no_part_of_a_document():
