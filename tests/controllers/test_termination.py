@@ -289,7 +289,7 @@ class TestNodes:
 
             def removes_finalizer(request):
                 path = request.path.endswith(f"/nodes/{name}")
-                return path and request.method == "PATCH" and b'"finalizers"' in request.body
+                return path and request.method == "PATCH" and b"finalizers" in request.body
 
             faults = scene.cluster.frontend.faults
             faults.add(RequestFault(matches=removes_finalizer, status=404, times=None))
