@@ -63,7 +63,7 @@ class MeasuredCloud(Protocol):
         ...
 
     def nodes(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return the Nodes that kubelets register, by provider id."""
+        """Return the Nodes that kubelets register, by provider ID."""
         ...
 
 

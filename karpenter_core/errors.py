@@ -77,7 +77,7 @@ class CloudProviderError(KarpenterError):
 
 
 class NodeClaimNotFoundError(CloudProviderError):
-    """No instance exists with this provider id."""
+    """No instance exists with this provider ID."""
 
 
 class ExhaustedScope(StrEnum):

@@ -207,9 +207,9 @@ class _EntryCompleter:
 
 
 class _ProviderIds:
-    """Joins Nodes and NodeClaims of one instance by provider id.
+    """Joins Nodes and NodeClaims of one instance by provider ID.
 
-    A Node without a provider id gets one; a claim that names the Node shares it.
+    A Node without a provider ID gets one; a claim that names the Node shares it.
     """
 
     def __init__(self, *, nodes: Iterable[ManifestEntry], claims: Iterable[ManifestEntry]) -> None:
@@ -225,7 +225,7 @@ class _ProviderIds:
             )
 
     def joined(self, entry: ManifestEntry) -> ManifestEntry:
-        """Return a Node or NodeClaim with its provider id, if it can be derived."""
+        """Return a Node or NodeClaim with its provider ID, if it can be derived."""
         part = "spec" if entry.kind == "Node" else "status"
         fields = _mapping(entry.manifest, part)
         node = entry.name if entry.kind == "Node" else str(fields.get("nodeName") or "")

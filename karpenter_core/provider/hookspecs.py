@@ -192,7 +192,7 @@ def karpenter_launch_instances(requests: Sequence[LaunchRequest]) -> Sequence[La
 
 @hookspec(firstresult=True)
 def karpenter_fetch_instances(provider_ids: Sequence[str]) -> Sequence[FetchOutcome]:
-    """Fetch instances by provider id; NodeClaimNotFoundError for each that does not exist.
+    """Fetch instances by provider ID; NodeClaimNotFoundError for each that does not exist.
 
     An instance that is shutting down is returned with `terminating` set. If the cloud does not
     answer, return any other CloudProviderError, never NodeClaimNotFoundError.
@@ -217,8 +217,8 @@ def karpenter_gate_registration(
 ) -> RegistrationGate | RegistrationRefusal | None:
     """Delay or refuse the registration of a node; None lets it register.
 
-    Called when a Node with the provider id of a launched claim appears, and again after `retry_after`
-    until it returns None. A kubelet chooses the provider id of its Node: refuse a Node that cannot be
+    Called when a Node with the provider ID of a launched claim appears, and again after `retry_after`
+    until it returns None. A kubelet chooses the provider ID of its Node: refuse a Node that cannot be
     the instance's, for example because the cloud gives another name to it. The claim then waits for
     its own Node.
 

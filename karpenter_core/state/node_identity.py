@@ -1,6 +1,6 @@
 """Tells which Nodes are those of a NodeClaim.
 
-A kubelet chooses the provider id of its Node, so a compromised one can show that of another node's
+A kubelet chooses the provider ID of its Node, so a compromised one can show that of another node's
 claim. Facts that only the API server and the controller write decide: the name of the Node that
 registered, and the times of creation, which one clock sets.
 """
@@ -20,7 +20,7 @@ __all__ = ["is_node_of", "is_older_than_claim"]
 
 
 def is_node_of(claim: NodeClaim, node: NodeView) -> bool:
-    """Tell whether a Node that shows the claim's provider id can be the claim's.
+    """Tell whether a Node that shows the claim's provider ID can be the claim's.
 
     Once a Node has registered, no other Node is.
     """

@@ -233,16 +233,16 @@ class Snapshot:
     def nodes_of(self, claim: NodeClaim) -> tuple[NodeView, ...]:
         """Return the Nodes of a claim: several only until one of them registers.
 
-        A claim without a provider id has none. `refused_nodes_of` has the others that show its id.
+        A claim without a provider ID has none. `refused_nodes_of` has the others that show its id.
         """
         return tuple(node for node in self._nodes_with_id_of(claim) if is_node_of(claim, node))
 
     def refused_nodes_of(self, claim: NodeClaim) -> tuple[NodeView, ...]:
-        """Return the Nodes that show the claim's provider id and cannot be the claim's."""
+        """Return the Nodes that show the claim's provider ID and cannot be the claim's."""
         return tuple(node for node in self._nodes_with_id_of(claim) if not is_node_of(claim, node))
 
     def claims_of(self, node: NodeView) -> tuple[NodeClaim, ...]:
-        """Return every NodeClaim whose Node this can be; one without a provider id has none."""
+        """Return every NodeClaim whose Node this can be; one without a provider ID has none."""
         if not node.provider_id:
             return ()
         names = self.claims_by_provider_id.get(node.provider_id, ())

@@ -1,7 +1,7 @@
 """Builders of nodes, claims and whole states, in one line each.
 
 The counterpart of `testing.builders` for existing objects. A state node is a Node and its
-NodeClaim, joined by the provider id `kwok://<name>`; by default it is initialised, has 4 cores and
+NodeClaim, joined by the provider ID `kwok://<name>`; by default it is initialised, has 4 cores and
 16 GiB, and has been so since `EPOCH`.
 """
 
@@ -128,7 +128,7 @@ def node_claim(
 ) -> NodeClaim:
     """Make a claim that has come as far as `stage`: Launched, Registered or Initialized.
 
-    From Launched on it has a provider id, amounts and the labels that a launch resolves.
+    From Launched on it has a provider ID, amounts and the labels that a launch resolves.
     """
     launched = stage in _STAGES
     amounts = {"cpu": "4", "memory": "16Gi", "pods": "110", **(capacity or {})}

@@ -97,25 +97,25 @@ class ConformanceSubject:
     """
 
     node_manifest: Callable[[object, str], Mapping[str, object] | None] | None = None
-    """Boots the instance with a provider id and returns the Node that its kubelet would create.
+    """Boots the instance with a provider ID and returns the Node that its kubelet would create.
 
     Not needed if the provider creates Nodes itself, through `ProviderContext.nodes`.
     """
     list_resources: Callable[[object], Collection[str]] | None = None
     """Returns all resources of the cluster in the cloud: instances, templates, profiles."""
     create_foreign_instance: Callable[[object], str] | None = None
-    """Creates an instance of another cluster in the same account; returns its provider id."""
+    """Creates an instance of another cluster in the same account; returns its provider ID."""
     sell_out: Callable[[object, OfferingKey], None] | None = None
     """Makes the cloud report that an offering is sold out."""
     interrupt: Callable[[object, str], None] | None = None
-    """Makes the cloud announce an interruption of the instance with this provider id."""
+    """Makes the cloud announce an interruption of the instance with this provider ID."""
     interrupts_nodes: bool = False
     """Whether `interrupt` is announced by conditions of the Node, which `karpenter_read_interruptions`
     reads and `node_manifest` returns."""
     protect: Callable[[object, str], AbstractContextManager[object]] | None = None
-    """Makes the cloud refuse to terminate the instance with this provider id inside the block."""
+    """Makes the cloud refuse to terminate the instance with this provider ID inside the block."""
     drift: Callable[[object, str], None] | None = None
-    """Changes the instance with this provider id, so that it no longer matches its NodeClass.
+    """Changes the instance with this provider ID, so that it no longer matches its NodeClass.
 
     It may be seen by the Node that `node_manifest` returns afterwards.
     """

@@ -411,7 +411,7 @@ def test_a_cordoned_node_takes_only_pods_that_tolerate_the_cordon(plan):
 
 
 def test_a_claim_that_names_its_node_is_that_node(plan):
-    """Counted once, though the Node does not show the provider id."""
+    """Counted once, though the Node does not show the provider ID."""
     claim = {
         "metadata": {"name": "general-1", "labels": {"karpenter.sh/nodepool": "general"}},
         "spec": {"nodeClassRef": POOL["spec"]["template"]["spec"]["nodeClassRef"], "requirements": []},

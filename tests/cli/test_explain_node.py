@@ -500,7 +500,7 @@ def test_a_node_shows_the_part_of_its_price_that_commitments_pay_anyway(explain)
 
 
 def test_a_node_without_the_labels_of_its_type_is_said_to_wait_for_them(explain):
-    """It has a provider id, and it is its claim's: nothing else is wrong with it."""
+    """It has a provider ID, and it is its claim's: nothing else is wrong with it."""
     claim, node = claim_with_node("fresh")
     for label in ("karpenter.sh/initialized", "node.kubernetes.io/instance-type"):
         del node["metadata"]["labels"][label]

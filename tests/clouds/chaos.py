@@ -78,10 +78,10 @@ class Chaos:
         self._foreign: list[str] = []
         self._apart: dict[str, float] = {}
         self._instances: dict[str, str] = {}
-        """Provider ids by the UID of the claim."""
+        """Provider IDs by the UID of the claim."""
         self._claims: set[str] = set()
         self._taken: set[str] = set()
-        """Provider ids of the instances that the cloud has ended: a claim may get another one."""
+        """Provider IDs of the instances that the cloud has ended: a claim may get another one."""
         self._made = 0
         self.happened: Counter[str] = Counter()
         self.breaches: list[str] = []

@@ -1,4 +1,4 @@
-"""A Node that shows the provider id of a claim without right never gets the claim's labels or place."""
+"""A Node that shows the provider ID of a claim without right never gets the claim's labels or place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ POOL = "karpenter.sh/nodepool"
 
 
 def impostor(provider_id, name="evil"):
-    """A Node as a kubelet creates it that lies about its provider id."""
+    """A Node as a kubelet creates it that lies about its provider ID."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -45,7 +45,7 @@ def is_untouched(node):
 
 
 async def boot_with_impostor(scene):
-    """Launch one claim; another Node shows its provider id before its own Node appears."""
+    """Launch one claim; another Node shows its provider ID before its own Node appears."""
     scene.cluster.apply([NODE_CLASS, node_pool(disruption=KEEP), deployment("web", 1)])
     scene.start(WITHOUT_ELECTION)
     await scene.settle(

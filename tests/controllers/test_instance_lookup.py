@@ -1,4 +1,4 @@
-"""A claim without provider id is looked up in its provider's listing before it is finished."""
+"""A claim without provider ID is looked up in its provider's listing before it is finished."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ class TestClaims:
         run_controller(tmp_path, scenario)
 
     def test_a_claim_that_was_never_launched_touches_nothing(self, tmp_path):
-        """Cases 67, 68: no call, and a Node without a provider id has no claim."""
+        """Cases 67, 68: no call, and a Node without a provider ID has no claim."""
         faults = tmp_path / "faults.json"
         faults.write_text(json.dumps([{"fault": "throttle", "operation": "launch"}]))
         stranger = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "stranger"}}

@@ -98,7 +98,7 @@ class SmallCloud:
     # -- what tests do -----------------------------------------------------------------------------
 
     def launch(self, name, *claims, is_recent=False, **fields):
-        """Launch an instance for claims; return its provider id."""
+        """Launch an instance for claims; return its provider ID."""
         owners = [
             ClaimRef(name=each, uid=f"uid-{each}") for each in claims or (f"claim-of-{name}",)
         ]

@@ -95,7 +95,7 @@ class Invariants:
         self.blind_since: datetime | None = None
         """Since when the controller may not see what changes."""
         self._unclaimed: dict[str, float] = {}
-        """By provider id, since when no claim has it."""
+        """By provider ID, since when no claim has it."""
         self.breaches: Final[list[str]] = []
         self._pools: Final[dict[str, list[_PastPool]]] = defaultdict(list)
         self._limits: Final[dict[str, dict[str, int]]] = {}
@@ -106,7 +106,7 @@ class Invariants:
         self._nodes_deleted_by_us: Final[set[str]] = set()
         """Names of the Nodes that the controller has deleted."""
         self._removed_by_others: Final[set[str]] = set()
-        """Provider ids of the Nodes that others have deleted and that are gone."""
+        """Provider IDs of the Nodes that others have deleted and that are gone."""
         for kind, listener in (
             (NODE_POOLS, self._note_pool),
             (NODE_CLAIMS, self._note_claim),

@@ -98,7 +98,7 @@ class MinimalProvider:
 
     def __init__(self) -> None:
         self._instances: dict[str, Instance] = {}
-        """By provider id. A cloud would store them; here they are restored from Nodes after a restart."""
+        """By provider ID. A cloud would store them; here they are restored from Nodes after a restart."""
         self._used_up: set[str] = set()
         """Tokens whose instance is gone. A cloud would store these too."""
 

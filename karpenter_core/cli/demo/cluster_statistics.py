@@ -111,7 +111,7 @@ class ClusterStatistics:
 
     @property
     def provider_ids(self) -> frozenset[str]:
-        """Return the provider ids of the nodes."""
+        """Return the provider IDs of the nodes."""
         return frozenset(node.provider_id for node in self._nodes.values())
 
     @property

@@ -67,9 +67,9 @@ class DemoKubelets:
         self._cloud: Final = cloud
         self._api: Final = api
         self._names: Final[dict[str, str]] = {}
-        """Names of the registered Nodes, by provider id."""
+        """Names of the registered Nodes, by provider ID."""
         self._conditions: Final[dict[str, Sequence[JsonMapping]]] = {}
-        """Conditions that clouds have given to registered Nodes, by provider id."""
+        """Conditions that clouds have given to registered Nodes, by provider ID."""
 
     async def run(self) -> None:
         """Follow the state of the cloud until cancelled."""

@@ -114,7 +114,7 @@ def find_state_node(cluster: ClusterInput, name: str) -> StateNode:
                 f' {INITIALIZED}; explain its NodeClaim "{claim}"'
             )
         raise BadInputError(
-            f'node "{name}" is of a NodePool and has no provider id, or that of another node:'
+            f'node "{name}" is of a NodePool and has no provider ID, or that of another node:'
             " it is ignored"
         )
     known_names = sorted({*snapshot.nodes, *snapshot.node_claims})

@@ -190,7 +190,7 @@ class SimulationRecorder:
         instance_type = labels.get(INSTANCE_TYPE, "")
         capacity_type = labels.get(CAPACITY_TYPE, "")
         if not instance_type or not capacity_type:
-            return  # the labels follow the provider id
+            return  # the labels follow the provider ID
         self.advance()
         price = self._price_of(pool, instance_type, zone, capacity_type)
         self.claims[uid] = RecordedClaim(

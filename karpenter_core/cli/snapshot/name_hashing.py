@@ -4,7 +4,7 @@ A name becomes its rank in the order of all names and a keyed hash: the order of
 ties in plans, stays the same, so that the plan of the hashed snapshot is that of the plain one up to
 names. The key is random and is not kept.
 
-Names are names and UIDs of objects, namespaces and owners, hostnames, provider ids, and values of labels and
+Names are names and UIDs of objects, namespaces and owners, hostnames, provider IDs, and values of labels and
 taints, except values that a cloud or Kubernetes defines (zones, instance types, capacity types, numbers,
 truth values). Keys of labels stay. Of annotations stay the values that rules parse, with hashes for names,
 and of others only numbers, truth values and versions.

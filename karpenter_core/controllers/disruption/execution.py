@@ -129,7 +129,7 @@ class CommandQueue:
 
     @property
     def queued_provider_ids(self) -> frozenset[str]:
-        """Provider ids of the nodes that commands disrupt."""
+        """Provider IDs of the nodes that commands disrupt."""
         return frozenset(self._starting).union(*(entry.provider_ids for entry in self._running))
 
     @property

@@ -357,7 +357,7 @@ def _claim_after_launch(claim: NodeClaim, outcome: LaunchOutcome) -> NodeClaim |
         return outcome
     try:
         if not outcome.provider_id:
-            return CloudProviderError("the launched instance has no provider id")
+            return CloudProviderError("the launched instance has no provider ID")
         return launched_claim(claim, outcome)
     except Exception as error:
         return CloudProviderError(f"the launched instance cannot be parsed: {error!r}")

@@ -168,7 +168,7 @@ class NodeClaimLifecycleController:
         self._node_seen: dict[str, datetime] = {}
         """By the UID of a claim that awaits registration, since when it has a Node."""
         self._refused: dict[str, frozenset[str]] = {}
-        """By the UID of a claim, the names of the Nodes that show its provider id without right."""
+        """By the UID of a claim, the names of the Nodes that show its provider ID without right."""
         self._pod_events: set[str] = set()
         self._steady = SteadyClock(runtime.clock)
         self._lost_nodes = LostNodes(

@@ -1,6 +1,6 @@
-"""Finds the instance of a claim without provider id in its provider's listing.
+"""Finds the instance of a claim without provider ID in its provider's listing.
 
-A process that ends between a launch and the write of the provider id leaves a claim without one. If the
+A process that ends between a launch and the write of the provider ID leaves a claim without one. If the
 claim is deleted before another launch call, which would find the instance by its token, the instance
 would remain until garbage collection, which takes many of them for a mistake. So the listing is checked
 before such a claim is finished.

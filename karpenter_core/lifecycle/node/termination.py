@@ -246,7 +246,7 @@ class _TerminationSteps:
     def _has_other_node(self) -> bool:
         """Tell whether another Node of the same instance is still to be drained.
 
-        Two Nodes should never have the same provider id. If they do, the last one ends the instance.
+        Two Nodes should never have the same provider ID. If they do, the last one ends the instance.
         """
         return self.claim is not None and any(
             other.name != self.node.name and TERMINATION_FINALIZER in other.finalizers

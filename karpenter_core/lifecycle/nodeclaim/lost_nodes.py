@@ -31,7 +31,7 @@ LOST_SHARE: Final = 0.5
 def has_lost_its_node(claim: NodeClaim, snapshot: Snapshot) -> bool:
     """Tell whether a registered claim that is not being deleted has no Node any more.
 
-    A Node of its name may have been created again, without a provider id yet.
+    A Node of its name may have been created again, without a provider ID yet.
     """
     return (
         is_true(claim.status.conditions, REGISTERED)

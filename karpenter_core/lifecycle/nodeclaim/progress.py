@@ -48,7 +48,7 @@ def progress_step(
 ) -> LifecycleStep:
     """Advance a claim as far as its node allows.
 
-    `nodes` are those with the claim's provider id, without those that are `refused`; `pending` are the
+    `nodes` are those with the claim's provider ID, without those that are `refused`; `pending` are the
     gates that hold its registration. A claim that is not launched has no node, and its conditions say so. `slices` are the ResourceSlices
     of the node; None if requests for devices are ignored. `planned` are the waiting pods for which the
     node was launched.

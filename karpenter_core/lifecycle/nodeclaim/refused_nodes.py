@@ -1,6 +1,6 @@
-"""Refuses Nodes that show a claim's provider id and cannot be its own.
+"""Refuses Nodes that show a claim's provider ID and cannot be its own.
 
-A kubelet chooses the provider id of its Node. Without a refusal, the first Node that shows the id of a
+A kubelet chooses the provider ID of its Node. Without a refusal, the first Node that shows the id of a
 launched claim would get the claim's labels, and pods that belong on another node.
 """
 
@@ -31,7 +31,7 @@ REPEAT_INTERVAL: Final = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedNode:
-    """A Node that shows a claim's provider id, and why it is not the claim's."""
+    """A Node that shows a claim's provider ID, and why it is not the claim's."""
 
     name: str
     reason: str
@@ -39,11 +39,11 @@ class RefusedNode:
     @property
     def text(self) -> str:
         """Node and reason, for conditions and Events."""
-        return f'Node "{self.name}" shows the provider id of this NodeClaim and {self.reason}'
+        return f'Node "{self.name}" shows the provider ID of this NodeClaim and {self.reason}'
 
 
 def refused_nodes(claim: NodeClaim, snapshot: Snapshot) -> tuple[RefusedNode, ...]:
-    """Return the Nodes with the claim's provider id that the cluster's own facts refuse."""
+    """Return the Nodes with the claim's provider ID that the cluster's own facts refuse."""
     refused = [
         RefusedNode(name=node.name, reason=_reason(claim))
         for node in snapshot.refused_nodes_of(claim)

@@ -91,7 +91,7 @@ def registration_step(
 ) -> LifecycleStep:
     """Register the node, or set the condition that says what registration waits for.
 
-    `refused` are other nodes that show the claim's provider id, `pending` are the gates that hold it.
+    `refused` are other nodes that show the claim's provider ID, `pending` are the gates that hold it.
     Meanwhile labels, annotations and taints are synced already, but the unregistered taint stays.
     `planned` are the waiting pods for which the node was launched.
     """

@@ -37,7 +37,7 @@ class BatchLimits:
 
     A batch closes after `idle` without a new item, after `maximum` in any case, or when it holds
     `size` items. `timeout` bounds one call; SDK socket timeouts must be shorter. Items of different
-    `key` never share a batch; its argument is a `LaunchRequest` or a provider id. Without one, each
+    `key` never share a batch; its argument is a `LaunchRequest` or a provider ID. Without one, each
     batch of launches has one NodeClass. Under `@one_by_one` only `timeout` applies: each item is a call.
     """
 

@@ -89,7 +89,7 @@ class RegistrationGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrationRefusal:
-    """Refuses a Node that shows the provider id of an instance and is not the instance's."""
+    """Refuses a Node that shows the provider ID of an instance and is not the instance's."""
 
     reason: str
     """It follows the name of the Node in conditions and Events: `is not named like its instance`."""

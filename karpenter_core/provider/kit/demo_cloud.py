@@ -91,11 +91,11 @@ class DemoCloud(Protocol):
         return {}
 
     def instances(self) -> Mapping[str, DemoInstance]:
-        """Return every instance that is not gone, by provider id."""
+        """Return every instance that is not gone, by provider ID."""
         ...
 
     def nodes(self) -> Mapping[str, Mapping[str, object]]:
-        """Return the Node of every instance whose kubelet has registered it, by provider id."""
+        """Return the Node of every instance whose kubelet has registered it, by provider ID."""
         ...
 
     def launch_calls(self) -> Sequence[LoggedLaunchCall]:

@@ -2,7 +2,7 @@
 
 The tags of a launch call name all its claims, and a fixed order assigns the instances to them. That
 assignment changes when an instance of the call vanishes. So recorded assignments have precedence: the
-provider ids of NodeClaims, and the launches of this process.
+provider IDs of NodeClaims, and the launches of this process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class InstanceOwners:
         recent: RecentLaunches,
         read_claims: Callable[[], Mapping[str, NodeClaim]],
     ) -> None:
-        """`instance_id_of` returns the instance id of a provider id, "" for other providers' ids.
+        """`instance_id_of` returns the instance id of a provider ID, "" for other providers' ids.
 
         `read_claims` is `ProviderContext.read_claims`.
         """

@@ -35,7 +35,7 @@ class LateFailures:
         read_failures: Callable[[], Mapping[str, CloudProviderError]],
         read_claims: ClaimReader,
     ) -> None:
-        """`read_failures` reads the failed instances of the cluster: provider id to error.
+        """`read_failures` reads the failed instances of the cluster: provider ID to error.
 
         It may raise any CloudProviderError. `read_claims` is that of `ProviderContext`.
         """

@@ -1,6 +1,6 @@
 """Refuses Nodes whose name is not that of the instance they claim to be.
 
-A kubelet chooses the provider id of its Node. Its name is checked by the API server where the cloud
+A kubelet chooses the provider ID of its Node. Its name is checked by the API server where the cloud
 binds the kubelet's certificate to it.
 """
 

@@ -109,7 +109,7 @@ class PerInstanceCloud(ABC, Generic[C]):
         return ""
 
     def failures(self) -> Mapping[str, CloudProviderError]:
-        """Return the errors of launches that failed after they were accepted, by provider id."""
+        """Return the errors of launches that failed after they were accepted, by provider ID."""
         return {}
 
     def close(self) -> None:

@@ -201,7 +201,7 @@ async def current_listing(world: ProviderWorld, subject: ConformanceSubject) -> 
 async def list_by_provider_id(
     world: ProviderWorld, subject: ConformanceSubject
 ) -> Mapping[str, Instance]:
-    """Return the instances that the provider lists, by provider id."""
+    """Return the instances that the provider lists, by provider ID."""
     listing = await current_listing(world, subject)
     ids = [instance.provider_id for instance in listing.instances]
     assert len(ids) == len(set(ids)), f"karpenter_list_instances lists ids twice: {sorted(ids)}"
@@ -251,7 +251,7 @@ async def booted_node(
     if not world.nodes():
         pytest.skip("not shown: no Node can be observed (ConformanceSubject.node_manifest)")
     ids = sorted(node.provider_id for node in world.nodes().values())
-    pytest.fail(f"no Node has the provider id {provider_id} of the outcome; there are {ids}")
+    pytest.fail(f"no Node has the provider ID {provider_id} of the outcome; there are {ids}")
 
 
 def show_node(

@@ -129,7 +129,7 @@ def test_pc_060_an_announcement_comes_until_it_is_acknowledged(
 def test_pc_061_an_announcement_says_what_befalls_whom(
     subject: ConformanceSubject, tmp_path: Path
 ) -> None:
-    """MUST: an interruption has a kind, the provider id of its launch, and an aware deadline."""
+    """MUST: an interruption has a kind, the provider ID of its launch, and an aware deadline."""
 
     async def scenario(world: ProviderWorld) -> None:
         _can_interrupt(world, subject)

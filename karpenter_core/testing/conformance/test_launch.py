@@ -187,7 +187,7 @@ def test_pc_035_the_cheapest_is_chosen(subject: ConformanceSubject, tmp_path: Pa
 
 
 def test_pc_036_a_node_registers_tainted(subject: ConformanceSubject, tmp_path: Path) -> None:
-    """MUST: the Node joins unregistered, with the claim's taints and the outcome's provider id."""
+    """MUST: the Node joins unregistered, with the claim's taints and the outcome's provider ID."""
 
     async def scenario(world: ProviderWorld) -> None:
         request = await world.request(

@@ -125,12 +125,12 @@ def parse_provider_id(text: str) -> tuple[str, str]:
     """
     region, dot, instance_id = text.rpartition(".")
     if not dot or not region or not instance_id:
-        raise CloudProviderError(f'provider id "{text}" is not like <region>.<instance id>')
+        raise CloudProviderError(f'provider ID "{text}" is not like <region>.<instance id>')
     return region, instance_id
 
 
 def instance_id_in(region: str, text: str) -> str:
-    """Return the instance id in a provider id; empty for one that is not of this region."""
+    """Return the instance id in a provider ID; empty for one that is not of this region."""
     prefix = f"{region}."
     return text.removeprefix(prefix) if text.startswith(prefix) else ""
 
@@ -189,7 +189,7 @@ class InstanceReader:
         return self._clients.region
 
     def instance_id(self, provider_id: str) -> str:
-        """Return the instance id in a provider id.
+        """Return the instance id in a provider ID.
 
         Raises:
             CloudProviderError: it is not the name of an ECS instance, or of one in another region:

@@ -63,7 +63,7 @@ def cloud_stage(opened: CloudStage) -> CloudStage:
 
 
 def launched(stage: ProviderCluster) -> dict[str, dict[str, Any]]:
-    """Return the NodeClaims that have an instance, by provider id."""
+    """Return the NodeClaims that have an instance, by provider ID."""
     claims = stage.harness.claims()
     there = [each for each in claims if each.get("status", {}).get("providerID")]
     claims_by_id = {each["status"]["providerID"]: each for each in there}
@@ -76,7 +76,7 @@ def pods(number: int) -> list[dict[str, Any]]:
 
 
 def living_ids(cloud: SimulatedAlibabaCloud) -> set[str]:
-    """Return the provider ids of all instances."""
+    """Return the provider IDs of all instances."""
     return {cloud.instances.provider_id(each) for each in cloud.living()}
 
 

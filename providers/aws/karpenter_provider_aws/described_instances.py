@@ -107,12 +107,12 @@ def parse_provider_id(text: str) -> tuple[str, str]:
     """
     match = _PROVIDER_ID.fullmatch(text)
     if match is None:
-        raise CloudProviderError(f'provider id "{text}" is not like aws:///<zone>/<instance id>')
+        raise CloudProviderError(f'provider ID "{text}" is not like aws:///<zone>/<instance id>')
     return match["zone"], match["id"]
 
 
 def instance_id_in(text: str) -> str:
-    """Return the instance id in a provider id; empty for one that is not of EC2."""
+    """Return the instance id in a provider ID; empty for one that is not of EC2."""
     match = _PROVIDER_ID.fullmatch(text)
     return "" if match is None else match["id"]
 
@@ -182,7 +182,7 @@ class InstanceReader:
         return instance.tags.get(EKS_CLUSTER_NAME_TAG) == self._cluster
 
     def instance_id(self, provider_id: str) -> str:
-        """Return the instance id in a provider id; raise what `parse_provider_id` raises."""
+        """Return the instance id in a provider ID; raise what `parse_provider_id` raises."""
         return parse_provider_id(provider_id)[1]
 
     def provider_id(self, instance: DescribedInstance) -> str:

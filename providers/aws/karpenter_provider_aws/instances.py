@@ -72,7 +72,7 @@ class ClusterInstances:
         self.last_listed: Final = self._instances.last_listed
         self._lock: Final = Lock()
         self._seen: dict[str, Instance] = {}
-        """As last listed or fetched, by provider id."""
+        """As last listed or fetched, by provider ID."""
 
     def fetch(self, provider_ids: Sequence[str]) -> list[FetchOutcome]:
         """Return an instance or an error for each id, in their order.
@@ -93,7 +93,7 @@ class ClusterInstances:
         return [outcomes[text] for text in provider_ids]
 
     def list(self) -> InstanceListing:
-        """Return every instance of the cluster, by provider id.
+        """Return every instance of the cluster, by provider ID.
 
         Raises:
             CloudProviderError: EC2 refused or did not answer.

@@ -141,7 +141,7 @@ def agent_pool_id(subscription: str, resource_group: str, cluster: str, pool: st
 
 
 def provider_id(resource_id: str) -> str:
-    """Return the provider id of the Node of a virtual machine.
+    """Return the provider ID of the Node of a virtual machine.
 
     The resource group is in lower case, as the cloud controller manager of Azure writes it.
 
@@ -153,13 +153,13 @@ def provider_id(resource_id: str) -> str:
 
 
 def parse_provider_id(text: str) -> ResourceId:
-    """Return the id of the virtual machine of a provider id.
+    """Return the id of the virtual machine of a provider ID.
 
     Raises:
-        ValueError: it is no provider id of a virtual machine of Azure.
+        ValueError: it is no provider ID of a virtual machine of Azure.
     """
     if not text.startswith(_SCHEME):
-        raise ValueError(f'"{text}" is no provider id of Azure: it must begin with {_SCHEME}')
+        raise ValueError(f'"{text}" is no provider ID of Azure: it must begin with {_SCHEME}')
     return _virtual_machine(text.removeprefix(_SCHEME))
 
 

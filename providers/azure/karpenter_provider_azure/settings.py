@@ -130,7 +130,7 @@ class AzureSettings:
                 "vnet-subnet-id", "Microsoft.Network/virtualNetworks/subnets", is_required=True
             ),
             node_resource_group=read.needed("node-resource-group"),
-            # Provider ids contain it, and Azure and Kubernetes write it in lower case.
+            # Provider IDs contain it, and Azure and Kubernetes write it in lower case.
             azure_subscription_id=read.needed(
                 "azure-subscription-id", "arm-subscription-id"
             ).lower(),

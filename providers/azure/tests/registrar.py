@@ -25,9 +25,9 @@ class NodeRegistrar:
         self._cloud = cloud
         self._harness = harness
         self._names: dict[str, str] = {}
-        """Of the Nodes, by provider id."""
+        """Of the Nodes, by provider ID."""
         self._announced: set[str] = set()
-        """Provider ids whose Nodes have the conditions of an eviction."""
+        """Provider IDs whose Nodes have the conditions of an eviction."""
 
     async def run(self) -> None:
         """Follow the cloud until cancelled."""

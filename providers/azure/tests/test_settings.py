@@ -311,7 +311,7 @@ def test_each_setting_has_the_variable_of_its_flag():
 
 
 def test_the_subscription_is_spelled_as_azure_spells_it():
-    """Provider ids contain it, and are compared with those that Azure and Kubernetes write."""
+    """Provider IDs contain it, and are compared with those that Azure and Kubernetes write."""
     settings = read({**REQUIRED, "AZURE_SUBSCRIPTION_ID": "ABCDEF00-1111-2222-3333-444455556666"})
 
     assert settings.azure_subscription_id == "abcdef00-1111-2222-3333-444455556666"

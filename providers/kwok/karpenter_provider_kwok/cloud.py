@@ -251,7 +251,7 @@ class KwokCloud:
     # -- what exists -------------------------------------------------------------------------------
 
     def fetch(self, provider_ids: Sequence[str]) -> list[FetchOutcome]:
-        """Fetch instances by provider id."""
+        """Fetch instances by provider ID."""
         now = self._timestamp()
         with self._store.reading() as db:
             rows = [(live_row(db, provider_id, now), provider_id) for provider_id in provider_ids]

@@ -41,7 +41,7 @@ _NOT_READY: Final = {
 
 
 def provider_id_of(node_claim: str) -> str:
-    """Return the provider id of a claim's instance."""
+    """Return the provider ID of a claim's instance."""
     return f"{PROVIDER_ID_PREFIX}{node_claim}"
 
 

@@ -1,6 +1,6 @@
 """Taking over Nodes of simulated instances that this provider's state file does not know.
 
-Karpenter's own kwok provider keeps no record but the Nodes: provider ids `kwok://<name>`.
+Karpenter's own kwok provider keeps no record but the Nodes: provider IDs `kwok://<name>`.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def refusals(claim, *objects):
 
 
 def test_a_node_that_is_older_than_the_claim_is_refused():
-    """The instance did not exist then: an old Node without provider id may take any id once."""
+    """The instance did not exist then: an old Node without provider ID may take any id once."""
     claim = node_claim("web", stage="Launched", created=LATER)
     impostor = booted("ip-2", claim, created=EPOCH)
     true = booted("ip-1", claim, created=LATER)
@@ -135,7 +135,7 @@ def test_a_claim_whose_only_node_is_refused_waits_for_its_own():
     condition = find_condition(step.claim.status.conditions, REGISTERED)
     assert (condition.status, condition.reason) == ("Unknown", NODE_REFUSED)
     assert condition.message == (
-        'Node "ip-2" shows the provider id of this NodeClaim and is older than it'
+        'Node "ip-2" shows the provider ID of this NodeClaim and is older than it'
     )
     assert step.node is None
     assert step.requeue_after == REFUSAL_RETRY

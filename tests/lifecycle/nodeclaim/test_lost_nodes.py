@@ -26,7 +26,7 @@ def test_a_registered_claim_without_a_node_has_lost_it():
 
 
 def test_a_node_of_its_name_may_be_that_of_the_claim():
-    """Clouds set the provider id later than the kubelet creates the Node."""
+    """Clouds set the provider ID later than the kubelet creates the Node."""
     assert not lost(registered("a"), node("node-a", provider_id=""))
 
 

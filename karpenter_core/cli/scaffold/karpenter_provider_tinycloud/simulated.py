@@ -116,7 +116,7 @@ class SimulatedTinyCloud(RestCloud):
             self._protected.discard(vm_id)
 
     def create_foreign_vm(self) -> str:
-        """Create a VM of another cluster; return its provider id."""
+        """Create a VM of another cluster; return its provider ID."""
         wish = {"cluster": "another", "claim": "web-1", "token": "foreign", "spot": False}
         wish |= {"size": "small", "zone": "north", "image": "debian-v7"}
         return f"{self.name}://{self._create(wish)}"

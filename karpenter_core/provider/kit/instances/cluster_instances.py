@@ -164,7 +164,7 @@ class ClusterInstances(Generic[Described]):
         return [outcomes[text] for text in provider_ids]
 
     def list(self) -> InstanceListing:
-        """Return every instance of the cluster, by provider id.
+        """Return every instance of the cluster, by provider ID.
 
         Raises:
             CloudProviderError: the cloud refused or did not answer.
@@ -235,7 +235,7 @@ class ClusterInstances(Generic[Described]):
     def _parse(
         self, provider_ids: Iterable[str]
     ) -> tuple[dict[str, str], dict[str, CloudProviderError]]:
-        """Return the instance ids by provider id, and the errors of those that have none."""
+        """Return the instance ids by provider ID, and the errors of those that have none."""
         ids: dict[str, str] = {}
         errors: dict[str, CloudProviderError] = {}
         for text in dict.fromkeys(provider_ids):

@@ -100,7 +100,7 @@ class TagQueue(Generic[Described]):
     ) -> None:
         """`last_listed` is `ClusterInstances.last_listed`, `read_claims` is that of the context.
 
-        `candidates` is that of `ChangeQueue`. While `is_held` is true for the provider id of an
+        `candidates` is that of `ChangeQueue`. While `is_held` is true for the provider ID of an
         instance, its tags are not changed.
         """
         self._limits: Final = limits
@@ -207,7 +207,7 @@ class TagQueue(Generic[Described]):
 
 @final
 class _TagChanges(Generic[Described]):
-    """Changes of tags for the queue; what is desired is a provider id and its tags."""
+    """Changes of tags for the queue; what is desired is a provider ID and its tags."""
 
     def __init__(
         self,

@@ -71,7 +71,7 @@ class SimulatedCloud(ABC, Generic[Item]):
 
     @abstractmethod
     def provider_id(self, instance: Item) -> str:
-        """Return the provider id of an instance."""
+        """Return the provider ID of an instance."""
 
     @abstractmethod
     def announce_interruption(self, instance: Item, at: datetime, ends_at: datetime, /) -> None:
@@ -196,11 +196,11 @@ class SimulatedCloud(ABC, Generic[Item]):
     # -- instances -------------------------------------------------------------------------------
 
     def instance_id(self, named: str) -> str:
-        """Return the id of an instance that is named by its id or provider id."""
+        """Return the id of an instance that is named by its id or provider ID."""
         return named.rpartition("/")[2]
 
     def instance(self, named: str) -> Item:
-        """Return an instance by its id or provider id.
+        """Return an instance by its id or provider ID.
 
         Raises:
             LookupError: there is none.
@@ -248,7 +248,7 @@ class SimulatedCloud(ABC, Generic[Item]):
             return self.shared.kubelets.node(self.instance(named))
 
     def nodes(self) -> Mapping[str, Mapping[str, object]]:
-        """Return the Node of every instance that has one now, by provider id."""
+        """Return the Node of every instance that has one now, by provider ID."""
         with self._state:
             found = {
                 self.provider_id(each): self.shared.kubelets.node(each)

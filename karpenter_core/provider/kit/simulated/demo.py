@@ -37,7 +37,7 @@ class SimulatedCloudDemo(DemoCloud, Generic[Item]):
         """The `spec` of a NodeClass for this cloud."""
 
     def instances(self) -> Mapping[str, DemoInstance]:
-        """Return every instance that is not gone, by provider id."""
+        """Return every instance that is not gone, by provider ID."""
         prices = self._cloud.shared.prices
         return {
             self._cloud.provider_id(each): DemoInstance(
@@ -49,7 +49,7 @@ class SimulatedCloudDemo(DemoCloud, Generic[Item]):
         }
 
     def nodes(self) -> Mapping[str, Mapping[str, object]]:
-        """Return the Nodes that kubelets have registered, by provider id."""
+        """Return the Nodes that kubelets have registered, by provider ID."""
         return self._cloud.nodes()
 
     def sell_out(self, offering: OfferingKey) -> None:

@@ -170,7 +170,7 @@ class RestCloud(SimulatedCloud[RestInstance]):
         port: int = 0,
         tls: SSLContext | None = None,
     ) -> None:
-        """Sell instance types by name; `name` is the scheme of provider ids."""
+        """Sell instance types by name; `name` is the scheme of provider IDs."""
         self.name: Final = name
         self.types: Final = dict(types)
         self.behaviour: Final = CloudBehaviour()
@@ -218,7 +218,7 @@ class RestCloud(SimulatedCloud[RestInstance]):
         self._server.stop()
 
     def provider_id(self, instance: RestInstance) -> str:
-        """Return the provider id of an instance: the name of the cloud and its id."""
+        """Return the provider ID of an instance: the name of the cloud and its id."""
         return f"{self.name}://{instance.id}"
 
     def announce_interruption(

@@ -41,7 +41,7 @@ class PendingRegistrations:
         self._clock: Final = clock
         self._lock: Final = Lock()
         self._launched_at: Final[dict[str, datetime]] = {}
-        """By provider id."""
+        """By provider ID."""
 
     def note_launched(self, provider_ids: Iterable[str]) -> None:
         """Record launched instances, also those of earlier calls."""

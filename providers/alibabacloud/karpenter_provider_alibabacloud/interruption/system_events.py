@@ -101,7 +101,7 @@ def is_due(event: SystemEvent, now: datetime) -> bool:
 
 
 def announcement_of(event: SystemEvent, whole: str, now: datetime) -> Interruption:
-    """Say what is due as the core knows it; `whole` is the provider id.
+    """Say what is due as the core knows it; `whole` is the provider ID.
 
     What is under way leaves pods no time.
     """

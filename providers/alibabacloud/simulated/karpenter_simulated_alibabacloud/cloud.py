@@ -181,11 +181,11 @@ class SimulatedAlibabaCloud(SimulatedCloud[SimulatedInstance]):
         return self._world
 
     def provider_id(self, instance: SimulatedInstance) -> str:
-        """Return the provider id of an instance."""
+        """Return the provider ID of an instance."""
         return self.instances.provider_id(instance)
 
     def instance_id(self, named: str) -> str:
-        """Return the id of an instance that is named by its id or provider id."""
+        """Return the id of an instance that is named by its id or provider ID."""
         return named.rpartition(".")[2]
 
     def announce_interruption(
@@ -253,7 +253,7 @@ class SimulatedAlibabaCloud(SimulatedCloud[SimulatedInstance]):
         )
 
     def launch_foreign(self, *, cluster: str = "other") -> str:
-        """Launch an instance of another cluster in this account; returns its provider id."""
+        """Launch an instance of another cluster in this account; returns its provider ID."""
         image = next(each.id for each in self.images.all if each.architecture == X86_64)
         tags = {
             f"kubernetes.io/cluster/{cluster}": "owned",

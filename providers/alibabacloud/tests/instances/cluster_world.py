@@ -97,7 +97,7 @@ class World:
         instance_type: str = TYPE,
         **more: object,
     ) -> list[str]:
-        """Launch one instance for each claim, all in one group; return their provider ids."""
+        """Launch one instance for each claim, all in one group; return their provider IDs."""
         claims = [ClaimRef(name=name, uid=f"uid-of-{name}") for name in names]
         tags = owned_tags(
             user_tags or {},

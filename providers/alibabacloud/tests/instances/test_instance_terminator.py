@@ -21,7 +21,7 @@ def living(world):
 
 @pytest.fixture
 def hundred(world):
-    """As many as one call deletes, of two groups; their provider ids."""
+    """As many as one call deletes, of two groups; their provider IDs."""
     return [*world.launch(*names(40)), *world.launch(*(f"m{each}" for each in range(60)))]
 
 

@@ -200,7 +200,7 @@ class SimulatedAws(SimulatedCloud[SimulatedInstance]):
         return self._world
 
     def provider_id(self, instance: SimulatedInstance) -> str:
-        """Return the provider id of an instance."""
+        """Return the provider ID of an instance."""
         return instance.provider_id
 
     def announce_interruption(
@@ -218,7 +218,7 @@ class SimulatedAws(SimulatedCloud[SimulatedInstance]):
         self.instance(named).is_forbidden = forbidden
 
     def tag(self, resource: str, tags: Mapping[str, str]) -> None:
-        """Add or change tags by somebody else's hand; `resource` may be a provider id."""
+        """Add or change tags by somebody else's hand; `resource` may be a provider ID."""
         pairs: list[Tag] = [{"Key": key, "Value": value} for key, value in tags.items()]
         with self._application.state:
             self._parts.tags.create({"Resources": [resource.rpartition("/")[2]], "Tags": pairs})
@@ -256,7 +256,7 @@ class SimulatedAws(SimulatedCloud[SimulatedInstance]):
         )
 
     def launch_foreign(self, *, cluster: str = "other") -> str:
-        """Launch an instance of another cluster in this account; returns its provider id."""
+        """Launch an instance of another cluster in this account; returns its provider ID."""
         image = next(each.id for each in self.images.all if each.architecture == "x86_64")
         answer = self._owner_clients.ec2.run_instances(
             ImageId=image,

@@ -85,7 +85,7 @@ class World:
     def launch(
         self, *, spot: bool = False, reservation: str = "", market: str = "", count: int = 1
     ) -> list[str]:
-        """Launch instances of the cluster; return their provider ids."""
+        """Launch instances of the cluster; return their provider IDs."""
         tags = {
             "kubernetes.io/cluster/test": "owned",
             "eks:eks-cluster-name": self.aws.world.cluster,

@@ -14,7 +14,7 @@ STRANGER = "aws:///us-east-1a/i-0123456789abcdef0"
 
 
 def launch(process, node_class, *names):
-    """Launch one instance for each name; return the provider ids."""
+    """Launch one instance for each name; return the provider IDs."""
     claims = [claim_of(name, ON_DEMAND) for name in names]
     return [outcome.provider_id for outcome in process.launch(*claims, node_class=node_class)]
 
@@ -335,4 +335,4 @@ def test_ids_of_another_cloud_are_errors_and_keep_no_instance_from_its_end(proce
     assert ended is TerminationStatus.STARTED
     for name, error in (("gce://1", foreign), ("odd", odd)):
         assert isinstance(error, CloudProviderError)
-        assert f'provider id "{name}" is not like aws:///' in str(error)
+        assert f'provider ID "{name}" is not like aws:///' in str(error)

@@ -31,7 +31,7 @@ def slow_end(aws):
 
 
 def launched(process, node_class, count):
-    """Launch instances; return their provider ids."""
+    """Launch instances; return their provider IDs."""
     claims = [claim_of(f"batch-{number:03}", ON_DEMAND) for number in range(count)]
     return [outcome.provider_id for outcome in process.launch(*claims, node_class=node_class)]
 

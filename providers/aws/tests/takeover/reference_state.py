@@ -79,7 +79,7 @@ class ReferenceState:
         self.zone_ids = {each["SubnetId"]: each["AvailabilityZoneId"] for each in found}
         self.profile = f"{CLUSTER}_10837470498321974529"
         self.instances: dict[str, str] = {}
-        """Provider ids by NodeClaim."""
+        """Provider IDs by NodeClaim."""
 
     # -- objects -----------------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class ReferenceState:
         )
 
     def launched(self, name: str, *, pool: str = "web", **claim: Any) -> str:
-        """Write a NodeClaim with its instance, whose node has not come yet; return the provider id."""
+        """Write a NodeClaim with its instance, whose node has not come yet; return the provider ID."""
         self.claim(name, pool=pool, **claim)
         provider_id = self.instances[name] = self.launch(pool=pool)
         found = self.find("NodeClaim", name)
@@ -266,7 +266,7 @@ class ReferenceState:
         return provider_id
 
     def running(self, name: str, *, pool: str = "web", **claim: Any) -> str:
-        """Write a NodeClaim with its instance and its Node, in service; return the provider id."""
+        """Write a NodeClaim with its instance and its Node, in service; return the provider ID."""
         provider_id = self.launched(name, pool=pool, **claim)
         node_name = f"ip-{name}.ec2.internal"
         self.ec2.create_tags(
@@ -339,7 +339,7 @@ class ReferenceState:
     # -- the cloud ---------------------------------------------------------------------------------
 
     def launch(self, *, pool: str = "web") -> str:
-        """Launch an instance as a fleet of one, from a launch template; return its provider id."""
+        """Launch an instance as a fleet of one, from a launch template; return its provider ID."""
         tags = {
             **self._tags(),
             "karpenter.sh/nodepool": pool,

@@ -133,7 +133,7 @@ class VmReader:
         self._log: FilteringBoundLogger = structlog.get_logger("azure.instances")
 
     def instance_id(self, provider_id: str) -> str:
-        """Return the instance id in a provider id.
+        """Return the instance id in a provider ID.
 
         Raises:
             CloudProviderError: it is not that of a virtual machine in the node resource group. One in

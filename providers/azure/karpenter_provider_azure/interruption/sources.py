@@ -43,7 +43,7 @@ class InterruptionSources:
         self._clock: Final = clock
         self._offerings: Final = offerings
         self._marked: Final[TtlCache[str, bool]] = TtlCache(clock, _MARKED_KEPT)
-        """Virtual machines whose offering was marked, by provider id."""
+        """Virtual machines whose offering was marked, by provider ID."""
 
     def read(self, node: NodeView) -> tuple[Interruption, ...]:
         """Return what the conditions of a Node announce (`karpenter_read_interruptions`)."""

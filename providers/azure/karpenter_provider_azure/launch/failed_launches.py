@@ -162,7 +162,7 @@ class FailedLaunches:
         """By virtual machine: the error of its launch; None for one that failed of something else."""
 
     def read(self) -> Mapping[str, CloudProviderError]:
-        """Return the errors of failed launches by provider id.
+        """Return the errors of failed launches by provider ID.
 
         Raises:
             CloudProviderError: the virtual machines could not be listed.
@@ -192,7 +192,7 @@ class FailedLaunches:
         }
 
     def _are_registered(self) -> dict[str, bool]:
-        """Return by provider id whether the node of a claim has registered."""
+        """Return by provider ID whether the node of a claim has registered."""
         return {
             claim.status.provider_id.lower(): is_true(claim.status.conditions, REGISTERED)
             for claim in self._read_claims().values()

@@ -69,7 +69,7 @@ class MachineReader:
         self._fence: Final = fence
 
     def instance_id(self, provider_id: str) -> str:
-        """Return the instance id in a provider id.
+        """Return the instance id in a provider ID.
 
         Raises:
             CloudProviderError: it is not that of a machine of the pool.
@@ -82,7 +82,7 @@ class MachineReader:
         return name
 
     def is_machine(self, provider_id: str) -> bool:
-        """Whether a provider id is that of a machine of the pool."""
+        """Whether a provider ID is that of a machine of the pool."""
         try:
             return bool(self.instance_id(provider_id))
         except CloudProviderError:

@@ -1,4 +1,4 @@
-"""Joins virtual machines and AKS machines; routes calls by provider id.
+"""Joins virtual machines and AKS machines; routes calls by provider ID.
 
 A failure of one kind is no failure of the other: a list of machines that cannot be read makes the listing
 incomplete, and the outcomes of machines unknown.
@@ -98,7 +98,7 @@ class AksMachines:
 
     instances: ClusterInstances[DescribedMachine]
     is_machine: Callable[[str], bool]
-    """Whether a provider id is that of a machine."""
+    """Whether a provider ID is that of a machine."""
 
 
 def aks_machines(
@@ -167,7 +167,7 @@ class NodeInstances:
         self._machines: Final = machines
 
     def is_machine(self, provider_id: str) -> bool:
-        """Whether a provider id is that of a machine that is managed."""
+        """Whether a provider ID is that of a machine that is managed."""
         return self._machines is not None and self._machines.is_machine(provider_id)
 
     def fetch(self, provider_ids: Sequence[str]) -> list[FetchOutcome]:

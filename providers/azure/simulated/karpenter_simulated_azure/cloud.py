@@ -169,11 +169,11 @@ class SimulatedAzure(SimulatedCloud[VirtualMachine]):
     # -- virtual machines ------------------------------------------------------------------------
 
     def provider_id(self, instance: VirtualMachine) -> str:
-        """Return the provider id of a virtual machine."""
+        """Return the provider ID of a virtual machine."""
         return self.kubelets.provider_id(instance)
 
     def instance_id(self, named: str) -> str:
-        """Return the key of a virtual machine named by provider id, resource id, key or name.
+        """Return the key of a virtual machine named by provider ID, resource id, key or name.
 
         A name alone is one of the node resource group.
         """
@@ -240,7 +240,7 @@ class SimulatedAzure(SimulatedCloud[VirtualMachine]):
             return call.route.handler(call)
 
     def create_vm(self, name: str, **fields: object) -> str:
-        """Create a virtual machine in the node resource group; return its provider id.
+        """Create a virtual machine in the node resource group; return its provider ID.
 
         `fields` are those of `vm_body`.
         """
@@ -251,7 +251,7 @@ class SimulatedAzure(SimulatedCloud[VirtualMachine]):
         return self.provider_id(self.instance(name))
 
     def create_aks_machine(self, claim: str, *, name: str = "", **fields: object) -> str:
-        """Create the AKS machine of a claim as Karpenter's own provider does; return its provider id.
+        """Create the AKS machine of a claim as Karpenter's own provider does; return its provider ID.
 
         Its name is by default that of the claim; `fields` are those of `vm_body`.
         """
@@ -267,7 +267,7 @@ class SimulatedAzure(SimulatedCloud[VirtualMachine]):
         return provider_id
 
     def create_foreign_vm(self, name: str = "aks-other-abcde", cluster: str = "other") -> str:
-        """Create a virtual machine of another cluster; return its provider id."""
+        """Create a virtual machine of another cluster; return its provider ID."""
         tags = {
             "karpenter.azure.com_cluster": cluster,
             "karpenter.sh_nodepool": "default",

@@ -130,7 +130,7 @@ class SimulatedKubelets(kubelets.SimulatedKubelets[VirtualMachine]):
         )
 
     def provider_id(self, machine: VirtualMachine) -> str:
-        """Return the provider id, with the resource group in lower case as Azure's own parts do."""
+        """Return the provider ID, with the resource group in lower case as Azure's own parts do."""
         group = machine.resource_group
         path = machine.resource_id.replace(
             f"/resourceGroups/{group}/", f"/resourceGroups/{group.lower()}/"

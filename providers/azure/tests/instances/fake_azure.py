@@ -146,7 +146,7 @@ class World:
         )
 
     def add_vm(self, claim="web-1", *, uid=None, tags=None, pool="web", state="Succeeded", **more):
-        """Add a virtual machine with its interface as a launch leaves it; return its provider id."""
+        """Add a virtual machine with its interface as a launch leaves it; return its provider ID."""
         name = f"aks-{claim}"
         path = vm_id(SUBSCRIPTION, GROUP, name)
         if tags is None:

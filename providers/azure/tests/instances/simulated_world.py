@@ -85,7 +85,7 @@ class SimulatedWorld:
         )
 
     def create(self, claim, **fields):
-        """Create the virtual machine of a claim and let it boot; return its provider id."""
+        """Create the virtual machine of a claim and let it boot; return its provider ID."""
         name, tags = f"aks-{claim}", self.tags(claim)
         interface = NetworkInterface(name=name, subnet_id=self.settings.vnet_subnet_id)
         properties = {"networkProfile": network_profile(interface, tags)}

@@ -105,7 +105,7 @@ def test_an_instance_of_another_group_is_refused(world):
     assert 'resource group "mc_other"' in str(found)
     assert not isinstance(found, NodeClaimNotFoundError)
     (found,) = world.instances.fetch(["aws:///a/i-1"])
-    assert "no provider id of Azure" in str(found)
+    assert "no provider ID of Azure" in str(found)
 
 
 def test_a_launched_instance_that_is_not_shown_yet_is_neither_gone_nor_terminated(world):

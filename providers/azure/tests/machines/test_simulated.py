@@ -45,7 +45,7 @@ def nodes(world):
 
 
 def machines(cloud, count=1, **fields):
-    """Make machines that run; return their provider ids."""
+    """Make machines that run; return their provider IDs."""
     ids = [cloud.create_aks_machine(f"web-{n}", **fields) for n in range(count)]
     cloud.time.advance(120)
     return ids
