@@ -108,19 +108,59 @@ def test_claims_get_a_new_token(time_now):
     assert source.last == (("scope",), {"claims": "c"})
 
 
-def test_a_closed_credential_is_made_anew(time_now):
+class CachingSource(Source):
+    """A credential of the SDK, which keeps its token until that expires."""
+
+    def get_token(self, *scopes, **options):
+        if not self.asked:
+            self.token = super().get_token(*scopes, **options)
+        return self.token
+
+
+@pytest.fixture
+def rotating(time_now):
+    """A credential whose identity gets another token whenever it is asked without a cache."""
     made = []
 
     def make():
-        made.append(Source())
-        return made[-1]
+        source = CachingSource()
+        source.get_token("scope")
+        source.token.token = f"t{len(made) + 1}"
+        made.append(source)
+        return source
 
-    credential = CappedCredential(make, now=lambda: time_now.seconds, outages=None)
-    credential.get_token("scope")
-    credential.close()
-    assert made[0].closed
-    credential.get_token("scope")
-    assert len(made) == 2
+    yield CappedCredential(make, now=lambda: time_now.seconds, outages=None)
+    assert all(source.closed for source in made)
+
+
+def test_a_forgotten_token_does_not_come_back_from_the_cache_of_the_sdk(rotating):
+    """Azure has refused it, and would refuse it for a day."""
+    assert rotating.get_token("scope").token == "t1"
+    rotating.forget_tokens(rotating.generation)
+    assert rotating.get_token("scope").token == "t2"
+
+
+def test_calls_that_fail_at_once_get_one_new_token(rotating):
+    """The second one's refusal was of the old token."""
+    before = rotating.generation
+    assert rotating.get_token("scope").token == "t1"
+    rotating.forget_tokens(before)
+    assert rotating.get_token("scope").token == "t2"
+    rotating.forget_tokens(before)
+    assert rotating.get_token("scope").token == "t2"
+
+
+def test_a_token_of_a_day_is_not_used_again_after_two_hours(rotating, time_now):
+    """Permissions that changed meanwhile are in a new one alone."""
+    rotating.get_token("scope")
+    time_now.seconds = 2 * HOUR
+    assert rotating.get_token("scope").token == "t2"
+
+
+def test_a_closed_credential_goes_on_with_a_new_token(rotating):
+    rotating.get_token("scope")
+    rotating.close()
+    assert rotating.get_token("scope").token == "t2"
 
 
 def test_a_failure_names_the_scope():

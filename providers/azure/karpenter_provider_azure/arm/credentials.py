@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from contextlib import closing
 from importlib import import_module
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
@@ -147,14 +148,18 @@ class CappedCredential:
         now: Callable[[], float] = time.time,
         longest_seconds: float = LONGEST_SECONDS,
     ) -> None:
-        """`make` is called when the first token is due; `now` is in seconds since 1970."""
+        """`make` is called for each token: the SDK's credentials keep theirs until they expire.
+
+        `now` is in seconds since 1970.
+        """
         self._make: Final = make
         self._outages: Final = outages or AuthorityOutages("")
         self._now: Final = now
         self._longest_seconds: Final = longest_seconds
         self._lock: Final = Lock()
-        self._credential: TokenCredential | None = None
         self._tokens: Final[dict[tuple[str, ...], Any]] = {}
+        self.generation = 0
+        """Counts the times that tokens were forgotten."""
 
     def get_token(self, *scopes: str, **options: object) -> Any:
         """Return a token; a token with `claims` is always a new one.
@@ -179,26 +184,24 @@ class CappedCredential:
             self._tokens[scopes] = token
             return token
 
-    def forget_tokens(self) -> None:
-        """Get new tokens for the next calls."""
+    def forget_tokens(self, generation: int) -> None:
+        """Get new tokens for the next calls, unless another call has asked for that since then."""
         with self._lock:
-            self._tokens.clear()
+            if generation == self.generation:
+                self.generation += 1
+                self._tokens.clear()
 
     def close(self) -> None:
-        """Close the connections of the credential."""
+        """Forget all tokens."""
         with self._lock:
-            credential, self._credential = self._credential, None
             self._tokens.clear()
-        if credential is not None:
-            credential.close()
 
     def _request(self, scopes: tuple[str, ...], claims: Mapping[str, object]) -> object:
         errors: Any = import_module("azure.core.exceptions")
         outages = self._outages.count
         try:
-            if self._credential is None:
-                self._credential = self._make()
-            return self._credential.get_token(*scopes, **claims)
+            with closing(self._make()) as credential:
+                return credential.get_token(*scopes, **claims)
         except (errors.AzureError, OSError, ValueError) as error:
             reason = token_failure(str(getattr(error, "message", "") or error))
             raise NoTokenError(

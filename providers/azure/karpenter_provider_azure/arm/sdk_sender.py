@@ -129,9 +129,10 @@ class SdkSender:
             ArmError: it was refused, or not answered (status 0).
             NoTokenError: no credential gave a token, and nothing was sent.
         """
+        generation = self._credential.generation
         answer = self._sent(method, path, parameters, body, headers)
         if answer[0].status_code == _UNAUTHENTICATED:
-            self._credential.forget_tokens()
+            self._credential.forget_tokens(generation)
             answer = self._sent(method, path, parameters, body, headers)
         return _answer(*answer)
 

@@ -19,6 +19,7 @@ class TokenSource:
 
     def __init__(self):
         self.requests = []
+        self.closed = 0
         self.lifetime = 3600
         self.error = None
 
@@ -31,7 +32,7 @@ class TokenSource:
         )
 
     def close(self):
-        self.requests.append("closed")
+        self.closed += 1
 
 
 @pytest.fixture(scope="session")

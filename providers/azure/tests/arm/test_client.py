@@ -57,6 +57,7 @@ def test_calls_share_one_token(client, server, tokens):
     for _ in range(3):
         read(client)
     assert len(tokens.requests) == 1
+    assert tokens.closed == 1
 
 
 def test_an_answer_without_a_body_is_empty(client, server):
