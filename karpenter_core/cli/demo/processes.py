@@ -99,7 +99,7 @@ async def _process(
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
+            process_group=0,
             env={**os.environ, **(environment or {})},
         )
     try:
