@@ -28,11 +28,30 @@ def explanation(cluster, types, theirs, kind, compare, *, is_closed=False):
     if kind == THEY_LEAVE and all(_leaves_companions(run) for run in theirs):
         return "pods that want to be on one node choose one with room"
     why = _by_changes(cluster, types, compare, is_closed=is_closed)
-    if not why and kind == THEY_LEAVE and not faults(cluster, types, "first-fit"):
+    if not why and kind == THEY_LEAVE and not _faults_of_plan(cluster, types):
         return "more pods are placed, and the plan holds"
     if not why and kind == WE_LEAVE and _misses_companions(cluster, types, theirs):
         return "pods that follow others find room by how those were packed"
     return why
+
+
+def _faults_of_plan(cluster, types):
+    """Return the faults of our plan, but those of a pool whose own label breaks its requirement.
+
+    Both sides launch nodes for such a pool, and no node of it can be right.
+    """
+    broken = [
+        f"({pool['metadata']['name']})"
+        for pool in cluster["nodePools"]
+        for key, value in pool["spec"]["template"]["metadata"].get("labels", {}).items()
+        for item in pool["spec"]["template"]["spec"].get("requirements", ())
+        if (item["key"], item["operator"]) == (key, "In") and value not in item["values"]
+    ]
+    return [
+        fault
+        for fault in faults(cluster, types, "first-fit")
+        if ": the pool requires " not in fault or not any(name in fault for name in broken)
+    ]
 
 
 def _by_changes(cluster, types, compare, *, is_closed):
