@@ -91,12 +91,14 @@ class ModelFiles(JSONFileLoader):
         """Return what a file has, without what is never used; None if there is no such file."""
         path = Path(file_path)
         operations = OPERATIONS.get(path.parent.parent.name)
-        if path.name == _ENDPOINTS and (content := _read(file_path)) is not None:
-            return _used_endpoints(content)
-        if path.name == _MODEL and operations and (content := _read(file_path)) is not None:
-            return _used_model(content, operations)
         content = _read(file_path)
-        return None if content is None else _with_shared_texts(msgspec.json.decode(content))
+        if content is None:
+            return None
+        if path.name == _ENDPOINTS:
+            return _used_endpoints(content)
+        if path.name == _MODEL and operations:
+            return _used_model(content, operations)
+        return _with_shared_texts(msgspec.json.decode(content))
 
 
 def _read(file_path: str) -> bytes | None:
@@ -136,7 +138,7 @@ def _used_model(content: bytes, names: set[str]) -> object:
             shapes[name] = msgspec.json.decode(every_shape[name])
             waiting += _named_shapes(shapes[name])
     described = {**_decode_all(parts), "operations": operations, "shapes": shapes}
-    return _without_texts(described)
+    return _with_shared_texts(described, without="documentation")
 
 
 def _raw_parts(content: bytes | Raw) -> _RawParts:
@@ -163,26 +165,19 @@ def _named_shapes(part: object) -> list[str]:
     return found + [name for each in members.values() for name in _named_shapes(each)]
 
 
-def _with_shared_texts(part: object) -> object:
-    if isinstance(part, list):
-        return [_with_shared_texts(each) for each in cast("list[object]", part)]
-    if isinstance(part, str):
-        return intern(part)
-    if not isinstance(part, dict):
-        return part
-    return {key: _with_shared_texts(value) for key, value in cast("JsonObject", part).items()}
+def _with_shared_texts(part: object, *, without: str | None = None) -> object:
+    """Make equal texts one object, and leave out texts that are called `without`.
 
-
-def _without_texts(part: object) -> object:
-    """Leave out the documentation; a member may be called so, but is no text then."""
+    A member of another type may be called so, and stays.
+    """
     if isinstance(part, list):
-        return [_without_texts(each) for each in cast("list[object]", part)]
+        return [_with_shared_texts(each, without=without) for each in cast("list[object]", part)]
     if isinstance(part, str):
         return intern(part)
     if not isinstance(part, dict):
         return part
     return {
-        key: _without_texts(value)
+        key: _with_shared_texts(value, without=without)
         for key, value in cast("JsonObject", part).items()
-        if key != "documentation" or not isinstance(value, str)
+        if key != without or not isinstance(value, str)
     }
