@@ -34,6 +34,19 @@ ALONE = {
 """One pod to a node, so that no pod fits elsewhere."""
 
 
+def noted_times(stage, matches):
+    """Return a list that gets the time of each request that matches."""
+    times = []
+
+    def noted(request):
+        if matches(request):
+            times.append(stage.clock.monotonic())
+        return False
+
+    stage.scene.cluster.frontend.faults.add(RequestFault(matches=noted, times=None))
+    return times
+
+
 class Stage:
     """A pool whose nodes can be made to drift, and a cloud that can be made to fail."""
 
@@ -176,16 +189,9 @@ class TestReplacement:
             await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
             (old,) = stage.first
             is_mark = matching("PATCH", f"{path}{old}")
-            times = []
-
-            def noted(request):
-                if is_mark(request):
-                    times.append(stage.clock.monotonic())
-                return False
-
+            times = noted_times(stage, is_mark)
             faults = stage.scene.cluster.frontend.faults
             hits = faults.hits
-            faults.add(RequestFault(matches=noted, times=None))
             faults.add(RequestFault(matches=is_mark, status=status, times=2))
             stage.change()
             await stage.until(lambda: old not in stage.claims, seconds=120)
@@ -204,15 +210,9 @@ class TestReplacement:
             await stage.begin(fixed(), deployment("web", 1, affinity=ALONE), pods=1)
             (old,) = stage.first
             is_mark = matching("PATCH", f"nodes/{old}")
-            times = []
-
-            def noted(request):
-                if is_mark(request):
-                    times.append(stage.clock.monotonic())
-                return is_mark(request)
-
+            times = noted_times(stage, is_mark)
             faults = stage.scene.cluster.frontend.faults
-            faults.add(RequestFault(matches=noted, status=404, times=2))
+            faults.add(RequestFault(matches=is_mark, status=404, times=2))
             stage.change()
             await stage.until(lambda: len(times) == 2, seconds=120)
             assert times[1] - times[0] > 1

@@ -103,22 +103,29 @@ def test_a_late_answer_without_an_instance_closes_the_call(outcome):
     assert (finished.claim_uid, finished.launched) == (claim.uid, None)
 
 
-@pytest.mark.parametrize("outcome", [UNNAMED, UNREADABLE], ids=["no id", "unreadable"])
-async def test_an_instance_that_cannot_be_read_counts_as_a_failed_launch(outcome, monkeypatch):
-    """The call is closed, and the reason stands in the condition."""
-    claim, folded = claim_of("web"), []
+def launcher_that_calls(launch, monkeypatch):
+    """A launcher whose request is ready and whose provider launches so, and what it records."""
+    folded = []
 
-    async def request(*_):
+    async def request(_, claim, *_rest):
         return SimpleNamespace(node_claim=claim, instance_types=())
-
-    async def launch(_):
-        return outcome
 
     snapshot = SimpleNamespace(node_classes={}, node_claims={})
     launcher, _ = launcher_over(snapshot, Clock(), fold=folded.append)
     monkeypatch.setattr(InstanceLauncher, "_request", request)
     launcher._providers.launch = launch
-    step = await launcher.launch(claim)
+    return launcher, folded
+
+
+@pytest.mark.parametrize("outcome", [UNNAMED, UNREADABLE], ids=["no id", "unreadable"])
+async def test_an_instance_that_cannot_be_read_counts_as_a_failed_launch(outcome, monkeypatch):
+    """The call is closed, and the reason stands in the condition."""
+
+    async def launch(_):
+        return outcome
+
+    launcher, folded = launcher_that_calls(launch, monkeypatch)
+    step = await launcher.launch(claim_of("web"))
     assert "the launched instance" in condition_of(step.claim, LAUNCHED).message
     assert folded[-1].launched is None
 
@@ -126,18 +133,12 @@ async def test_an_instance_that_cannot_be_read_counts_as_a_failed_launch(outcome
 @pytest.mark.parametrize("error", [FencedError("not the leader"), asyncio.CancelledError()])
 async def test_a_call_that_was_never_sent_is_closed(error, monkeypatch):
     """An open call would keep the claim from being launched again, or deleted."""
-    claim, folded = claim_of("web"), []
-
-    async def request(*_):
-        return SimpleNamespace(node_claim=claim, instance_types=())
+    claim = claim_of("web")
 
     async def launch(_):
         raise error
 
-    snapshot = SimpleNamespace(node_classes={}, node_claims={})
-    launcher, _ = launcher_over(snapshot, Clock(), fold=folded.append)
-    monkeypatch.setattr(InstanceLauncher, "_request", request)
-    launcher._providers.launch = launch
+    launcher, folded = launcher_that_calls(launch, monkeypatch)
     with pytest.raises(type(error)):
         await launcher.launch(claim)
     started, finished = folded

@@ -130,6 +130,18 @@ def test_a_stock_out_is_reported_before_a_full_subnet():
     assert merge_shortages(full, full).scope is ExhaustedScope.NODE_CLASS
 
 
+def template_for(*instance_types):
+    return LaunchTemplate(
+        name="template",
+        data={},
+        tags={},
+        node_class="default",
+        image_id="ami-1",
+        user_data_bytes=0,
+        instance_types=instance_types,
+    )
+
+
 def test_a_fleet_keeps_the_cheapest_choices_in_order():
     zones = [f"zone-{number}" for number in range(6)]
     prices = [1 + (7 * number) % 60 for number in range(60)]
@@ -137,18 +149,8 @@ def test_a_fleet_keeps_the_cheapest_choices_in_order():
         instance_type(f"m5.size-{number}", offerings=[offering(z, price=price) for z in zones])
         for number, price in enumerate(prices)
     ]
-    template = LaunchTemplate(
-        name="template",
-        data={},
-        tags={},
-        node_class="default",
-        image_id="ami-1",
-        user_data_bytes=0,
-        instance_types=tuple(types),
-    )
-
     targets = targets_of(
-        [template],
+        [template_for(*types)],
         [LaunchCandidate(instance_type=it, offerings=it.offerings) for it in types],
         {zone: Subnet(id=f"subnet-{zone}", zone=zone) for zone in zones},
     )
@@ -162,17 +164,8 @@ def test_a_fleet_has_a_type_once_in_a_zone_and_only_where_a_subnet_is():
     """The cheapest offering of the zone comes first."""
     offerings = [offering(z, price=p) for z, p in (("a", 1), ("a", 2), ("b", 1), ("c", 3))]
     it = instance_type("m5.large", offerings=offerings)
-    template = LaunchTemplate(
-        name="template",
-        data={},
-        tags={},
-        node_class="default",
-        image_id="ami-1",
-        user_data_bytes=0,
-        instance_types=(it,),
-    )
     targets = targets_of(
-        [template],
+        [template_for(it)],
         [LaunchCandidate(instance_type=it, offerings=it.offerings)],
         {zone: Subnet(id=f"subnet-{zone}", zone=zone) for zone in "ac"},
     )
