@@ -36,7 +36,7 @@ class ServerFrontend:
         self.faults: Final = RequestFaults()
         self.requests: Final = Counter[tuple[str, str]]()
         """The number of requests, by verb (`watch` and `list` are two) and plural."""
-        self._watches: Final = set[Watch]()
+        self._watches: Final = dict[Watch, None]()
         self._open = True
 
     def stop(self) -> None:
@@ -116,7 +116,7 @@ class ServerFrontend:
     async def _lines(
         self, request: ApiRequest, watch: Watch, limit: int | None
     ) -> AsyncIterator[list[bytes]]:
-        self._watches.add(watch)
+        self._watches[watch] = None
         sent = 0
         try:
             async for batch in watch.batches():
@@ -128,7 +128,7 @@ class ServerFrontend:
                 sent += len(batch)
                 yield batch
         finally:
-            self._watches.discard(watch)
+            self._watches.pop(watch, None)
 
 
 def _verb(request: ApiRequest) -> str:
