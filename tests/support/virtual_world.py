@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, assert_never, final
 
 from karpenter_core.kube import resources
+from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.testing.expectations import CloudAccount, Observation, unmet_expectations
+from karpenter_core.testing.harness import ControllerHarness
+from karpenter_provider_kwok.dump import dump_file
+from karpenter_provider_kwok.plugin import KwokProvider
 from tests.support.runner import KINDS, NODE_CLAIMS, WITH_CONDITIONS, ScenarioFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from karpenter_core.kube.resources import ResourceKind
-    from karpenter_core.testing.harness import ControllerHarness, RunningProcess
+    from karpenter_core.testing.harness import RunningProcess
     from karpenter_core.testing.scenarios import Expectation, ObjectPatch, Scenario, ScenarioAction
 
-__all__ = ["VirtualScenarioWorld"]
+__all__ = ["VirtualScenarioWorld", "play_virtually"]
 
 POLL_SECONDS: Final = 0.5
 API_SERVER_DOWN_SECONDS: Final = 1.0
@@ -149,3 +155,34 @@ class VirtualScenarioWorld:
 
 def _failure(what: str, missing: Iterable[str]) -> ScenarioFailedError:
     return ScenarioFailedError("\n".join([what, *(f"  {each}" for each in missing)]))
+
+
+def play_virtually(scenario: Scenario, folder: Path) -> None:
+    """Play a scenario with kwok's cloud; `folder` is for its state.
+
+    Raises:
+        ScenarioFailedError: an expectation was not met.
+    """
+
+    async def play() -> None:
+        faults = folder / "faults.json"
+        option = f"--kwok-faults-file={faults}"
+        async with ControllerHarness(
+            lambda: {"kwok": KwokProvider()}, folder=folder, arguments=[option]
+        ) as harness:
+
+            def account() -> CloudAccount:
+                state = folder / "kwok.sqlite3"
+                if not state.exists():
+                    return CloudAccount()
+                cloud_dump = dump_file(str(state), now=harness.cluster.clock.now())
+                return CloudAccount(
+                    instances=cloud_dump["instances"], launches=cloud_dump["launches"]
+                )
+
+            def suffer(suffered: list[dict[str, Any]]) -> None:
+                faults.write_text(json.dumps(suffered))
+
+            await VirtualScenarioWorld(harness, account, suffer).run(scenario)
+
+    run_virtual(play())
