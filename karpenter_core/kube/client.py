@@ -94,8 +94,9 @@ class HttpTransport:
 
     async def request(self, request: ApiRequest) -> ApiResponse:
         """Send a request and read the whole answer."""
+        credentials = self._login.credentials
         response = await self._request_once(request)
-        if response.status == _UNAUTHORIZED and await self._login.renew():
+        if response.status == _UNAUTHORIZED and await self._login.renew(credentials):
             response = await self._request_once(request)
         return response
 
@@ -107,6 +108,7 @@ class HttpTransport:
         import aiohttp
 
         limits = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
+        credentials = self._login.credentials
         try:
             async with time_limit(self._login.clock, _HEADER_SECONDS):
                 answer = await self._send(request, limits)
@@ -116,7 +118,7 @@ class HttpTransport:
             raise _no_answer(error, self.host) from error
         try:
             if answer.status == _UNAUTHORIZED:
-                await self._login.renew()  # for the next attempt
+                await self._login.renew(credentials)  # for the next attempt
             response = await self._error_response(answer)
             yield response, _lines(answer)
         finally:

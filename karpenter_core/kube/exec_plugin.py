@@ -14,6 +14,8 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, cast, final
 
 from karpenter_core.errors import SettingsError
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
     from karpenter_core.clock import Clock
 
-__all__ = ["Credentials", "ExecPlugin"]
+__all__ = ["Credentials", "ExecPlugin", "KeyPairFiles"]
 
 _RENEW_BEFORE: Final = timedelta(minutes=5)  # as the official client does
 _REAP_SECONDS: Final = 1.0
@@ -45,6 +47,36 @@ class Credentials:
 
 
 @final
+class KeyPairFiles:
+    """The last client certificate of a plug-in and its key, as private files: TLS reads files alone."""
+
+    def __init__(self) -> None:
+        self._folder: TemporaryDirectory[str] | None = None
+
+    def replace(self, certificate: str, key: str) -> tuple[str, str]:
+        """Write both to files of new names, and remove those of before.
+
+        Raises:
+            OSError: they cannot be written; those of before stay.
+        """
+        folder = TemporaryDirectory(prefix="karpenter-")
+        written = [Path(folder.name, name) for name in ("client.crt", "client.key")]
+        for path, text in zip(written, (certificate, key), strict=True):
+            path.touch(mode=0o600)
+            path.write_text(text)
+        before, self._folder = self._folder, folder
+        if before is not None:
+            before.cleanup()
+        return str(written[0]), str(written[1])
+
+    def remove(self) -> None:
+        """Remove the files: connections that are open need them no more."""
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+
+@final
 class ExecPlugin:
     """One credential plug-in; every run ends with its process."""
 
@@ -58,6 +90,7 @@ class ExecPlugin:
             if not isinstance(settings.get(name), str):
                 raise SettingsError(f"exec: {name} is missing")
         self.command: Final[str] = settings["command"]
+        self.files: Final = KeyPairFiles()
         self._clock: Final = clock
         self._settings: Final = settings
         self._last: Credentials | None = None

@@ -109,13 +109,21 @@ class Login:
     renews_by_command: bool = False
     """An exec plug-in without an expiry: run again only when the server refuses."""
     _checked_at: float = 0.0
+    _refused_at: float = 0.0
+    """Monotonic time of the last refusal that led to new credentials."""
     _renewal: asyncio.Task[None] | None = field(default=None, init=False)
     _is_failing: bool = field(default=False, init=False)
     """Whether the last renewal failed: one warning is enough until the next success."""
 
     def __post_init__(self) -> None:
         """Count the age of the credentials from here."""
-        self._checked_at = self.clock.monotonic()
+        self._checked_at = self._refused_at = self.clock.monotonic()
+
+    @property
+    def credentials(self) -> tuple[str | None, str | None]:
+        """The token and the file of the client certificate of the next request."""
+        configuration = self.configuration
+        return configuration.api_key.get("BearerToken"), configuration.cert_file
 
     async def authorization(self) -> str | None:
         """Return the Authorization header of the next request, renewed if that is due."""
@@ -138,23 +146,36 @@ class Login:
         bearer = cast("dict[str, Any]", settings).get("BearerToken")
         return str(bearer["value"]).strip() if bearer else None
 
-    async def renew(self) -> bool:
-        """Get new credentials after a refusal; False if that was tried a moment ago."""
+    async def renew(self, refused: tuple[str | None, str | None]) -> bool:
+        """Get other credentials than the refused ones; False if that was tried a moment ago.
+
+        All requests under way are refused at once when credentials expire: the first gets new ones, and
+        the others use them.
+        """
+        if self.credentials != refused:
+            return True
         if self.token_file is not None:
             return self.token_file.expire()
-        age = self.clock.monotonic() - self._checked_at
-        if self.loader is None or age < _RENEW_AFTER_REFUSAL_SECONDS:
+        if self.loader is None:
             return False
+        age = self.clock.monotonic() - self._refused_at
+        if age < _RENEW_AFTER_REFUSAL_SECONDS:
+            if self._renewal is not None:
+                await asyncio.wait({self._renewal})
+            return self.credentials != refused
+        self._refused_at = self.clock.monotonic()
         if self.plugin is not None:
             self.plugin.forget()  # the plug-in's word against the server's
         await asyncio.wait({self._start_renewal()})  # nothing else will do; it has a time limit
         return True
 
     async def close(self) -> None:
-        """End a renewal that still runs, and its command."""
+        """End a renewal that still runs, and its command; remove the files of a plug-in's certificate."""
         if self._renewal is not None and not self._renewal.done():
             self._renewal.cancel()
             await asyncio.wait({self._renewal})
+        if self.plugin is not None:
+            self.plugin.files.remove()
 
     def _start_renewal(self) -> asyncio.Task[None]:
         """Return the renewal that runs, or a new one."""
@@ -285,20 +306,13 @@ def _plugin_of(loader: Any, clock: Clock) -> ExecPlugin | None:
             if given.token:
                 loader.token = f"Bearer {given.token}"
             if given.certificate:
-                loader.cert_file = _file_with(given.certificate)
-                loader.key_file = _file_with(given.key)
+                loader.cert_file, loader.key_file = plugin.files.replace(
+                    given.certificate, given.key
+                )
         return True
 
     loader.load_from_exec_plugin = load
     return plugin
-
-
-def _file_with(text: str) -> str:
-    """Return a private file that holds a text until the process ends; TLS reads files alone."""
-    from kubernetes.aio.config.kube_config import FileOrData
-
-    content = cast("Any", FileOrData)({"text": text}, None, "text", base64_file_content=False)
-    return str(content.as_file())
 
 
 def _check_files(paths: str, context: str | None) -> None:

@@ -338,9 +338,9 @@ async def test_a_pod_uses_its_service_account(tmp_path, monkeypatch):
     assert await result.authorization() == "bearer second"
     token.write_text("third")
     clock.elapsed += 10
-    assert await result.renew(), "the API server has refused the token"
+    assert await result.renew(result.credentials), "the API server has refused the token"
     assert await result.authorization() == "bearer third"
-    assert not await result.renew(), "it was read a moment ago"
+    assert not await result.renew(result.credentials), "it was read a moment ago"
 
 
 class SteppedClock:

@@ -31,7 +31,7 @@ async def said(*answers):
     for _ in answers:
         clock.ahead += 60
         with capture_logs() as logs:
-            assert await login.renew()
+            assert await login.renew(login.credentials)
         levels.append([each["log_level"] for each in logs])
     return levels
 
@@ -50,10 +50,10 @@ async def test_a_refusal_renews_credentials_at_most_every_few_seconds():
     clock = MovableClock()
     login = Login(configuration=Configuration(), clock=clock, loader=Loader(True, True))
     clock.ahead += 6
-    assert await login.renew()
-    assert not await login.renew()
+    assert await login.renew(login.credentials)
+    assert not await login.renew(login.credentials)
     clock.ahead += 6
-    assert await login.renew()
+    assert await login.renew(login.credentials)
 
 
 async def test_a_service_account_that_cannot_be_used_is_an_error_of_settings(monkeypatch, tmp_path):
