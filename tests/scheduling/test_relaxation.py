@@ -15,7 +15,11 @@ from karpenter_core.api.records import (
     WeightedAffinityTerm,
 )
 from karpenter_core.errors import BadInputError
-from karpenter_core.scheduling.compiled.relaxation import node_alternatives, read_relaxation_steps
+from karpenter_core.scheduling.compiled.relaxation import (
+    MOST_PREFERENCES,
+    node_alternatives,
+    read_relaxation_steps,
+)
 from karpenter_core.scheduling.taints import PREFERENCE_TOLERATION
 from karpenter_core.testing.builders import node_term, preferred_node_term, toleration
 
@@ -210,3 +214,57 @@ def test_there_is_a_step_more_than_there_are_preferences(
     last = steps[-1]
     assert (last.affinity, last.anti_affinity, set(last.spreads)) == ((REQUIRED,), (), hard)
     assert last.requirements == last.strict
+
+
+MANY = 2000
+HUGE_SHAPES = {
+    "pod affinity": {
+        "preferred_pod_affinity": [preferred_pods(1 + n % 100, f"rack-{n}") for n in range(MANY)]
+    },
+    "pod anti-affinity": {
+        "preferred_pod_anti_affinity": [
+            preferred_pods(1 + n % 100, f"rack-{n}") for n in range(MANY)
+        ]
+    },
+    "node affinity": {
+        "preferred_node_terms": [
+            preferred_node_term(1 + n % 100, (f"disk-{n}", "In", "ssd")) for n in range(MANY)
+        ]
+    },
+    "spread": {"topology_spread": [HARD, *(spread(f"rack-{n}") for n in range(MANY))]},
+}
+
+
+@pytest.mark.parametrize("kind", HUGE_SHAPES)
+def test_thousands_of_preferences_take_bounded_memory(kind):
+    """Anyone may create such a pod: each step that gives up one would hold all the others."""
+    shape = PodShape(
+        namespace="default", **{name: tuple(each) for name, each in HUGE_SHAPES[kind].items()}
+    )
+
+    steps = steps_of(shape)
+
+    held = [(*each.spreads, *each.affinity, *each.anti_affinity) for each in steps]
+    assert sum(map(len, held)) + len(steps) < MANY
+    assert held[-1] == ((HARD,) if kind == "spread" else ())
+
+
+def test_of_too_many_preferences_the_heaviest_are_kept():
+    shape = PodShape(
+        namespace="default",
+        preferred_pod_affinity=tuple(
+            preferred_pods(weight, f"rack-{weight}") for weight in range(1, 101)
+        ),
+    )
+
+    kept = {each.topology_key for each in steps_of(shape)[0].affinity}
+
+    assert kept == {f"rack-{weight}" for weight in range(100, 100 - MOST_PREFERENCES, -1)}
+
+
+def test_hard_constraints_are_never_given_up_for_their_number():
+    hard = tuple(spread(f"rack-{n}", hard=True) for n in range(MANY))
+
+    (step,) = steps_of(PodShape(namespace="default", topology_spread=hard))
+
+    assert step.spreads == hard

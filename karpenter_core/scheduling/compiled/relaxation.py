@@ -4,13 +4,17 @@ The first step treats every preference as required; each next step drops one pre
 upstream's order: alternative node affinity terms, preferred pod affinity, preferred pod
 anti-affinity, preferred node affinity (heaviest first each), ScheduleAnyway spread, and at last
 tolerating PreferNoSchedule taints.
+
+A step holds all that is not given up yet, so its memory grows with the square of their number. Only so
+many preferences of each kind are read: whoever may create pods could else stop the scheduling of all.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from karpenter_core.errors import BadInputError
 from karpenter_core.scheduling.requirements import Requirement, Requirements
@@ -29,7 +33,13 @@ if TYPE_CHECKING:
         WeightedAffinityTerm,
     )
 
-__all__ = ["RelaxationStep", "node_alternatives", "read_relaxation_steps"]
+__all__ = ["MOST_PREFERENCES", "RelaxationStep", "node_alternatives", "read_relaxation_steps"]
+
+_HARD: Final = "DoNotSchedule"
+MOST_PREFERENCES: Final = 50
+"""Number of preferences of a kind that a pod may have: the heaviest; the others are given up at once."""
+
+_Preference = TypeVar("_Preference", "WeightedAffinityTerm", "PreferredNodeTerm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,36 +139,38 @@ def node_alternatives(shape: PodShape, *, aliases: Mapping[str, str]) -> tuple[R
 
 def _required_constraints(shape: PodShape) -> _PodPreferences:
     terms = tuple(term for term in shape.required_node_terms if term.match_expressions)
-    spreads = (s for s in shape.topology_spread if s.when_unsatisfiable == "DoNotSchedule")
+    spreads = (s for s in shape.topology_spread if s.when_unsatisfiable == _HARD)
     return _PodPreferences(terms, (), (), (), tuple(spreads))
 
 
 def _all_constraints(shape: PodShape, read: Mapping[int, list[Requirement]]) -> _PodPreferences:
     """Return all constraints and preferences of a pod, the heaviest preferences first."""
+    readable = [each for each in shape.preferred_node_terms if id(each.term) in read]
     return replace(
         _required_constraints(shape),
-        affinity=tuple(w.term for w in sorted(shape.preferred_pod_affinity, key=_preference_order)),
-        anti_affinity=tuple(
-            w.term for w in sorted(shape.preferred_pod_anti_affinity, key=_preference_order)
-        ),
-        nodes=tuple(
-            w.term
-            for w in sorted(shape.preferred_node_terms, key=_preference_order)
-            if id(w.term) in read
-        ),
-        spreads=shape.topology_spread,
+        affinity=tuple(w.term for w in _heaviest(shape.preferred_pod_affinity)),
+        anti_affinity=tuple(w.term for w in _heaviest(shape.preferred_pod_anti_affinity)),
+        nodes=tuple(w.term for w in _heaviest(readable)),
+        spreads=_with_first_soft(shape.topology_spread),
     )
 
 
-def _preference_order(wish: WeightedAffinityTerm | PreferredNodeTerm) -> int:
-    return -wish.weight
+def _heaviest(wishes: Sequence[_Preference]) -> list[_Preference]:
+    return sorted(wishes, key=lambda wish: -wish.weight)[:MOST_PREFERENCES]
+
+
+def _with_first_soft(spreads: Sequence[TopologySpread]) -> tuple[TopologySpread, ...]:
+    """Return all hard constraints, and the first of the others, in their order."""
+    soft = (s for s in spreads if s.when_unsatisfiable != _HARD)
+    kept = {id(each) for each in islice(soft, MOST_PREFERENCES)}
+    return tuple(s for s in spreads if s.when_unsatisfiable == _HARD or id(s) in kept)
 
 
 def _relaxations(wishes: _PodPreferences, *, softens: bool) -> Iterator[_PodPreferences]:
     """Give up one thing after the other."""
     while True:
         yield wishes
-        soft = [s for s in wishes.spreads if s.when_unsatisfiable != "DoNotSchedule"]
+        soft = [s for s in wishes.spreads if s.when_unsatisfiable != _HARD]
         if len(wishes.terms) > 1:
             wishes = replace(wishes, terms=wishes.terms[1:])
         elif wishes.affinity:
@@ -178,7 +190,7 @@ def _relaxations(wishes: _PodPreferences, *, softens: bool) -> Iterator[_PodPref
 def _without_first_soft(spreads: Sequence[TopologySpread]) -> tuple[TopologySpread, ...]:
     """Drop the first constraint that may be broken; the last one takes its place (as upstream)."""
     remaining = list(spreads)
-    place = next(n for n, s in enumerate(remaining) if s.when_unsatisfiable != "DoNotSchedule")
+    place = next(n for n, s in enumerate(remaining) if s.when_unsatisfiable != _HARD)
     remaining[place] = remaining[-1]
     return tuple(remaining[:-1])
 
