@@ -6,6 +6,7 @@ Events, reports, records of the journal, and explanations of single nodes.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -13,8 +14,10 @@ from random import Random
 import pytest
 
 from karpenter_core.api.commitments import Commitment
+from karpenter_core.api.judgements import FailedJudgements
 from karpenter_core.api.labels import CPU
 from karpenter_core.api.quantities import parse_amount
+from karpenter_core.disruption.command import with_candidates
 from karpenter_core.disruption.command_queue import find_stale_marks
 from karpenter_core.disruption.explain import explain_state_node
 from karpenter_core.disruption.journal import command_decision
@@ -34,12 +37,13 @@ from karpenter_core.scheduling.steps import run_steps
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
 from tests.disruption.changing_clusters import ChangingCluster
 from tests.support.canonical_text import canonical_text
+from tests.support.problem_pools import RESERVATION
 from tests.support.recorded_digests import assert_digests
 from tests.support.wide_clusters import WideCluster
 
 RECORDED = Path(__file__).with_name("recorded_decisions.json")
 BATCHES = 20
-CLUSTERS = 120
+CLUSTERS = 100
 STEPS = 4
 COMMITMENT = Commitment(
     name="savings",
@@ -51,7 +55,10 @@ COMMITMENT = Commitment(
 OPTIONS = (
     DisruptionOptions(),
     DisruptionOptions(spot_to_spot=True, validation_delay=timedelta(seconds=60)),
-    DisruptionOptions(static_capacity=True, problem_settings=ProblemSettings(priority_cutoff=-10)),
+    DisruptionOptions(
+        static_capacity=True,
+        problem_settings=ProblemSettings(priority_cutoff=-10, well_known=frozenset({RESERVATION})),
+    ),
     DisruptionOptions(spot_to_spot=True, work_units=3),
     DisruptionOptions(problem_settings=ProblemSettings(commitments=(COMMITMENT,))),
 )
@@ -73,7 +80,10 @@ def drawn_cluster(random, seed):
         case _:
             made.add_buffer()
             made.place_virtual_pods()
-            made.add_odd_pod()
+            made.add_expendable_pods()
+            made.add_expendable_pods()
+    if random.random() < 0.2:
+        made.reserve_capacity()
     return made
 
 
@@ -93,62 +103,72 @@ def savings_text(snapshot, now, options, cause):
     )
 
 
+def plan_texts(made, outcome):
+    """Return the texts of a plan, of its commands, and of what the journal says about them."""
+    yield canonical_text((outcome, is_repeatable(made, outcome)))
+    yield canonical_text(find_stale_marks(made.snapshot, now=made.now))
+    for command in outcome.commands:
+        yield canonical_text(with_candidates(command, command.candidates[1:], made.prices))
+        decision = command_decision(command, outcome, rejection="", obstacles=(), currency="USD")
+        yield f"{canonical_text(decision)} {command}"
+
+
+def later_texts(random, later, outcome, methods):
+    """Return the texts of a validation and of explanations, after something has changed."""
+    state_nodes = later.snapshot.state_nodes
+    for command in outcome.commands[:1]:
+        if outcome.method.is_validated:
+            yield canonical_text(run_steps(outcome.method.validate_steps(command, later)))
+    for state_node in random.sample(state_nodes, min(2, len(state_nodes))):
+        if state_node.claim is not None:
+            yield canonical_text(explain_state_node(later, state_node, methods=methods))
+
+
 def texts_of(seed):
     """Return the texts of a cluster after each step."""
     random = Random(f"decisions {seed}")
     changing = drawn_cluster(random, seed)
-    memory, cache, options = DisruptionMemory(), CatalogueCache(), random.choice(OPTIONS)
-    idle = {}
+    memory, cache, idle = DisruptionMemory(), CatalogueCache(), {}
+    options = OPTIONS[2] if seed % 4 == 3 else random.choice(OPTIONS)
     for step in range(STEPS):
         if step:
             kind = random.choice((WideCluster, ChangingCluster))
             kind.change(changing)
         snapshot = changing.snapshot
-        given = {
-            "snapshot": snapshot,
-            "cause": "test",
-            "options": options,
-            "queued": frozenset(
-                each.provider_id for each in snapshot.state_nodes if random.random() < 0.03
-            ),
-            "drift_backoff_pools": frozenset({"green"} if random.random() < 0.1 else ()),
-        }
-        methods = methods_of(options, shuts_down=random.random() < 0.2)
+        ids = [each.provider_id for each in snapshot.state_nodes]
         made = DisruptionPass(
-            **given,
+            snapshot=snapshot,
             now=changing.now,
             command_id=f"command-{step}",
+            cause="test",
+            options=options,
+            queued=frozenset(each for each in ids if random.random() < 0.03),
+            drift_backoff_pools=frozenset({"green"} if random.random() < 0.1 else ()),
             memory=memory,
             cache=cache,
             idle_methods=idle,
         )
+        methods = methods_of(options, shuts_down=random.random() < 0.2)
         outcome = plan(made, methods=methods)
         idle = {
             each.method.name: each.remaining_budgets
             for each in outcome.reports
             if each.is_idle and random.random() < 0.5
         }
-        yield canonical_text((outcome, is_repeatable(made, outcome)))
-        yield canonical_text(find_stale_marks(snapshot, now=changing.now))
-        for command in outcome.commands:
-            decision = command_decision(
-                command, outcome, rejection="", obstacles=(), currency="USD"
-            )
-            yield f"{canonical_text(decision)} {command}"
+        yield from plan_texts(made, outcome)
         if random.random() < 0.5:
             ChangingCluster.change(changing)
-        snapshot = changing.snapshot
-        later = DisruptionPass(
-            **{**given, "snapshot": snapshot},
+        later = replace(
+            made,
+            snapshot=changing.snapshot,
             now=changing.now + timedelta(seconds=15),
             command_id=f"later-{step}",
+            memory=DisruptionMemory(),
+            cache=None,
+            idle_methods={},
+            failed=FailedJudgements(),
         )
-        for command in outcome.commands[:1]:
-            if outcome.method.is_validated:
-                yield canonical_text(run_steps(outcome.method.validate_steps(command, later)))
-        for state_node in random.sample(snapshot.state_nodes, min(2, len(snapshot.state_nodes))):
-            if state_node.claim is not None:
-                yield canonical_text(explain_state_node(later, state_node, methods=methods))
+        yield from later_texts(random, later, outcome, methods)
     yield savings_text(changing.snapshot, changing.now, options, "test")
 
 

@@ -10,22 +10,38 @@ from datetime import timedelta
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 
 from karpenter_core.api.interruptions import InterruptionKind
+from karpenter_core.api.labels import TERMINATION_FINALIZER
 from karpenter_core.api.nodeclaim import NodeClaim
-from karpenter_core.errors import BadInputError, InsufficientCapacityError, LaunchFailedError
+from karpenter_core.api.records import NodeConditionView
+from karpenter_core.errors import (
+    BadInputError,
+    ExhaustedScope,
+    InsufficientCapacityError,
+    LaunchFailedError,
+    OfferingKey,
+    QuotaGroup,
+)
 from karpenter_core.lifecycle.capacity_buffer.declaration import buffer_declarations
 from karpenter_core.lifecycle.capacity_quota.status import limit_notice, quota_status
 from karpenter_core.lifecycle.changes import metadata_patch, status_patch
+from karpenter_core.lifecycle.claim_status import with_conditions
 from karpenter_core.lifecycle.node.detachment import pending_attachments
 from karpenter_core.lifecycle.node.drain import drain_wave
 from karpenter_core.lifecycle.node.eviction import disrupted_notice, drain_reason, eviction_advice
-from karpenter_core.lifecycle.node.interruption import interruption_step
-from karpenter_core.lifecycle.node.out_of_service import held_volumes, out_of_service_patch
+from karpenter_core.lifecycle.node.interruption import interruption_step, unclaimed_shortage
+from karpenter_core.lifecycle.node.out_of_service import (
+    OUT_OF_SERVICE,
+    held_volumes,
+    out_of_service_patch,
+)
 from karpenter_core.lifecycle.node.repair import repair
 from karpenter_core.lifecycle.node.surge_move import early_refusal
 from karpenter_core.lifecycle.node.termination import (
+    DISRUPTED_NO_SCHEDULE,
     InstanceState,
     disrupted_patch,
     node_termination,
@@ -88,8 +104,26 @@ from tests.support.wide_clusters import WideCluster
 
 RECORDED = Path(__file__).with_name("recorded_steps.json")
 BATCHES = 20
-CLUSTERS = 80
+CLUSTERS = 40
 STEPS = 4
+AGES = tuple(
+    timedelta(seconds=each)
+    for each in (15, 30, 60, 120, 300, 360, 600, 900, 1200, 1800, 3600, 86400)
+)
+"""Among them are most of the limits of time that the steps have."""
+SHORTAGES = (
+    InsufficientCapacityError("none left"),
+    *(
+        InsufficientCapacityError(
+            "none left",
+            offerings=[OfferingKey(instance_type="c04", zone="zone-a", capacity_type="spot")],
+            scope=scope,
+            quota_groups=groups,
+        )
+        for scope in ExhaustedScope
+        for groups in ((), (QuotaGroup(zone="zone-b", capacity_type="spot"),))
+    ),
+)
 POLICIES = (
     Policy("Ready", "False", timedelta(minutes=10)),
     Policy("Ready", "Unknown", timedelta(minutes=30)),
@@ -109,6 +143,48 @@ def result_text(claim, result):
     text = canonical_text(result)
     new = getattr(result, "claim", None)
     return f"{text} {change_text(claim, new)}" if isinstance(new, NodeClaim) else text
+
+
+def exact_time(random):
+    """Return a time at which something that began with the cluster is exactly so old."""
+    return EPOCH + random.choice(AGES)
+
+
+def random_claim(random, claim, now):
+    """Return a claim with another age of its conditions, at times one that is being deleted."""
+    conditions = tuple(
+        each.model_copy(update={"last_transition_time": EPOCH}) for each in claim.status.conditions
+    )
+    changed = with_conditions(claim, conditions)
+    if random.random() < 0.5:
+        changes = {"deletion_timestamp": EPOCH, "creation_timestamp": EPOCH - timedelta(hours=2)}
+        changed = changed.model_copy(
+            update={"metadata": changed.metadata.model_copy(update=changes)}
+        )
+    return changed
+
+
+def ending_node(random, node):
+    """Return a node that is being deleted by us, and may not be ready."""
+    ready = NodeConditionView(
+        type="Ready",
+        status=random.choice(("True", "False", "Unknown")),
+        last_transition_time=EPOCH,
+    )
+    others = tuple(each for each in node.conditions if each.type != "Ready")
+    return msgspec.structs.replace(
+        node,
+        deletion_timestamp=EPOCH,
+        finalizers=(TERMINATION_FINALIZER,),
+        conditions=(ready, *others),
+        taints=random.choice(
+            (
+                node.taints,
+                (msgspec.structs.replace(OUT_OF_SERVICE, time_added="2026-01-01T00:00:00Z"),),
+                (msgspec.structs.replace(OUT_OF_SERVICE, time_added="x"), DISRUPTED_NO_SCHEDULE),
+            )
+        ),
+    )
 
 
 def claim_results(random, snapshot, claim, now):
@@ -150,10 +226,7 @@ def claim_results(random, snapshot, claim, now):
         yield drift
         yield with_drift(claim, drift, random.choice((None, "", "ImageDrift")), now=now)
         yield with_current_hash(claim, pool)
-        for error in (
-            InsufficientCapacityError("none left"),
-            LaunchFailedError("no permission", reason="Unauthorized"),
-        ):
+        for error in (LaunchFailedError("no permission", reason="Unauthorized"), *SHORTAGES):
             yield launch_failed(
                 claim, error, now=now,
                 instance_types=() if catalogue is None else catalogue.instance_types,
@@ -165,10 +238,15 @@ def claim_results(random, snapshot, claim, now):
             id="1",
             kind=random.choice(tuple(InterruptionKind)),
             deadline=random.choice((None, now, now + timedelta(minutes=2))),
+            error=random.choice((None, *SHORTAGES)),
         ),
         now=now,
         act_on_rebalance=random.random() < 0.5,
     )
+    failed = Interruption(
+        id="2", kind=InterruptionKind.LAUNCH_FAILED, error=random.choice(SHORTAGES)
+    )
+    yield unclaimed_shortage(failed)
 
 
 def node_results(random, snapshot, node, now):
@@ -290,10 +368,12 @@ def texts_of(seed):
         changing.change()
         snapshot, now = changing.snapshot, changing.now
         for claim in snapshot.node_claims.values():
-            for result in claim_results(random, snapshot, claim, now):
-                yield result_text(claim, result)
+            for asked, at in ((claim, now), (random_claim(random, claim, now), exact_time(random))):
+                for result in claim_results(random, snapshot, asked, at):
+                    yield result_text(asked, result)
         for node in snapshot.nodes.values():
-            yield from map(canonical_text, node_results(random, snapshot, node, now))
+            for asked, at in ((node, now), (ending_node(random, node), exact_time(random))):
+                yield from map(canonical_text, node_results(random, snapshot, asked, at))
         for pool in snapshot.node_pools.values():
             yield from map(canonical_text, pool_results(snapshot, pool, now))
         yield from map(canonical_text, cluster_results(random, snapshot, now))

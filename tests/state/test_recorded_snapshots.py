@@ -37,7 +37,7 @@ from tests.support.wide_clusters import WideCluster
 
 RECORDED = Path(__file__).with_name("recorded_snapshots.json")
 BATCHES = 20
-CLUSTERS = 120
+CLUSTERS = 100
 STEPS = 5
 SETTINGS = (
     ProblemSettings(),

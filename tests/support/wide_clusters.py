@@ -8,6 +8,7 @@ nodes, annotations, schedules, static pools, quotas, buffers, and owners and vol
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import msgspec
@@ -22,9 +23,11 @@ from karpenter_core.api.labels import (
     DO_NOT_DISRUPT,
     DO_NOT_EVICT,
     EXPENDABLE,
+    HOSTNAME,
     NODE_POOL_HASH,
     PAUSE_DISRUPTION,
     POD_DELETION_COST,
+    RESERVED,
     RETURN_AFTER,
     RETURN_BUDGET,
     SAFE_TO_EVICT,
@@ -41,6 +44,7 @@ from karpenter_core.api.provisioning_request import ATOMIC_SCALE_UP, CHECK_CAPAC
 from karpenter_core.api.quantities import Quantity
 from karpenter_core.api.records import (
     LOWEST_PRIORITY,
+    AffinityTerm,
     LabelSelector,
     NamespaceView,
     NodeConditionView,
@@ -55,8 +59,10 @@ from karpenter_core.api.storage_records import (
 )
 from karpenter_core.api.workload_records import WorkloadView
 from karpenter_core.errors import OfferingKey
+from karpenter_core.scheduling.requirements import Requirement
 from karpenter_core.scheduling.virtual_pods import VirtualPlacement
 from karpenter_core.state.events import (
+    CataloguePublished,
     LaunchCallFinished,
     LaunchCallStarted,
     OfferingsUnavailable,
@@ -66,7 +72,16 @@ from karpenter_core.state.events import (
     VirtualPodsDeclared,
     VirtualPodsPlaced,
 )
-from karpenter_core.testing.builders import EPOCH, node_term, pod, pod_shape, taint, toleration
+from karpenter_core.testing.builders import (
+    EPOCH,
+    catalogue,
+    node_term,
+    offering,
+    pod,
+    pod_shape,
+    taint,
+    toleration,
+)
 from karpenter_core.testing.state_builders import node_claim
 from tests.disruption.changing_clusters import ChangingCluster
 from tests.disruption.random_clusters import APPS, ZONES
@@ -79,6 +94,7 @@ from tests.scheduling.devices.builders import (
     resource_slice,
 )
 from tests.support.pool_windows import hours
+from tests.support.problem_pools import RESERVATION
 from tests.support.provisioning_requests import (
     ATTEMPT_CLAIMS,
     ATTEMPTS,
@@ -337,6 +353,23 @@ class WideCluster(ChangingCluster):
             )
         )
 
+    def add_expendable_pods(self):
+        """Pods of a priority run for which no node is launched, and other pods avoid those of buffers."""
+        for state_node in self.snapshot.state_nodes:
+            room = state_node.allocatable.get("cpu", 0) - state_node.requests.get("cpu", 0)
+            if state_node.node is None or room < 500 or self.random.random() < 0.5:
+                continue
+            name = self._name("batch")
+            made = pod(name, cpu="500m", node_name=state_node.node.name, phase="Running")
+            selects = LabelSelector(match_labels={"app": "headroom"})
+            away = (AffinityTerm(topology_key=HOSTNAME, selector=selects),)
+            shape = msgspec.structs.replace(
+                made.shape,
+                priority=self.random.choice((-20, -20, LOWEST_PRIORITY, 0)),
+                pod_anti_affinity=away if self.random.random() < 0.2 else (),
+            )
+            self._observe(msgspec.structs.replace(made, shape=shape, start_time=EPOCH))
+
     def decide_pods(self):
         """A pass found no place for some pods, and places for others."""
         waiting = sorted(self.snapshot.pending_pods)
@@ -493,7 +526,11 @@ class WideCluster(ChangingCluster):
             )
         )
         shape = msgspec.structs.replace(
-            pod_shape(cpu=self.random.choice(("500m", "2")), priority=LOWEST_PRIORITY),
+            pod_shape(
+                cpu=self.random.choice(("500m", "2")),
+                priority=LOWEST_PRIORITY,
+                labels={"app": "headroom"},
+            ),
             virtual_source=_SOURCE,
         )
         count = self.random.choice((0, 1, 3))
@@ -508,6 +545,30 @@ class WideCluster(ChangingCluster):
             self.builder.apply_event(
                 VirtualPodsPlaced(counts={state_node.name: 1}, placements={_SOURCE: placement})
             )
+
+    def reserve_capacity(self):
+        """Some types are sold from reservations too."""
+        for _, pool in sorted(self.snapshot.node_pools.items()):
+            self._version += 1
+            sold = [self._reserved(each) for each in self.market]
+            made = catalogue(*sold, version=str(self._version))
+            self.builder.apply_event(CataloguePublished(pool.name, made))
+
+    def _reserved(self, kind):
+        if self.random.random() < 0.5:
+            return kind
+        number = Requirement.of(RESERVATION, "In", (self.random.choice(("r-1", "r-2")),))
+        made = offering(self.random.choice(ZONES), RESERVED, 0.0001)
+        made = replace(
+            made,
+            requirements=made.requirements.add(number),
+            reservation_capacity=self.random.choice((1, 2)),
+        )
+        absent = Requirement.of(RESERVATION, "DoesNotExist")
+        others = [
+            replace(each, requirements=each.requirements.add(absent)) for each in kind.offerings
+        ]
+        return replace(kind, offerings=(*others, made), requirements=kind.requirements.add(number))
 
     def mask_offering(self):
         """An offering is out of stock."""
