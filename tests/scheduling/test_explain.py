@@ -17,7 +17,12 @@ from karpenter_core.api.labels import (
     RESERVED,
     ZONE,
 )
-from karpenter_core.api.records import NodeSelectorTerm
+from karpenter_core.api.records import (
+    AffinityTerm,
+    LabelSelector,
+    LabelSelectorRequirement,
+    NodeSelectorTerm,
+)
 from karpenter_core.scheduling.compiled.topology import TopologyKind
 from karpenter_core.scheduling.explain import final_checks
 from karpenter_core.scheduling.problem import PodVolumes, PoolConstraint, SolveOptions
@@ -619,3 +624,45 @@ def test_a_pod_that_is_not_tried_again_waits_for_affinity_unless_only_spread_bin
     rejection = final_checks._not_retried(SimpleNamespace(relaxation_step=step))
     assert rejection.constraint is constraint
     assert rejection.remedy == "wait for the next pass"
+
+
+MANY = 500
+NUMBERED = tuple(f"value-{number}" for number in range(MANY))
+
+
+def shape_of(**changes):
+    return replaced(pod_shape(), **changes)
+
+
+def of_selector(**selector):
+    term = AffinityTerm(topology_key=ZONE, selector=LabelSelector(**selector))
+    return shape_of(labels={"a": NUMBERED[0]}, pod_affinity=(term,))
+
+
+HUGE_SHAPES = {
+    "resources": shape_of(requests={f"example.com/{value}": 1 for value in NUMBERED}),
+    "values": pod_shape(required=[node_term(("kind", "In", *NUMBERED))]),
+    "labels of a selector": of_selector(match_labels=dict.fromkeys(NUMBERED, "x")),
+    "values of a selector": of_selector(
+        match_expressions=(LabelSelectorRequirement(key="b", operator="In", values=NUMBERED),)
+    ),
+    "excluded values of a selector": of_selector(
+        match_expressions=(LabelSelectorRequirement(key="a", operator="NotIn", values=NUMBERED),)
+    ),
+    "namespaces": shape_of(
+        pod_affinity=(
+            AffinityTerm(topology_key=ZONE, selector=LabelSelector(), namespaces=NUMBERED),
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HUGE_SHAPES)
+def test_an_explanation_of_a_huge_pod_is_short(kind):
+    """It is in a log line, an Event and the journal each time that the pod is tried again."""
+    waiting = make_pod("huge", shape=HUGE_SHAPES[kind])
+
+    (unschedulable,) = solve(problem([waiting])).unschedulable.values()
+
+    assert len(unschedulable.message) < 1000
+    assert all(len(each.remedy) < 1000 for each in unschedulable.pools.values())

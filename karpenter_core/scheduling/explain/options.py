@@ -175,9 +175,9 @@ def fitting(free: Amounts, request: Amounts) -> Mask:
     return fits
 
 
-def listed(items: Iterable[str], most: int = _MAX_LISTED) -> str:
+def listed(items: Iterable[str], most: int = _MAX_LISTED, *, separator: str = ", ") -> str:
     """Write a list for people; a long one is cut."""
     texts = list(items)
-    shown = ", ".join(texts[:most])
+    shown = separator.join(texts[:most])
     more = len(texts) - most
     return f"{shown} and {more} more" if more > 0 else shown

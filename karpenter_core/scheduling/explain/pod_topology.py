@@ -269,15 +269,16 @@ def _owners(explanation: PoolExplanation, group: TopologyGroup) -> str:
 
 
 def _selector_text(selector: PodSelector) -> str:
+    """Write a selector; a long one is cut, or one pod would fill log and journal."""
     parts = [f"{key}={value}" for key, value in selector.labels]
     for key, operator, values in selector.expressions:
         match operator:
             case "In":
-                parts.append(f"{key} in ({','.join(values)})")
+                parts.append(f"{key} in ({listed(values, separator=',')})")
             case "NotIn":
-                parts.append(f"{key} notin ({','.join(values)})")
+                parts.append(f"{key} notin ({listed(values, separator=',')})")
             case "Exists":
                 parts.append(key)
             case _:
                 parts.append(f"!{key}")
-    return ",".join(parts)
+    return listed(parts, separator=",")

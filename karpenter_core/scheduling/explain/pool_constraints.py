@@ -359,11 +359,11 @@ def _shortfall(explanation: PoolExplanation, free: Amounts, row: int) -> str:
             parts.append(f"{name}: {format_amount(name, requested)} asked, {has}")
             if name == CPU and requested >= _MILLION_CORES:
                 parts[-1] += " (CPU request >= 1 Million, m vs M typo?)"
-    return "; ".join(parts)
+    return listed(parts, separator="; ")
 
 
 def _smaller(explanation: PoolExplanation, free: Amounts, row: int) -> str:
-    return "ask for at most " + ", ".join(
+    return "ask for at most " + listed(
         f"{name} {format_amount(name, max(int(free[line, row]), 0))}"
         for line, name in enumerate(explanation.compiled.resources)
         if explanation.request[line] > free[line, row]
