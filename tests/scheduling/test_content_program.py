@@ -74,3 +74,9 @@ def test_no_more_rounds_follow_one_that_changes_nothing():
     )
     rounds = list(contents_steps(problem, np.array([[3.0]])))
     assert len(rounds) == 1
+
+
+def test_nodes_that_cost_nothing_are_no_division_by_zero():
+    """A commitment may cover them in full, and the setting `node-fee` may be 0."""
+    _, patterns = bought([(1,)], shapes=[(8, 8, 0.0), (2, 2, 0.0)], sizes=[(1, 1)], count=[8])
+    assert sum(one.content.item() * one.nodes for one in patterns) == 8

@@ -37,6 +37,8 @@ __all__ = ["ContentsProblem", "contents_steps"]
 _COLUMNS_PER_ROUND: Final = 16
 _GAIN: Final = 1e-3
 _WHOLE: Final = 1e-6
+_TINY: Final = 1e-12
+"""The least price by which is divided: nodes may cost nothing."""
 _UNITS_PER_ROUND: Final = 60
 _ROUNDS: Final = (3, 1, 1)
 """Rounds of column generation at each level."""
@@ -136,7 +138,8 @@ class _ContentsSearch:
         values = np.zeros(len(self.left))
         values[rows] = duals[:-1]
         value_bounds = self._knapsacks.value_bounds(values)
-        paid = (value_bounds.most + float(duals[-1])) / self._problem.price
+        worth = value_bounds.most + float(duals[-1])
+        paid = worth / np.maximum(self._problem.price, _TINY)
         found = [
             np.floor(np.minimum(content, self.left) + _WHOLE)
             for shape in np.argsort(-paid, kind="stable")[:_COLUMNS_PER_ROUND].tolist()
