@@ -23,7 +23,7 @@ from karpenter_core.disruption.explain import explain_state_node
 from karpenter_core.disruption.journal import command_decision
 from karpenter_core.disruption.method import DisruptionOptions, DisruptionPass
 from karpenter_core.disruption.pass_memory import DisruptionMemory
-from karpenter_core.disruption.plan import methods_of, plan
+from karpenter_core.disruption.plan import methods_of, plan_steps
 from karpenter_core.disruption.repetition import is_repeatable
 from karpenter_core.disruption.savings_estimate import (
     build_fresh_problem,
@@ -33,10 +33,10 @@ from karpenter_core.disruption.savings_estimate import (
 )
 from karpenter_core.scheduling.compiled.catalogue import CatalogueCache
 from karpenter_core.scheduling.solve import solve
-from karpenter_core.scheduling.steps import run_steps
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
 from tests.disruption.changing_clusters import ChangingCluster
 from tests.support.canonical_text import canonical_text
+from tests.support.counted_steps import run_counted
 from tests.support.problem_pools import RESERVATION
 from tests.support.recorded_digests import assert_digests
 from tests.support.wide_clusters import WideCluster
@@ -118,7 +118,7 @@ def later_texts(random, later, outcome, methods):
     state_nodes = later.snapshot.state_nodes
     for command in outcome.commands[:1]:
         if outcome.method.is_validated:
-            yield canonical_text(run_steps(outcome.method.validate_steps(command, later)))
+            yield canonical_text(run_counted(outcome.method.validate_steps(command, later)))
     for state_node in random.sample(state_nodes, min(2, len(state_nodes))):
         if state_node.claim is not None:
             yield canonical_text(explain_state_node(later, state_node, methods=methods))
@@ -149,12 +149,13 @@ def texts_of(seed):
             idle_methods=idle,
         )
         methods = methods_of(options, shuts_down=random.random() < 0.2)
-        outcome = plan(made, methods=methods)
+        outcome, units = run_counted(plan_steps(made, methods=methods))
         idle = {
             each.method.name: each.remaining_budgets
             for each in outcome.reports
             if each.is_idle and random.random() < 0.5
         }
+        yield str(units)
         yield from plan_texts(made, outcome)
         if random.random() < 0.5:
             ChangingCluster.change(changing)

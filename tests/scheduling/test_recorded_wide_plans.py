@@ -1,7 +1,8 @@
 """The plans of problems that use everything at once are those that are recorded.
 
 As in `test_recorded_plans`, nothing says that they are right; here with quotas, commitments, devices,
-virtual pods and options, and with the record that the journal gets of each plan.
+virtual pods and options, and with the record that the journal gets of each plan. The units of work
+are recorded as well, as they say when a pass is cut short.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from karpenter_core.scheduling.journal import plan_decision
-from karpenter_core.scheduling.solve import solve
+from karpenter_core.scheduling.solve import solve_steps
 from karpenter_core.testing.builders import EPOCH
 from tests.support.canonical_text import canonical_text
+from tests.support.counted_steps import run_counted
 from tests.support.recorded_digests import assert_digests
 from tests.support.wide_problems import wide_options, wide_problem
 
@@ -23,9 +25,9 @@ PROBLEMS = 240
 
 
 def plan_text(seed):
-    """Solve the problem of a seed; return its plan and the journal's record of it."""
+    """Solve the problem of a seed; return its plan, its work, and the journal's record of it."""
     asked, options = wide_problem(seed), wide_options(seed)
-    plan = solve(asked, options)
+    plan, units = run_counted(solve_steps(asked, options))
     names = [f"claim-{number}" for number in range(len(plan.claims) // 2)]
     refused = {0: "limits are reached"} if plan.claims and seed % 5 == 0 else {}
     decision = plan_decision(
@@ -38,7 +40,7 @@ def plan_text(seed):
         names=names,
         refused=refused,
     )
-    return canonical_text((plan, decision))
+    return canonical_text((plan, decision, units))
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))

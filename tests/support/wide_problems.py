@@ -24,6 +24,7 @@ from karpenter_core.api.labels import (
     ON_DEMAND,
     PRICE_PER_HOUR,
     SPOT,
+    SPOT_SHARE,
     ZONE,
 )
 from karpenter_core.api.nodeclaim import RequirementSpec
@@ -181,6 +182,7 @@ def _pool(random: Random, name: str, number: int):
     return node_pool(
         name,
         weight=random.choice((None, 10 * number)),
+        annotations=random.choice(({}, {}, {}, {SPOT_SHARE: random.choice(("30%", "70%"))})),
         requirements=requirements,
         limits=random.choice(
             (
