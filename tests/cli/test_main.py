@@ -9,6 +9,7 @@ from importlib.metadata import entry_points, version
 from pathlib import Path
 
 import pytest
+import typer
 
 from karpenter_core.cli import main as program
 
@@ -47,6 +48,25 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 def test_help_loads_nothing_heavy():
     """No numpy, no Kubernetes client, no cloud's SDK."""
     assert loaded_by("--help").isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize(
+    ("line", "commands"),
+    [(["plan", "-o", "json"], {"plan"}), (["explain", "pod", "default/web"], {"pod"})],
+)
+def test_the_options_of_other_commands_are_not_made(monkeypatch, line, commands):
+    """Each takes milliseconds, at every start of the program."""
+    made = set()
+    make = typer.main.get_command_from_info
+
+    def note(command_info, **options):
+        made.add(command_info.name)
+        return make(command_info, **options)
+
+    monkeypatch.setattr(typer.main, "get_command_from_info", note)
+    typer.main.get_command(program.build_app(line))
+
+    assert made == commands
 
 
 def test_run_imports_only_the_plug_ins_that_are_selected():
