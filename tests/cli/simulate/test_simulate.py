@@ -125,8 +125,8 @@ def test_reclaimed_spot_nodes_are_drained_and_replaced(simulate):
     types = [
         instance_type("small", "2", "8Gi", offering(0.10), offering(0.03, capacity_type="spot"))
     ]
-    workload = {"deployments": [{**WEB, "replicas": 6}]}
-    found = only(simulate(workload, "--duration", "3h", "--spot-reclaims", "1", types=types))
+    workload = {"deployments": [{**WEB, "replicas": 3}]}
+    found = only(simulate(workload, "--duration", "1h", "--spot-reclaims", "2", types=types))
 
     reclaims = found["cloud"]["spotReclaims"]
     assert reclaims > 3
@@ -144,8 +144,8 @@ def test_an_offering_that_is_sold_out_is_replaced_by_the_next(simulate):
         instance_type("cheap", "2", "8Gi", offering(0.10)),
         instance_type("dear", "2", "8Gi", offering(0.30)),
     ]
-    workload = {"deployments": [{**WEB, "replicas": 1, "steps": [{"at": "2h", "replicas": 4}]}]}
-    options = ("--duration", "4h", "--stock-outs", "60", "--stock-out-duration", "24h")
+    workload = {"deployments": [{**WEB, "replicas": 1, "steps": [{"at": "30m", "replicas": 4}]}]}
+    options = ("--duration", "1h", "--stock-outs", "60", "--stock-out-duration", "24h")
     found = only(simulate(workload, *options, types=types))
 
     assert found["cost"]["byInstanceType"].keys() == {"cheap", "dear"}
@@ -171,8 +171,8 @@ def test_pods_of_jobs_end_and_their_nodes_go(simulate):
 def test_an_evicted_pod_of_a_job_begins_again(simulate):
     """Its node is reclaimed before it has run its time."""
     types = [instance_type("small", "2", "8Gi", offering(0.03, capacity_type="spot"))]
-    workload = {"jobs": [{"name": "long", "pods": 3, "duration": "25m", "cpu": "1"}]}
-    found = only(simulate(workload, "--duration", "6h", "--spot-reclaims", "3", types=types))
+    workload = {"jobs": [{"name": "long", "pods": 3, "duration": "10m", "cpu": "1"}]}
+    found = only(simulate(workload, "--duration", "2h", "--spot-reclaims", "6", types=types))
 
     assert found["pods"]["jobPodsRestarted"] > 0
     assert found["pods"]["jobPodsFinished"] == 3
@@ -261,7 +261,8 @@ def test_a_comparison_shows_both_side_by_side(simulate, tmp_path):
     )
     other = write(tmp_path / "large.yaml", dear)
     workload = {"deployments": [{**WEB, "replicas": 2}]}
-    document = simulate(workload, "--duration", "1h", "--compare", other)
+    options = ("--duration", "20m", "--compare", other)
+    document = simulate(workload, *options)
     first, second = document["simulations"]
 
     assert second["cost"]["total"] > first["cost"]["total"]
@@ -269,10 +270,10 @@ def test_a_comparison_shows_both_side_by_side(simulate, tmp_path):
     assert difference["costTotal"] == pytest.approx(
         second["cost"]["total"] - first["cost"]["total"], abs=1e-5
     )
-    table = simulate(workload, "--duration", "1h", "--compare", other, output="table")
+    table = simulate(workload, *options, output="table")
     assert "more than" in table.replace("\n", " ")
     assert max(map(len, table.splitlines())) <= 80
-    page = simulate(workload, "--duration", "1h", "--compare", other, output="html")
+    page = simulate(workload, *options, output="html")
     root = ET.fromstring(re.sub(r"<!DOCTYPE html>|<meta [^>]*>", "", page))
     assert all(len(chart.findall(".//polyline")) == 2 for chart in root.iter("svg"))
     assert len(list(root.iter("svg"))) == 6
@@ -469,7 +470,7 @@ class TestSweep:
     def test_every_combination_is_run_and_the_cheapest_is_first(self, simulate):
         """Nodes that are consolidated later cost more."""
         document = simulate(
-            BURST, "--duration", "1h",
+            BURST, "--duration", "30m",
             "--sweep", "spec.disruption.consolidateAfter=30s,Never",
             "--sweep", "batch-idle-duration=1s,5s",
         )  # fmt: skip
