@@ -10,6 +10,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 if TYPE_CHECKING:
+    from asyncio import TimerHandle
+    from collections.abc import Callable
     from datetime import datetime
 
 __all__ = ["Clock", "SteadyClock"]
@@ -28,6 +30,10 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None:
         """Wait for this many seconds of this clock's time."""
+        ...
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> TimerHandle:
+        """Call a function on the running loop after this many seconds of this clock's time."""
         ...
 
 

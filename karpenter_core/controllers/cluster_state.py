@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import structlog
 
-from karpenter_core.controllers.reconciling.timed_wait import wait_for_event
+from karpenter_core.controllers.reconciling.wake_signal import WakeSignal
 from karpenter_core.controllers.reconciling.workqueue import EARLY_SECONDS
 from karpenter_core.state.events import ClockSet, TimePassed
 from karpenter_core.state.object_kinds import ObjectKind
@@ -52,7 +52,7 @@ class ClusterState:
         """The lead of the clock over the monotonic one, in seconds."""
         self._log: FilteringBoundLogger = structlog.get_logger("state")
         self._synced = asyncio.Event()
-        self._watchers: set[asyncio.Event] = set()
+        self._watchers: set[WakeSignal] = set()
 
     def fold(self, event: StateEvent) -> None:
         """Apply an event to the state and wake the subscribers of its changes."""
@@ -88,14 +88,14 @@ class ClusterState:
     async def wait_until(self, is_fulfilled: Callable[[Snapshot], bool], *, seconds: float) -> bool:
         """Wait until the state fulfils a condition or time is over; tell whether it does."""
         deadline = self._clock.monotonic() + seconds
-        changed = asyncio.Event()
+        changed = WakeSignal()
         self._watchers.add(changed)
         try:
             while not is_fulfilled(self.snapshot()):
                 left = deadline - self._clock.monotonic()
                 if left <= EARLY_SECONDS:
                     return False
-                await wait_for_event(self._clock, left, changed)
+                await changed.wait_for(self._clock, left)
                 changed.clear()
         finally:
             self._watchers.discard(changed)

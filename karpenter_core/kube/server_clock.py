@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from asyncio import TimerHandle
+    from collections.abc import Callable, Mapping
 
     from karpenter_core.clock import Clock
 
@@ -132,6 +133,10 @@ class ServerClock:
     async def sleep(self, seconds: float) -> None:
         """Wait for this many seconds of this clock's time."""
         await self._clock.sleep(seconds)
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> TimerHandle:
+        """Call a function on the running loop after this many seconds of this clock's time."""
+        return self._clock.call_later(seconds, callback)
 
     @property
     def offset_seconds(self) -> float:

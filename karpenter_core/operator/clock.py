@@ -7,7 +7,10 @@ import sys
 import time
 import uuid
 from datetime import UTC, datetime
-from typing import final
+from typing import TYPE_CHECKING, final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["SystemClock", "random_id"]
 
@@ -33,6 +36,10 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         """Wait for so many seconds."""
         await asyncio.sleep(seconds)
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
+        """Call a function on the running loop after so many seconds."""
+        return asyncio.get_running_loop().call_later(seconds, callback)
 
 
 def _elapsed_seconds() -> float:

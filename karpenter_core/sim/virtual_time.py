@@ -215,6 +215,10 @@ class LoopClock:
         """Wait for this many seconds of the loop's time."""
         await asyncio.sleep(seconds)
 
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
+        """Call a function after this many seconds of the loop's time."""
+        return self._loop.call_later(seconds, callback)
+
 
 async def until(holds: Callable[[], bool], *, every_seconds: float, within_seconds: float) -> bool:
     """Wait on the running loop, virtual or real, until a condition holds; tell whether it does."""

@@ -23,6 +23,10 @@ class TwoClocks:
     async def sleep(self, seconds):
         self.passes(seconds)
 
+    def call_later(self, seconds, callback):
+        self.passes(seconds)
+        return asyncio.get_running_loop().call_later(0, callback)
+
     def passes(self, seconds):
         self.seconds += seconds
         self.wall += timedelta(seconds=seconds)
@@ -45,3 +49,6 @@ class StoryClock:
 
     async def sleep(self, seconds):
         await asyncio.sleep(seconds)
+
+    def call_later(self, seconds, callback):
+        return asyncio.get_running_loop().call_later(seconds, callback)

@@ -54,6 +54,9 @@ class ControllerClock:
     async def sleep(self, seconds):
         await self._clock.sleep(seconds)
 
+    def call_later(self, seconds, callback):
+        return self._clock.call_later(seconds, callback)
+
 
 class InjectedFaults:
     """Faults of one cluster; each method causes one."""

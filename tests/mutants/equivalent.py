@@ -64,9 +64,9 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         "the longest window is ten minutes, which four doublings reach: the bound only keeps numbers small",
     ),
     (
-        "karpenter_core/controllers/reconciling/timed_wait.py",
-        "wait_for_event",
-        "if (event.is_set() and seconds <= 0):",
+        "karpenter_core/controllers/reconciling/wake_signal.py",
+        "WakeSignal.wait_for",
+        "if (self._is_set and seconds <= 0):",
     ): "a wait for what has happened, or for no time, ends at once in the other branch as well",
     (
         "karpenter_core/scheduling/devices/node_devices.py",

@@ -9,10 +9,9 @@ window too early, and so close it before the pods of one wave have all arrived.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, final
 
-from karpenter_core.controllers.reconciling.timed_wait import wait_for_event
+from karpenter_core.controllers.reconciling.wake_signal import WakeSignal
 from karpenter_core.controllers.reconciling.workqueue import EARLY_SECONDS
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ class TriggerBatcher:
         self._maximum_seconds = maximum.total_seconds()
         self._arrivals: dict[str, float] = {}
         """By element, in order."""
-        self._triggered = asyncio.Event()
+        self._triggered = WakeSignal()
 
     def trigger(self, element: str) -> None:
         """Request a pass; `element` identifies the pod or object that needs it."""
@@ -56,7 +55,7 @@ class TriggerBatcher:
             await self._triggered.wait()
         while (wait := self._closes_in()) > EARLY_SECONDS:
             self._triggered.clear()
-            await wait_for_event(self._clock, wait, self._triggered)
+            await self._triggered.wait_for(self._clock, wait)
         elements = tuple(self._arrivals)
         self._arrivals.clear()
         return elements

@@ -17,7 +17,7 @@ import structlog
 from karpenter_core.controllers.reconciling.decision_journal import DecisionJournal
 from karpenter_core.controllers.reconciling.passes import PassHealth
 from karpenter_core.controllers.reconciling.throttling import ThrottleWaits
-from karpenter_core.controllers.reconciling.timed_wait import wait_for_event
+from karpenter_core.controllers.reconciling.wake_signal import WakeSignal
 from karpenter_core.controllers.reconciling.workqueue import ExponentialBackoff, WorkQueue
 from karpenter_core.errors import (
     ApiError,
@@ -231,7 +231,7 @@ class PeriodicLoop:
         self._runtime = runtime
         self._streak = (runtime.passes if is_vital else PassHealth()).streak(name)
         self._backoff = backoff if backoff is not None else ExponentialBackoff(base_seconds=1.0)
-        self._woken = asyncio.Event()
+        self._woken = WakeSignal()
         self._log: FilteringBoundLogger = structlog.get_logger(name)
 
     @property
@@ -275,7 +275,7 @@ class PeriodicLoop:
                 self._runtime.metrics.reconcile_errors.labels(controller=self._name).inc()
                 log_failure(self._log, error, retry_seconds=wait)
             # A function that asks to run again at once still lets other tasks run.
-            await wait_for_event(self._runtime.clock, wait, self._woken)
+            await self._woken.wait_for(self._runtime.clock, wait)
 
 
 def log_failure(log: FilteringBoundLogger, error: Exception, *, retry_seconds: float) -> None:
