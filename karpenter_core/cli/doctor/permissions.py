@@ -6,7 +6,6 @@ user may create, so the result is that of the cluster's own authorizers.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -34,6 +33,7 @@ from karpenter_core.kube.wire.codecs import (
 )
 from karpenter_core.operator.declared_reads import kind_of
 from karpenter_core.provider.contract import Finding, Severity
+from karpenter_core.provider.kit.bounded_gather import gather_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -168,14 +168,10 @@ async def check_permissions(apis: ClusterApis, needed: Sequence[Permission]) -> 
     Raises:
         ApiError: the API server cannot be reached.
     """
-    slots = asyncio.Semaphore(_AT_ONCE)
-
-    async def one(permission: Permission) -> bool:
-        async with slots:
-            return await is_permitted(apis, permission)
-
     try:
-        allowed = await asyncio.gather(*(one(permission) for permission in needed))
+        allowed = await gather_bounded(
+            lambda permission: is_permitted(apis, permission), needed, at_once=_AT_ONCE
+        )
     except NotFoundError:
         return [
             Finding(

@@ -31,6 +31,7 @@ from karpenter_core.lifecycle.node.interruption import (
     interruption_step,
     unclaimed_shortage,
 )
+from karpenter_core.provider.kit.bounded_gather import gather_bounded
 from karpenter_core.state.events import OfferingsUnavailable
 from karpenter_core.state.object_kinds import ObjectKind
 
@@ -133,18 +134,19 @@ class InterruptionController:
         self._runtime.metrics.interruption_deleted_messages.labels(provider=provider)
         for message in messages:
             self._count_received(provider, message)
-        slots = asyncio.Semaphore(CONCURRENCY)
 
-        async def within(message: Interruption) -> bool:
-            async with slots:
+        async def handled(message: Interruption) -> bool | Exception:
+            try:
                 return await self.handle(provider, message)
+            except Exception as error:
+                return error
 
-        results = await asyncio.gather(*map(within, messages), return_exceptions=True)
+        results = await gather_bounded(handled, messages, at_once=CONCURRENCY)
         done = [message for message, r in zip(messages, results, strict=True) if r is True]
         fresh = [message for message in done if _key(provider, message) not in self._handled]
         await self._acknowledge(provider, done)
         for result in results:
-            if isinstance(result, BaseException):
+            if isinstance(result, Exception):
                 raise result
         # A provider that repeats acknowledged messages is not polled without a pause.
         return 0.0 if fresh else period

@@ -30,6 +30,7 @@ from karpenter_core.lifecycle.nodeclaim.nomination import (
     planned_pods,
     pods_compete,
 )
+from karpenter_core.provider.kit.bounded_gather import gather_bounded
 from karpenter_core.state.events import PodsDecided
 
 if TYPE_CHECKING:
@@ -231,14 +232,13 @@ class NodeAdmission:
         self._nomination_counts.update(pod.uid for pod, _ in nominations)
         placed = {pod.uid: group.claims[node] for pod, node in nominations}
         self._cluster_state.fold(PodsDecided(placed=placed, at=self._clock.now()))
-        turns = asyncio.Semaphore(CONCURRENCY)
 
-        async def in_turn(pod: PodView, node: str) -> None:
-            async with turns:
-                if self._is_unbound(pod):
-                    await self._nominate_pod(pod, node)
+        async def nominate(nomination: tuple[PodView, str]) -> None:
+            pod, node = nomination
+            if self._is_unbound(pod):
+                await self._nominate_pod(pod, node)
 
-        await asyncio.gather(*(in_turn(pod, node) for pod, node in nominations))
+        await gather_bounded(nominate, nominations, at_once=CONCURRENCY)
         return len(nominations)
 
     def _is_unbound(self, pod: PodView) -> bool:

@@ -6,7 +6,6 @@ launch limits hold for all claims together.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from karpenter_core.errors import (
 from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate
 from karpenter_core.lifecycle.nodeclaim.node_claim_builder import created_metric
+from karpenter_core.provider.kit.bounded_gather import gather_bounded
 from karpenter_core.scheduling.overlays import OverlaidTypes
 from karpenter_core.state.events import PodsDecided
 from karpenter_core.state.launch_ceilings import LaunchCeilings
@@ -129,35 +129,32 @@ class ClaimCreator:
         grants = {n: next(self._granted) for n in under_way}
         self._planned_in_flight.update((grant, planned[n]) for n, grant in grants.items())
         slots = self._take_slots(under_way)
-        turns = asyncio.Semaphore(CONCURRENCY)
 
-        async def in_turn(number: int, item: PlannedNodeClaim) -> str | None:
-            if number in refused:
-                return None
-            async with turns:
-                try:
-                    if not is_wanted():
-                        refused[number] = UNWANTED
-                        return None
-                    return await self._create_one(
-                        item,
-                        decision_ref=decision_ref,
-                        reason=reason,
-                        annotations=annotations[number] if annotations else {},
-                        slot=slots.get(number, ""),
-                    )
-                finally:
-                    self._count_created(under_way, number)
-                    del self._planned_in_flight[grants[number]]
+        async def create(number: int) -> str | None:
+            try:
+                if not is_wanted():
+                    refused[number] = UNWANTED
+                    return None
+                return await self._create_one(
+                    planned[number],
+                    decision_ref=decision_ref,
+                    reason=reason,
+                    annotations=annotations[number] if annotations else {},
+                    slot=slots.get(number, ""),
+                )
+            finally:
+                self._count_created(under_way, number)
+                del self._planned_in_flight[grants[number]]
 
         try:
-            names = await asyncio.gather(*(in_turn(n, item) for n, item in enumerate(planned)))
+            names = await gather_bounded(create, tuple(under_way), at_once=CONCURRENCY)
         finally:
             for number in tuple(under_way):  # cancelled before their turn
                 self._count_created(under_way, number)
                 self._planned_in_flight.pop(grants[number], None)
             self._slots_in_flight.difference_update(slots.values())
-        return CreatedClaims(names=tuple(names), refused=refused)
+        created = dict(zip(grants, names, strict=True))
+        return CreatedClaims(names=tuple(map(created.get, range(len(planned)))), refused=refused)
 
     def _count_created(self, under_way: dict[int, str], number: int) -> None:
         pool = under_way.pop(number, None)

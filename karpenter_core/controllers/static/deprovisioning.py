@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
@@ -15,6 +14,7 @@ from karpenter_core.disruption.static_scale_down import OVERPROVISIONED, scale_d
 from karpenter_core.errors import ApiError
 from karpenter_core.lifecycle.changes import LifecycleMetric, MetricUpdate
 from karpenter_core.lifecycle.claim_status import disrupted_labels
+from karpenter_core.provider.kit.bounded_gather import gather_bounded
 from karpenter_core.state.events import DeletionMarked
 from karpenter_core.state.static_pools import (
     is_managed_static,
@@ -88,27 +88,23 @@ class StaticDeprovisioningController:
             desired=pool.spec.replicas,
             count=surplus,
         )
-        turns = asyncio.Semaphore(DELETIONS)
-        done = await asyncio.gather(
-            *(self._delete(pool, claim, snapshot, turns) for claim in order[:surplus])
+        done = await gather_bounded(
+            lambda claim: self._delete(pool, claim, snapshot), order[:surplus], at_once=DELETIONS
         )
         if not all(done):
             return ReconcileResult(back_off=True)
         return ReconcileResult(requeue_after=SETTLED_SECONDS)
 
-    async def _delete(
-        self, pool: NodePool, claim: NodeClaim, snapshot: Snapshot, turns: asyncio.Semaphore
-    ) -> bool:
+    async def _delete(self, pool: NodePool, claim: NodeClaim, snapshot: Snapshot) -> bool:
         """Delete a claim; tell whether it is deleted now."""
-        async with turns:
-            try:
-                deleted = await self._writer.delete_claim(claim)
-            except ApiError as error:
-                self._log.error(
-                    "could not delete nodeclaim", NodeClaim={"name": claim.name}, error=str(error)
-                )
-                self._runtime.metrics.reconcile_errors.labels(controller=self.name).inc()
-                return False
+        try:
+            deleted = await self._writer.delete_claim(claim)
+        except ApiError as error:
+            self._log.error(
+                "could not delete nodeclaim", NodeClaim={"name": claim.name}, error=str(error)
+            )
+            self._runtime.metrics.reconcile_errors.labels(controller=self.name).inc()
+            return False
         if not deleted:
             return True
         self._cluster_state.fold(DeletionMarked(names=(claim.name,), cause=OVERPROVISIONED))

@@ -7,7 +7,6 @@ does not implement has the default its hook documents.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 import structlog
@@ -29,6 +28,7 @@ from karpenter_core.provider.host.interruption_calls import InterruptionCalls
 from karpenter_core.provider.host.reported_problems import ReportedProblems
 from karpenter_core.provider.host.running_plugins import RunningPlugins
 from karpenter_core.provider.host.status_check import status_problems
+from karpenter_core.provider.kit.bounded_gather import gather_bounded
 from karpenter_core.tracing import NO_TRACER
 
 if TYPE_CHECKING:
@@ -343,18 +343,17 @@ class Providers:
             return (None,) * len(node_claims)
         width = self._dispatcher.item_width(hook, name)
         size = self._dispatcher.limits(hook, name).size if width is None else 1
-        turns = asyncio.Semaphore(width or 1)
 
-        async def detect(claims: tuple[NodeClaim, ...]) -> Sequence[DriftOutcome]:
-            async with turns:
-                try:
-                    return await self._detect_drift(name, claims, node_class)
-                except CloudProviderError as error:
-                    return [error] * len(claims)
+        async def detect(start: int) -> Sequence[DriftOutcome]:
+            claims = tuple(node_claims[start : start + size])
+            try:
+                return await self._detect_drift(name, claims, node_class)
+            except CloudProviderError as error:
+                return [error] * len(claims)
 
         starts = range(0, len(node_claims), size)
-        calls = [detect(tuple(node_claims[start : start + size])) for start in starts]
-        return tuple(outcome for part in await asyncio.gather(*calls) for outcome in part)
+        parts = await gather_bounded(detect, starts, at_once=width or 1)
+        return tuple(outcome for part in parts for outcome in part)
 
     async def _detect_drift(
         self, name: str, claims: tuple[NodeClaim, ...], node_class: NodeClass

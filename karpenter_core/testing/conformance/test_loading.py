@@ -49,6 +49,7 @@ PUBLIC_MODULES: Final = (
     "karpenter_core.errors",
     "karpenter_core.provider.kit.subnet_addresses",
     "karpenter_core.provider.kit.batch_sizes",
+    "karpenter_core.provider.kit.bounded_gather",
     "karpenter_core.provider.kit.calls",
     "karpenter_core.provider.catalogue",
     "karpenter_core.provider.kit.claim_tags",

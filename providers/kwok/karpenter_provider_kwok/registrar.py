@@ -12,11 +12,13 @@ import asyncio
 import json
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
 from karpenter_core.errors import ApiError, ConflictError, FencedError
+from karpenter_core.provider.kit.bounded_gather import gather_bounded
 from karpenter_provider_kwok.labels import PROVIDER_ID_PREFIX
 
 if TYPE_CHECKING:
@@ -67,16 +69,11 @@ class NodeRegistrar:
         self._disturbances.refresh()
         self._note_shown()
         now = self._now()
-        slots = asyncio.Semaphore(_PARALLEL)
-
-        async def within(work: _NodeTask, *, create: bool) -> None:
-            async with slots:
-                await (self._create(work) if create else self._delete(work))
-
-        await asyncio.gather(
-            *(within(work, create=True) for work in self._due(now)),
-            *(within(work, create=False) for work in self._doomed(now)),
-        )
+        tasks = [
+            *(partial(self._create, work) for work in self._due(now)),
+            *(partial(self._delete, work) for work in self._doomed(now)),
+        ]
+        await gather_bounded(lambda task: task(), tasks, at_once=_PARALLEL)
         self._set_alarm()
 
     def _note_shown(self) -> None:
