@@ -7,8 +7,6 @@ metric counts them, and one log line reports it.
 from __future__ import annotations
 
 import os
-import queue
-import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
@@ -17,6 +15,7 @@ import msgspec
 import structlog
 
 from karpenter_core.api.decisions import decision_document
+from karpenter_core.operator.writer_thread import WriterThread
 
 if TYPE_CHECKING:
     from prometheus_client import Counter
@@ -28,8 +27,6 @@ __all__ = ["QUEUE_SIZE", "JournalFile"]
 
 QUEUE_SIZE: Final = 1_000
 """Decisions that wait to be written; more are lost, as with a disk that hangs."""
-CLOSE_SECONDS: Final = 2.0
-"""The longest time that the end of the process waits for the last entries."""
 
 
 @final
@@ -43,12 +40,11 @@ class JournalFile:
         self._path: Final = path
         self._max_bytes: Final = max_bytes
         self._lost_counter: Final = lost
-        self._queue: queue.Queue[Decision | None] = queue.Queue(QUEUE_SIZE)
         self._file: int | None = None
         self._size = 0
         self._is_broken = False
         self._log: FilteringBoundLogger = structlog.get_logger("journal")
-        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+        self._thread: Final = WriterThread("journal", self._write_now, size=QUEUE_SIZE)
 
     def start(self) -> None:
         """Start to write queued entries."""
@@ -56,29 +52,23 @@ class JournalFile:
 
     def write(self, decision: Decision) -> None:
         """Write a decision soon; never waits, never raises."""
-        try:
-            self._queue.put_nowait(decision)
-        except queue.Full:
+        if not self._thread.put(decision):
             self._lost_counter.labels(reason="queue_full").inc()
 
     def close(self) -> None:
         """Write queued entries, for a short time at most."""
-        with suppress(queue.Full):
-            self._queue.put_nowait(None)
-        if self._thread.is_alive():
-            self._thread.join(CLOSE_SECONDS)
+        if self._thread.close():
+            self._close_file()
 
     # -- in the thread -----------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while (decision := self._queue.get()) is not None:
-            try:
-                self._append(msgspec.json.encode(decision_document(decision)) + b"\n")
-            except OSError as error:
-                self._failed(error)
-            else:
-                self._succeeded()
-        self._close_file()
+    def _write_now(self, decision: Decision) -> None:
+        try:
+            self._append(msgspec.json.encode(decision_document(decision)) + b"\n")
+        except OSError as error:
+            self._failed(error)
+        else:
+            self._succeeded()
 
     def _append(self, line: bytes) -> None:
         if self._file is not None and self._size + len(line) > self._max_bytes:

@@ -8,7 +8,6 @@ lost when it is full.
 from __future__ import annotations
 
 import os
-import queue
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Final, final
 import structlog
 
 from karpenter_core.errors import SettingsError
+from karpenter_core.operator.writer_thread import WriterThread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +24,6 @@ __all__ = ["QUEUE_LINES", "LogOutputs"]
 
 QUEUE_LINES: Final = 10_000
 """Lines that wait to be written; more are lost."""
-CLOSE_SECONDS: Final = 2.0
-"""The longest time that the end of the process waits for the last lines."""
 _STANDARD: Final = {"stdout": 1, "stderr": 2}
 
 
@@ -40,7 +38,8 @@ class _Output:
             SettingsError: it cannot be opened.
         """
         self.path: Final = path
-        self._is_own: Final = path not in _STANDARD
+        self._is_own = path not in _STANDARD
+        """Whether the descriptor is to be closed."""
         self.descriptor: Final = self._opened(option) if self._is_own else _STANDARD[path]
 
     def _opened(self, option: str) -> int:
@@ -57,6 +56,7 @@ class _Output:
 
     def close(self) -> None:
         if self._is_own:
+            self._is_own = False
             with suppress(OSError):
                 os.close(self.descriptor)
 
@@ -76,10 +76,9 @@ class LogOutputs:
         """
         self._outputs: Final = [_Output(path, "log-output-paths") for path in paths]
         self._errors: Final = [_Output(path, "log-error-output-paths") for path in error_paths]
-        self._queue: Final = queue.Queue[str | None](QUEUE_LINES)
         self._lost = 0
         self._lost_lock: Final = threading.Lock()
-        self._thread: Final = threading.Thread(target=self._run, name="log", daemon=True)
+        self._thread: Final = WriterThread("log", self._write_queued, size=QUEUE_LINES)
         self._thread.start()
 
     @property
@@ -89,12 +88,10 @@ class LogOutputs:
 
     def write(self, line: str) -> None:
         """Write a line soon; never raises, and waits in the thread of the outputs only."""
-        if threading.current_thread() is self._thread:  # the report below: a full queue loses it
+        if self._thread.is_current:  # the report below: a full queue loses it
             self._write_now(line)
             return
-        try:
-            self._queue.put_nowait(line)
-        except queue.Full:
+        if not self._thread.put(line):
             with self._lost_lock:
                 self._lost += 1
 
@@ -103,24 +100,18 @@ class LogOutputs:
 
         Later lines are lost. Files stay open if one still takes no line.
         """
-        if not self._thread.is_alive():
-            return
-        with suppress(queue.Full):
-            self._queue.put(None, timeout=CLOSE_SECONDS)
-        self._thread.join(CLOSE_SECONDS)
-        if not self._thread.is_alive():
+        if self._thread.close():
             for output in (*self._outputs, *self._errors):
                 output.close()
 
     # -- in the thread -----------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while (line := self._queue.get()) is not None:
-            self._write_now(line)
-            if lost := self._take_lost():
-                structlog.get_logger("log").error(
-                    "log lines were lost because an output took none", lines=lost
-                )
+    def _write_queued(self, line: str) -> None:
+        self._write_now(line)
+        if lost := self._take_lost():
+            structlog.get_logger("log").error(
+                "log lines were lost because an output took none", lines=lost
+            )
 
     def _take_lost(self) -> int:
         with self._lost_lock:

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from karpenter_core.api.decisions import Decision
 from karpenter_core.controllers.metrics.process_metrics import Metrics
-from karpenter_core.operator import journal_file
+from karpenter_core.operator import journal_file, writer_thread
 from karpenter_core.operator.journal_file import JournalFile
 
 
@@ -124,7 +124,7 @@ def test_a_hanging_disk_blocks_no_caller(metrics, tmp_path, monkeypatch):
     """Entries wait, then are lost; `write` and `close` come back."""
     released = threading.Event()
     monkeypatch.setattr(journal_file.os, "write", lambda _file, data: released.wait() and len(data))
-    monkeypatch.setattr(journal_file, "CLOSE_SECONDS", 0.01)
+    monkeypatch.setattr(writer_thread, "CLOSE_SECONDS", 0.01)
     file = JournalFile(
         tmp_path / "journal.jsonl", max_bytes=10**6, lost=metrics.decision_journal_lost
     )
