@@ -9,7 +9,7 @@ is an error, for one of the two values would be lost.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, final
+from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 
 import yaml
 from yaml.error import MarkedYAMLError
@@ -17,7 +17,6 @@ from yaml.error import MarkedYAMLError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from yaml.error import Mark
 
 __all__ = ["UnsupportedYamlError", "load_all"]
 
@@ -39,19 +38,7 @@ _TAGS: Final[dict[type[object], set[str | None]]] = {
 }
 _MERGE: Final = "<<"
 _NOTHING: Final = object()
-_YAML: Final[Any] = yaml
-_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _YamlEvent(Protocol):
-    """The fields that the library's events have between them; each kind has some of them."""
-
-    anchor: str | None
-    tag: str | None
-    implicit: tuple[bool, bool]
-    value: str
-    start_mark: Mark
-    end_mark: Mark
+_LOADER: Final = yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader
 
 
 class UnsupportedYamlError(MarkedYAMLError):
@@ -66,7 +53,7 @@ def load_all(text: str) -> Iterator[object]:
         yaml.YAMLError: the text is not YAML.
     """
     builder = _DocumentBuilder()
-    for event in _YAML.parse(text, Loader=_LOADER):
+    for event in yaml.parse(text, Loader=_LOADER):
         document = builder.take(event)
         if document is not _NOTHING:
             yield document
@@ -80,7 +67,7 @@ class _DocumentBuilder:
         self._scalars: Final = _ScalarConstructor()
         self._anchors = dict[str, tuple[object, int]]()
         """Values by anchor, and the number of values in each."""
-        self._open = list[tuple[_Collection, _YamlEvent, str | None, int]]()
+        self._open = list[tuple[_Collection, yaml.CollectionStartEvent, str | None, int]]()
         """Each open collection, its start, the key that waits for a value, and the count at its
         start.
         """
@@ -89,54 +76,58 @@ class _DocumentBuilder:
         self._collection: _Collection = None
         self._key: str | None = None
 
-    def take(self, event: _YamlEvent) -> object:
+    def take(self, event: yaml.Event) -> object:
         """Process one event; return a document when it is complete."""
-        kind = cast("type[object]", type(event))
-        if kind is yaml.ScalarEvent:
-            value, size = self._scalars.value(event), 1
+        if isinstance(event, yaml.ScalarEvent):
+            value, start, size = self._scalars.value(event), event, 1
             if self._key is None and isinstance(self._collection, dict):
                 self._key = self._new_key(event, value, self._collection)
                 return _NOTHING
-        elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
-            self._start(event, {} if kind is yaml.MappingStartEvent else [])
+        elif isinstance(event, yaml.CollectionStartEvent):
+            self._start(event, {} if isinstance(event, yaml.MappingStartEvent) else [])
             return _NOTHING
-        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
-            value, event, before = self._end()
+        elif isinstance(event, yaml.CollectionEndEvent):
+            value, start, before = self._end()
             size = self._count - before + 1
-        elif kind is yaml.AliasEvent:
-            if event.anchor not in self._anchors:
-                raise _error(event, f'alias "{event.anchor}" names no anchor before it')
-            value, size = self._anchors[event.anchor]
-            self._count += size
-            self._repeated += size
-            if self._repeated > _MOST_REPEATED:
-                raise _error(event, "aliases stand for too much")
-            return self._add(event, value)
+        elif isinstance(event, yaml.AliasEvent):
+            return self._add(event, self._value_of_alias(event))
         else:
-            if kind is yaml.DocumentStartEvent:
+            if isinstance(event, yaml.DocumentStartEvent):
                 self._anchors.clear()
                 self._repeated = 0
             return _NOTHING
-        if event.anchor is not None:
-            self._anchors[event.anchor] = value, size
+        if start.anchor is not None:
+            self._anchors[start.anchor] = value, size
         self._count += 1
-        return self._add(event, value)
+        return self._add(start, value)
 
-    def _start(self, event: _YamlEvent, empty: dict[str, object] | list[object]) -> None:
+    def _value_of_alias(self, event: yaml.AliasEvent) -> object:
+        if event.anchor not in self._anchors:
+            raise _error(event, f'alias "{event.anchor}" names no anchor before it')
+        value, size = self._anchors[event.anchor]
+        self._count += size
+        self._repeated += size
+        if self._repeated > _MOST_REPEATED:
+            raise _error(event, "aliases stand for too much")
+        return value
+
+    def _start(
+        self, event: yaml.CollectionStartEvent, empty: dict[str, object] | list[object]
+    ) -> None:
         _check_tag(event, dict if isinstance(empty, dict) else list)
         if len(self._open) == _DEEPEST:
             raise _error(event, "is nested too deeply")
         self._open.append((self._collection, event, self._key, self._count))
         self._collection, self._key = empty, None
 
-    def _end(self) -> tuple[object, _YamlEvent, int]:
+    def _end(self) -> tuple[object, yaml.CollectionStartEvent, int]:
         value = self._collection
         if isinstance(value, dict) and _MERGE in value:
             value = _merged(value)
         self._collection, event, self._key, before = self._open.pop()
         return value, event, before
 
-    def _add(self, event: _YamlEvent, value: object) -> object:
+    def _add(self, event: yaml.Event, value: object) -> object:
         """Add a value to the open collection; without one it is a document."""
         here = self._collection
         if here is None:
@@ -152,7 +143,7 @@ class _DocumentBuilder:
             self._key = None
         return _NOTHING
 
-    def _new_key(self, event: _YamlEvent, value: object, here: dict[str, object]) -> str:
+    def _new_key(self, event: yaml.ScalarEvent, value: object, here: dict[str, object]) -> str:
         if event.anchor is not None:
             self._anchors[event.anchor] = value, 1
         if type(value) is str:
@@ -174,7 +165,7 @@ class _ScalarConstructor:
         self._read_values: Final = dict[str, object]()
         self._loader: Final = _plain_loader()("")
 
-    def value(self, event: _YamlEvent) -> object:
+    def value(self, event: yaml.ScalarEvent) -> object:
         if event.tag is None or event.tag == "!":
             if not event.implicit[0]:
                 return event.value
@@ -186,7 +177,7 @@ class _ScalarConstructor:
         _check_tag(event, str)
         return self._construct(event, event.tag)
 
-    def _construct(self, event: _YamlEvent, tag: str) -> object:
+    def _construct(self, event: yaml.ScalarEvent, tag: str) -> object:
         if tag == _STRING:
             return event.value
         node = yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark)
@@ -197,25 +188,28 @@ class _ScalarConstructor:
             raise _error(event, f'"{text}" is no value of tag "{tag}"') from error
 
 
-def _plain_loader() -> Any:
+def _plain_loader() -> type[yaml.SafeLoader]:
     """Return a loader that reads dates and merge keys as strings."""
     left_alone = {
         "tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value", "tag:yaml.org,2002:merge",
     }  # fmt: skip
-    base: Any = yaml.SafeLoader
     resolvers = {
         first: [(tag, pattern) for tag, pattern in found if tag not in left_alone]
-        for first, found in base.yaml_implicit_resolvers.items()
+        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
-    return type("PlainLoader", (base,), {"yaml_implicit_resolvers": resolvers})
+
+    class PlainLoader(yaml.SafeLoader):
+        yaml_implicit_resolvers = resolvers
+
+    return PlainLoader
 
 
-def _check_tag(event: _YamlEvent, kind: type[object]) -> None:
+def _check_tag(event: yaml.ScalarEvent | yaml.CollectionStartEvent, kind: type[object]) -> None:
     if event.tag not in _TAGS[kind]:
         raise _error(event, f'tag "{event.tag}" is not known')
 
 
-def _check_merge(event: _YamlEvent, value: object) -> None:
+def _check_merge(event: yaml.Event, value: object) -> None:
     parts = cast("list[object]", value) if isinstance(value, list) else [value]
     if not all(isinstance(part, dict) for part in parts):
         raise _error(event, "a merge key takes an object or a list of objects")
@@ -231,5 +225,5 @@ def _merged(mapping: dict[str, object]) -> dict[str, object]:
     return merged | {key: inner for key, inner in mapping.items() if key != _MERGE}
 
 
-def _error(event: _YamlEvent, problem: str) -> UnsupportedYamlError:
+def _error(event: yaml.Event, problem: str) -> UnsupportedYamlError:
     return UnsupportedYamlError(problem=problem, problem_mark=event.start_mark)

@@ -8,7 +8,7 @@ the scheduler that binds them.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from karpenter_core.errors import SettingsError
 
@@ -73,8 +73,16 @@ def read_document(text: str, source: str) -> object:
     class StrictLoader(yaml.SafeLoader):
         """Refuses duplicate keys, which YAML readers treat differently."""
 
-        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - the library's signature
-            keys = [str(key.value) for key, _ in node.value if key.tag != _MERGE]
+        def construct_mapping(
+            self,
+            node: yaml.MappingNode,
+            deep: bool = False,  # noqa: FBT001, FBT002 - the library's signature
+        ) -> dict[object, object]:
+            keys = [
+                key.value
+                for key, _ in node.value
+                if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE
+            ]
             if len(set(keys)) != len(keys):
                 raise yaml.constructor.ConstructorError(
                     None, None, "a key is duplicated", node.start_mark

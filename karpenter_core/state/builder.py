@@ -13,15 +13,40 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast, final
 
+from karpenter_core.api.autoscalers import VerticalPodAutoscalerView
+from karpenter_core.api.capacity_buffer import CapacityBuffer
+from karpenter_core.api.capacity_quota import CapacityQuota
 from karpenter_core.api.conditions import is_true
+from karpenter_core.api.devices import (
+    DeviceClassView,
+    ResourceClaimTemplateView,
+    ResourceClaimView,
+    ResourceSliceView,
+)
 from karpenter_core.api.labels import INITIALIZED as NODE_INITIALIZED
 from karpenter_core.api.labels import NODE_POOL
 from karpenter_core.api.nodeclaim import INITIALIZED, NodeClaim
+from karpenter_core.api.nodeclass import NodeClass
+from karpenter_core.api.nodeoverlay import NodeOverlay
 from karpenter_core.api.nodepool import NodePool
-from karpenter_core.api.records import NodeView, PodView
-from karpenter_core.api.storage_records import VolumeAttachmentView
+from karpenter_core.api.provisioning_request import ProvisioningRequest
+from karpenter_core.api.records import NamespaceView, NodeView, PodView
+from karpenter_core.api.storage_records import (
+    CSINodeView,
+    PersistentVolumeClaimView,
+    PersistentVolumeView,
+    StorageClassView,
+    VolumeAttachmentView,
+)
+from karpenter_core.api.workload_records import (
+    DaemonSetView,
+    PodDisruptionBudgetView,
+    PodTemplateView,
+    ServiceView,
+    WorkloadView,
+)
 from karpenter_core.state.events import (
     CataloguePublished,
     ClockSet,
@@ -67,39 +92,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_ObjectKey: TypeAlias = "str | tuple[str, str, str]"
+
 __all__ = ["TOMBSTONE_TTL", "StateBuilder", "StateChange"]
 
 TOMBSTONE_TTL: Final = timedelta(minutes=10)
 """Time for which a removed UID is remembered; late responses and events arrive much sooner."""
-
-_TABLES: Final[Mapping[ObjectKind, str]] = {
-    ObjectKind.POD: "pods",
-    ObjectKind.NODE: "nodes",
-    ObjectKind.NODE_CLAIM: "node_claims",
-    ObjectKind.NODE_POOL: "node_pools",
-    ObjectKind.NODE_CLASS: "node_classes",
-    ObjectKind.NODE_OVERLAY: "node_overlays",
-    ObjectKind.DAEMON_SET: "daemon_sets",
-    ObjectKind.DISRUPTION_BUDGET: "disruption_budgets",
-    ObjectKind.VOLUME_CLAIM: "volume_claims",
-    ObjectKind.VOLUME: "volumes",
-    ObjectKind.STORAGE_CLASS: "storage_classes",
-    ObjectKind.CSI_NODE: "csi_nodes",
-    ObjectKind.VOLUME_ATTACHMENT: "volume_attachments",
-    ObjectKind.NAMESPACE: "namespaces",
-    ObjectKind.SERVICE: "services",
-    ObjectKind.WORKLOAD: "workloads",
-    ObjectKind.RESOURCE_CLAIM: "resource_claims",
-    ObjectKind.RESOURCE_CLAIM_TEMPLATE: "resource_claim_templates",
-    ObjectKind.RESOURCE_SLICE: "resource_slices",
-    ObjectKind.DEVICE_CLASS: "device_classes",
-    ObjectKind.AUTOSCALER: "vertical_pod_autoscalers",
-    ObjectKind.POD_TEMPLATE: "pod_templates",
-    ObjectKind.PROVISIONING_REQUEST: "provisioning_requests",
-    ObjectKind.CAPACITY_BUFFER: "capacity_buffers",
-    ObjectKind.CAPACITY_QUOTA: "capacity_quotas",
-}
-"""Names of the Snapshot's tables, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +130,8 @@ class StateBuilder:
     ) -> None:
         self._kinds = frozenset(managed_kinds)
         self._ledger = Ledger()
-        self._tables: dict[ObjectKind, SnapshotTable[Any, Any]] = {
-            kind: SnapshotTable() for kind in _TABLES
+        self._tables: dict[ObjectKind, SnapshotTable[_ObjectKey, StateObject]] = {
+            kind: SnapshotTable() for kind in ObjectKind
         }
         self._pods = PodIndex()
         self._nodes = NodeIndex(self._kinds)
@@ -200,7 +198,6 @@ class StateBuilder:
         ledger = self._ledger.view()
         pods = self._pods.freeze()
         nodes = self._nodes.freeze(pods.by_node, ledger)
-        tables = {name: self._tables[kind].freeze() for kind, name in _TABLES.items()}
         return Snapshot(
             version=self._version,
             synced=self._synced,
@@ -227,8 +224,43 @@ class StateBuilder:
             virtual_pod_counts=self._virtual_pods.counts,
             set_aside=nodes.set_aside,
             outlined_state_nodes=nodes.outlined_state_nodes,
-            **tables,
+            pods=self._frozen(ObjectKind.POD, PodView),
+            nodes=self._frozen(ObjectKind.NODE, NodeView),
+            node_claims=self._frozen(ObjectKind.NODE_CLAIM, NodeClaim),
+            node_pools=self._frozen(ObjectKind.NODE_POOL, NodePool),
+            node_classes=cast(
+                "Mapping[tuple[str, str, str], NodeClass]",
+                self._tables[ObjectKind.NODE_CLASS].freeze(),
+            ),
+            node_overlays=self._frozen(ObjectKind.NODE_OVERLAY, NodeOverlay),
+            daemon_sets=self._frozen(ObjectKind.DAEMON_SET, DaemonSetView),
+            disruption_budgets=self._frozen(ObjectKind.DISRUPTION_BUDGET, PodDisruptionBudgetView),
+            volume_claims=self._frozen(ObjectKind.VOLUME_CLAIM, PersistentVolumeClaimView),
+            volumes=self._frozen(ObjectKind.VOLUME, PersistentVolumeView),
+            storage_classes=self._frozen(ObjectKind.STORAGE_CLASS, StorageClassView),
+            csi_nodes=self._frozen(ObjectKind.CSI_NODE, CSINodeView),
+            volume_attachments=self._frozen(ObjectKind.VOLUME_ATTACHMENT, VolumeAttachmentView),
+            namespaces=self._frozen(ObjectKind.NAMESPACE, NamespaceView),
+            services=self._frozen(ObjectKind.SERVICE, ServiceView),
+            workloads=self._frozen(ObjectKind.WORKLOAD, WorkloadView),
+            resource_claims=self._frozen(ObjectKind.RESOURCE_CLAIM, ResourceClaimView),
+            resource_claim_templates=self._frozen(
+                ObjectKind.RESOURCE_CLAIM_TEMPLATE, ResourceClaimTemplateView
+            ),
+            resource_slices=self._frozen(ObjectKind.RESOURCE_SLICE, ResourceSliceView),
+            device_classes=self._frozen(ObjectKind.DEVICE_CLASS, DeviceClassView),
+            vertical_pod_autoscalers=self._frozen(ObjectKind.AUTOSCALER, VerticalPodAutoscalerView),
+            pod_templates=self._frozen(ObjectKind.POD_TEMPLATE, PodTemplateView),
+            provisioning_requests=self._frozen(
+                ObjectKind.PROVISIONING_REQUEST, ProvisioningRequest
+            ),
+            capacity_buffers=self._frozen(ObjectKind.CAPACITY_BUFFER, CapacityBuffer),
+            capacity_quotas=self._frozen(ObjectKind.CAPACITY_QUOTA, CapacityQuota),
         )
+
+    def _frozen(self, kind: ObjectKind, _model: type[T]) -> Mapping[str, T]:
+        """Return a kind's objects, all of which are of this model, by their keys."""
+        return cast("Mapping[str, T]", self._tables[kind].freeze())
 
     def _store(
         self, obj: StateObject, event: ObjectObserved | ObjectWritten
@@ -272,10 +304,10 @@ class StateBuilder:
 
     def _is_open(self, target: str) -> bool:
         """Tell whether a claim's node, or a node, is initialised."""
-        claim: NodeClaim | None = self._tables[ObjectKind.NODE_CLAIM].get(target)
+        claim = _as(NodeClaim, self._tables[ObjectKind.NODE_CLAIM].get(target))
         if claim is not None:
             return is_true(claim.status.conditions, INITIALIZED)
-        node: NodeView | None = self._tables[ObjectKind.NODE].get(target)
+        node = _as(NodeView, self._tables[ObjectKind.NODE].get(target))
         return node is not None and (
             NODE_POOL not in node.labels or node.labels.get(NODE_INITIALIZED) == "true"
         )

@@ -12,7 +12,7 @@ import contextlib
 import json
 import ssl
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Self, TypeAlias, final
+from typing import TYPE_CHECKING, Final, Self, TypeAlias, cast, final
 
 import aiohttp
 import yaml
@@ -58,7 +58,7 @@ class ClusterClient:
     __slots__ = ("_session", "_ssl", "url")
 
     def __init__(self, kubeconfig: Path) -> None:
-        config: Object = yaml.safe_load(kubeconfig.read_text())
+        config = cast("Object", yaml.safe_load(kubeconfig.read_text()))
         context = _named(config["contexts"], config["current-context"])["context"]
         cluster = _named(config["clusters"], context["cluster"])["cluster"]
         user: Object = _named(config.get("users", []), context.get("user", "")).get("user", {})

@@ -19,7 +19,7 @@ from karpenter_core.cli.convert.yaml_manifest import (
     renewed_node,
     value_at,
 )
-from karpenter_core.cli.convert.yaml_text import FieldComments, FieldPath, TextDocument
+from karpenter_core.cli.convert.yaml_text import FieldComments, FieldPath, TextDocument, fields_of
 from karpenter_core.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -386,14 +386,13 @@ class Draft:
             consumed[: len(path)] == path for consumed in self._consumed
         ):
             return node
-        pairs = cast("list[tuple[yaml.ScalarNode, yaml.Node]]", node.value)
         kept: list[tuple[yaml.Node, yaml.Node]] = []
-        for key, value in pairs:
+        for key, value in fields_of(node):
             inner = (*path, str(key.value))
             left = None if inner in self._consumed else self._pruned(value, inner)
             if left is not None:
                 kept.append((key, left))
-        if not kept and pairs:
+        if not kept and node.value:
             return None
         return yaml.MappingNode(
             node.tag, kept, node.start_mark, node.end_mark, flow_style=node.flow_style
@@ -456,10 +455,9 @@ def _parsed(path: str) -> FieldPath:
 def _node_at(node: yaml.Node | None, path: FieldPath) -> yaml.Node | None:
     for key in path:
         if isinstance(node, yaml.MappingNode):
-            pairs = cast("list[tuple[yaml.ScalarNode, yaml.Node]]", node.value)
-            node = next((value for name, value in pairs if str(name.value) == key), None)
+            node = next((value for name, value in fields_of(node) if str(name.value) == key), None)
         elif isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
-            node = cast("list[yaml.Node]", node.value)[key]
+            node = node.value[key]
         else:
             return None
     return node
@@ -467,4 +465,5 @@ def _node_at(node: yaml.Node | None, path: FieldPath) -> yaml.Node | None:
 
 def _start_of(document: TextDocument | None, path: FieldPath) -> int | None:
     node = None if document is None else _node_at(document.node, path)
-    return None if node is None or node.start_mark is None else node.start_mark.index
+    start = None if node is None else node.start_mark
+    return None if start is None else start.index

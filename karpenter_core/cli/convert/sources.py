@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import yaml
 
 from karpenter_core.cli.convert.yaml_manifest import node_of
-from karpenter_core.cli.convert.yaml_text import TextDocument, read_text, write_text
+from karpenter_core.cli.convert.yaml_text import TextDocument, fields_of, read_text, write_text
 from karpenter_core.cli.manifests import manifest_files, manifest_text
 from karpenter_core.cli.parsing import read_documents, template_hint
 from karpenter_core.errors import BadInputError
@@ -69,7 +69,7 @@ def _items(document: TextDocument) -> Iterator[TextDocument]:
         return
     if not isinstance(node, yaml.MappingNode):
         raise BadInputError(f"{document.where}: is neither an object nor a list of objects")
-    fields = {str(key.value): value for key, value in node.value}
+    fields = {str(key.value): value for key, value in fields_of(node)}
     kind, items = fields.get("kind"), fields.get("items")
     is_list = isinstance(kind, yaml.ScalarNode) and str(kind.value).endswith("List")
     if is_list and isinstance(items, yaml.SequenceNode):
@@ -81,7 +81,7 @@ def _items(document: TextDocument) -> Iterator[TextDocument]:
 def _split(
     document: TextDocument, items: yaml.SequenceNode, path: tuple[str, ...]
 ) -> Iterator[TextDocument]:
-    for index, item in enumerate(cast("list[yaml.Node]", items.value)):
+    for index, item in enumerate(items.value):
         prefix = (*path, index)
         comments = {
             inner[len(prefix) :]: each

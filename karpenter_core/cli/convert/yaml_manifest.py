@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Final, cast, final
 
 import yaml
 
-from karpenter_core.cli.convert.yaml_text import plain_value
+from karpenter_core.cli.convert.yaml_text import fields_of, plain_value
 from karpenter_core.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -68,8 +68,7 @@ class OutputManifest:
             entry = children.setdefault(str(key), _Entry(rank=rank))
             entry.rank = min(entry.rank, rank)
         if isinstance(value, yaml.MappingNode) and (not value.flow_style or entry.children):
-            pairs = cast("list[tuple[yaml.ScalarNode, yaml.Node]]", value.value)
-            fields = [(str(key.value), inner) for key, inner in pairs]
+            fields = [(str(key.value), inner) for key, inner in fields_of(value)]
             self._merge(path, fields, rank, is_of_document=is_of_document)
             _parts(entry)
         elif isinstance(value, Mapping) and value:
@@ -156,10 +155,9 @@ def _parts(entry: _Entry) -> dict[str, _Entry]:
         old = entry.value
         entry.children, entry.value = {}, None
         if isinstance(old, yaml.MappingNode):
-            pairs = cast("list[tuple[yaml.ScalarNode, yaml.Node]]", old.value)
             entry.children = {
                 str(key.value): _Entry(rank=(*entry.rank, number), value=inner)
-                for number, (key, inner) in enumerate(pairs)
+                for number, (key, inner) in enumerate(fields_of(old))
             }
     return entry.children
 
@@ -197,15 +195,14 @@ def node_of(value: object) -> yaml.Node:
     """Return a value as a YAML node, in block style."""
     if isinstance(value, yaml.Node):
         return value
-    representer: Any = cast("Any", _Representer)("", sort_keys=False, default_flow_style=False)
-    node: yaml.Node = representer.represent_data(value)
-    return _with_empty_collections_in_one_line(node)
+    representer = _Representer("", sort_keys=False, default_flow_style=False)
+    return _with_empty_collections_in_one_line(representer.represent_data(value))
 
 
 def _with_empty_collections_in_one_line(node: yaml.Node) -> yaml.Node:
-    if isinstance(node, yaml.CollectionNode):
+    if isinstance(node, (yaml.SequenceNode, yaml.MappingNode)):
         node.flow_style = not node.value
-        for each in cast("list[yaml.Node | tuple[yaml.Node, yaml.Node]]", node.value):
+        for each in node.value:
             for inner in each if isinstance(each, tuple) else (each,):
                 _with_empty_collections_in_one_line(inner)
     return node
@@ -233,8 +230,8 @@ def renewed_node(old: object, value: object) -> object:
     if plain_value(old) == value:
         return old
     if isinstance(old, yaml.MappingNode) and isinstance(value, Mapping):
-        nodes = {str(key.value): (key, inner) for key, inner in old.value}
-        pairs: list[tuple[yaml.Node, object]] = []
+        nodes = {str(key.value): (key, inner) for key, inner in fields_of(old)}
+        pairs: list[tuple[yaml.Node, yaml.Node]] = []
         fields = cast("Mapping[str, object]", value)
         olds = {new: before for before, new in renamed_keys(plain_value(old), fields)}
         for key, inner in fields.items():

@@ -9,7 +9,7 @@ its fields, wherever the fields stand by then.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
+from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 
 import yaml
 from yaml.constructor import SafeConstructor
@@ -20,12 +20,19 @@ from karpenter_core.errors import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["FieldComments", "FieldPath", "TextDocument", "plain_value", "read_text", "write_text"]
+__all__ = [
+    "FieldComments",
+    "FieldPath",
+    "TextDocument",
+    "fields_of",
+    "plain_value",
+    "read_text",
+    "write_text",
+]
 
 FieldPath: TypeAlias = "tuple[str | int, ...]"
 """Keys and indices from the root of a document to a field."""
 
-_YAML: Final[Any] = yaml
 _NO_FOLDING: Final = 1 << 20
 _MOST_NODES: Final = 100_000
 """Maximum number of values of a document."""
@@ -85,8 +92,8 @@ def read_text(name: str, text: str) -> list[TextDocument]:
         BadInputError: the text is not YAML; names the file and the line.
     """
     try:
-        tokens = list(_YAML.scan(text, Loader=yaml.SafeLoader))
-        nodes = list(_YAML.compose_all(text, Loader=yaml.SafeLoader))
+        tokens = list(yaml.scan(text, Loader=yaml.SafeLoader))
+        nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" line {mark.line + 1}:" if isinstance(mark, Mark) else ""
@@ -131,12 +138,9 @@ def write_text(document: TextDocument, *, header: Sequence[str] = ()) -> str:
         def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
             super().increase_indent(flow, indentless and not indented)
 
-    text = cast(
-        "str",
-        _YAML.serialize(document.node, Dumper=_Dumper, allow_unicode=True, width=_NO_FOLDING),
-    )
+    text = yaml.serialize(document.node, Dumper=_Dumper, allow_unicode=True, width=_NO_FOLDING)
     lines = text.splitlines()
-    line_of = {path: line for line, path in _fields(_YAML.compose(text, Loader=yaml.SafeLoader))}
+    line_of = {path: line for line, path in _fields(yaml.compose(text, Loader=yaml.SafeLoader))}
     above = dict[int, list[str]]()
     behind = dict[int, list[str]]()
     tail = list(document.tail)
@@ -162,17 +166,17 @@ def plain_value(node: yaml.Node) -> object:
     return _PlainConstructor().construct_document(node)
 
 
+def fields_of(node: yaml.MappingNode) -> list[tuple[yaml.ScalarNode, yaml.Node]]:
+    """Return the keys and values of a mapping of a document, whose keys are all scalars."""
+    return cast("list[tuple[yaml.ScalarNode, yaml.Node]]", node.value)
+
+
 class _PlainConstructor(SafeConstructor):
     """Constructs values as Kubernetes reads them: dates stay strings."""
 
-    def construct_document(self, node: yaml.Node) -> object:
-        """Return the value of a node, which is complete when this returns."""
-        return _YAML.constructor.SafeConstructor.construct_document(self, node)
 
-
-_PLAIN: Final[Any] = _PlainConstructor
 for _tag in ("timestamp", "value", "merge"):
-    _PLAIN.add_constructor(f"{_STANDARD}{_tag}", _YAML.SafeLoader.construct_yaml_str)
+    _PlainConstructor.add_constructor(f"{_STANDARD}{_tag}", SafeConstructor.construct_yaml_str)
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -230,12 +234,12 @@ def _text_of(lines: Sequence[str]) -> str:
 def _fields(node: yaml.Node, path: FieldPath = ()) -> Iterator[tuple[int, FieldPath]]:
     """Yield the line and the path of each field, in the order of the text."""
     if isinstance(node, yaml.MappingNode):
-        for key, value in cast("list[tuple[yaml.ScalarNode, yaml.Node]]", node.value):
+        for key, value in fields_of(node):
             inner = (*path, str(key.value))
             yield key.start_mark.line, inner
             yield from _fields(value, inner)
     elif isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(cast("list[yaml.Node]", node.value)):
+        for index, item in enumerate(node.value):
             yield item.start_mark.line, (*path, index)
             yield from _fields(item, (*path, index))
 
@@ -283,10 +287,10 @@ def _scalars(node: yaml.Node) -> Iterator[yaml.ScalarNode]:
     if isinstance(node, yaml.ScalarNode):
         yield node
     elif isinstance(node, yaml.MappingNode):
-        for _, value in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
+        for _, value in node.value:
             yield from _scalars(value)
     elif isinstance(node, yaml.SequenceNode):
-        for item in cast("list[yaml.Node]", node.value):
+        for item in node.value:
             yield from _scalars(item)
 
 
@@ -317,7 +321,7 @@ def _without_aliases(node: yaml.Node, where: str) -> yaml.Node:
             if any(key.tag == _MERGE_TAG for key, _ in node.value):
                 _PlainConstructor().flatten_mapping(node)
                 node.value = list(
-                    {str(key.value): (key, value) for key, value in node.value}.values()
+                    {str(key.value): (key, value) for key, value in fields_of(node)}.values()
                 )
             pairs = [(copy(key), copy(value)) for key, value in node.value]
             return yaml.MappingNode(
@@ -354,7 +358,7 @@ def _check_value(node: yaml.Node, where: str) -> None:
 def _refuse_duplicates(node: yaml.MappingNode, where: str) -> None:
     """Refuse a key that stands twice, since readers differ in the one that counts."""
     seen = set[str]()
-    for key, _ in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
+    for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
             raise BadInputError(f"{where}: line {key.start_mark.line + 1}: a key is no string")
         name = str(key.value)
@@ -368,7 +372,7 @@ def _refuse_duplicates(node: yaml.MappingNode, where: str) -> None:
 def _has_indented_sequences(node: yaml.Node) -> bool:
     """Tell whether the first sequence of a mapping stands to the right of its key."""
     if isinstance(node, yaml.MappingNode):
-        for key, value in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
+        for key, value in node.value:
             if isinstance(value, yaml.SequenceNode) and not value.flow_style and value.value:
                 return value.start_mark.column > key.start_mark.column
             if isinstance(value, yaml.MappingNode) and _sequences_in(value):
