@@ -10,15 +10,19 @@ import os
 import re
 import time
 from contextlib import closing
-from importlib import import_module
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, final
 
 from karpenter_provider_azure.arm.errors import NoTokenError
+from karpenter_provider_azure.arm.transport import make_transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from azure.core.credentials import AccessToken
+    from azure.core.rest import HttpRequest
+
+    from karpenter_provider_azure.arm.transport import SdkTransport
     from karpenter_provider_azure.cloud_environment import CloudEnvironment
 
 __all__ = ["CappedCredential", "TokenCredential", "find_credential", "token_failure"]
@@ -45,12 +49,13 @@ _ELSEWHERE: Final = re.compile(
 _ENDS_OF_CHAIN: Final = frozenset({"AzureDeveloperCliCredential", "AzureCliCredential"})
 """Credentials of people, which come last."""
 _LONGEST_REASON: Final = 500
+_Credential = TypeVar("_Credential")
 
 
 class TokenCredential(Protocol):
     """A credential of the SDK."""
 
-    def get_token(self, *scopes: str) -> Any:
+    def get_token(self, *scopes: str, claims: str | None = None) -> AccessToken:
         """Return a token with the fields `token` and `expires_on`."""
         ...
 
@@ -91,48 +96,50 @@ class AuthorityOutages:
         self._authority: Final = authority
         self.count = 0
 
-    def transport(self, ca_bundle: str, read_seconds: float) -> object:
+    def transport(self, ca_bundle: str, read_seconds: float) -> SdkTransport:
         """Return a transport of the SDK that counts."""
-        base: Any = import_module("azure.core.pipeline.transport").RequestsTransport
-        sdk_error: Any = import_module("azure.core.exceptions").AzureError
-        transport: Any = base(
-            connection_timeout=_CONNECT_SECONDS,
-            read_timeout=read_seconds,
-            connection_verify=ca_bundle or True,
+        from azure.core.exceptions import AzureError
+
+        transport = make_transport(
+            connect_seconds=_CONNECT_SECONDS, read_seconds=read_seconds, ca_bundle=ca_bundle
         )
         send: Callable[..., object] = transport.send
 
-        def send_and_count(request: Any, **options: object) -> object:
+        def send_and_count(request: HttpRequest, **options: object) -> object:
             try:
                 return send(request, **options)
-            except sdk_error:
-                if str(request.url).startswith(self._authority):
+            except AzureError:
+                if request.url.startswith(self._authority):
                     self.count += 1
                 raise
 
-        transport.send = send_and_count
+        vars(transport)["send"] = send_and_count
         return transport
 
 
-def _chain(cloud: CloudEnvironment, transport: object, given: Mapping[str, str]) -> TokenCredential:
-    identity: Any = import_module("azure.identity")
-    options: dict[str, object] = {
-        "authority": cloud.authority,
-        "transport": transport,
-        "retry_total": 0,  # the call that needs the token is made again
-        # The service that lists authorities knows those of Azure's own clouds only.
-        "disable_instance_discovery": not cloud.is_named,
-    }
+def _chain(
+    cloud: CloudEnvironment, transport: SdkTransport, given: Mapping[str, str]
+) -> TokenCredential:
+    from azure import identity
+
+    def made(kind: Callable[..., _Credential], **options: object) -> _Credential:
+        return kind(
+            authority=cloud.authority,
+            transport=transport,
+            retry_total=0,  # the call that needs the token is made again
+            # The service that lists authorities knows those of Azure's own clouds only.
+            disable_instance_discovery=not cloud.is_named,
+            **options,
+        )
+
     excluded = ("shared_token_cache", "visual_studio_code", "powershell", "broker")
-    default_options = options | {f"exclude_{name}_credential": True for name in excluded}
+    options = {f"exclude_{name}_credential": True for name in excluded}
     if given.get(_AUTHORITY_HOST) or not given.get(_TOKEN_FILE):
-        return identity.DefaultAzureCredential(**default_options)
+        return made(identity.DefaultAzureCredential, **options)
     # The default chain does not pass its authority on to workload identity.
     return identity.ChainedTokenCredential(
-        identity.WorkloadIdentityCredential(**options),
-        identity.DefaultAzureCredential(
-            **default_options, exclude_workload_identity_credential=True
-        ),
+        made(identity.WorkloadIdentityCredential),
+        made(identity.DefaultAzureCredential, **options, exclude_workload_identity_credential=True),
     )
 
 
@@ -157,30 +164,35 @@ class CappedCredential:
         self._now: Final = now
         self._longest_seconds: Final = longest_seconds
         self._lock: Final = Lock()
-        self._tokens: Final[dict[tuple[str, ...], Any]] = {}
+        self._tokens: Final[dict[tuple[str, ...], AccessToken]] = {}
         self.generation = 0
         """Counts the times that tokens were forgotten."""
 
-    def get_token(self, *scopes: str, **options: object) -> Any:
+    def get_token(
+        self,
+        *scopes: str,
+        claims: str | None = None,
+        **_options: object,
+    ) -> AccessToken:
         """Return a token; a token with `claims` is always a new one.
 
         Raises:
             NoTokenError: no credential gave one, and the last one has expired.
         """
-        access_token: Any = import_module("azure.core.credentials").AccessToken
-        claims = {"claims": options["claims"]} if options.get("claims") else {}
+        from azure.core.credentials import AccessToken
+
         with self._lock:  # threads that need a token at once wait for one request
             token = None if claims else self._tokens.get(scopes)
             if token is not None and token.expires_on - self._now() > _RENEWED_SECONDS:
                 return token
             try:
-                given: Any = self._request(scopes, claims)
+                given = self._request(scopes, claims)
             except NoTokenError:
                 if token is None or token.expires_on <= self._now():
                     raise
                 return token
             latest = int(self._now() + self._longest_seconds)
-            token = access_token(given.token, min(given.expires_on, latest))
+            token = AccessToken(given.token, min(given.expires_on, latest))
             self._tokens[scopes] = token
             return token
 
@@ -196,13 +208,18 @@ class CappedCredential:
         with self._lock:
             self._tokens.clear()
 
-    def _request(self, scopes: tuple[str, ...], claims: Mapping[str, object]) -> object:
-        errors: Any = import_module("azure.core.exceptions")
+    def _request(self, scopes: tuple[str, ...], claims: str | None) -> AccessToken:
+        from azure.core.exceptions import AzureError
+
         outages = self._outages.count
         try:
             with closing(self._make()) as credential:
-                return credential.get_token(*scopes, **claims)
-        except (errors.AzureError, OSError, ValueError) as error:
+                return (
+                    credential.get_token(*scopes, claims=claims)
+                    if claims
+                    else credential.get_token(*scopes)
+                )
+        except (AzureError, OSError, ValueError) as error:
             reason = token_failure(str(getattr(error, "message", "") or error))
             raise NoTokenError(
                 f"no token for {scopes[0]}: {reason}",

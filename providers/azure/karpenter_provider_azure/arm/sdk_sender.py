@@ -8,23 +8,29 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass
-from importlib import import_module
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 from urllib.parse import urlsplit
 
 from karpenter_core.errors import SettingsError
 from karpenter_provider_azure.arm.credentials import find_credential
 from karpenter_provider_azure.arm.errors import ArmError, error_of_answer
+from karpenter_provider_azure.arm.transport import make_transport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from azure.core.rest import HttpRequest, HttpResponse
+    from azure.mgmt.core import ARMPipelineClient
+
     from karpenter_core.api.json_objects import JsonMapping, JsonObject
     from karpenter_provider_azure.arm.credentials import CappedCredential
+    from karpenter_provider_azure.arm.transport import SdkTransport
     from karpenter_provider_azure.settings import AzureSettings
 
 __all__ = ["ArmAnswer", "SdkSender"]
+
+_ArmClient: TypeAlias = "ARMPipelineClient[HttpRequest, HttpResponse]"
 
 CONNECT_SECONDS: Final = 5
 READ_SECONDS: Final = 20
@@ -76,7 +82,7 @@ class SdkSender:
         self._read_seconds: Final = read_seconds
         self._authentication_policy: Final = authentication_policy
         self._lock: Final = Lock()
-        self._client: Any = None
+        self._client: _ArmClient | None = None
         _limit_logs(is_on=settings.enable_azure_sdk_logging)
 
     def is_own(self, url: str) -> bool:
@@ -143,22 +149,24 @@ class SdkSender:
         parameters: Mapping[str, str] | None,
         body: JsonMapping | None,
         headers: Mapping[str, str] | None,
-    ) -> tuple[Any, bytes]:
+    ) -> tuple[HttpResponse, bytes]:
         """Return the response and its content."""
+        from azure.core.exceptions import AzureError
+        from azure.core.rest import HttpRequest
+
         client = self._open_client()
-        request: Any = import_module("azure.core.rest").HttpRequest(
+        request = HttpRequest(
             method,
             client.format_url(path),
             params=parameters,
             json=body,
             headers=dict(headers or {}),
         )
-        sdk_error: Any = import_module("azure.core.exceptions").AzureError
         try:
             # The pipeline would decode an answer that is not a stream, and keep it beside ours.
             with client.send_request(request, stream=True) as response:
                 return response, response.read()
-        except (sdk_error, OSError) as error:
+        except (AzureError, OSError) as error:
             raise ArmError(f"no answer: {error}", status=0) from error
 
     def close(self) -> None:
@@ -169,19 +177,21 @@ class SdkSender:
             client.close()
         self._credential.close()
 
-    def _open_client(self) -> Any:
+    def _open_client(self) -> _ArmClient:
         with self._lock:
             if self._client is None:
                 self._client = self._make_client()
             return self._client
 
-    def _make_client(self) -> Any:
+    def _make_client(self) -> _ArmClient:
         """Return the pipeline of the SDK's clients, without the operations of any service.
 
         Its steps are those that the generated clients have, in their order; nothing is sent again.
         """
-        policies: Any = import_module("azure.core.pipeline.policies")
-        arm: Any = import_module("azure.mgmt.core.policies")
+        from azure.core.pipeline import policies
+        from azure.mgmt.core import ARMPipelineClient
+        from azure.mgmt.core import policies as arm
+
         authentication = self._authentication_policy or arm.ARMChallengeAuthenticationPolicy(
             self._credential, self._scope
         )
@@ -200,35 +210,33 @@ class SdkSender:
             arm.ARMHttpLoggingPolicy(),
         ]
         transport = _transport(self._settings.ca_bundle, self._read_seconds)
-        pipeline_client: Any = import_module("azure.mgmt.core").ARMPipelineClient
-        return pipeline_client(self.endpoint, policies=steps, transport=transport)
+        return ARMPipelineClient(self.endpoint, policies=steps, transport=transport)
 
 
-def _transport(ca_bundle: str, read_seconds: float) -> object:
+def _transport(ca_bundle: str, read_seconds: float) -> SdkTransport:
     """Return the SDK's transport, with as many connections as threads that call."""
-    transport: Any = import_module("azure.core.pipeline.transport").RequestsTransport
-    requests: Any = import_module("requests")
-    session: Any = requests.Session()
-    adapter = import_module("requests.adapters").HTTPAdapter(
-        pool_maxsize=_CONNECTIONS, max_retries=0
-    )
+    from requests import Session
+    from requests.adapters import HTTPAdapter
+
+    session = Session()
+    adapter = HTTPAdapter(pool_maxsize=_CONNECTIONS, max_retries=0)
     for scheme in ("https://", "http://"):
         session.mount(scheme, adapter)
-    return transport(
+    return make_transport(
+        connect_seconds=CONNECT_SECONDS,
+        read_seconds=read_seconds,
+        ca_bundle=ca_bundle,
         session=session,
-        connection_timeout=CONNECT_SECONDS,
-        read_timeout=read_seconds,
-        connection_verify=ca_bundle or True,
     )
 
 
-def _answer(response: Any, content: bytes) -> ArmAnswer:
+def _answer(response: HttpResponse, content: bytes) -> ArmAnswer:
     """Return an answer.
 
     Raises:
         ArmError: the answer is an error; or it cannot be read, which is as no answer (status 0).
     """
-    status: int = response.status_code
+    status = response.status_code
     headers = {name.lower(): str(value) for name, value in response.headers.items()}
     if status >= _REFUSED:
         raise error_of_answer(status, _error_body(content), headers)
