@@ -13,10 +13,12 @@ import tarfile
 import tomllib
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
+
+    from karpenter_core.api.json_objects import JsonMapping
 
 __all__ = [
     "CACHE",
@@ -162,7 +164,7 @@ def _unneeded_distributions() -> set[str]:
     return {name for entry in entries for name in entry["names"]}
 
 
-def _apply(rule: Mapping[str, Any], packages: Path) -> None:
+def _apply(rule: JsonMapping, packages: Path) -> None:
     kept = {path for pattern in rule.get("keep", ()) for path in packages.glob(pattern)}
     removed = {path for pattern in rule["remove"] for path in packages.glob(pattern)} - kept
     if actions := rule.get("keep_actions"):

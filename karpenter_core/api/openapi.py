@@ -16,7 +16,7 @@ import textwrap
 import types
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Union, cast, get_args, get_origin
 
 from pydantic_core import PydanticUndefined
 
@@ -24,7 +24,7 @@ from karpenter_core.api.base import KubernetesObject, Model
 from karpenter_core.api.cel import CEL, RuleSlot
 from karpenter_core.api.durations import Duration, NillableDuration
 from karpenter_core.api.facets import UNSET, Facets, NestedFacets, RenderedAs
-from karpenter_core.api.json_objects import JsonObject
+from karpenter_core.api.json_objects import JsonObject, JsonValue
 from karpenter_core.api.quantities import Quantity
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ _SCALARS: Final[Mapping[object, JsonSchema]] = {
     Duration: {"type": "string"},
     NillableDuration: {"type": "string"},
     Quantity: _QUANTITY,
-    Any: {"x-kubernetes-preserve-unknown-fields": True},
+    JsonValue: {"x-kubernetes-preserve-unknown-fields": True},
     object: {"x-kubernetes-preserve-unknown-fields": True},
 }
 

@@ -16,7 +16,7 @@ import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast, final
+from typing import TYPE_CHECKING, Final, cast, final
 
 import structlog
 import yaml
@@ -26,9 +26,10 @@ from karpenter_core.kube.exec_plugin import ExecPlugin
 from karpenter_core.kube.pacing import time_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from kubernetes.aio.client import Configuration
+    from kubernetes.aio.config.kube_config import ConfigNode, KubeConfigLoader
 
     from karpenter_core.clock import Clock
 
@@ -47,12 +48,6 @@ _PATIENCE_SECONDS: Final = 2.0
 """Time limit of a request's wait for a renewal; well below the lease's deadline of 10 s."""
 
 _log = structlog.stdlib.get_logger("kube.login")
-
-
-class _Loader(Protocol):
-    """The part of the client's kubeconfig loader that we use."""
-
-    async def load_and_set(self, client_configuration: Configuration) -> None: ...
 
 
 @final
@@ -100,7 +95,7 @@ class Login:
 
     configuration: Configuration
     clock: Clock
-    loader: _Loader | None = None
+    loader: KubeConfigLoader | None = None
     in_cluster: bool = False
     token_file: _TokenFile | None = None
     """The service account's token; None outside a cluster."""
@@ -143,7 +138,7 @@ class Login:
             return str(value).strip() if value else None
         if self.loader is None:
             self._is_failing = False
-        bearer = cast("dict[str, Any]", settings).get("BearerToken")
+        bearer = settings.get("BearerToken")
         return str(bearer["value"]).strip() if bearer else None
 
     async def renew(self, refused: tuple[str | None, str | None]) -> bool:
@@ -235,33 +230,38 @@ def _default_kubeconfig() -> str:
 
 
 def _from_service_account(clock: Clock) -> Login:
-    from kubernetes.aio import config
     from kubernetes.aio.client import Configuration
+    from kubernetes.aio.config.config_exception import ConfigException
+    from kubernetes.aio.config.incluster_config import (
+        SERVICE_TOKEN_FILENAME,
+        load_incluster_config,
+    )
 
     configuration = Configuration()
     try:
-        cast("Any", config).load_incluster_config(client_configuration=configuration)
-    except (config.ConfigException, OSError) as error:
+        load_incluster_config(client_configuration=configuration)
+    except (ConfigException, OSError) as error:
         raise SettingsError(f"the pod's service account cannot be used: {error}") from error
-    token_file = _TokenFile(Path(config.incluster_config.SERVICE_TOKEN_FILENAME), clock)
+    token_file = _TokenFile(Path(SERVICE_TOKEN_FILENAME), clock)
     token_file.refresh(configuration)
-    cast("Any", configuration).refresh_api_key_hook = token_file.refresh
+    vars(configuration)["refresh_api_key_hook"] = token_file.refresh
     return Login(configuration, clock, in_cluster=True, token_file=token_file)
 
 
 async def _from_kubeconfig(paths: str, context: str | None, clock: Clock) -> Login:
-    from kubernetes.aio import config
     from kubernetes.aio.client import Configuration
-    from kubernetes.aio.config import kube_config
+    from kubernetes.aio.config.config_exception import ConfigException
+    from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
 
     _check_files(paths, context)
     configuration = Configuration()
     seconds = _LOGIN_LIMIT_SECONDS if sys.stdin.isatty() else _RENEWAL_LIMIT_SECONDS
     plugin: ExecPlugin | None = None
     try:
-        merged = cast("Any", kube_config).KubeConfigMerger(paths).config
-        loader = cast("Any", kube_config).KubeConfigLoader(
-            config_dict=merged, config_base_path=None, active_context=context
+        loader = KubeConfigLoader(
+            config_dict=KubeConfigMerger(paths).config,
+            config_base_path=None,
+            active_context=context,
         )
         plugin = _plugin_of(loader, clock)
         async with time_limit(clock, seconds):
@@ -273,7 +273,7 @@ async def _from_kubeconfig(paths: str, context: str | None, clock: Clock) -> Log
     # The loader lets out whatever a malformed file makes it stumble over.
     except (
         SettingsError,
-        config.ConfigException,
+        ConfigException,
         OSError,
         ValueError,
         TypeError,
@@ -289,12 +289,12 @@ async def _from_kubeconfig(paths: str, context: str | None, clock: Clock) -> Log
     )
 
 
-def _plugin_of(loader: Any, clock: Clock) -> ExecPlugin | None:
+def _plugin_of(loader: KubeConfigLoader, clock: Clock) -> ExecPlugin | None:
     """Return the credential plug-in of the loader's user; from now on the loader runs ours."""
-    user: Any = getattr(loader, "_user", None)
+    user: ConfigNode | None = getattr(loader, "_user", None)
     if user is None or "exec" not in user:
         return None
-    plugin = ExecPlugin(cast("Mapping[str, Any]", user["exec"].value), clock=clock)
+    plugin = ExecPlugin(cast("Mapping[str, object]", user["exec"].value), clock=clock)
 
     async def load() -> bool:
         if not plugin.is_current:
@@ -326,7 +326,7 @@ def _check_files(paths: str, context: str | None) -> None:
             continue
         has_file = True
         try:
-            content: Any = yaml.safe_load(file.read_text())
+            content = yaml.safe_load(file.read_text())
         except yaml.YAMLError as error:
             raise SettingsError(f"kubeconfig {path}: {_yaml_problem(error)}") from error
         except UnicodeDecodeError as error:
@@ -335,9 +335,10 @@ def _check_files(paths: str, context: str | None) -> None:
             raise SettingsError(f"kubeconfig {path}: {error.strerror or error}") from error
         if not isinstance(content, dict):
             raise SettingsError(f"kubeconfig {path}: not a kubeconfig")
-        document = cast("dict[str, Any]", content)
+        document = cast("dict[str, object]", content)
         current = current or str(document.get("current-context") or "")
-        contexts.update(str(entry.get("name")) for entry in document.get("contexts") or ())
+        entries = cast("Iterable[Mapping[str, object]]", document.get("contexts") or ())
+        contexts.update(str(entry.get("name")) for entry in entries)
     if not has_file:
         raise SettingsError(f"kubeconfig {paths}: no such file")
     context_name = context or current
@@ -352,7 +353,7 @@ def _check_files(paths: str, context: str | None) -> None:
 
 def _yaml_problem(error: yaml.YAMLError) -> str:
     """Return on one line what is wrong with a text, and where."""
-    mark: Any = getattr(error, "problem_mark", None)
+    mark: yaml.Mark | None = getattr(error, "problem_mark", None)
     line = "" if mark is None else f"line {mark.line + 1}: "
     problem: object = getattr(error, "problem", None) or error
     return f"{line}is not YAML: {' '.join(str(problem).split())}"

@@ -6,14 +6,14 @@ for an id, it would look like a difference between an instance and its NodeClass
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
+from karpenter_core.api.json_objects import JsonMapping
 from karpenter_core.errors import CloudProviderError
 
 __all__ = ["ApiAnswer", "object_of", "text_of", "texts_of"]
 
-ApiAnswer: TypeAlias = Mapping[str, Any]
+ApiAnswer: TypeAlias = JsonMapping
 """The decoded body of an answer, or an object in it."""
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from alibabacloud_credentials.client import Client
 
 __all__ = ["Credential", "find_credential"]
 
@@ -31,7 +32,7 @@ _SHOWN_CHARACTERS: Final = 4
 class Credential:
     """A source of keys."""
 
-    client: Any
+    client: Client
     """The credentials library's; it renews keys that end."""
     provider: str
     """Source of the keys: `access_key`, `sts`, `oidc_role_arn` (RRSA), else `default`."""
@@ -47,25 +48,27 @@ def find_credential(environment: Mapping[str, str] | None = None) -> Credential:
 
     A key in variables goes before a role for service accounts (RRSA), and that before the rest.
     """
-    client: Any = import_module("alibabacloud_credentials.client").Client
+    from alibabacloud_credentials.client import Client
+
     given = os.environ if environment is None else environment
     key_id, secret, token = (given.get(name, "") for name in (_KEY_ID, _KEY_SECRET, _TOKEN))
     if key_id and secret:
         kind = "sts" if token else "access_key"
-        config: Any = import_module("alibabacloud_credentials.models").Config(
-            type=kind, access_key_id=key_id, access_key_secret=secret
-        )
+        from alibabacloud_credentials.models import Config
+
+        config = Config(type=kind, access_key_id=key_id, access_key_secret=secret)
         if token:
             config.security_token = token
         return Credential(
-            client=client(config), provider=kind, key_id_end=key_id[-_SHOWN_CHARACTERS:]
+            client=Client(config), provider=kind, key_id_end=key_id[-_SHOWN_CHARACTERS:]
         )
     role, provider, token_file = (
         given.get(name, "") for name in (_ROLE, _ROLE_PROVIDER, _ROLE_TOKEN_FILE)
     )
     if role and provider and token_file:
-        oidc = import_module("alibabacloud_credentials.provider.oidc")
-        source: Any = oidc.OIDCRoleArnCredentialsProvider(
+        from alibabacloud_credentials.provider.oidc import OIDCRoleArnCredentialsProvider
+
+        source = OIDCRoleArnCredentialsProvider(
             role_arn=role,
             oidc_provider_arn=provider,
             oidc_token_file_path=token_file,
@@ -73,5 +76,5 @@ def find_credential(environment: Mapping[str, str] | None = None) -> Credential:
             sts_region_id=given.get("ALIBABA_CLOUD_STS_REGION", ""),
             enable_vpc=given.get("ALIBABA_CLOUD_VPC_ENDPOINT_ENABLED", "").lower() == "true",
         )
-        return Credential(client=client(provider=source), provider=source.get_provider_name())
-    return Credential(client=client(), provider="default")
+        return Credential(client=Client(provider=source), provider=source.get_provider_name())
+    return Credential(client=Client(), provider="default")

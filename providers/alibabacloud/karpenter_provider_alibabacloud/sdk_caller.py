@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Final, Protocol, cast, final
 
 from karpenter_core.provider.kit.calls.bounded_reads import (
     UnusableAnswerError,
@@ -26,6 +26,11 @@ from karpenter_provider_alibabacloud.sdk_models import load_models
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import ModuleType
+
+    from alibabacloud_tea_openapi.utils_models import Config
+    from requests import PreparedRequest, Response
+    from requests.adapters import HTTPAdapter
 
     from karpenter_provider_alibabacloud.api_answers import ApiAnswer
     from karpenter_provider_alibabacloud.credentials import Credential
@@ -46,6 +51,20 @@ _VPC_HOSTS: Final = {
 _OPTIONS: Final = "_with_options"
 _LAUNCHES: Final = frozenset({"CreateAutoProvisioningGroup", "RunInstances"})
 """Actions that are answered when instances are made, which takes longer than other calls."""
+
+
+class _ServiceClient(Protocol):
+    """The part of a generated client that all services have."""
+
+    def call_api(self, params: object, request: object, runtime: object) -> ApiAnswer: ...
+
+
+class _RequestModel(Protocol):
+    """The model of a request that the SDK generates."""
+
+    def from_map(self, m: object) -> object: ...
+
+    def to_map(self) -> Mapping[str, object]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +104,11 @@ class SdkCaller:
     ) -> None:
         self._launch_read_milliseconds: Final = round(launch_read_seconds * 1000)
         self._service: Final = service
-        self._models: Final[Any] = load_models(_PACKAGES[service])
+        from alibabacloud_tea_openapi.utils_models import Config
+
+        self._models: Final = load_models(_PACKAGES[service])
         protocol = endpoint.protocol or "https"
-        config: Any = import_module("alibabacloud_tea_openapi.utils_models").Config(
+        config = Config(
             credential=credential.client,
             region_id=endpoint.region,
             endpoint=endpoint.host(service),
@@ -97,9 +118,12 @@ class SdkCaller:
             max_idle_conns=connections,
             user_agent="karpenter",
         )
-        self._client: Final[Any] = import_module(f"{_PACKAGES[service]}.client").Client(config)
-        self._methods: Final = _methods(cast("type[object]", type(self._client)))
-        host: str = self._client._endpoint  # noqa: SLF001 - the SDK's table of hosts is no other way to be read
+        make: Callable[[Config], _ServiceClient] = import_module(
+            f"{_PACKAGES[service]}.client"
+        ).Client
+        self._client: Final = make(config)
+        self._methods: Final = _methods(type(self._client))
+        host: str = vars(self._client)["_endpoint"]
         self._close_session: Final = _routed_session(
             protocol,
             host,
@@ -127,8 +151,8 @@ class SdkCaller:
 
         # The SDK's method makes the request; its answer is taken before it is read into models.
         once = copy.copy(self._client)
-        once.call_api = call_api
-        method = getattr(once, name)
+        vars(once)["call_api"] = call_api
+        method: Callable[..., object] = getattr(once, name)
         arguments = self._arguments(action, parameters, inspect.signature(method))
         try:
             method(*arguments)
@@ -168,42 +192,47 @@ class SdkCaller:
         return arguments
 
     def _runtime(self, action: str) -> object:
-        options: Any = import_module("darabonba.runtime").RuntimeOptions
+        from darabonba.runtime import RuntimeOptions
+
         if action in _LAUNCHES:
-            return options(read_timeout=self._launch_read_milliseconds)
-        return options()
+            return RuntimeOptions(read_timeout=self._launch_read_milliseconds)
+        return RuntimeOptions()
 
     def _failure(self, action: str, error: Exception) -> ApiError:
-        no_credentials: Any = import_module(
-            "alibabacloud_credentials.exceptions"
-        ).CredentialException
-        answered: Any = import_module("alibabacloud_tea_openapi.exceptions").AlibabaCloudException
+        from alibabacloud_credentials.exceptions import CredentialException
+        from alibabacloud_tea_openapi.exceptions import AlibabaCloudException
+
         action = f"{self._service}:{action}"
         inner = getattr(error, "inner_exception", error)
-        if isinstance(inner, no_credentials):
+        if isinstance(inner, CredentialException):
             return ApiError(NO_CREDENTIALS, str(inner), action=action)
-        if not isinstance(error, answered):
+        if not isinstance(error, AlibabaCloudException):
             return ApiError("", f"no answer: {getattr(inner, 'message', inner)}", action=action)
-        said: Any = error
-        data: Mapping[str, object] = said.data or {}
+        data = error.data or {}
         # The SDK's own message has the status and the request's id in its text.
-        message = data.get("Message") or data.get("message") or said.message
-        wait: int | None = said.retry_after
+        message = data.get("Message") or data.get("message") or error.message
+        wait = error.retry_after
         return ApiError(
-            "" if said.code in {None, "None"} else said.code,
+            _text(error.code),
             str(message or ""),
-            "" if said.request_id in {None, "None"} else said.request_id,
-            said.status_code or 0,
+            _text(error.request_id),
+            error.status_code or 0,
             None if wait is None else timedelta(milliseconds=wait),
             action=action,
         )
 
 
+def _text(value: str | None) -> str:
+    """Return a text of an error; the SDK writes `None` where there is none."""
+    return "" if value is None or value == "None" else value
+
+
 def request_model(
-    models: Any, action: str, parameters: Mapping[str, object]
-) -> tuple[Any, list[str]]:
+    models: ModuleType, action: str, parameters: Mapping[str, object]
+) -> tuple[_RequestModel, list[str]]:
     """Return the SDK's model of a request, and the parameters that it does not know (`Tag.1.Keyy`)."""
-    model = getattr(models, f"{action}Request")()
+    make: Callable[[], _RequestModel] = getattr(models, f"{action}Request")
+    model = make()
     given = _plain(parameters)
     model.from_map(given)
     return model, sorted(unknown_names(given, model.to_map()))
@@ -262,18 +291,18 @@ def _routed_session(
     proxies with each request without looking at `NO_PROXY`, so they are decided on here, once, by the
     rules that everything else of this process follows.
     """
+    from darabonba.core import DaraCore
     from requests import Session
     from requests.utils import get_environ_proxies
 
-    core: Any = import_module("darabonba.core").DaraCore
-    sessions: dict[str, Session] = core._sessions  # noqa: SLF001 - it has no other door
+    sessions: dict[str, Session] = vars(DaraCore)["_sessions"]  # it has no other door
     proxies = {} if direct else get_environ_proxies(f"{protocol}://{host}")
     key = f"{protocol}://{host.rstrip('/')}:80:pool={connections}"
     session = Session()
     session.trust_env = False
     # A redirect would take the token of the credentials along, in a header of Alibaba Cloud's own.
     vars(session)["get_redirect_target"] = _no_redirect
-    adapter = _routed(core, protocol, connections, proxies, answer_seconds=answer_seconds)
+    adapter = _routed(protocol, connections, proxies, answer_seconds=answer_seconds)
     session.mount(f"{protocol}://", adapter)
     sessions[key] = session
 
@@ -290,41 +319,40 @@ def _no_redirect(_response: object) -> None:
 
 
 def _routed(
-    core: Any,
     protocol: str,
     connections: int,
     proxies: Mapping[str, str],
     *,
     answer_seconds: float,
-) -> Any:
+) -> HTTPAdapter:
     """Return the SDK's own adapter, with its TLS settings, sending by `proxies` alone.
 
     It reads answers up to a size and for a time: the SDK reads them whole. Plain HTTP gets an adapter without TLS: the SDK would read all root certificates for it.
     """
+    from darabonba.core import DaraCore
     from requests.adapters import HTTPAdapter
     from requests.exceptions import RequestException
     from urllib3.exceptions import HTTPError
 
-    adapter: Any = (
+    adapter = (
         HTTPAdapter(pool_maxsize=connections)
         if protocol == "http"
-        else core.get_adapter(protocol, pool_size=connections)
+        else DaraCore.get_adapter(protocol, pool_size=connections)
     )
-    send = adapter.send
+    send: Callable[..., Response] = adapter.send
 
-    def routed(request: object, **options: Any) -> object:
+    def routed(request: PreparedRequest, **options: object) -> Response:
         response = send(request, **(options | {"proxies": proxies}))
         try:
-            response._content = read_bounded_pool_answer(  # noqa: SLF001 - where requests itself has it
-                response.raw, seconds=answer_seconds, decode=True
-            )
+            content = read_bounded_pool_answer(response.raw, seconds=answer_seconds, decode=True)
         except (UnusableAnswerError, HTTPError) as error:
             # The SDK takes errors of this kind for no answer.
             raise RequestException(str(error)) from error
-        response._content_consumed = True  # noqa: SLF001
+        # Where requests itself has it.
+        vars(response).update(_content=content, _content_consumed=True)
         return response
 
-    adapter.send = routed
+    vars(adapter)["send"] = routed
     return adapter
 
 

@@ -13,10 +13,10 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
@@ -66,13 +66,14 @@ def places_of(source: str) -> dict[str, str]:
 
 
 def _source(spec: ModuleSpec) -> str:
-    read: Any = getattr(spec.loader, "get_source", None)
+    read: Callable[[str], str | None] | None = getattr(spec.loader, "get_source", None)
     return (read(spec.name) if read is not None else None) or ""
 
 
 def _lazy(spec: ModuleSpec, places: Mapping[str, str]) -> ModuleType:
     """Return a module that looks its classes up (PEP 562)."""
-    module: Any = module_from_spec(spec)
+    module = module_from_spec(spec)
+    own = vars(module)
 
     def look_up(attribute: str) -> object:
         place = places.get(attribute)
@@ -83,9 +84,8 @@ def _lazy(spec: ModuleSpec, places: Mapping[str, str]) -> ModuleType:
         return model
 
     def names() -> list[str]:
-        own = cast("Mapping[str, object]", module.__dict__)
         return sorted({*own, *places})
 
-    module.__getattr__ = look_up
-    module.__dir__ = names
+    own["__getattr__"] = look_up
+    own["__dir__"] = names
     return module

@@ -18,7 +18,7 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from karpenter_provider_alibabacloud.catalogue.region_types import fetch_region_types
 from karpenter_provider_alibabacloud.discovery.call_errors import core_errors_of
@@ -28,16 +28,18 @@ from karpenter_provider_alibabacloud.sdk import CloudClients
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from karpenter_core.api.json_objects import JsonMapping, JsonObject
+
 TABLE: Final = (
     Path(__file__).parents[1] / "karpenter_provider_alibabacloud" / "data" / "on_demand_prices.json"
 )
 CALLS_PER_SECOND: Final = 5
 
 
-def prices_of(clients: CloudClients, sleep: Callable[[float], None] = time.sleep) -> dict[str, Any]:
+def prices_of(clients: CloudClients, sleep: Callable[[float], None] = time.sleep) -> JsonObject:
     """Return the entry of a region; types without a price, or in a second currency, are left out."""
 
-    def call(action: str, parameters: Mapping[str, object]) -> Mapping[str, Any]:
+    def call(action: str, parameters: Mapping[str, object]) -> JsonMapping:
         sleep(1 / CALLS_PER_SECOND)
         with core_errors_of():
             return clients.ecs.call(action, {"RegionId": clients.region, **parameters})
@@ -51,7 +53,7 @@ def prices_of(clients: CloudClients, sleep: Callable[[float], None] = time.sleep
     return {"as_of": datetime.now(UTC).date().isoformat(), "currency": currency, "prices": prices}
 
 
-def with_region(table: Mapping[str, Any], region: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+def with_region(table: JsonMapping, region: str, entry: JsonMapping) -> JsonObject:
     """Return the table with a region put in, or in place of what it had."""
     regions = {**table["regions"], region: entry}
     return {**table, "regions": dict(sorted(regions.items()))}

@@ -5,9 +5,10 @@ Every call has a time limit, shorter than that of the hooks. The client may be u
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 from urllib.parse import quote
 
+from karpenter_core.api.json_objects import JsonObject
 from karpenter_core.errors import (
     CloudProviderError,
     ExhaustedScope,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Json", "TinyCloudClient"]
 
-Json = dict[str, Any]
+Json: TypeAlias = JsonObject
 
 
 @final

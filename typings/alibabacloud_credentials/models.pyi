@@ -1,0 +1,3 @@
+class Config:
+    security_token: str | None
+    def __init__(self, *, type: str, access_key_id: str, access_key_secret: str) -> None: ...
