@@ -1,4 +1,4 @@
-"""Writes items in a thread of its own, so that a disk or pipe that hangs blocks nothing else."""
+"""Writes items in a thread of its own: one that hangs blocks nothing else."""
 
 from __future__ import annotations
 

@@ -64,19 +64,6 @@ def test_every_exception_is_needed(place):
     assert any(True for path in files for _ in lines_with_any(path.read_text()))
 
 
-def test_a_check_is_left_out_by_its_name_and_with_a_reason():
-    """Anything else would hide other faults of the line too."""
-    silenced, explained = "# type: ignore", re.compile(r"# pyright: ignore\[[\w, ]+\] - \w")
-    found = [
-        f"{path.relative_to(ROOT)}:{number}"
-        for path in product_files()
-        for number, line in enumerate(path.read_text().splitlines(), start=1)
-        if silenced in line or ("# pyright:" in line and not explained.search(line))
-    ]
-
-    assert found == []
-
-
 @pytest.mark.parametrize(
     "source",
     [

@@ -1,4 +1,4 @@
-"""Wakes a task that waits for a time to pass or for an event, whichever comes first."""
+"""Wakes a task that waits for a time or for an event, whichever is first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the SDK's HTTP transport, which its package loads late and so leaves untyped."""
+"""Makes the SDK's HTTP transport, which is loaded late and so untyped."""
 
 from __future__ import annotations
 
