@@ -38,6 +38,8 @@ class ServerFrontend:
         """The number of requests, by verb (`watch` and `list` are two) and plural."""
         self._watches: Final = dict[Watch, None]()
         self._open = True
+        self._date = (0, "")
+        """The second of the last answer, since 1970, and its text."""
 
     def stop(self) -> None:
         """Refuse connections and break every watch; stored objects stay."""
@@ -89,8 +91,11 @@ class ServerFrontend:
 
     def _dated(self, response: ApiResponse) -> ApiResponse:
         """Add the server's time, as every HTTP server does."""
-        date = format_datetime(self.server.clock.now(), usegmt=True)
-        return replace(response, headers={**response.headers, "date": date})
+        now = self.server.clock.now()
+        second = int(now.timestamp())
+        if self._date[0] != second:
+            self._date = second, format_datetime(now, usegmt=True)
+        return replace(response, headers={**response.headers, "date": self._date[1]})
 
     async def _enter(self, request: ApiRequest) -> list[RequestFault]:
         self._require_open()

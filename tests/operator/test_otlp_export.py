@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import random
 import threading
 import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from opentelemetry.exporter.otlp.common import http as exporter_http
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
 
@@ -96,8 +98,10 @@ def collector(**options):
 def alone(monkeypatch):
     """No proxy of the machine is asked, the logger starts without handlers, and the end may be slow.
 
-    An exporter of an earlier test may still try again, and a handler of that test would log it.
+    An exporter of an earlier test may still try again, and a handler of that test would log it. Its pauses
+    are drawn apart, then and later: hypothesis refuses examples during which `random` was used.
     """
+    exporter_http.random = random.Random()
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(open_telemetry, "STOP_SECONDS", 60.0)
     logger = logging.getLogger("opentelemetry")
