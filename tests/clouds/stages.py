@@ -123,7 +123,7 @@ class AwsStage:
         from karpenter_provider_aws.sdk import ClientLimits
 
         # The queue is not waited for: a wait inside a call takes real time.
-        limits = ClientLimits(connect_seconds=1, read_seconds=5, retries=RETRIES)
+        limits = ClientLimits(connect_seconds=10, read_seconds=5, retries=RETRIES)
 
         async def in_its_time(cluster: ProviderCluster) -> None:
             with self._time.of(cluster.harness.cluster.clock):

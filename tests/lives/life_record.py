@@ -8,9 +8,14 @@ the order in which they appear, so that one more object does not rename all othe
 from __future__ import annotations
 
 import json
+import random
 import re
 import sys
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from operator import itemgetter
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, final
 from unittest.mock import patch
 
@@ -18,6 +23,7 @@ import structlog
 from prometheus_client import generate_latest
 
 from karpenter_core.api.decisions import decision_document
+from karpenter_core.provider.kit.simulated.calls import CallLog
 from karpenter_core.testing.harness import ControllerHarness, SeverableTransport
 from tests.support.canonical_text import canonical_text
 
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from karpenter_core.kube.transport import ApiRequest
+    from karpenter_core.provider.kit.simulated.calls import LoggedCall
     from karpenter_core.testing.harness import RunningProcess
 
 __all__ = ["LifeRecord", "flat_lines", "recorded"]
@@ -34,13 +41,21 @@ NAME: Final = re.compile(r"(?<=[a-z0-9]-)[bcdfghjklmnpqrstvwxz2456789]{5}(?![a-z
 """The end of a generated name, which has no vowels."""
 COUNTED: Final = re.compile(r"(?<=controller-)\d+-\d{6}\b")
 """Ids of the harness; one for each reconciliation."""
+HOST: Final = re.compile(r"127\.0\.0\.1:\d+")
 ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 VERSION: Final = re.compile(r"(?<=resourceVersion = )\"\d+\"")
 OPAQUE: Final = ("resourceVersion", "continue")
 """Parameters of reads that depend on how many writes there were."""
 RENEWAL: Final = re.compile(r"'(renewTime|resourceVersion)': '[^']*'")
-OF_MACHINES: Final = ("process_", "python_", "karpenter_build_info")
-"""Metrics of the machine or the version."""
+OF_SDKS: Final = frozenset(
+    {"authorization", "connection", "content-length", "host", "user-agent", "accept-encoding"}
+)
+"""Headers that an SDK or the machine decides."""
+OF_MACHINES: Final = (
+    "process_", "python_", "karpenter_build_info",
+    "karpenter_interruption_message_queue_duration_seconds",  # simulated SQS stamps real time
+)  # fmt: skip
+"""Metrics of the machine, the version or real time."""
 
 
 def flat_lines(value: object, path: str = "") -> Iterator[str]:
@@ -68,6 +83,8 @@ class LifeRecord:
         self._reads: dict[str, int] = {}
         self._numbers: dict[str, dict[str, str]] = {"uid": {}, "name": {}, "id": {}}
         self._lease = ""
+        self._lock: Final = Lock()
+        self._calls: list[tuple[str, str, object]] = []
         self._processes: list[RunningProcess] = []
 
     def follow(self, harness: ControllerHarness) -> None:
@@ -78,8 +95,19 @@ class LifeRecord:
         """Write an entry at the present time; `body` is JSON."""
         at = self._now()
         if at != self._at:
+            self._write_calls()
             self._at = at
             self._parts.append([f"--- {at:.3f}"])
+        self._write(head, body)
+
+    def _write_calls(self) -> None:
+        """Write the calls of the time that ends, sorted: some are sent in no order."""
+        with self._lock:
+            calls, self._calls = sorted(self._calls, key=itemgetter(0)), []
+        for _, head, body in calls:
+            self._write(head, body)
+
+    def _write(self, head: str, body: object) -> None:
         self._parts[-1] += self._canonical(head).splitlines()
         if body is not None:
             self._parts[-1] += [f"  {self._canonical(each)}" for each in flat_lines(body)]
@@ -102,6 +130,17 @@ class LifeRecord:
             self._lease = text
         self.note(head, body)
 
+    def note_call(self, call: LoggedCall) -> None:
+        """Write a call to a simulated cloud down."""
+        parameters = dict(call.parameters)
+        headers = parameters.get("headers")
+        if isinstance(headers, Mapping):
+            parameters["headers"] = {key: headers[key] for key in headers if key not in OF_SDKS}
+        text = json.dumps(parameters, sort_keys=True, default=canonical_text)
+        head = f"cloud {call.service}:{call.action} {call.outcome}"
+        with self._lock:
+            self._calls.append((UID.sub("", f"{head} {text}"), head, json.loads(text)))
+
     def note_process(self, running: RunningProcess) -> None:
         """Write the decisions of a process down, and in the end its metrics."""
         self._processes.append(running)
@@ -111,6 +150,7 @@ class LifeRecord:
 
     def end(self) -> None:
         """Write metrics and reads down."""
+        self._write_calls()
         self._parts.append(["--- in the end"])
         for running in self._processes:
             for row in sorted(
@@ -138,7 +178,7 @@ class LifeRecord:
     def _canonical(self, text: str) -> str:
         if self._folder:
             text = text.replace(self._folder, "FOLDER")
-        text = VERSION.sub('"VERSION"', ADDRESS.sub("", text))
+        text = VERSION.sub('"VERSION"', ADDRESS.sub("", HOST.sub("HOST", text)))
         for kind, pattern in (("uid", UID), ("name", NAME), ("id", COUNTED)):
             numbers = self._numbers[kind]
             text = pattern.sub(
@@ -148,6 +188,18 @@ class LifeRecord:
                 text,
             )
         return text
+
+
+def _submit_inline(
+    _: ThreadPoolExecutor, work: Callable[..., Any], /, *arguments: Any, **options: Any
+) -> Future[Any]:
+    """Run what a pool is given at once: threads would send calls in another order each time."""
+    future: Future[Any] = Future()
+    try:
+        future.set_result(work(*arguments, **options))
+    except Exception as error:
+        future.set_exception(error)
+    return future
 
 
 def _plain(value: object) -> object:
@@ -179,8 +231,12 @@ def recorded(record: LifeRecord, *clouds: type) -> Iterator[LifeRecord]:
         record.note_process(running)
         return running
 
-    before = structlog.get_config()
+    before, state = structlog.get_config(), random.getstate()
+    random.seed(0)
     with ExitStack() as stack:
+        stack.callback(random.setstate, state)
+        stack.enter_context(patch.object(ThreadPoolExecutor, "submit", _submit_inline))
+        stack.enter_context(patch.object(CallLog, "add", lambda _, call: record.note_call(call)))
         stack.enter_context(patch.object(SeverableTransport, "request", note_request))
         stack.enter_context(patch.object(SeverableTransport, "stream", note_stream))
         stack.enter_context(patch.object(ControllerHarness, "start", note_start))

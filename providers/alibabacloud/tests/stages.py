@@ -35,7 +35,7 @@ RETRIES = RetryPolicy(
 )
 """Waits inside a call take real time."""
 LIMITS = ClientLimits(
-    connect_seconds=1,
+    connect_seconds=10,
     read_seconds=5,
     launch_read_seconds=5,
     retries=RETRIES,
