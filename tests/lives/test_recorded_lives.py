@@ -15,6 +15,7 @@ from karpenter_core.testing.scenarios import RunnerKind, load_scenarios
 from karpenter_provider_kwok.cloud import KwokCloud
 from tests.lives.drawn_lives import live_combination, live_history
 from tests.lives.life_record import LifeRecord, recorded
+from tests.lives.told_lives import TOLD
 from tests.support.recorded_digests import assert_record
 from tests.support.virtual_world import play_virtually
 
@@ -29,6 +30,7 @@ LIVES = {
         for each in SCENARIOS
         if each.name not in LARGE
     },
+    **{f"told-{name}": live for name, live in TOLD.items()},
     **{f"combination-{seed}": partial(live_combination, seed) for seed in COMBINATIONS},
     **{f"history-{seed}": partial(live_history, seed) for seed in HISTORIES},
 }
