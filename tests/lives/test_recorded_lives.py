@@ -1,4 +1,4 @@
-"""Whole lives of clusters leave the process as they are recorded: every write, cloud call and log line.
+"""Whole lives of clusters are as they are recorded: every write, cloud call and log line.
 
 Nothing says that a recorded life is right: other tests do. This one says that a change which is meant to
 change nothing that can be seen changes nothing, and what any other change does.
@@ -17,13 +17,16 @@ from tests.lives.drawn_lives import live_combination, live_history
 from tests.lives.life_record import LifeRecord, recorded
 from tests.lives.told_lives import TOLD
 from tests.support.recorded_digests import assert_record
+from tests.support.run_selection import others_as_cluster_runs
 from tests.support.virtual_world import play_virtually
 
 RECORDED = Path(__file__).with_name("recorded_lives.json")
 SCENARIOS = load_scenarios(Path(__file__).parents[1] / "scenarios", RunnerKind.VIRTUAL)
 LARGE = ("five-hundred-replicas", "fifty-replicas")
-COMBINATIONS = (0, 2, 4, 7, 8, 13)
-HISTORIES = (0, 2, 4, 6, 7, 10)
+COMBINATIONS = (0, 2, 7, 8, 13)
+HISTORIES = (0, 2, 4, 6, 10)
+MORE_COMBINATIONS = (4, 5, 19, 29, 45, 52, 60)
+MORE_HISTORIES = (1, 7, 8, 11)
 LIVES = {
     **{
         f"scenario-{each.name}": partial(play_virtually, each)
@@ -34,11 +37,16 @@ LIVES = {
     **{f"combination-{seed}": partial(live_combination, seed) for seed in COMBINATIONS},
     **{f"history-{seed}": partial(live_history, seed) for seed in HISTORIES},
 }
+MORE = {
+    **{f"combination-{seed}": partial(live_combination, seed) for seed in MORE_COMBINATIONS},
+    **{f"history-{seed}": partial(live_history, seed) for seed in MORE_HISTORIES},
+}
 
 
-@pytest.mark.parametrize("name", LIVES)
+@pytest.mark.parametrize("name", others_as_cluster_runs([*LIVES, *MORE], first=len(LIVES)))
 def test_a_life_is_the_recorded_one(name, tmp_path):
+    """`cluster_runs` have more of them."""
     record = LifeRecord(str(tmp_path))
     with recorded(record, KwokCloud):
-        LIVES[name](tmp_path)
+        {**LIVES, **MORE}[name](tmp_path)
     assert_record(name, record.parts, RECORDED)
