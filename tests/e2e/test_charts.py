@@ -34,6 +34,7 @@ from karpenter_core.testing.scenarios import (
     ScenarioNodePool,
 )
 from tests.e2e.kwok import KwokCloud
+from tests.e2e.upstream.suite import module_folder
 from tests.support.helm import CHART
 from tests.support.processes import wait_until
 from tests.support.release import AUDIT_SECONDS, ChartRelease, account_of, denied_requests
@@ -173,6 +174,15 @@ class Installed:
         await wait_until(one_leads, seconds=60)
         return leading[0]
 
+    async def image(self) -> str:
+        """Return the image of the release's pods."""
+        deployment = await self.world.client.get(DEPLOYMENTS, RELEASE, NAMESPACE)
+        return str(deployment["spec"]["template"]["spec"]["containers"][0]["image"])
+
+    async def kept(self) -> set[str]:
+        """Return the objects of the release, but pods, which are made anew."""
+        return {each for each in await self.left_over() if not each.startswith("Pod ")}
+
     async def left_over(self) -> list[str]:
         """Return the objects of the release that are still there."""
         selector = f"app.kubernetes.io/instance={RELEASE}"
@@ -206,6 +216,10 @@ async def installed(
             for controller in world.controllers.values():
                 await controller.process.stop()
             await release.uninstall()
+
+    async def kept(self) -> set[str]:
+        """Return the objects of the release, but pods, which are made anew."""
+        return {each for each in await self.left_over() if not each.startswith("Pod ")}
 
 
 def system_node(name: str, zone: str) -> dict[str, Any]:
@@ -324,6 +338,39 @@ async def test_the_standby_continues_and_deleted_pools_delete_their_nodes(
 
     await wait_until(nothing_left, seconds=30)
     assert await denied_requests(real_local_cluster.control_plane, ACCOUNT) == []
+
+
+async def test_a_release_of_karpenters_own_chart_is_upgraded_and_rolled_back(
+    installed: Installed,
+):
+    """As the page on moving says, if both releases have one name; nothing of ours stays then."""
+    world, release = installed.world, installed.release
+    await release.install_crds()
+    theirs = {"controller": {"image": {"repository": "registry.example.com/karpenter", "tag": "1"}}}
+    await release.upgrade(theirs, chart=module_folder() / "kwok" / "charts")
+    before = await installed.kept()
+    image = await installed.image()
+    assert image.startswith("registry.example.com/karpenter:")
+
+    await release.upgrade(installed.values)
+    assert await installed.image() != image
+    await installed.start("a")
+    await installed.need_nodes()
+    await installed.expect(2, where="after the upgrade")
+    claims = installed.claims()
+    await installed.stop("a")
+
+    await release.roll_back()
+
+    assert await installed.image() == image
+    assert await installed.kept() == before
+    await installed.expect(2, where="after the way back")
+
+    await release.upgrade(installed.values)
+    await installed.start("b")
+    await world.scale("web", 3)
+    await installed.expect(3, where="after the second upgrade")
+    assert claims.items() <= installed.claims().items()
 
 
 async def test_a_verb_that_the_chart_lacks_is_reported(

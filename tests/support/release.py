@@ -75,13 +75,20 @@ class ChartRelease:
     async def upgrade(
         self, values: Mapping[str, object], *, chart: Path = CHART, wait: bool = False
     ) -> str:
-        """Install or upgrade, and wait for ready pods if asked; return what Helm prints."""
+        """Install or upgrade, and wait for ready pods if asked; return what Helm prints.
+
+        CRDs that a chart has of its own are left out.
+        """
         path = self._folder / f"{self.name}-values.json"
         path.write_text(json.dumps(values))
         options = ["--wait", "--timeout=90s"] if wait else ["--wait=hookOnly"]
         return await self._helm(
-            "upgrade", self.name, chart, "--install", f"--values={path}", *options
+            "upgrade", self.name, chart, "--install", "--skip-crds", f"--values={path}", *options
         )
+
+    async def roll_back(self) -> str:
+        """Return to the revision before the present one; return what Helm prints."""
+        return await self._helm("rollback", self.name)
 
     async def uninstall(self, name: str = "") -> str:
         """Remove the release; return what Helm prints."""
