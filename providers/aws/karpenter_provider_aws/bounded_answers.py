@@ -70,7 +70,15 @@ class BoundedSession:
         self._session.close()
 
 
-def bound_answers(client: BaseClient, *, seconds: float) -> None:
-    """Have a client read bounded answers; botocore has no setting for it."""
+def bound_answers(
+    client: BaseClient, *, seconds: float, shared: BoundedSession | None = None
+) -> BoundedSession:
+    """Have a client read bounded answers, and return its session; botocore has no setting for it.
+
+    Clients of the same proxies, certificates and time limits may share one: each session keeps a copy of
+    all certificates of authorities, close to a megabyte. Connections are kept apart by host.
+    """
     endpoint = cast("_Endpoint", vars(client)["_endpoint"])
-    endpoint.http_session = BoundedSession(endpoint.http_session, seconds=seconds)
+    session = shared or BoundedSession(endpoint.http_session, seconds=seconds)
+    endpoint.http_session = session
+    return session

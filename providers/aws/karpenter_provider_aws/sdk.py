@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from types_boto3_sts.client import STSClient
 
     from karpenter_provider_aws.api_calls import CallObserver
+    from karpenter_provider_aws.bounded_answers import BoundedSession
 
 __all__ = ["ClientLimits", "CloudClients", "SharedClients", "pricing_region"]
 
@@ -96,6 +97,7 @@ class CloudClients:
         self._user_agent: Final = f"karpenter.sh-{version}" if version else "karpenter.sh"
         self._lock: Final = Lock()
         self._session: _Session | None = None
+        self._http: BoundedSession | None = None
         self._clients: Final[dict[str, object]] = {}
         self._shared: Final = shared
         self._every_operation: Final = every_operation
@@ -162,6 +164,7 @@ class CloudClients:
         with self._lock:
             clients = list(self._clients.values())
             self._clients.clear()
+            self._http = None
         if self._shared is not None:
             return
         for client in clients:
@@ -179,7 +182,11 @@ class CloudClients:
                     if client is None:
                         session = self._made_session()
                         client = session.create_client(service, region, config=self._config())
-                        bound_answers(cast("BaseClient", client), seconds=self._limits.read_seconds)
+                        self._http = bound_answers(
+                            cast("BaseClient", client),
+                            seconds=self._limits.read_seconds,
+                            shared=self._http,
+                        )
                         shared[service] = client
                     self._calls.apply_to(cast("BaseClient", client), service)
                     self._clients[service] = client

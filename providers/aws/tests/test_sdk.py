@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import botocore.session
 import pytest
@@ -42,6 +44,56 @@ def test_a_client_is_made_without_the_libraries_for_transfers_and_resources():
 
 def test_a_client_is_made_once(clients):
     assert clients.ec2 is clients.ec2
+
+
+class CountingServer(ThreadingHTTPServer):
+    """Answers every call with an empty object, and counts connections."""
+
+    class RequestHandlerClass(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def do_GET(self):
+            self.do_POST()
+
+        def log_message(self, *_):
+            pass
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), self.RequestHandlerClass)
+        self.connections = 0
+
+    def get_request(self):
+        self.connections += 1
+        return super().get_request()
+
+
+def test_clients_of_all_services_share_connections_and_certificates(monkeypatch):
+    """Each session of botocore has a megabyte of certificates of authorities."""
+    with CountingServer() as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "key")
+        clients = CloudClients(region="eu-west-1")
+        try:
+            for _ in range(2):
+                clients.eks.describe_cluster(name="demo")
+                clients.ssm.get_parameter(Name="image")
+                clients.close()  # one that is used afterwards is made anew
+        finally:
+            clients.close()
+            server.shutdown()
+            thread.join()
+
+    assert server.connections == 2
 
 
 def test_client_time_limits_are_below_those_of_hooks():
