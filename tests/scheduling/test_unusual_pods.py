@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace as replaced
 
 from karpenter_core.scheduling.solve import solve
 from karpenter_core.scheduling.whatif.what_if import WhatIf
+from karpenter_core.testing.builders import daemon, pod_shape, pods, problem
+from karpenter_core.testing.builders import pod as make_pod
 from tests.properties import with_examples
 from tests.scheduling.unusual_pods import odd_pods
 from tests.scheduling.whatif_cases import FEATURES, OPTIONS, drawn_cluster, movable
@@ -65,3 +69,31 @@ def test_simulations_with_invalid_pods_have_verdicts(random, waiting, running):
     whatif.evaluate(tuple(node.name for node in nodes[:2]))
     for node in nodes:
         whatif.push((node.name,))
+
+
+MANY = 4000
+HUGE_REQUESTS = {f"example.com/resource-{number}": "1" for number in range(MANY)}
+
+
+@pytest.mark.parametrize("kind", ["pod", "daemon"])
+def test_a_pod_of_thousands_of_resources_takes_no_memory_and_holds_up_nobody(kind):
+    """Each resource is a line in all tables; anyone may create such a pod."""
+    web = pods(3, "web")
+    if kind == "pod":
+        asked = problem((make_pod("huge", requests=HUGE_REQUESTS), *web))
+    else:
+        shape = pod_shape(requests=HUGE_REQUESTS, owner_kind="DaemonSet")
+        asked = problem(web, daemons=[daemon("huge", shape=shape)])
+    solve(problem(web))  # what is made once is no memory of this problem
+
+    tracemalloc.start()
+    plan = solve(asked)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < 10 * 2**20
+    assert {each.uid for claim in plan.claims for each in claim.pods} == {each.uid for each in web}
+    assert {each.message for each in plan.unschedulable.values()} <= {
+        'nodepool "default": resource: the pod requests 4003 resources, more than 100'
+    }
+    assert len(plan.unschedulable) == (kind == "pod")

@@ -19,7 +19,7 @@ from karpenter_core.api.labels import (
     MEMORY,
     PODS,
 )
-from karpenter_core.scheduling.compiled.pod_constraints import PodConstraintsReader
+from karpenter_core.scheduling.compiled.pod_constraints import MOST_RESOURCES, PodConstraintsReader
 from karpenter_core.scheduling.compiled.topology import TopologyGroup, TopologyGroups, TopologyKind
 from karpenter_core.scheduling.compiled.volumes import VolumeAttachments
 from karpenter_core.scheduling.problem import PodVolumes
@@ -267,11 +267,13 @@ class _PodClassReader:
                 shape, constraints, volumes, avoided_by
             )
         relaxation_steps, last = cached_steps
+        # A pod that requests too many is never placed.
+        is_placed = len(shape.requests) <= MOST_RESOURCES
         return PodClass(
             shape=shape,
             requests={
                 PODS: 1,
-                **{name: max(amount, 0) for name, amount in shape.requests.items()},
+                **{name: max(amount, 0) for name, amount in shape.requests.items() if is_placed},
                 **attachments.requests(volumes),
             },
             relaxation_steps=relaxation_steps,

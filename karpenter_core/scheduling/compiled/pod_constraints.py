@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from karpenter_core.scheduling.compiled.topology import TopologyGroup, TopologyGroups
     from karpenter_core.scheduling.problem import SchedulingProblem, SolveOptions
 
-__all__ = ["PodConstraints", "PodConstraintsReader"]
+__all__ = ["MOST_RESOURCES", "PodConstraints", "PodConstraintsReader"]
 
+MOST_RESOURCES: Final = 100
+"""Number of resources that a pod may request: each is a line in all tables of amounts."""
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
@@ -83,6 +85,7 @@ class PodConstraintsReader:
             shape.preferred_pod_anti_affinity,
             shape.resource_claims,
             shape.labels if any(s.match_label_keys for s in shape.topology_spread) else None,
+            max(len(shape.requests) - MOST_RESOURCES, 0),
         )
         text = _ENCODER.encode(constraints)  # a tenth of the time that hashing them takes
         cached = self._drafts.get(text)
@@ -116,7 +119,12 @@ class PodConstraintsReader:
         )
 
     def _invalid(self, shape: PodShape) -> PoolRejection | None:
-        """Return why no node can meet a pod's node selector or node affinity."""
+        """Return why no node can meet a pod's node selector or node affinity, or may have the pod."""
+        if len(shape.requests) > MOST_RESOURCES:
+            return PoolRejection(
+                constraint=PoolConstraint.RESOURCE,
+                detail=f"the pod requests {len(shape.requests)} resources, more than {MOST_RESOURCES}",
+            )
         terms = shape.required_node_terms
         if terms and not any(term.match_expressions or term.match_fields for term in terms):
             return _rejection("a node selector term without expressions matches no node")

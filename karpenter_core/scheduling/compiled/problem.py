@@ -14,6 +14,7 @@ from karpenter_core.scheduling.compiled.daemons import read_daemons
 from karpenter_core.scheduling.compiled.domain_counts import count_steps
 from karpenter_core.scheduling.compiled.node_table import ExistingNodeReader
 from karpenter_core.scheduling.compiled.pod_classes import classify_pods_steps
+from karpenter_core.scheduling.compiled.pod_constraints import MOST_RESOURCES
 from karpenter_core.scheduling.compiled.pools import compile_pool_steps
 from karpenter_core.scheduling.compiled.signatures import SignatureTable
 from karpenter_core.scheduling.compiled.topology_axes import find_topology_axes
@@ -143,7 +144,9 @@ def compile_steps(
     cache.retain({pool.name for pool in problem.pools})
     pools, reservations = yield from compile_pool_steps(problem, options, cache)
     daemons = read_daemons(problem)
-    named = (*(c.requests for c in classes), *(daemon.requests for daemon in daemons))
+    # No node has room for a DaemonSet that requests more.
+    small = (d.requests for d in daemons if len(d.requests) <= MOST_RESOURCES)
+    named = (*(c.requests for c in classes), *small)
     shared = (resource for c in classes for resource, _ in c.shared_volumes)
     resources = tuple(sorted({PODS, *(name for requests in named for name in requests), *shared}))
     pool_free = tuple(_pool_free(pool, resources) for pool in pools)
