@@ -173,3 +173,26 @@ async def test_tls_files_that_cannot_be_used_at_the_start_are_an_error(tmp_path)
     )
     with pytest.raises(SettingsError, match=r"TLS material for https://127.0.0.1:1"):
         await connect(kubeconfig=path, clock=MovableClock())
+
+
+async def test_an_authority_without_a_key_identifier_is_trusted(tmp_path, monkeypatch):
+    """As kubectl does: Python 3.13, which images have, would refuse the clusters of EKS that have none."""
+    default = ssl.create_default_context
+
+    def of_python_3_13(*arguments, **options):
+        context = default(*arguments, **options)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
+        return context
+
+    authority = CertificateAuthority(tmp_path / "pki")  # has none
+    server = tls_of(authority, asks_client=False)
+    other = CertificateAuthority(tmp_path / "other")
+    monkeypatch.setattr(ssl, "create_default_context", of_python_3_13)
+    async with serving(name_of_client, server) as url:
+        trusted = {"certificate-authority": str(authority.certificate_file)}
+        async with connected(kubeconfig(tmp_path / "k", url, **trusted)) as transport:
+            assert await asked(transport) == ""
+        wrong = {"certificate-authority": str(other.certificate_file)}
+        async with connected(kubeconfig(tmp_path / "wrong", url, **wrong)) as transport:
+            with pytest.raises(ApiError, match="certificate verify failed"):
+                await transport.request(GET)
