@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
 import subprocess
@@ -12,6 +13,9 @@ from images.byte_code import STANDARD_LIBRARY
 from images.debian_base import find_python
 from images.layer import CACHE, PACKAGES, USER
 from images.locked import PROVIDERS
+from tests.kube.serving import kubeconfig, serving
+from tests.kube.test_tls import name_of_client, tls_of
+from tests.support.certificates import CertificateAuthority
 from tests.support.image_runs import PODS, image_command, run_image
 from tests.support.sweep_job import INPUTS, container_arguments, documented_job
 
@@ -216,6 +220,43 @@ def docstring(source):
         [find_python(), "-c", READ_DOCSTRING, compiled], capture_output=True, text=True, check=True
     )
     return words.stdout
+
+
+async def test_an_api_server_over_tls_is_asked_with_a_client_certificate(built, tmp_path):
+    """Its Python checks certificates more strictly than that of the other tests."""
+    authority = CertificateAuthority(tmp_path / "pki")
+    certificate, key = authority.issue("client", "karpenter")
+    for file in (authority.certificate_file, certificate, key):
+        file.chmod(0o644)  # the user of the image is another one
+    user = {"client-certificate": str(certificate), "client-key": str(key)}
+    program = (
+        "import asyncio\n"
+        "from karpenter_core.kube.client import connect\n"
+        "from karpenter_core.kube.transport import ApiRequest\n"
+        "from karpenter_core.operator.clock import SystemClock\n"
+        "async def main():\n"
+        "    transport = await connect(kubeconfig={path!r}, clock=SystemClock())\n"
+        "    answer = await transport.request(ApiRequest(method='GET', path='/version'))\n"
+        "    print(answer.body.decode())\n"
+        "    await transport.close()\n"
+        "asyncio.run(main())\n"
+    )
+    async with serving(name_of_client, tls_of(authority)) as url:
+        trusted = {"certificate-authority": str(authority.certificate_file)}
+        path = kubeconfig(tmp_path / "pki" / "kubeconfig", url, user, **trusted)
+        for folder in (tmp_path, tmp_path / "pki"):
+            folder.chmod(0o755)
+        command = image_command(
+            built.base, built.layer, tmp_path / "root", mounts=(tmp_path / "pki",), variables=()
+        )
+        index = command.index("--")
+        words = [*command[:index], "--program=/usr/bin/python3.13", "--"]
+        words += ["-c", program.format(path=path)]
+        done = await asyncio.to_thread(
+            subprocess.run, words, capture_output=True, text=True, check=False
+        )
+
+    assert done.stdout.strip() == '"karpenter"', done.stderr
 
 
 def test_nothing_can_be_written_but_temporary_files_and_the_cache(built, tmp_path):
