@@ -273,6 +273,26 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         "if (needs_force(pod, deadline, now)):",
     ): "without a deadline nothing is forced: only the type checker asks for it again",
     (
+        "karpenter_core/scheduling/portfolio/purchase_mix.py",
+        "_new_demand",
+        "if (_is_reserved(compiled, signature)):",
+    ): "without reservations no claim holds one: asked first because it is cheaper",
+    (
+        "karpenter_core/scheduling/placement/claim_opening.py",
+        "ClaimOpener._within_limits",
+        "if ((not pool.limited) and pool.has_ample_limits(remaining, 1)):",
+    ): "within ample limits every type is left: asked first because it is cheaper",
+    (
+        "karpenter_core/scheduling/placement/open_nodes.py",
+        "OpenNodes._grow",
+        "size = max(needed, 1 * self._signature.shape[0])",
+    ): "arrays that grow by as much as is needed hold the same",
+    (
+        "karpenter_core/state/class_resources.py",
+        "class_resources",
+        "return found -> pass",
+    ): "without DeviceClasses there is nothing to take away: the look at all types is spared",
+    (
         "karpenter_core/disruption/simulation.py",
         "DisruptionSimulation.need_several_nodes",
         "return False",

@@ -101,7 +101,7 @@ class CoveringProgram:
             0,
             np.zeros(rows, dtype=np.int32),
             none,
-            np.zeros(0, dtype=np.float64),
+            np.zeros(0),
         )
         self.add(coefficients, costs, upper)
 
@@ -113,7 +113,7 @@ class CoveringProgram:
         self._highs.addCols(
             len(costs),
             costs / self._cost_scale,
-            np.zeros(len(costs), dtype=np.float64),
+            np.zeros(len(costs)),
             upper,
             len(rows),
             starts.astype(np.int32),

@@ -99,7 +99,7 @@ def solve_guidance(problem: GuidanceProblem, *, bounded: bool = True) -> Guidanc
         unpriced = program.solve()
         if unpriced is None:
             return None
-    lines = np.zeros(len(is_used), dtype=np.float64)
+    lines = np.zeros(len(is_used))
     lines[is_used] = solution.duals
     duals = lines.reshape(len(usable), -1)
     counts = np.empty_like(solution.amounts)
@@ -123,7 +123,7 @@ def _rows(problem: GuidanceProblem, usable: Mask, capacity: Amounts) -> tuple[Fl
     remaining_capacity = np.maximum(capacity[None, :, :] - problem.load[:, :, None], 0).astype(
         np.float64
     )
-    one = np.ones((len(usable), 1, capacity.shape[1]), dtype=np.float64)
+    one = np.ones((len(usable), 1, capacity.shape[1]))
     per_node = np.concatenate((remaining_capacity, one), axis=1)
     demand_rows = np.concatenate((problem.demand, problem.nodes[:, None]), axis=1)
     demand_rows = demand_rows.astype(np.float64).ravel()

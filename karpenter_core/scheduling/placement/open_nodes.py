@@ -45,7 +45,7 @@ class OpenNodes:
         self._signature = np.full(size, NO_ROW, dtype=np.int64)
         self._signature[:existing] = signatures
         self._row = np.full(size, NO_ROW, dtype=np.int64)
-        self._free_value = np.zeros(size, dtype=np.float64)
+        self._free_value = np.zeros(size)
         self._weights: Final = weights
         self._pod_values: Final = dict[int, float]()
         """The weighted requests of a pod of each class."""
