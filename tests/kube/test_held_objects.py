@@ -59,6 +59,16 @@ def test_an_object_that_a_list_has_shown_before_the_watch_ends_with_its_deletion
     assert (len(held), held.invalid_count) == (0, 0)
 
 
+def test_unreadable_objects_of_a_list_are_counted_and_reported_once_until_they_are_gone():
+    found = []
+    held = HeldObjects(found.append)
+    for version in ("10", "11"):
+        held.replace({}, {"uid-x": bad("x", 10)}, version)
+        assert (held.count, held.invalid_count, len(found)) == (1, 1, 1)
+    held.replace({}, {}, "12")
+    assert (held.count, held.invalid_count) == (0, 0)
+
+
 def test_a_list_shows_nothing_new_of_an_object_in_the_same_or_a_later_version():
     held = holding()
     watched(held, "ADDED", 12, object=good("x", 12))

@@ -293,6 +293,11 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         "return found -> pass",
     ): "without DeviceClasses there is nothing to take away: the look at all types is spared",
     (
+        "karpenter_core/disruption/return_to_preferred.py",
+        "_remaining_disruptions",
+        "if rule is None or budget is None: -> if False:",
+    ): "accepted nodes have a rule, and every pool has a budget: only the type checker asks",
+    (
         "karpenter_core/disruption/simulation.py",
         "DisruptionSimulation.need_several_nodes",
         "return False",
