@@ -123,7 +123,7 @@ def _expression(value: object, aliases: Mapping[str, str]) -> Requirement:
         raise BadInputError(f"must be an object, not {value!r}")
     expression = cast("Mapping[str, object]", value)
     key, operator = expression.get("key"), expression.get("operator")
-    values = expression.get("values") or ()
+    values: object = expression.get("values") or []
     if not isinstance(key, str) or not key:
         raise BadInputError(f"key must be a label, not {key!r}")
     if not isinstance(operator, str) or operator not in _OPERATORS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -323,6 +324,18 @@ class TestWrites:
         world = Interruptions(WEB, NODE, messages=[reclaim()], failures=conflicts)
         world.poll()
         assert (world.deleted, world.acknowledged) == (["web"], ["message-1"])
+
+    def test_each_conflict_is_followed_by_a_longer_wait(self):
+        conflicts = [ConflictError("changed", status=409)] * (ATTEMPTS - 1)
+        times = []
+        for count in range(ATTEMPTS):
+            world = Interruptions(WEB, NODE, messages=[reclaim()], failures=conflicts[:count])
+            begun = world.clock.monotonic()
+            world.poll()
+            times.append(world.clock.monotonic() - begun)
+        waits = [after - before for before, after in pairwise(times)]
+        assert all(longer > shorter > 0 for shorter, longer in pairwise(waits))
+        assert len(waits) > 1
 
     def test_conflicts_without_end_leave_the_message_with_the_provider(self):
         conflicts = [ConflictError("changed", status=409)] * ATTEMPTS

@@ -14,6 +14,7 @@ from karpenter_core.controllers.object_writer import ObjectWriter
 from karpenter_core.controllers.provisioning.pass_recorder import (
     PassRecorder,
     nominated_notice,
+    with_closed_pools,
     with_held_pools,
 )
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
@@ -142,6 +143,20 @@ def test_pools_that_are_held_back_are_among_the_reasons():
     assert set(said["a"].pools) == {"default", "web"}
     assert said["b"].message == "limit: 2 nodes did not register"
     assert with_held_pools(plan, {}) is plan
+
+
+def test_pools_that_are_closed_to_a_pod_are_among_its_reasons():
+    plan = SchedulingPlan(unschedulable={"a": refused(PoolConstraint.TAINT), "b": refused("x")})
+
+    said = with_closed_pools(plan, {"a": {"web": "its nodes failed the pod"}}).unschedulable
+
+    assert said["a"].message == "limit: its nodes failed the pod; no place"
+    assert {name: rejection.detail for name, rejection in said["a"].pools.items()} == {
+        "default": "x",
+        "web": "its nodes failed the pod",
+    }
+    assert said["b"] is plan.unschedulable["b"]
+    assert with_closed_pools(plan, {"c": {"web": "x"}}) is plan
 
 
 def test_pools_without_compatible_types_get_an_event():

@@ -365,6 +365,7 @@ def test_a_node_that_cannot_be_evaluated_is_blocked(monkeypatch):
     assert [(item.state_node.name, item.obstacle) for item in blocked] == [
         ("a", DisruptionObstacle.FAILURE)
     ]
+    assert not blocked[0].is_published, "the failed pass is reported already"
 
 
 def test_a_pool_with_an_unevaluable_budget_allows_nothing_and_others_are_unaffected(

@@ -24,6 +24,11 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         "what a node lacks is looked at before its places are counted, which would be none",
     ),
     (
+        "karpenter_core/scheduling/whatif/solver_run.py",
+        "run_plans",
+        "return (SolverRun(question, plans.best),) -> pass",
+    ): "the same plan twice: the caller takes the first of the best",
+    (
         "karpenter_core/scheduling/whatif/what_if_question.py",
         "WhatIfQuestion._collect",
         "return places[self._slots[0]].leaving_pods -> pass",

@@ -105,6 +105,12 @@ def test_a_selector_that_cannot_be_read_refuses_with_its_field(selector):
         ({"key": "a", "operator": 7}, "DoesNotExist, not 7"),
         ({"key": "a", "operator": "In", "values": "b"}, "values must be a list, not 'b'"),
         ({"key": "a", "operator": "In", "values": [1]}, "In does not go with values [1]"),
+        ({"key": "a", "operator": "In"}, "In does not go with values []"),
+        ({"key": "a", "operator": "NotIn"}, "NotIn does not go with values []"),
+        (
+            {"key": "a", "operator": "DoesNotExist", "values": ["b"]},
+            "DoesNotExist does not go with values ['b']",
+        ),
     ],
 )
 def test_an_expression_that_cannot_be_read_is_named_by_its_place_and_value(expression, problem):

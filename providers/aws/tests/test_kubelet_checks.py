@@ -513,3 +513,9 @@ def test_whole_numbers_are_as_long_as_their_type(kind, lowest, highest):
     ]:  # fmt: skip
         told = list(unreadable_fields({name: value}, place="spec.kubelet"))
         assert (told == []) is is_read, (value, told)
+
+
+def test_a_value_that_a_kubelet_would_not_read_is_shown_as_it_was_written():
+    (told,) = unreadable_fields({"maxPods": "zwölf"}, place="spec.kubelet")
+    assert told.startswith("spec.kubelet.maxPods: must be ")
+    assert told.endswith(', not "zwölf"')

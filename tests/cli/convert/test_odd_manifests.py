@@ -268,3 +268,11 @@ def test_a_requirement_without_a_key_gets_none():
     text = POOL.replace("requirements: []", "requirements: [{operator: In, values: [spot]}]")
 
     assert "None" not in convert("-", text=text).stdout
+
+
+def test_the_provisioner_of_another_cloud_is_named_and_not_converted():
+    text = PROVISIONER.replace("{name: default}", "{name: default, kind: OtherTemplate}")
+    result = convert("-", text=text)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "no installed provider converts OtherTemplate" in " ".join(result.stderr.split())

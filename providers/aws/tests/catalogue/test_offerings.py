@@ -204,6 +204,7 @@ def test_only_zones_with_a_spot_price_have_spot_offerings_once_prices_were_read(
     assert after["us-east-1a", "spot"].price == Price(0.03)
     assert after["us-east-1a", "spot"].available
     assert not after["us-east-1b", "spot"].available
+    assert after["us-east-1b", "spot"].price == after["us-east-1b", "on-demand"].price
     assert after["us-east-1b", "on-demand"].available
 
 
