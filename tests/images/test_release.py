@@ -1,4 +1,4 @@
-"""The release workflow is valid, pins what it runs, and publishes every image that can be built."""
+"""Workflows are valid and pin what they run; that of a release publishes every image that can be built."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from images.locked import PROVIDERS
 
 ROOT = Path(__file__).parents[2]
 WORKFLOW = ROOT / ".github/workflows/release.yaml"
+AUDIT = WORKFLOW.with_name("audit.yaml")
 LINTER = Path(__file__).parent / "actionlint"
 SCRIPT = ROOT / "images/release.sh"
 INDEX = {
@@ -26,17 +27,22 @@ INDEX = {
 """An index of images as a registry has it, with the attestations of the builder."""
 
 
-def jobs():
-    return yaml.safe_load(WORKFLOW.read_text())["jobs"]
+def jobs(workflow=WORKFLOW):
+    return yaml.safe_load(workflow.read_text())["jobs"]
 
 
-def steps():
-    return [step for job in jobs().values() for step in job["steps"]]
+def steps(*workflows):
+    return [
+        step
+        for workflow in workflows or (WORKFLOW,)
+        for job in jobs(workflow).values()
+        for step in job.get("steps", ())
+    ]
 
 
 @pytest.mark.images
 @pytest.mark.timeout(600)
-def test_the_workflow_is_valid(tmp_path):
+def test_the_workflows_are_valid(tmp_path):
     if shutil.which("go") is None:
         pytest.skip("actionlint is built by Go")
     lint = ["go", "tool", "actionlint", "-no-color"]
@@ -46,8 +52,9 @@ def test_the_workflow_is_valid(tmp_path):
             [*lint, str(path)], cwd=LINTER, capture_output=True, text=True, check=False
         )
 
-    found = run(WORKFLOW)
-    assert found.returncode == 0, found.stdout + found.stderr
+    for workflow in WORKFLOW.parent.iterdir():
+        found = run(workflow)
+        assert found.returncode == 0, found.stdout + found.stderr
     broken = tmp_path / "broken.yaml"
     broken.write_text(WORKFLOW.read_text().replace("needs: images", "needs: missing"))
     assert "missing" in run(broken).stdout
@@ -61,10 +68,22 @@ def test_every_image_is_published():
 
 
 def test_actions_are_pinned_by_commit_and_tools_by_version():
-    for step in steps():
+    for step in steps(WORKFLOW, AUDIT):
         if "uses" in step:
             assert re.fullmatch(r"actions/checkout@[0-9a-f]{40}", step["uses"])
     assert re.search(r"@v\d+\.\d+\.\d+$", yaml.safe_load(WORKFLOW.read_text())["env"]["COSIGN"])
+
+
+def test_dependencies_are_audited_every_week_and_before_a_release():
+    document = yaml.safe_load(AUDIT.read_text())
+    (command,) = [step["run"] for step in steps(AUDIT) if "run" in step]
+
+    assert re.search(r"pip-audit==\d+\.\d+\.\d+ .*--require-hashes .*-r requirements.lock", command)
+    triggers = document[True]  # YAML reads the key "on" as a truth value
+    assert triggers["schedule"]
+    assert triggers["pull_request"] == {"paths": ["requirements.lock"]}
+    assert jobs()["audit"]["uses"].endswith(AUDIT.name)
+    assert jobs()["check"]["needs"] == "audit"
 
 
 def test_the_workflow_may_do_nothing_by_default_and_signs_without_a_key():
