@@ -73,6 +73,7 @@ from karpenter_core.state.ledger import Ledger
 from karpenter_core.state.node_index import NodeIndex
 from karpenter_core.state.object_kinds import (
     ObjectKind,
+    kind_of,
     object_key,
     object_kind,
     resource_version_of,
@@ -224,43 +225,39 @@ class StateBuilder:
             virtual_pod_counts=self._virtual_pods.counts,
             set_aside=nodes.set_aside,
             outlined_state_nodes=nodes.outlined_state_nodes,
-            pods=self._frozen(ObjectKind.POD, PodView),
-            nodes=self._frozen(ObjectKind.NODE, NodeView),
-            node_claims=self._frozen(ObjectKind.NODE_CLAIM, NodeClaim),
-            node_pools=self._frozen(ObjectKind.NODE_POOL, NodePool),
+            pods=self._frozen(PodView),
+            nodes=self._frozen(NodeView),
+            node_claims=self._frozen(NodeClaim),
+            node_pools=self._frozen(NodePool),
             node_classes=cast(
                 "Mapping[tuple[str, str, str], NodeClass]",
                 self._tables[ObjectKind.NODE_CLASS].freeze(),
             ),
-            node_overlays=self._frozen(ObjectKind.NODE_OVERLAY, NodeOverlay),
-            daemon_sets=self._frozen(ObjectKind.DAEMON_SET, DaemonSetView),
-            disruption_budgets=self._frozen(ObjectKind.DISRUPTION_BUDGET, PodDisruptionBudgetView),
-            volume_claims=self._frozen(ObjectKind.VOLUME_CLAIM, PersistentVolumeClaimView),
-            volumes=self._frozen(ObjectKind.VOLUME, PersistentVolumeView),
-            storage_classes=self._frozen(ObjectKind.STORAGE_CLASS, StorageClassView),
-            csi_nodes=self._frozen(ObjectKind.CSI_NODE, CSINodeView),
-            volume_attachments=self._frozen(ObjectKind.VOLUME_ATTACHMENT, VolumeAttachmentView),
-            namespaces=self._frozen(ObjectKind.NAMESPACE, NamespaceView),
-            services=self._frozen(ObjectKind.SERVICE, ServiceView),
-            workloads=self._frozen(ObjectKind.WORKLOAD, WorkloadView),
-            resource_claims=self._frozen(ObjectKind.RESOURCE_CLAIM, ResourceClaimView),
-            resource_claim_templates=self._frozen(
-                ObjectKind.RESOURCE_CLAIM_TEMPLATE, ResourceClaimTemplateView
-            ),
-            resource_slices=self._frozen(ObjectKind.RESOURCE_SLICE, ResourceSliceView),
-            device_classes=self._frozen(ObjectKind.DEVICE_CLASS, DeviceClassView),
-            vertical_pod_autoscalers=self._frozen(ObjectKind.AUTOSCALER, VerticalPodAutoscalerView),
-            pod_templates=self._frozen(ObjectKind.POD_TEMPLATE, PodTemplateView),
-            provisioning_requests=self._frozen(
-                ObjectKind.PROVISIONING_REQUEST, ProvisioningRequest
-            ),
-            capacity_buffers=self._frozen(ObjectKind.CAPACITY_BUFFER, CapacityBuffer),
-            capacity_quotas=self._frozen(ObjectKind.CAPACITY_QUOTA, CapacityQuota),
+            node_overlays=self._frozen(NodeOverlay),
+            daemon_sets=self._frozen(DaemonSetView),
+            disruption_budgets=self._frozen(PodDisruptionBudgetView),
+            volume_claims=self._frozen(PersistentVolumeClaimView),
+            volumes=self._frozen(PersistentVolumeView),
+            storage_classes=self._frozen(StorageClassView),
+            csi_nodes=self._frozen(CSINodeView),
+            volume_attachments=self._frozen(VolumeAttachmentView),
+            namespaces=self._frozen(NamespaceView),
+            services=self._frozen(ServiceView),
+            workloads=self._frozen(WorkloadView),
+            resource_claims=self._frozen(ResourceClaimView),
+            resource_claim_templates=self._frozen(ResourceClaimTemplateView),
+            resource_slices=self._frozen(ResourceSliceView),
+            device_classes=self._frozen(DeviceClassView),
+            vertical_pod_autoscalers=self._frozen(VerticalPodAutoscalerView),
+            pod_templates=self._frozen(PodTemplateView),
+            provisioning_requests=self._frozen(ProvisioningRequest),
+            capacity_buffers=self._frozen(CapacityBuffer),
+            capacity_quotas=self._frozen(CapacityQuota),
         )
 
-    def _frozen(self, kind: ObjectKind, _model: type[T]) -> Mapping[str, T]:
-        """Return a kind's objects, all of which are of this model, by their keys."""
-        return cast("Mapping[str, T]", self._tables[kind].freeze())
+    def _frozen(self, model: type[T]) -> Mapping[str, T]:
+        """Return the objects of a model by their keys."""
+        return cast("Mapping[str, T]", self._tables[kind_of(model)].freeze())
 
     def _store(
         self, obj: StateObject, event: ObjectObserved | ObjectWritten

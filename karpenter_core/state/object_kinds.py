@@ -41,7 +41,14 @@ if TYPE_CHECKING:
 
     from karpenter_core.state.events import StateObject
 
-__all__ = ["ObjectKind", "object_key", "object_kind", "resource_version_of", "workload_key"]
+__all__ = [
+    "ObjectKind",
+    "kind_of",
+    "object_key",
+    "object_kind",
+    "resource_version_of",
+    "workload_key",
+]
 
 
 class ObjectKind(StrEnum):
@@ -120,7 +127,12 @@ _KINDS: Final[Mapping[type, ObjectKind]] = {
 
 def object_kind(obj: StateObject) -> ObjectKind:
     """Return the kind of an object; providers' NodeClasses share one."""
-    return _KINDS.get(type(obj), ObjectKind.NODE_CLASS)
+    return kind_of(type(obj))
+
+
+def kind_of(model: type[object]) -> ObjectKind:
+    """Return the kind of all objects of a model; providers' NodeClasses share one."""
+    return _KINDS.get(model, ObjectKind.NODE_CLASS)
 
 
 def object_key(obj: StateObject) -> str | tuple[str, str, str]:
