@@ -144,6 +144,11 @@ class TopologySpread(Record, frozen=True, kw_only=True):
     node_taints_policy: str = "Ignore"
     match_label_keys: tuple[str, ...] = ()
 
+    @property
+    def is_hard(self) -> bool:
+        """Whether a pod that would break it is not scheduled."""
+        return self.when_unsatisfiable == "DoNotSchedule"
+
 
 class HostPort(Record, frozen=True, kw_only=True, gc=False):
     """A port that a pod claims on its node."""

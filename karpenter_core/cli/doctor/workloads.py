@@ -177,11 +177,7 @@ def _spread_findings(pods: Sequence[PodView]) -> Iterator[Finding]:
 
 
 def _is_strict(spread: TopologySpread) -> bool:
-    return (
-        spread.topology_key == HOSTNAME
-        and spread.when_unsatisfiable == "DoNotSchedule"
-        and spread.max_skew == 1
-    )
+    return spread.topology_key == HOSTNAME and spread.is_hard and spread.max_skew == 1
 
 
 # -- NodePools -------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from karpenter_core.api.labels import HOSTNAME
 
@@ -25,8 +25,6 @@ __all__ = [
     "pods_compete",
 ]
 
-_HARD: Final = "DoNotSchedule"
-
 
 def pods_compete(snapshot: Snapshot) -> bool:
     """Tell whether waiting pods differ; equal pods may take each other's places."""
@@ -41,7 +39,7 @@ def depends_on_other_pods(pod: PodView) -> bool:
     return bool(
         shape.pod_affinity
         or shape.pod_anti_affinity
-        or any(each.when_unsatisfiable == _HARD for each in shape.topology_spread)
+        or any(each.is_hard for each in shape.topology_spread)
     )
 
 
@@ -74,9 +72,7 @@ def choose_nominations(
     nominations: list[tuple[PodView, str]] = []
     for items in by_shape.values():
         waiting, free_places, named = _waiting_and_free(snapshot, items)
-        spread = [
-            each for each in items[0][0].shape.topology_spread if each.when_unsatisfiable == _HARD
-        ]
+        spread = [each for each in items[0][0].shape.topology_spread if each.is_hard]
         if spread:
             nominations.extend(_nominate_in_turn(snapshot, waiting, free_places, named, spread))
         else:

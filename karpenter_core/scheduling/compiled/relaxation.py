@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_PREFERENCES", "RelaxationStep", "node_alternatives", "read_relaxation_steps"]
 
-_HARD: Final = "DoNotSchedule"
 MOST_PREFERENCES: Final = 50
 """Number of preferences of a kind that a pod may have: the heaviest; the others are given up at once."""
 
@@ -139,7 +138,7 @@ def node_alternatives(shape: PodShape, *, aliases: Mapping[str, str]) -> tuple[R
 
 def _required_constraints(shape: PodShape) -> _PodPreferences:
     terms = tuple(term for term in shape.required_node_terms if term.match_expressions)
-    spreads = (s for s in shape.topology_spread if s.when_unsatisfiable == _HARD)
+    spreads = (s for s in shape.topology_spread if s.is_hard)
     return _PodPreferences(terms, (), (), (), tuple(spreads))
 
 
@@ -161,16 +160,16 @@ def _heaviest(wishes: Sequence[_Preference]) -> list[_Preference]:
 
 def _with_first_soft(spreads: Sequence[TopologySpread]) -> tuple[TopologySpread, ...]:
     """Return all hard constraints, and the first of the others, in their order."""
-    soft = (s for s in spreads if s.when_unsatisfiable != _HARD)
+    soft = (s for s in spreads if not s.is_hard)
     kept = {id(each) for each in islice(soft, MOST_PREFERENCES)}
-    return tuple(s for s in spreads if s.when_unsatisfiable == _HARD or id(s) in kept)
+    return tuple(s for s in spreads if s.is_hard or id(s) in kept)
 
 
 def _relaxations(wishes: _PodPreferences, *, softens: bool) -> Iterator[_PodPreferences]:
     """Give up one thing after the other."""
     while True:
         yield wishes
-        soft = [s for s in wishes.spreads if s.when_unsatisfiable != _HARD]
+        soft = [s for s in wishes.spreads if not s.is_hard]
         if len(wishes.terms) > 1:
             wishes = replace(wishes, terms=wishes.terms[1:])
         elif wishes.affinity:
@@ -190,7 +189,7 @@ def _relaxations(wishes: _PodPreferences, *, softens: bool) -> Iterator[_PodPref
 def _without_first_soft(spreads: Sequence[TopologySpread]) -> tuple[TopologySpread, ...]:
     """Drop the first constraint that may be broken; the last one takes its place (as upstream)."""
     remaining = list(spreads)
-    place = next(n for n, s in enumerate(remaining) if s.when_unsatisfiable != _HARD)
+    place = next(n for n, s in enumerate(remaining) if not s.is_hard)
     remaining[place] = remaining[-1]
     return tuple(remaining[:-1])
 
