@@ -41,6 +41,7 @@ from karpenter_core.testing.provider_cluster import node_pool_manifest
 from tests.clouds.stages import STAGES
 from tests.controllers.histories import COLLECTED_AT, Errors
 from tests.controllers.whole_controller import deployment
+from tests.support.drawn_doings import do_one
 from tests.support.invariants import Invariants, quiet_violations
 
 if TYPE_CHECKING:
@@ -108,11 +109,7 @@ class Chaos:
         doings = self._doings()
         for _ in range(self._actions):
             await self._pass(LONGEST_PAUSE_SECONDS * self._rng.random() ** 3)
-            (doing,) = self._rng.choices(list(doings), weights=list(doings.values()))
-            self._tell(doing.__name__)
-            done = doing()
-            if done is not None:
-                await done
+            await do_one(self._rng, doings, self._tell)
         self._tell("faults ended")
         self._end_faults(due=float("inf"))
         self._let_boot_soon()

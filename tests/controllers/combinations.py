@@ -45,6 +45,7 @@ from tests.controllers.test_capacity_buffers import pod_template
 from tests.controllers.test_node_overlays import one_of, overlay
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
 from tests.support.capacity_quotas import DEFINITION, capacity_quota
+from tests.support.drawn_doings import do_one
 
 STATIC = "fixed"
 CPU = "karpenter.kwok.sh/instance-cpu"
@@ -403,11 +404,7 @@ class Combination:
         }  # fmt: skip
         for _ in range(self.rng.randint(2, 12)):
             await self._pass(self.rng.choice([5, 30, 120, 400]))
-            (doing,) = self.rng.choices(list(doings), weights=list(doings.values()))
-            self._tell(doing.__name__)
-            done = doing()
-            if done is not None:
-                await done
+            await do_one(self.rng, doings, self._tell)
         await self._be_still()
         self._tell("workloads away")
         await self._become_empty()

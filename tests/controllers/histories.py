@@ -57,6 +57,7 @@ from tests.controllers.injected_faults import (
 )
 from tests.controllers.test_capacity_buffers import buffer, pod_template
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
+from tests.support.drawn_doings import do_one
 from tests.support.invariants import (
     buffer_violations,
     quiet_violations,
@@ -490,13 +491,9 @@ class History:
 
     async def act(self, doings):
         """Let one thing happen."""
-        (doing,) = self.rng.choices(list(doings), weights=list(doings.values()))
-        self._tell(doing.__name__)
-        done = doing()
+        done = await do_one(self.rng, doings, self._tell)
         if isinstance(done, str):
             self._show(done)
-        elif done is not None:
-            await done
 
     async def come_to_rest(self):
         """End all faults, wait until the cluster converges, then until it is empty."""

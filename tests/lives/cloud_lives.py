@@ -20,6 +20,7 @@ from karpenter_core.testing.provider_cluster import node_pool_manifest
 from tests.clouds.chaos import Chaos
 from tests.clouds.stages import STAGES
 from tests.controllers.whole_controller import deployment
+from tests.support.drawn_doings import do_one
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -263,10 +264,7 @@ class _Drawn(CloudLife):
         doings = {doing: n for doing, n in self._doings().items() if doing not in calm}
         for _ in range(CHAOS_ACTIONS):
             await self._pass(self._rng.choice(PAUSES))
-            (doing,) = self._rng.choices(list(doings), weights=list(doings.values()))
-            done = doing()
-            if done is not None:
-                await done
+            await do_one(self._rng, doings, self._tell)
         self._end_faults(due=float("inf"))
         await self._pass(100)
 

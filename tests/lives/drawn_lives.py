@@ -9,6 +9,7 @@ from tests.controllers.combinations import Combination
 from tests.controllers.histories import History
 from tests.controllers.injected_faults import ControllerClock, faulty_cloud
 from tests.controllers.whole_controller import run_controller
+from tests.support.drawn_doings import do_one
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,10 +53,7 @@ class ShortCombination(Combination):
         }  # fmt: skip
         for _ in range(COMBINATION_ACTIONS):
             await self._pass(self.rng.choice(PAUSES))
-            (change,) = self.rng.choices(list(changes), weights=list(changes.values()))
-            done = change()
-            if done is not None:
-                await done
+            await do_one(self.rng, changes, self._tell)
         await self._pass(LAST_SECONDS)
         self._remove_workloads()
         await self._pass(LAST_SECONDS / 2)
