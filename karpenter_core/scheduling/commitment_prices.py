@@ -15,14 +15,20 @@ from karpenter_core.scheduling.commitments import (
     committed_units,
     is_covered,
 )
-from karpenter_core.scheduling.offerings import compatible_offerings, count_min_values
+from karpenter_core.scheduling.offerings import (
+    AllocatableGroup,
+    allocatable_groups,
+    compatible_offerings,
+    count_min_values,
+)
 from karpenter_core.scheduling.problem import CheapestOffering
 from karpenter_core.scheduling.requirements import Requirement, Requirements
+from karpenter_core.scheduling.resources import fits
 
 if TYPE_CHECKING:
     from collections.abc import Container, Generator, Iterable, Mapping, Sequence
 
-    from karpenter_core.scheduling.instance_types import InstanceType
+    from karpenter_core.scheduling.instance_types import InstanceType, Offering
     from karpenter_core.scheduling.problem import (
         CommitmentBalance,
         PlannedNodeClaim,
@@ -94,7 +100,7 @@ class _CoveredTypes(NamedTuple):
 
 @final
 class _Choices:
-    """All choices of a NodePool under equal requirements for offerings."""
+    """All choices of a NodePool for claims that can use the same offerings."""
 
     def __init__(self, choices: Iterable[_Choice]) -> None:
         ordered = sorted(choices, key=lambda each: each.rank(each.price))
@@ -244,6 +250,8 @@ class PlanPricing:
         self._well_known = WELL_KNOWN | problem.well_known
         self._remaining: dict[str, int] = {}
         self._offered_keys: dict[str, tuple[str, ...]] = {}
+        self._overriding: dict[str, tuple[AllocatableGroup, ...]] = {}
+        self._too_small: dict[tuple[object, ...], frozenset[Offering]] = {}
         self._choices: dict[tuple[object, ...], _Choices] = {}
 
     def priced_steps(self, plan: SchedulingPlan) -> Generator[int, None, PricedPlan]:
@@ -274,7 +282,7 @@ class PlanPricing:
         or too few for `minValues`.
         """
         self._remaining = {name: each.remaining for name, each in self._balances.items()}
-        choices = _finish(self._choices_steps(planned.pool, Requirements(planned.requirements)))
+        choices = _finish(self._choices_steps(planned))
         names = set(planned.instance_types)
         found: list[_PricedClaim] = []
         for balance in self._balances.values():
@@ -293,8 +301,7 @@ class PlanPricing:
         return next((each for each in written if each is not None), None)
 
     def _claim_steps(self, planned: PlannedNodeClaim) -> Generator[int, None, _PricedClaim]:
-        requirements = Requirements(planned.requirements)
-        choices = yield from self._choices_steps(planned.pool, requirements)
+        choices = yield from self._choices_steps(planned)
         names = set(planned.instance_types)
         found = choices.cheapest(names, self._remaining)
         if found is None:
@@ -316,9 +323,8 @@ class PlanPricing:
     def _rate(self, choice: _Choice) -> float:
         return self._rates.get(choice.currency, 0.0)
 
-    def _choices_steps(
-        self, pool: str, requirements: Requirements
-    ) -> Generator[int, None, _Choices]:
+    def _choices_steps(self, planned: PlannedNodeClaim) -> Generator[int, None, _Choices]:
+        pool, requirements = planned.pool, Requirements(planned.requirements)
         catalogue = self._problem.catalogues[pool]
         if pool not in self._offered_keys:
             offerings = (each for item in catalogue.instance_types for each in item.offerings)
@@ -328,17 +334,43 @@ class PlanPricing:
             requirements.get(key) if key in requirements else None
             for key in self._offered_keys[pool]
         )
-        found = self._choices.get((pool, asked))
+        too_small = self._too_small_offerings(planned)
+        found = self._choices.get((pool, asked, too_small))
         if found is None:
             made: list[_Choice] = []
             for item in catalogue.instance_types:
                 for offering in compatible_offerings(
                     item, requirements, well_known=self._well_known
                 ):
-                    made.append(self._choice(SoldNode(item, offering), len(made)))
+                    if offering not in too_small:
+                        made.append(self._choice(SoldNode(item, offering), len(made)))
                 yield 1
-            found = self._choices[pool, asked] = _Choices(made)
+            found = self._choices[pool, asked, too_small] = _Choices(made)
         return found
+
+    def _too_small_offerings(self, planned: PlannedNodeClaim) -> frozenset[Offering]:
+        """Return the offerings without room for a claim, of types whose offerings differ in room.
+
+        Such a type is listed if any of its offerings has room, which may be one that a commitment
+        does not cover.
+        """
+        pool, requests = planned.pool, planned.requests
+        if pool not in self._overriding:
+            self._overriding[pool] = tuple(
+                group
+                for item in self._problem.catalogues[pool].instance_types
+                if len(groups := allocatable_groups(item)) > 1
+                for group in groups
+            )
+        key = (pool, *sorted(requests.items()))
+        if key not in self._too_small:
+            self._too_small[key] = frozenset(
+                offering
+                for group in self._overriding[pool]
+                if not fits(requests, group.allocatable)
+                for offering in group.offerings
+            )
+        return self._too_small[key]
 
     def _choice(self, sold: SoldNode, order: int) -> _Choice:
         listed = sold.offering.price.amount

@@ -194,6 +194,23 @@ def test_spot_is_not_covered():
     assert bought(plan) == ["spot"]
 
 
+def test_types_with_room_only_as_spot_are_not_listed_on_demand():
+    """`odd` has 16 GiB as spot and 2 GiB on demand; under a commitment only `dear` holds the pod."""
+    spot = replace(offering("zone-a", SPOT, 0.01), capacity_override={MEMORY: 16 * 2**30})
+    odd = instance_type(
+        "odd", cpu="4", memory="2Gi", overhead={}, labels={FAMILY: "a"},
+        offerings=[offering("zone-a", ON_DEMAND, 0.02), spot],
+    )  # fmt: skip
+    asked = problem(
+        [pod("web", cpu="1", memory="8Gi")], catalogue=catalogue(odd, DEAR), well_known=(FAMILY,)
+    )
+
+    plan = solve(replace(asked, commitments=(balance("8", price=0.0),)))
+
+    assert [claim.instance_types for claim in plan.claims] == [("dear",)]
+    assert plan.claims[0].cheapest.capacity_type == ON_DEMAND
+
+
 @pytest.mark.parametrize(
     ("resource", "amount", "terms", "hourly"),
     [
