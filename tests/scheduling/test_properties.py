@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.solve import solve, solve_steps
@@ -33,8 +34,10 @@ from tests.scheduling.plan_checks import (
     with_unrelated_pool,
     written,
 )
+from tests.scheduling.wide_checks import wide_faults
 from tests.support.problems import ALL_FEATURES, ProblemFeature
 from tests.support.strategies import problems
+from tests.support.wide_problems import wide_options, wide_problem
 from tests.verifier import hosts_alone, violations
 
 thorough = with_examples(120)
@@ -59,6 +62,21 @@ ALONE = ALL_FEATURES - {
 def test_every_plan_passes_the_verifier(asked, options):
     """Both packings, everything that the judge knows of."""
     assert violations(asked, solve(asked, options)) == []
+
+
+@given(st.integers(0, 10**6))
+@brief
+def test_plans_of_problems_with_everything_at_once_are_valid(seed):
+    """Quotas, commitments, limits of price, short lists of types; with the drawn options."""
+    asked, options = wide_problem(seed), wide_options(seed)
+    assert wide_faults(asked, solve(asked, options), options) == []
+
+
+@pytest.mark.parametrize("seed", [302, 366])
+def test_plans_are_valid_that_were_not(seed):
+    """302: spot overrides under a commitment. 366: pods spread beside dropped claims."""
+    asked, options = wide_problem(seed), wide_options(seed)
+    assert wide_faults(asked, solve(asked, options), options) == []
 
 
 @given(problems())

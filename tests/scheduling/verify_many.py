@@ -6,7 +6,8 @@ Checks both packings with the independent verifier, that the default is never wo
 and that the order of the input does not matter. Prints counts, and for each kind of mistake the
 first seeds, one of them made small: problem, plan and what is wrong. `--features spread,volumes`
 switches on only those, `--without` switches off; a failing seed is repeated by `--seed N
---problems 1` with the same features.
+--problems 1` with the same features. `--wide` judges `wide_problem`s instead, whose options are drawn
+too: each with those options, and with others of packing and of the list of instance types.
 """
 
 # ruff: noqa: T201 - a program that reports
@@ -20,17 +21,21 @@ import sys
 import time
 import traceback
 from collections import Counter, defaultdict
+from dataclasses import replace
 from functools import partial
 from multiprocessing import Pool
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from karpenter_core.scheduling.problem import PackingPolicy
 from karpenter_core.scheduling.solve import solve
 from tests.scheduling.plan_checks import FIRST_FIT, faults
 from tests.scheduling.plan_dump import plan_text, problem_text
 from tests.scheduling.shrinking import shrunk
+from tests.scheduling.wide_checks import wide_faults
 from tests.support.problems import ALL_FEATURES, ProblemFeature, seeded_problem
+from tests.support.wide_problems import wide_options, wide_problem
 
 SHOWN_TEXTS = 6
 SHOWN_SEEDS = 12
@@ -39,8 +44,9 @@ SHOWN_LENGTH = 400
 
 def main():
     arguments = _arguments()
-    features = _features(arguments)
-    print(f"{arguments.problems} problems from seed {arguments.seed} with {_listed(features)}")
+    features = None if arguments.wide else _features(arguments)
+    what = "everything at once" if features is None else _listed(features)
+    print(f"{arguments.problems} problems from seed {arguments.seed} with {what}")
     seeds = range(arguments.seed, arguments.seed + arguments.problems)
     judge = partial(_judge, features=features, timeout=arguments.timeout)
     failing, counts, started = defaultdict(list), Counter(), time.monotonic()
@@ -63,6 +69,7 @@ def _arguments():
     parser.add_argument("--seed", type=int, default=0, help="the first seed (default 0)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
     parser.add_argument("--features", default="", help=f"of {_listed(ALL_FEATURES)} (default all)")
+    parser.add_argument("--wide", action="store_true", help="problems that use everything at once")
     parser.add_argument("--without", default="", help="features to leave out")
     parser.add_argument("--timeout", type=int, default=60, help="seconds for one problem")
     parser.add_argument("--dumps", type=int, default=3, help="kinds of mistakes to show in full")
@@ -86,9 +93,13 @@ class TookTooLongError(Exception):
     """One problem used up its time."""
 
 
+def _problem(seed, features):
+    return wide_problem(seed) if features is None else seeded_problem(seed, features)
+
+
 def _judge(seed, *, features, timeout):
-    problem = seeded_problem(seed, features)
-    result = _faults(problem, timeout)
+    problem = _problem(seed, features)
+    result = _faults(problem, timeout, _checks(seed, features))
     plan = None if result else solve(problem)
     numbers = Counter(
         problems=1,
@@ -99,14 +110,30 @@ def _judge(seed, *, features, timeout):
     return seed, sorted({_kind(check, text) for check, text in result}), numbers
 
 
-def _faults(problem, timeout):
+def _checks(seed, features):
+    return faults if features is not None else partial(_wide_faults, options=wide_options(seed))
+
+
+def _wide_faults(problem, *, options):
+    """Return `(check, text)` for what is wrong with the plans that options like these lead to."""
+    texts = []
+    for packing in PackingPolicy:
+        for most in {options.max_instance_types, 2}:
+            chosen = replace(options, packing=packing, max_instance_types=most)
+            check = f"{packing} of {most} types"
+            plan = solve(problem, chosen)
+            texts += [(check, text) for text in wide_faults(problem, plan, chosen)]
+    return texts
+
+
+def _faults(problem, timeout, checks):
     def stop(_signal, _frame):
         raise TookTooLongError(f"more than {timeout} s")
 
     signal.signal(signal.SIGALRM, stop)
     signal.alarm(timeout)
     try:
-        return faults(problem)
+        return checks(problem)
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(where.filename).name}:{where.lineno}"
@@ -138,23 +165,27 @@ def _report(arguments, features, failing, counts):
         shown = " ".join(str(seed) for seed in sorted(seeds)[:SHOWN_SEEDS])
         print(f"{len(seeds):6} x {kind}\n         seeds {shown}")
     for kind, seeds in kinds[: arguments.dumps]:
-        sizes = {seed: len(seeded_problem(seed, features).pods) for seed in sorted(seeds)[:50]}
+        sizes = {seed: len(_problem(seed, features).pods) for seed in sorted(seeds)[:50]}
         _dump(kind, min(sizes, key=sizes.get), features, arguments.timeout)
 
 
 def _dump(kind, seed, features, timeout):
-    def shows(problem):
-        return any(_kind(*fault) == kind for fault in _faults(problem, timeout))
+    checks = _checks(seed, features)
 
-    problem = shrunk(seeded_problem(seed, features), shows)
+    def shows(problem):
+        return any(_kind(*fault) == kind for fault in _faults(problem, timeout, checks))
+
+    problem = shrunk(_problem(seed, features), shows)
     rule = "=" * 100
     print(f"\n{rule}\n{kind}\nseed {seed}, made small; the whole problem again:")
-    switches = "" if features == ALL_FEATURES else f" --features {_listed(features)}"
+    switches = "" if features == ALL_FEATURES else f" --features {_listed(features or ())}"
+    if features is None:
+        switches = " --wide"
     print(f"    tests/scheduling/verify_many.py --problems 1 --seed {seed}{switches}")
-    for check, text in _faults(problem, timeout)[:SHOWN_TEXTS]:
+    for check, text in _faults(problem, timeout, checks)[:SHOWN_TEXTS]:
         print(f"! {check}: {text[:SHOWN_LENGTH]}")
     print(f"\n{problem_text(problem)}")
-    if kind.startswith("crash"):
+    if kind.startswith("crash") or features is None:
         return
     is_first_fit = kind.startswith(("first-fit", "shuffled first-fit"))
     plan = solve(problem, FIRST_FIT if is_first_fit else None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -66,6 +66,8 @@ class PlanProfile:
     """Groups of classes that mix freely, to be placed last and together."""
     recorded: RecordedPlacement | None = None
     """The placement to repeat on other nodes, instead of all that."""
+    left_out: Mapping[int, int] = field(default_factory=dict[int, int])
+    """By class, the pods that are not placed: no claim for them is valid."""
 
 
 class ClaimOpening(Struct, frozen=True, kw_only=True, eq=False):

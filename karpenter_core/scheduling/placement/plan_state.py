@@ -48,7 +48,10 @@ class PlanState:
     def __init__(self, compiled: CompiledProblem, profile: PlanProfile) -> None:
         self.compiled: Final = compiled
         self.profile: Final = profile
-        self.waiting: Final = np.array([len(c.members) for c in compiled.classes], dtype=np.int64)
+        self.waiting: Final = np.array(
+            [len(c.members) - profile.left_out.get(i, 0) for i, c in enumerate(compiled.classes)],
+            dtype=np.int64,
+        )
         """The number of pods of each class that were not tried yet."""
         self.weights: Final = self._weights(profile)
         self.nodes: Final = OpenNodes(

@@ -6,6 +6,7 @@ first. Claims of one signature with the same amounts are computed once.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -79,6 +80,15 @@ class FinishedPlan:
             return False
         return round(self.cost_per_hour, 9) <= round(other.cost_per_hour, 9)
 
+    def dropped_pods(self) -> dict[int, int]:
+        """Return the pods on columns that were dropped, by class."""
+        pods: Counter[int] = Counter()
+        for index, columns, counts in self.engine.nodes.log if self.dropped else ():
+            for column, count in zip(columns, counts, strict=True):
+                if column in self.dropped:
+                    pods[index] += count
+        return dict(pods)
+
     def reported_cost(self) -> float:
         """Return the cost per hour of the claims whose price is in the reporting currency."""
         prices = (
@@ -92,7 +102,9 @@ class FinishedPlan:
 def finish_steps(engine: PlacementEngine) -> Generator[int, None, FinishedPlan]:
     """Right-size and price the planned claims of a filled table."""
     nodes, signatures = engine.nodes, engine.compiled.signatures
-    plan = FinishedPlan(engine=engine, left=dict(engine.left))
+    left = Counter(engine.left)
+    left.update(engine.profile.left_out)
+    plan = FinishedPlan(engine=engine, left=dict(left))
     sized_claims: dict[tuple[int, bytes], SizedClaim | None] = {}
     is_filled: Mask = np.any(nodes.used[:, nodes.existing :], axis=0)
     filled = np.flatnonzero(is_filled) + nodes.existing
@@ -113,11 +125,8 @@ def finish_steps(engine: PlacementEngine) -> Generator[int, None, FinishedPlan]:
         else:
             plan.sized_claims[column] = sized_claim
             plan.cost_per_hour += sized_claim.price_per_hour
-    if plan.dropped:
-        for index, columns, counts in nodes.log:
-            for column, count in zip(columns, counts, strict=True):
-                if column in plan.dropped:
-                    plan.left[index] = plan.left.get(index, 0) + count
+    for index, count in plan.dropped_pods().items():
+        plan.left[index] = plan.left.get(index, 0) + count
     return plan
 
 

@@ -84,6 +84,9 @@ Plans of three times the fee often have half of the nodes for the same price, an
 _MUCH: Final = 0.02
 """The ratio of the fees that fewer nodes might save to the prices from which that plan is made."""
 
+_MAX_ROUNDS_OF_FEWER: Final = 8
+"""The rounds in which as many pods of a class are left out as were on dropped claims."""
+
 _GOOD_ENOUGH: Final = 1.01
 """The ratio to the lower bound up to which no other plan is computed."""
 
@@ -259,9 +262,31 @@ class _Choice:
 def _plan_steps(
     compiled: CompiledProblem, profile: PlanProfile, halt: HaltRequest | None
 ) -> Generator[int, None, FinishedPlan]:
-    engine = PlacementEngine(compiled, profile, halt)
-    yield from engine.steps()
-    return (yield from finish_steps(engine))
+    """Make a plan.
+
+    Pods may be where they are because of others on claims that were dropped. So the plan is then made
+    again with fewer pods of each class, and after some rounds without the classes of dropped claims.
+    """
+    rounds = 0
+    while True:
+        engine = PlacementEngine(compiled, profile, halt)
+        yield from engine.steps()
+        plan = yield from finish_steps(engine)
+        dropped = plan.dropped_pods()
+        if not dropped or engine.unreached or not _has_topology(compiled):
+            return plan
+        rounds += 1
+        left_out = dict(profile.left_out)
+        for index, pods in dropped.items():
+            every = len(compiled.classes[index].members)
+            fewer = min(left_out.get(index, 0) + pods, every)
+            left_out[index] = fewer if rounds <= _MAX_ROUNDS_OF_FEWER else every
+        profile = replace(profile, left_out=left_out)
+
+
+def _has_topology(compiled: CompiledProblem) -> bool:
+    """Whether it matters to some pods where others are."""
+    return any(step.zonal or step.host for steps in compiled.topologies for step in steps)
 
 
 def _counted(
