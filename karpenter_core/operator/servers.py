@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 
     from aiohttp import web
     from prometheus_client import CollectorRegistry
 
+    from karpenter_core.operator.bounded_listener import BoundedListener
     from karpenter_core.operator.metrics_access import AccessReviewer
     from karpenter_core.operator.serving_certificate import ServingCertificate
 
 __all__ = ["FurtherServer", "HttpServers", "ReadinessCheck"]
+
+MOST_ANSWERS: Final = 8
+"""Requests to the metrics port that are answered at the same time."""
+ANSWER_SECONDS: Final = 60.0
+"""Time until an answer has been read; a scraper gives up much earlier."""
+SCRAPE_THREADS: Final = 2
+"""Scrapes that write series at the same time; the others wait for their turn, piece by piece."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +85,7 @@ class HttpServers:
         self._slow_routes = dict(slow_routes or {})
         self._json_routes = dict(json_routes or {})
         self._dashboard = dashboard
-        self._runners: list[web.AppRunner] = []
+        self._listeners: list[BoundedListener] = []
         self.dashboard_port = 0 if dashboard is None else dashboard.port
         self.metrics_port = metrics_port
         self.probe_port = probe_port
@@ -98,9 +107,9 @@ class HttpServers:
 
     async def stop(self) -> None:
         """Close all of them."""
-        for runner in reversed(self._runners):
-            await runner.cleanup()
-        self._runners.clear()
+        for listener in reversed(self._listeners):
+            await listener.stop()
+        self._listeners.clear()
 
     def failures(self) -> dict[str, str]:
         """Return the failed readiness checks, by name."""
@@ -117,21 +126,28 @@ class HttpServers:
 
         from karpenter_core.operator.exposition import exposition
 
+        threads = asyncio.Semaphore(SCRAPE_THREADS)
+
+        async def next_piece(pieces: Iterator[bytes]) -> bytes:
+            async with threads:
+                return await asyncio.to_thread(next, pieces, b"")
+
         async def metrics(request: web.Request) -> web.StreamResponse:
             # A large cluster has a hundred mebibytes of series; the loop has leases to renew. So
             # they are written in a thread, and sent piece by piece.
-            pieces = exposition(self._registry)
-            piece = await asyncio.to_thread(next, pieces, b"")
             response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE_LATEST})
-            await response.prepare(request)
-            while piece and request.method != "HEAD":
-                await response.write(piece)
-                piece = await asyncio.to_thread(next, pieces, b"")
-            await response.write_eof()
+            pieces = exposition(self._registry)
+            piece = await next_piece(pieces)
+            async with _read_in_time(request):
+                await response.prepare(request)
+                while piece and request.method != "HEAD":
+                    await response.write(piece)
+                    piece = await next_piece(pieces)
+                await response.write_eof()
             return response
 
         guards = () if self._reviewer is None else (_guard(self._reviewer),)
-        app = web.Application(middlewares=guards)
+        app = web.Application(middlewares=(*guards, _limit_answers()))
         app.router.add_get("/metrics", metrics)
         for path, render in self._extra_routes.items():
             app.router.add_get(path, _text_handler(render))
@@ -170,22 +186,56 @@ class HttpServers:
         option: str,
         tls: ssl.SSLContext | None = None,
     ) -> int:
-        from aiohttp import web
-
         from karpenter_core.errors import SettingsError
+        from karpenter_core.operator.bounded_listener import BoundedListener
 
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        self._runners.append(runner)
-        site = web.TCPSite(runner, address, port, ssl_context=tls)
+        listener = BoundedListener(app, tls=tls)
+        self._listeners.append(listener)
         try:
-            await site.start()
+            return await listener.start(address, port)
         except OSError as error:
             where = f"port {port} of {address}" if address else f"port {port}"
             message = f"{option}: cannot listen on {where}: {error.strerror or error}"
             raise SettingsError(message) from error
-        host_and_port: tuple[str, int] = runner.addresses[0]
-        return host_and_port[1]
+
+
+def _limit_answers():  # noqa: ANN202 - aiohttp's middleware type is private
+    """Return the middleware that refuses requests beyond the limit, and ends slow answers."""
+    from aiohttp import web
+
+    answering = 0
+
+    @web.middleware
+    async def limit(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        nonlocal answering
+        if answering >= MOST_ANSWERS:
+            text = "too many requests are being answered\n"
+            return web.Response(text=text, status=503, headers={"Retry-After": "5"})
+        answering += 1
+        try:
+            response = await handler(request)
+            if not response.prepared:
+                async with _read_in_time(request):
+                    await response.prepare(request)
+                    await response.write_eof()
+            return response
+        finally:
+            answering -= 1
+
+    return limit
+
+
+@asynccontextmanager
+async def _read_in_time(request: web.Request) -> AsyncGenerator[None]:
+    """Close the connection if the reader takes too long for what the block writes."""
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            yield
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
 
 
 def _guard(reviewer: AccessReviewer):  # noqa: ANN202 - aiohttp's middleware type is private
