@@ -48,7 +48,11 @@ def _page(crd: JsonObject) -> str:
     lines += [
         f"`kubectl get {spec['names']['plural']}`"
         + (f"; short names: {short_names}" if short_names else "")
-        + ". Objects are not in a namespace.",
+        + (
+            ". Objects are in a namespace."
+            if spec["scope"] == "Namespaced"
+            else ". Objects are not in a namespace."
+        ),
         "",
     ]
     schema = stored["schema"]["openAPIV3Schema"]
