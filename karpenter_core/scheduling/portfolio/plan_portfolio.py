@@ -60,6 +60,9 @@ _CAUTIOUS_SHARE: Final = 0.9
 _FAR: Final = 1.06
 """The ratio to the lower bound from which the nodes of the best plan are packed once more."""
 
+_VERY_FAR: Final = 1.075
+"""The ratio from which a second plan is made though no work units are left for it."""
+
 _MAX_REPACKED_PODS: Final = 15_000
 
 _FEW_PODS: Final = 64
@@ -161,7 +164,7 @@ class _Choice:
             self._take((yield from self._plan_steps(_smallest_first(compiled))))
         budget, needed = compiled.options.work_units, 0
         for number, profile in enumerate(_profiles(compiled, mix, is_limited=is_limited)):
-            if needed > budget:
+            if needed > budget and (number > 1 or not self._needs_other_plan(mix)):
                 break
             candidate, units = yield from _counted(self._plan_steps(profile))
             if candidate.engine.unreached:
@@ -247,9 +250,26 @@ class _Choice:
         bound, best = self.lower_bound, self.best
         return bound is not None and not best.left and best.cost_per_hour <= bound * ratio
 
+    def _needs_other_plan(self, mix: PurchaseMix | None) -> bool:
+        """Whether the second plan is worth its time in any case.
+
+        It is if pods need nodes of their own, and the first plan costs much more than the bound.
+        """
+        return (
+            mix is not None
+            and mix.requires_nodes
+            and mix.chooses_zones
+            and self._is_beyond(_VERY_FAR)
+        )
+
+    def _is_beyond(self, ratio: float) -> bool:
+        """Whether the best plan may cost more than that, of so many pods that plans take no long time."""
+        is_large = self._pods > _MAX_REPACKED_PODS
+        return self.lower_bound is not None and not is_large and not self._is_within(ratio)
+
     def _repack_steps(self, plan: FinishedPlan) -> Generator[int, None, None]:
         """Pack the nodes of a plan better, if the best may be far from the optimum."""
-        if self.lower_bound is None or self._is_within(_FAR) or self._pods > _MAX_REPACKED_PODS:
+        if not self._is_beyond(_FAR):
             return
         for recorded in (yield from repacked_steps(plan)):
             profile = replace(plan.engine.profile, mix=(), free_groups=(), recorded=recorded)
@@ -341,7 +361,7 @@ def _profiles(
         yield grown
         return
     shares = (1.0, 0.0, _CAUTIOUS_SHARE)
-    if not (mix.requires_nodes and mix.is_zonal):
+    if not (mix.requires_nodes and mix.chooses_zones):
         shares = (0.0, 1.0, _CAUTIOUS_SHARE)
     made: set[tuple[object, ...]] = set()
     for share in shares:

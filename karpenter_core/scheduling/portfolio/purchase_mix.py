@@ -89,9 +89,12 @@ class PurchaseMix:
     """Whether several pools launch nodes in first-fit's plan, reserved capacity aside."""
 
     @property
-    def is_zonal(self) -> bool:
-        """Whether it matters in which zone what is bought."""
-        return any(pool_shapes.zones_differ for pool_shapes in self.pool_shapes)
+    def chooses_zones(self) -> bool:
+        """Whether it chooses the zones of nodes by their prices: no pods decide them, or they differ."""
+        return any(
+            pool_shapes.zones_differ or len(pool_shapes.signatures) == 1
+            for pool_shapes in self.pool_shapes
+        )
 
     def openings(self, share: float) -> tuple[ClaimOpening, ...]:
         """Return the claims of first pools to open empty: a share of each count, rounded down."""
