@@ -11,6 +11,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from msgspec import structs
+
 from karpenter_core.api.labels import NODES, PODS
 from karpenter_core.scheduling.compiled.problem import compile_steps
 from karpenter_core.scheduling.node_pods import with_pods
@@ -84,9 +86,10 @@ def _device_steps(
     """Place the pods with claims alone."""
     # The others wait too: those that run are not counted where they are.
     waiting = {pod.uid for pod in problem.pods}
+    owners = _constraint_owners(problem)
     asked = replace(
         problem,
-        pods=tuple(pod for pod in problem.pods if pod.shape.resource_claims),
+        pods=(*(pod for pod in problem.pods if pod.shape.resource_claims), *owners),
         nodes=tuple(
             replace(node, pods=tuple(pod for pod in node.pods if pod.uid not in waiting))
             for node in problem.nodes
@@ -95,10 +98,19 @@ def _device_steps(
     compiled = yield from compile_steps(asked, options, cache, devices=problem.devices)
     pending_by_zone = pending_pods_by_zone(asked, compiled)
     yield 5
-    finished = yield from first_fit_steps(compiled, halt)
+    left_out = {
+        index: len(pod_class.members)
+        for index, pod_class in enumerate(compiled.classes)
+        if not pod_class.shape.resource_claims
+    }
+    finished = yield from first_fit_steps(compiled, halt, left_out=left_out)
     plan = yield from write_plan_steps(
         finished, pending_by_zone=pending_by_zone, lower_bound=None, first_fit=finished
     )
+    left = dict(plan.unschedulable)
+    for owner in owners:
+        left.pop(owner.uid, None)
+    plan = replace(plan, unschedulable=left)
     devices = finished.engine.devices
     if devices is not None:
         drivers = (
@@ -114,6 +126,23 @@ def _device_steps(
     return _DevicePlan(
         plan=plan, compiled=compiled, sized_claims=tuple(finished.sized_claims.values())
     )
+
+
+def _constraint_owners(problem: SchedulingProblem) -> tuple[PodView, ...]:
+    """Return one pod without claims for each constraint on the places of other pods.
+
+    Such a constraint may count pods with claims, whose nodes are then given a domain. (The pods are not
+    placed, and in no phase, as those that are pending are counted in the other plan.)
+    """
+    owners: dict[int, PodView] = {}
+    for pod in problem.pods:
+        shape = pod.shape
+        if shape.resource_claims or id(shape) in owners:
+            continue
+        preferred = shape.preferred_pod_affinity or shape.preferred_pod_anti_affinity
+        if shape.topology_spread or shape.pod_affinity or shape.pod_anti_affinity or preferred:
+            owners[id(shape)] = structs.replace(pod, phase="")
+    return tuple(owners.values())
 
 
 def _problem_after(

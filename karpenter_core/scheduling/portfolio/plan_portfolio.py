@@ -33,7 +33,7 @@ from karpenter_core.scheduling.portfolio.repacked_plan import repacked_steps
 from karpenter_core.scheduling.problem import PackingPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
     from karpenter_core.scheduling.arrays import UnitValues
     from karpenter_core.scheduling.compiled.problem import CompiledProblem
@@ -127,10 +127,14 @@ def portfolio_steps(
 
 
 def first_fit_steps(
-    compiled: CompiledProblem, halt: HaltRequest | None
+    compiled: CompiledProblem,
+    halt: HaltRequest | None,
+    *,
+    left_out: Mapping[int, int] | None = None,
 ) -> Generator[int, None, FinishedPlan]:
-    """Make the first-fit plan of a compiled problem."""
-    return (yield from _plan_steps(compiled, FIRST_FIT, halt))
+    """Make the first-fit plan of a compiled problem, without some pods of classes if these are given."""
+    profile = replace(FIRST_FIT, left_out=left_out) if left_out else FIRST_FIT
+    return (yield from _plan_steps(compiled, profile, halt))
 
 
 @final

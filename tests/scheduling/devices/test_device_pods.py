@@ -49,6 +49,7 @@ from tests.scheduling.devices.builders import (
     request,
     resource_slice,
 )
+from tests.verifier import violations
 
 PLAIN = gpu_type("a-plain")
 ONE = gpu_type("b-one", devices_of(*gpus(1)))
@@ -329,6 +330,26 @@ def test_a_spread_pod_takes_a_node_with_devices_before_a_new_node_in_another_zon
     plan = planned([waits], [sold], claim("gpu"), nodes=nodes, slices=slices)
 
     assert [one.name for one in plan.existing.get("node-c", ())] == ["p"]
+
+
+def test_pods_with_devices_count_for_pods_that_are_spread_without_any():
+    """Their nodes get a zone, where they are among the pods that skews are computed from."""
+    zones = ("zone-a", "zone-b", "zone-c")
+    types = [gpu_type("b-one", devices_of(*gpus(1)), zones=zones), gpu_type("plain", zones=zones)]
+    waits = [device_pod(name, name, labels=TEST) for name in "pq"]
+    others = [
+        with_topology(pod(f"web-{n}", cpu="1900m", labels=TEST), topology_spread=(spread(ZONE),))
+        for n in range(4)
+    ]
+    asked = replace(
+        problem([*waits, *others], catalogue=catalogue(*types)),
+        devices=inventory(claim("p"), claim("q")),
+    )
+
+    plan = solve(asked)
+
+    assert not plan.unschedulable
+    assert violations(asked, plan) == []
 
 
 # -- 356: nodes that exist -------------------------------------------------------------------------
