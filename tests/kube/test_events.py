@@ -308,3 +308,24 @@ def test_memory_of_posted_events_keeps_its_bound_while_they_are_counted_up(monke
         assert len(desk.recorder._posted) <= 4
 
     publish(script)
+
+
+def test_memory_of_recent_events_drops_what_is_over_and_then_the_oldest(monkeypatch):
+    """An Event that is no longer remembered is posted again: memory has a bound."""
+    monkeypatch.setattr(events, "_REMEMBERED", 4)
+    kept = []
+
+    async def script(desk):
+        for number in range(20):
+            desk.recorder.publish(notice(f"old-{number}", window=timedelta(seconds=2)))
+        await asyncio.sleep(3)
+        for number in range(100):
+            desk.recorder.publish(notice(f"web-{number}"))
+            kept.append(len(desk.recorder._recent))
+            await desk.recorder.drain()
+        assert not any("old" in key for key in desk.recorder._recent)
+        desk.recorder.publish(notice("web-99"))
+        desk.recorder.publish(notice("web-0"))
+
+    assert len(publish(script).events) == 120 + 1
+    assert 16 < max(kept) <= 2 * 16

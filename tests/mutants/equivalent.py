@@ -307,6 +307,40 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         "DisruptionSimulation.need_several_nodes",
         "return False",
     ): "moves that are known to be impossible are evaluated, and are impossible",
+    **dict.fromkeys(
+        [
+            (
+                "karpenter_core/scheduling/packing/robust.py",
+                "nth_cheapest",
+                line,
+            )
+            for line in (
+                "if rank == 0:",
+                "if rank == 1: -> if False:",
+            )
+        ],
+        "the cheapest is found by counting as well: looked up because it is faster",
+    ),
+    **dict.fromkeys(
+        [
+            (
+                "karpenter_core/scheduling/packing/robust.py",
+                "nth_cheapest",
+                line,
+            )
+            for line in (
+                "few = np.uint16 if len(order) < 0 << 16 else np.uint32  # narrow ones are faster",
+                "few = np.uint16 if len(order) < 1 << 15 else np.uint32  # narrow ones are faster",
+                "reached = np.cumsum(ordered, axis=1, )",
+            )
+        ],
+        "wider numbers count alike",
+    ),
+    (
+        "karpenter_core/scheduling/packing/robust.py",
+        "nth_cheapest",
+        "order = np.argsort(prices, )",
+    ): "rows of equal price are interchangeable: only prices are returned",
 }
 """By module, function and the changed lines of the mutant, stripped and joined by spaces.
 

@@ -112,6 +112,15 @@ def test_the_most_expensive_substitute_counts_where_there_are_too_few():
     assert tenth.tolist() == [0.3, 0.3, inf]
 
 
+def test_more_stand_ins_than_a_short_number_counts_are_counted():
+    count = 1 << 16
+    prices = np.arange(count, dtype=float)
+
+    (second,) = nth_cheapest(np.ones((1, count), dtype=bool), prices, (2,))
+
+    assert second.tolist() == [1.0]
+
+
 def test_rows_of_one_type_substitute_once_at_the_cheapest_sufficient_price():
     """An instance type with several groups of offerings is still one type."""
     holds = np.array([[True, True, True, True], [True, False, True, True]])

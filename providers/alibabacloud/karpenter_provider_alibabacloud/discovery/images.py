@@ -79,7 +79,7 @@ def image_query(index: int, term: ImageTerm) -> DiscoveryQuery | None:
         )
     )
     # An owner alone selects hundreds of images, and so states no wish.
-    if not given or given[0][0] == "ImageOwnerAlias" == given[-1][0]:
+    if {name for name, _ in given} <= {"ImageOwnerAlias"}:
         return None
     return DiscoveryQuery(given, (QueryTerm(f"{FIELD}[{index}] {term_text}", term.id),))
 
@@ -131,15 +131,15 @@ class ImageReader:
         images: list[DescribedImage] = []
         absent: list[str] = []
         for index, term in enumerate(node_class.spec.image_selector_terms):
-            term_images, complaint = self._of_term(index, term)
+            term_images, term_text = self._of_term(index, term)
             usable = [image for image in term_images if image.architecture in ARCHITECTURES]
             images.extend(usable)
-            if complaint and not usable:
-                absent.append(complaint)
+            if not usable:
+                absent.append(term_text)
         return DiscoveryResult(items=first_of_each_architecture(images), absent=tuple(absent))
 
     def _of_term(self, index: int, term: ImageTerm) -> tuple[Sequence[DescribedImage], str]:
-        """Return what a term means, and what to say if that is nothing."""
+        """Return the images of a term, and its text for the case that no node can run one."""
         alias = term.parsed_alias
         if alias is not None:
             return self._published(alias, f'{FIELD}[{index}] alias "{term.alias}"')

@@ -154,7 +154,11 @@ def test_the_first_term_with_an_image_for_an_architecture_counts(cloud, readers)
 
     answer = readers.images.find(node_class_of(cloud, imageSelectorTerms=terms))
 
-    assert [image.id for image in answer.items] == [first, arm]
+    assert [(image.id, image.name) for image in answer.items] == [
+        (first, "b-first"),
+        (arm, "c-arm"),
+    ]
+    assert answer.absent == ()
 
 
 def test_an_image_that_no_node_can_run_is_named(cloud, readers):
@@ -168,6 +172,43 @@ def test_an_image_that_no_node_can_run_is_named(cloud, readers):
         f'spec.imageSelectorTerms[0] id "{odd}" (an image for i386)',
         'spec.imageSelectorTerms[1] id "m-none"',
     )
+
+
+def test_an_owner_alone_is_no_wish_and_beside_tags_it_narrows_them(cloud, readers):
+    golden = cloud.images.add("golden", tags={"team": "web"}).id
+    cloud.images.add("shared", tags={"team": "web"}, owner="others")
+
+    def find(**term):
+        return readers.images.find(node_class_of(cloud, imageSelectorTerms=[term]))
+
+    assert find(ownerAlias="self").absent == ("spec.imageSelectorTerms[0] (it is empty)",)
+    assert cloud.calls.count("DescribeImages") == 0
+    found = find(ownerAlias="self", tags={"team": "web"})
+    assert ([image.id for image in found.items], found.absent) == ([golden], ())
+
+
+def test_only_an_image_that_is_named_by_its_id_may_have_expired(cloud, readers):
+    golden = cloud.images.add("golden").id
+    for term in ({"id": golden}, {"name": "golden"}):
+        readers.images.find(node_class_of(cloud, imageSelectorTerms=[term]))
+
+    shown = [call.parameters.get("ShowExpired") for call in cloud.calls.of("DescribeImages")]
+    assert [str(each) for each in shown] == ["True", "None"]
+
+
+def test_images_that_were_found_are_kept_and_others_are_looked_for_again(cloud, readers):
+    cloud.images.add("golden")
+    for name, calls in (("golden", 1), ("silver", 3)):
+        for _ in range(2):
+            readers.images.find(node_class_of(cloud, imageSelectorTerms=[{"name": name}]))
+        assert cloud.calls.count("DescribeImages") == calls
+
+
+def test_releases_that_were_found_are_kept_and_others_are_looked_for_again(cloud, readers):
+    for alias, calls in (("ContainerOS", 1), ("ContainerOS@19990101", 2)):
+        for _ in range(2):
+            readers.images.find(node_class_of(cloud, imageSelectorTerms=[{"alias": alias}]))
+        assert cloud.calls.count("DescribeKubernetesVersionMetadata") == calls
 
 
 def test_an_alias_finds_no_image_outside_ack(cloud, clients):
