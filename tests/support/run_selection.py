@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-__all__ = ["others_as_cluster_runs"]
+__all__ = ["others_as_cluster_runs", "telling_first"]
 
 
 def others_as_cluster_runs(variants: Iterable[object], *, first: int = 1) -> list[object]:
@@ -23,3 +23,9 @@ def others_as_cluster_runs(variants: Iterable[object], *, first: int = 1) -> lis
         )
         for number, variant in enumerate(variants)
     ]
+
+
+def telling_first(count: int, telling: Sequence[int]) -> list[object]:
+    """Return the numbers of a test's batches; those that are not among the telling ones are cluster runs."""
+    others = sorted(set(range(count)) - set(telling))
+    return others_as_cluster_runs([*telling, *others], first=len(telling))
