@@ -9,6 +9,7 @@ import asyncio
 import gzip
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["register", "snapshot"]
 
 _STDOUT: Final = Path("-")
-_OWNER_ONLY: Final = 0o600
 
 
 def register(app: typer.Typer) -> None:
@@ -95,8 +95,20 @@ def _body(collected: CollectedCluster) -> bytes:
 
 
 def _write(path: Path, body: bytes) -> None:
-    """Write the file, readable for its owner alone: names of a cluster are private."""
+    """Write the file, readable for its owner alone: names of a cluster are private.
+
+    A file of the same name is replaced in whole or, where the disk is full, not at all.
+    """
     with writes_to(path):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _OWNER_ONLY)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(body)
+        if path.exists() and not path.is_file():  # a pipe or a device
+            path.write_bytes(body)
+            return
+        target = path.resolve()
+        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(body)
+            Path(temporary).replace(target)
+        except OSError:
+            Path(temporary).unlink(missing_ok=True)
+            raise

@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
+import structlog
+
 if TYPE_CHECKING:
     from datetime import timedelta
+
+    from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.json_objects import JsonObject
 
@@ -33,6 +36,8 @@ class DiskCache:
     def __init__(self, folder: Path, name: str, *, version: str) -> None:
         self._path: Final = folder / f"{name}.json"
         self._version: Final = version
+        self._is_broken = False
+        self._log: FilteringBoundLogger = structlog.get_logger("cache")
 
     def read(self, *, now: datetime, max_age: timedelta) -> object:
         """Return the value if it is not older than this, else None."""
@@ -47,16 +52,31 @@ class DiskCache:
             return None
 
     def write(self, value: object, *, now: datetime) -> None:
-        """Replace the value atomically; ignore a disk that is full or read-only."""
+        """Replace the value atomically; a disk that is full or read-only is logged once."""
         document = {"version": self._version, "written": now.isoformat(), "value": value}
         text = json.dumps(document, separators=(",", ":"), sort_keys=True)
-        with suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    file.write(text)
-                Path(temporary).replace(self._path)
-            except OSError:
-                Path(temporary).unlink(missing_ok=True)
-                raise
+        try:
+            self._replace(text)
+        except OSError as error:
+            if not self._is_broken:
+                self._is_broken = True
+                self._log.warning(
+                    "a cache cannot be written",
+                    file=str(self._path),
+                    error=error.strerror or str(error),
+                )
+        else:
+            if self._is_broken:
+                self._is_broken = False
+                self._log.info("a cache is written again", file=str(self._path))
+
+    def _replace(self, text: str) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            Path(temporary).replace(self._path)
+        except OSError:
+            Path(temporary).unlink(missing_ok=True)
+            raise
