@@ -8,6 +8,7 @@ import stat
 import subprocess
 
 import pytest
+from aiohttp import web
 
 from images.byte_code import STANDARD_LIBRARY
 from images.debian_base import find_python
@@ -257,6 +258,84 @@ async def test_an_api_server_over_tls_is_asked_with_a_client_certificate(built, 
         )
 
     assert done.stdout.strip() == '"karpenter"', done.stderr
+
+
+PLUG_IN = """
+import json, pathlib
+runs = pathlib.Path("/tmp/runs")
+number = len(runs.read_text()) + 1 if runs.exists() else 1
+runs.write_text("x" * number)
+read = lambda name: pathlib.Path({folder!r}, name).read_text()
+status = {{
+    "token": f"token-{{number}}",
+    "expirationTimestamp": "2099-01-01T00:00:00Z",
+    "clientCertificateData": read("karpenter.crt"),
+    "clientKeyData": read("karpenter.key"),
+}}
+version = "client.authentication.k8s.io/v1"
+print(json.dumps({{"apiVersion": version, "kind": "ExecCredential", "status": status}}))
+"""
+ASK_TWICE = """
+import asyncio, pathlib
+from karpenter_core.kube.client import connect
+from karpenter_core.kube.transport import ApiRequest
+from karpenter_core.operator.clock import SystemClock
+
+async def main():
+    transport = await connect(kubeconfig={path!r}, clock=SystemClock())
+    for _ in range(2):
+        answer = await transport.request(ApiRequest(method="GET", path="/version"))
+        print(answer.body.decode())
+    await transport.close()
+    print(sorted(path.name for path in pathlib.Path("/tmp").iterdir()))
+
+asyncio.run(main())
+"""
+
+
+async def test_a_credential_plug_in_runs_in_the_image(built, tmp_path):
+    """Its certificate is written to /tmp, it is run again after a refusal, and no key is left."""
+    folder = tmp_path / "pki"
+    authority = CertificateAuthority(folder)
+    certificate, key = authority.issue("karpenter", "karpenter")
+    expired = False
+
+    async def handler(request):
+        nonlocal expired
+        token = request.headers["Authorization"].removeprefix("Bearer ")
+        if expired and token == "token-1":
+            return web.json_response({"kind": "Status", "code": 401}, status=401)
+        expired = True
+        name = await name_of_client(request)
+        return web.json_response([token, json.loads(name.text)])
+
+    python = "/usr/bin/python3.13"
+    plug_in = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": python,
+        "args": ["-c", PLUG_IN.format(folder=str(folder))],
+        "interactiveMode": "Never",
+    }
+    trusted = {"certificate-authority": str(authority.certificate_file)}
+    async with serving(handler, tls_of(authority)) as url:
+        path = kubeconfig(folder / "kubeconfig", url, {"exec": plug_in}, **trusted)
+        for file in (authority.certificate_file, certificate, key):
+            file.chmod(0o644)  # the user of the image is another one
+        for each in (tmp_path, folder):
+            each.chmod(0o755)
+        command = image_command(
+            built.base, built.layer, tmp_path / "root", mounts=(folder,), variables=()
+        )
+        words = [*command[:-1], f"--program={python}", "--", "-c", ASK_TWICE.format(path=path)]
+        done = await asyncio.to_thread(
+            subprocess.run, words, capture_output=True, text=True, check=False
+        )
+
+    assert done.stdout.splitlines() == [
+        '["token-1", "karpenter"]',
+        '["token-2", "karpenter"]',
+        "['runs']",
+    ], done.stderr
 
 
 def test_nothing_can_be_written_but_temporary_files_and_the_cache(built, tmp_path):

@@ -32,8 +32,9 @@ def test_an_archive_is_written_to_the_byte():
     )
 
 
-lines = st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), max_size=20).filter(
-    lambda line: not line.startswith("--")
+lines = st.one_of(
+    st.text(st.characters(codec="ascii", exclude_categories=["Cc"]), max_size=20),
+    st.sampled_from(["--//", "--//--", "--karpenter-1", "--karpenter-2--"]),
 )
 scripts = st.lists(lines, min_size=1, max_size=4).map("\n".join)
 
@@ -73,3 +74,23 @@ def test_an_archive_without_its_end_is_refused_by_field():
         match=r"^spec\.userData is no MIME archive: .* not the corresponding close boundary",
     ):
         user_data_parts(text)
+
+
+@pytest.mark.parametrize("line", ["--//", "--//--", "--// ", "--//more", "--karpenter-1"])
+def test_a_line_of_a_part_is_not_taken_for_the_boundary(line):
+    """Whatever reads archives: some compare the beginning of a line only."""
+    content = f"#!/bin/sh\n--//\n{line}\necho end\n"
+    parts = (
+        UserDataPart(content_type=SHELL_SCRIPT, content=content),
+        UserDataPart(content_type=SHELL_SCRIPT, content="echo last\n"),
+    )
+
+    text = mime_archive(parts)
+
+    assert [part.content.strip() for part in user_data_parts(text)] == [
+        content.strip(),
+        "echo last",
+    ]
+    boundary = text.split('boundary="', 1)[1].split('"', 1)[0]
+    assert text.count(f"\n--{boundary}") == 3
+    assert mime_archive(parts) == text

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 from karpenter_core.errors import BadInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 __all__ = ["SHELL_SCRIPT", "UserDataPart", "mime_archive", "user_data_parts"]
 
@@ -60,9 +60,24 @@ def user_data_parts(
 
 def mime_archive(parts: Iterable[UserDataPart]) -> str:
     """Return an archive of these parts, in their order."""
-    body = "".join(f"\n--{_BOUNDARY}\n{_headers(part)}\n{part.content}" for part in parts)
-    head = f'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="{_BOUNDARY}"\n'
-    return f"{head}{body}\n--{_BOUNDARY}--\n"
+    parts = tuple(parts)
+    boundary = _boundary_of(parts)
+    body = "".join(f"\n--{boundary}\n{_headers(part)}\n{part.content}" for part in parts)
+    head = f'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="{boundary}"\n'
+    return f"{head}{body}\n--{boundary}--\n"
+
+
+def _boundary_of(parts: Sequence[UserDataPart]) -> str:
+    """Return a boundary that no line of a part begins with: it would end that part, and what follows.
+
+    Equal parts have equal boundaries.
+    """
+    lines = [line for part in parts for line in part.content.splitlines() if line[:2] == "--"]
+    number, boundary = 0, _BOUNDARY
+    while any(line.startswith(f"--{boundary}") for line in lines):
+        number += 1
+        boundary = f"karpenter-{number}"
+    return boundary
 
 
 def _part(part: Message[str, str], where: str) -> UserDataPart:

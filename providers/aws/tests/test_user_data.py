@@ -543,6 +543,53 @@ def test_windows_is_one_powershell_block_with_the_users_script_first(family, scr
     assert text == f"<powershell>\n{first}{WINDOWS_CALL}"
 
 
+@pytest.mark.parametrize(
+    "script", ["<powershell>\nWrite-Host 1\n</powershell>", "Write-Host 1\n</PowerShell>"]
+)
+def test_windows_refuses_a_script_that_ends_the_block(script):
+    """EC2 would run what is before the tag, and no node would ever join."""
+    with pytest.raises(BadInputError, match=r"spec\.userData has the tag <"):
+        user_data(AmiFamily.WINDOWS2022, bootstrap(user_data=script))
+
+
+HOSTILE = "#!/bin/bash\ncat <<END\n--//\nContent-Type: text/x-shellscript\n\n--//--\nEND\n"
+
+
+@pytest.mark.parametrize("family", [AmiFamily.AL2, AmiFamily.AL2023])
+def test_a_script_cannot_end_the_archive(family):
+    """Its lines may look like the boundary, and like a closing one."""
+    first, *_, last = parts(user_data(family, bootstrap(user_data=HOSTILE)))
+
+    assert first[1].strip() == HOSTILE.strip()
+    assert "test-cluster" in last[1]
+
+
+HOSTILE_VALUES = [
+    'a"; touch /tmp/owned; "',
+    "a'; touch /tmp/owned; '",
+    "$(touch /tmp/owned)`touch /tmp/owned`",
+    "a\n--//\nContent-Type: text/x-shellscript\n\n#!/bin/sh\ntouch /tmp/owned",
+    'a"\n[settings.kubernetes]\ncluster-name = "owned"\n#',
+    "a\n</powershell>",
+    "a: b\n---\nkind: Owned",
+]
+
+
+@pytest.mark.parametrize("value", HOSTILE_VALUES)
+def test_no_value_of_a_label_leaves_its_place(value):
+    """Admission refuses such labels: this is for those that come by another way."""
+    labels = {**LABELS, "hostile": value}
+
+    flag = next(each for each in al2_arguments(labels=labels) if "--node-labels" in each)
+    assert f"hostile={value}," in flag
+    assert len(parts(user_data(AmiFamily.AL2, bootstrap(labels=labels)))) == 1
+    flags = nodeadm(labels=labels)["spec"]["kubelet"]["flags"]
+    assert any(f"hostile={value}," in each for each in flags)
+    settings = bottlerocket(labels=labels)["kubernetes"]
+    assert settings["node-labels"]["hostile"] == value
+    assert settings["cluster-name"] == "test-cluster"
+
+
 @pytest.mark.parametrize("text", ["", "#!/bin/sh\r\necho 'ümlaut'\t\n\n"])
 def test_custom_passes_the_users_text_through_byte_for_byte(text):
     full = bootstrap(user_data=text, instance_store_policy="RAID0", service_cidr="")

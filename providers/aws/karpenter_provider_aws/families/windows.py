@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import OS, WINDOWS_BUILD
 from karpenter_core.api.nodeclaim import RequirementSpec
+from karpenter_core.errors import BadInputError
 from karpenter_provider_aws.families.bootstrap import cluster_dns
 from karpenter_provider_aws.families.images import ImageParameter
 from karpenter_provider_aws.families.kubelet_flags import kubelet_flags
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["image_parameters", "user_data"]
 
+_TAG: Final = re.compile(r"</?powershell>", re.IGNORECASE)
 _SCRIPT_FILE: Final = "$env:ProgramFiles\\Amazon\\EKS\\Start-EKSBootstrap.ps1"
 
 
@@ -36,7 +39,16 @@ def image_parameters(traits: FamilyTraits, kubernetes_version: str) -> tuple[Ima
 
 
 def user_data(bootstrap: BootstrapInput) -> str:
-    """Return the user's script and, after it, the call that joins the cluster."""
+    """Return the user's script and, after it, the call that joins the cluster.
+
+    Raises:
+        BadInputError: the user's script would end the block that both are in.
+    """
+    if found := _TAG.search(bootstrap.user_data):
+        raise BadInputError(
+            f"spec.userData has the tag {found[0]}: give the script without tags, since the call "
+            "that joins the cluster follows it in the same block"
+        )
     call = [
         "& $EKSBootstrapScriptFile",
         f"-EKSClusterName {_quoted(bootstrap.cluster_name)}",
