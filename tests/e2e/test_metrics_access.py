@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -155,3 +158,33 @@ async def test_tokens_and_roles_of_the_cluster_decide_who_reads_metrics(port: Gu
     log = port.controller.process.log_text()
     assert scraper not in log
     assert "Traceback" not in log
+
+
+async def silent(host_and_port: tuple[str, int], tls: ssl.SSLContext | None, number: int):
+    """Open connections that ask for nothing, with or without a handshake."""
+    opened = []
+    for _ in range(number):
+        with suppress(OSError):
+            opened.append(await asyncio.open_connection(*host_and_port, ssl=tls))
+    return opened
+
+
+async def test_a_flood_takes_little_memory_and_keeps_no_scraper_out(port: GuardedPort):
+    """Connections that are silent before and after the handshake, and tokens that nobody knows."""
+    scraper = await port.token("prometheus")
+    url = urlsplit(port.controller.metrics_url)
+    address = (url.hostname or "", url.port or 0)
+    assert await port.status(scraper) == 200
+    before = port.controller.process.memory_bytes()
+
+    opened = await silent(address, None, 1_000) + await silent(address, port.tls, 150)
+    guesses = [port.status(f"guess-{number}") for number in range(60)]
+    refused = await asyncio.gather(*guesses, return_exceptions=True)
+
+    assert await port.status(scraper) == 200
+    for _, writer in opened:
+        writer.transport.abort()
+    assert {each for each in refused if isinstance(each, int)} <= {401, 503}
+    assert port.controller.process.memory_bytes() - before < 100 * 2**20
+    assert await port.controller.is_ready()
+    assert "Traceback" not in port.controller.process.log_text()
