@@ -226,6 +226,7 @@ class DoubtfulServer:
 
     def __init__(self, clock, errors):
         self.errors, self.times, self.read_back = list(errors), [], []
+        self.notices = []
         self._clock = clock
 
     async def create(self, _kind, _manifest):
@@ -249,7 +250,7 @@ def sent(*errors):
             writer=ObjectWriter(
                 kube_writer=server,
                 cluster_state=cluster_state,
-                publish=print,
+                publish=server.notices.append,
                 metrics=metrics,
                 owns_nodes=True,
             ),
@@ -295,6 +296,28 @@ def test_a_claim_that_exists_after_a_lost_answer_is_read_back(error):
 def test_a_creation_that_is_refused_is_not_repeated(error):
     server, creation = sent(error)
     assert (len(server.times), made(creation), server.read_back) == (1, 0, [])
+
+
+@pytest.mark.parametrize("status", [400, 403, 413, 422])
+def test_a_refusal_by_the_api_server_is_said_on_the_nodepool(status):
+    """A policy or a quota refuses the next NodeClaim too: the log alone would tell nobody."""
+    server, _ = sent(ApiError("POST nodeclaims: denied by policy", status=status))
+    (notice,) = server.notices
+    assert (notice.regarding.kind, notice.type, notice.reason) == (
+        "NodePool",
+        "Warning",
+        "NodeClaimRefused",
+    )
+    assert notice.message == (
+        "The API server refuses NodeClaims of this NodePool: POST nodeclaims: denied by policy"
+    )
+
+
+@pytest.mark.parametrize(
+    "error", [*DOUBTS, ConflictError("exists", status=409), ApiError("slow down", status=429)]
+)
+def test_an_error_that_passes_is_not_said_on_the_nodepool(error):
+    assert sent(*[error] * 9)[0].notices == []
 
 
 async def test_a_claim_that_is_not_wanted_at_its_turn_is_not_created():

@@ -19,7 +19,7 @@ from karpenter_core.controllers.nodeclass.controller import (
     unresolved_conditions,
 )
 from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
-from karpenter_core.errors import CloudProviderError
+from karpenter_core.errors import CloudProviderError, InvalidError
 from karpenter_core.provider.contract import NodeClassResolution
 from karpenter_core.testing.state_builders import node_claim
 
@@ -230,6 +230,61 @@ class Writes:
 
     async def patch(self, _kind, _name, body, **_options):
         self.bodies.append(body)
+
+
+class RefusedWrites(Writes):
+    """An API server that refuses a status with subnets, as one does whose schema has no such field."""
+
+    async def patch(self, kind, name, body, **options):
+        await super().patch(kind, name, body, **options)
+        if "subnets" in body["status"]:
+            raise InvalidError("subnets: Too many: 5000: must have at most 100 items", status=422)
+
+
+async def refused_status(writes, *, entries):
+    """Return the condition of a NodeClass whose status is not stored, and the writes of the next try."""
+    clock = HandClock()
+    subject, cluster_state, providers = controller(None, clock)
+    subject._writer.kube_writer = writes
+    subnets = [{"id": f"subnet-{number:017d}", "zone": "north-1a"} for number in range(entries)]
+    ready = Condition(type="Ready", status="True", reason="Ready")
+    providers.answer = NodeClassResolution(status={"subnets": subnets}, conditions=(ready,))
+
+    outcome = await subject.reconcile(KEY)
+
+    assert outcome.requeue_after == 300  # not at once: the answer would be the same
+    written = writes.bodies.pop()["status"]
+    status = type(cluster_state.node_class.status).model_validate(written)
+    cluster_state.node_class = cluster_state.node_class.model_copy(update={"status": status})
+    writes.bodies.clear()
+    clock.seconds += 300
+    await subject.reconcile(KEY)
+    (condition,) = written["conditions"]
+    return condition, writes.bodies
+
+
+async def test_a_status_too_large_to_be_stored_is_named_and_not_sent():
+    """One that selects every subnet or image of a region: etcd refuses it with an internal error."""
+    condition, later = await refused_status(Writes(), entries=30_000)
+
+    assert (condition["type"], condition["status"]) == ("Ready", "Unknown")
+    assert condition["reason"] == "ResolutionFailed"
+    assert condition["message"].startswith("the status would have ")
+    assert "of them in subnets in 30000 entries" in condition["message"]
+    assert condition["message"].endswith("make the terms of the spec that select subnets narrower")
+    assert later == []
+
+
+async def test_a_status_that_the_api_server_refuses_is_named():
+    condition, later = await refused_status(RefusedWrites(), entries=5)
+
+    assert (condition["type"], condition["status"]) == ("Ready", "Unknown")
+    assert condition["message"] == (
+        "the status is refused: subnets: Too many: 5000: must have at most 100 items"
+    )
+    assert ["subnets" in body["status"] for body in later] == [
+        True
+    ]  # the condition is there already
 
 
 def leaving(claims):

@@ -5,10 +5,12 @@ A NodeClass whose provider neither resolves, hashes nor finalises it is never wr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 
+import msgspec
 import structlog
 
 from karpenter_core.api.conditions import READY, UNKNOWN, ConditionRules, find_condition
@@ -20,13 +22,13 @@ from karpenter_core.controllers.reconciling.reconciler import (
     Reconciler,
     ReconcileResult,
 )
-from karpenter_core.errors import CloudProviderError, NotFoundError
+from karpenter_core.errors import CloudProviderError, InvalidError, NotFoundError
 from karpenter_core.kube.resources import custom_kind
 from karpenter_core.lifecycle.nodeclass.hashing import is_hash_current, with_migrated_hash
 from karpenter_core.state.object_kinds import ObjectKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from structlog.typing import FilteringBoundLogger
 
@@ -49,7 +51,9 @@ __all__ = [
 RESOLVE_PERIOD: Final = timedelta(minutes=5)
 MIN_PERIOD: Final = timedelta(seconds=1)
 RESOLUTION_FAILED: Final = "ResolutionFailed"
-"""Reason of `Ready` while the cloud has not answered about a new NodeClass."""
+"""Reason of `Ready` while the cloud has not answered about a new NodeClass, or its status cannot be stored."""
+MAX_STATUS_BYTES: Final = 1024 * 1024
+"""etcd stores objects of 1.5 MiB, the spec and a record of all fields included."""
 IN_USE_RETRY_SECONDS: Final = 10.0
 MAX_NAMES: Final = 5
 """The most NodeClaims that an Event names when they keep a NodeClass (upstream)."""
@@ -173,8 +177,26 @@ class NodeClassController:
         before = node_class.status.model_dump(mode="json", exclude_none=True)
         after = resolved_status(node_class, resolution, now=self._runtime.clock.now())
         changed = {name: value for name, value in after.items() if before.get(name) != value}
-        if changed:
+        if not changed:
+            return
+        if problem := _size_problem(after):
+            await self._write_refusal(node_class, problem)
+            return
+        try:
             await self._patch(node_class, {"status": changed}, subresource="status")
+        except InvalidError as error:
+            await self._write_refusal(node_class, f"the status is refused: {error}")
+
+    async def _write_refusal(self, node_class: NodeClass, problem: str) -> None:
+        """Write that the status cannot be stored; without it nothing is launched for the NodeClass."""
+        error = CloudProviderError(problem)
+        self._log.error(
+            "the status of a nodeclass is not stored", name=node_class.name, error=problem
+        )
+        conditions = unresolved_conditions(node_class, error, now=self._runtime.clock.now())
+        if conditions != _manifests(node_class.status.conditions):
+            body: dict[str, object] = {"status": {"conditions": conditions}}
+            await self._patch(node_class, body, subresource="status")
 
     async def _write_failure(self, node_class: NodeClass, error: CloudProviderError) -> None:
         """Write why a new NodeClass has no status; what was found before an outage stays."""
@@ -279,6 +301,22 @@ def unresolved_conditions(
             now=now,
             generation=node_class.metadata.generation,
         )
+    )
+
+
+def _size_problem(status: Mapping[str, object]) -> str:
+    """Return why a status is too large to be stored, with its largest field; empty if it is not."""
+    sizes = {name: len(msgspec.json.encode(value)) for name, value in status.items()}
+    size = sum(sizes.values())
+    if size <= MAX_STATUS_BYTES:
+        return ""
+    name = max(sizes, key=sizes.__getitem__)
+    value = status[name]
+    is_list = isinstance(value, Sequence)
+    entries = f" in {len(cast('Sequence[object]', value))} entries" if is_list else ""
+    return (
+        f"the status would have {size} bytes, {sizes[name]} of them in {name}{entries}, and may have "
+        f"{MAX_STATUS_BYTES}; make the terms of the spec that select {name} narrower"
     )
 
 

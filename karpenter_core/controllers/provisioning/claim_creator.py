@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import count as counting
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
 
+from karpenter_core.api.notices import Notice
 from karpenter_core.api.quantities import format_resources, parse_resources
 from karpenter_core.controllers.provisioning.new_claims import (
     DECISION,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from karpenter_core.api.nodeclaim import NodeClaim
+    from karpenter_core.api.nodepool import NodePool
     from karpenter_core.controllers.object_writer import ObjectWriter
     from karpenter_core.controllers.provisioning.new_claims import DecisionRef
     from karpenter_core.controllers.reconciling.reconciler import ControllerRuntime
@@ -59,6 +62,9 @@ CONCURRENCY: Final = 32
 ATTEMPTS: Final = 6
 RETRY_SECONDS: Final = 0.5
 _SERVER_ERROR: Final = 500
+_REFUSALS: Final = frozenset({400, 403, 413, 422})
+"""Answers that an object gets because of its content, its size, or a policy about it."""
+REFUSED_WINDOW: Final = timedelta(minutes=15)
 _GONE: Final = "nodepool is gone"
 UNWANTED: Final = "it is not wanted any more"
 
@@ -302,6 +308,8 @@ class ClaimCreator:
             return None
         except KarpenterError as error:
             self._report_failed(planned, str(error))
+            if isinstance(error, ApiError) and error.status in _REFUSALS:
+                self._writer.publish(_refused_claim(pool, str(error)))
             return None
         now = self._runtime.clock.now()
         self._cluster_state.fold(
@@ -364,6 +372,18 @@ class ClaimCreator:
 
     def _report_failed(self, planned: PlannedNodeClaim, why: str) -> None:
         self._log.error("could not create nodeclaim", NodePool={"name": planned.pool}, error=why)
+
+
+def _refused_claim(pool: NodePool, why: str) -> Notice:
+    """Say on the NodePool that the API server refuses its NodeClaims, as it will the next time too."""
+    return Notice(
+        regarding=pool.ref,
+        type="Warning",
+        reason="NodeClaimRefused",
+        message=f"The API server refuses NodeClaims of this NodePool: {why}",
+        dedupe=(pool.uid,),
+        window=REFUSED_WINDOW,
+    )
 
 
 def _priority(planned: PlannedNodeClaim) -> int:

@@ -52,6 +52,10 @@ _OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte",
 _COMPARISONS: Final = frozenset({"Gt", "Lt", "Gte", "Lte"})
 _EFFECTS: Final = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute", ""})
 _KNOWN_VALUES: Final = {CAPACITY_TYPE: frozenset(CAPACITY_TYPES)}
+_MAX_ANNOTATION_BYTES: Final = 256 * 1024 - 16 * 1024
+"""The API server stores 256 KiB of annotations with an object; NodeClaims and Nodes get some of ours."""
+_MAX_TEMPLATE_BYTES: Final = 512 * 1024
+"""etcd stores objects of 1.5 MiB; a NodeClaim also has names of instance types, and a record of its fields."""
 _LONGEST_MESSAGE: Final = 4096
 """Longest message of the condition; the API server rejects far longer ones."""
 
@@ -116,7 +120,8 @@ def validate_node_pool(pool: NodePool, *, rules: LabelRules | None) -> NodePoolF
     """Check a NodePool's template by the rules that its CRD cannot express."""
     rules = rules or LabelRules()
     template = pool.spec.template
-    errors = list(_label_errors(template.metadata.labels, rules))
+    errors = list(_size_errors(pool))
+    errors += _label_errors(template.metadata.labels, rules)
     errors += _taint_errors(template.spec.taints, template.spec.startup_taints)
     errors += filter(None, (spot_share_error(pool), schedules_error(pool)))
     warnings = list(_annotation_warnings(pool))
@@ -135,6 +140,18 @@ def validate_node_pool(pool: NodePool, *, rules: LabelRules | None) -> NodePoolF
                 f"{place}: {text}"
             )
     return NodePoolFindings(errors=tuple(errors), warnings=tuple(warnings))
+
+
+def _size_errors(pool: NodePool) -> Iterator[str]:
+    """Refuse a template whose NodeClaims or Nodes the API server would refuse, one after another."""
+    template = pool.spec.template
+    annotations = template.metadata.annotations
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+    if size > _MAX_ANNOTATION_BYTES:
+        yield f"annotations: they have {size} bytes and may have {_MAX_ANNOTATION_BYTES}"
+    size = len(template.model_dump_json(exclude_none=True).encode())
+    if size > _MAX_TEMPLATE_BYTES:
+        yield f"template: it has {size} bytes and may have {_MAX_TEMPLATE_BYTES}"
 
 
 def _annotation_warnings(pool: NodePool) -> Iterator[str]:

@@ -311,3 +311,29 @@ def test_a_wrong_rule_of_return_is_warned_of_and_the_pool_stays_in_use(annotatio
     assert found.errors == ()
     assert len(found.warnings) == (problem is not None)
     assert problem is None or found.warnings[0].startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("given", "begins"),
+    [
+        (
+            {"annotations": {f"note-{number}": "x" * 1_000 for number in range(250)}},
+            "annotations: they have 251890 bytes and may have 245760",
+        ),
+        (
+            {"labels": {f"{'x' * 50}-{number}": "y" * 60 for number in range(5_000)}},
+            "template: it has ",
+        ),
+    ],
+    ids=["annotations", "labels"],
+)
+def test_a_template_too_large_for_a_node_claim_is_an_error(given, begins):
+    """The API server stores the NodePool, and would refuse every NodeClaim of it."""
+    (error,) = errors(node_pool(**given))
+
+    assert error.startswith(begins)
+
+
+def test_a_large_template_is_valid():
+    """Annotations of 200 KiB are stored with NodeClaims and Nodes."""
+    assert errors(node_pool(annotations={f"note-{n}": "x" * 1_000 for n in range(200)})) == ()
