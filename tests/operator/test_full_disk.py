@@ -77,7 +77,7 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """What the program has found on the small file system."""
+    """Results of the program on the small file system."""
     folder = tmp_path_factory.mktemp("small")
     program = folder.parent / "program.py"
     program.write_text(PROGRAM)

@@ -18,9 +18,11 @@ from karpenter_core.api.labels import (
     DETECT_ONLY,
     DRIFT,
     HOSTNAME,
+    INSTANCE_TYPE,
     NODE_POOL,
     RESTRICTED_DOMAIN,
     WELL_KNOWN,
+    node_class_label,
 )
 from karpenter_core.api.names import label_value_error, qualified_name_error
 from karpenter_core.api.nodepool import NODE_POOL_VALIDATION_FAILED, VALIDATION_SUCCEEDED
@@ -56,6 +58,9 @@ _MAX_ANNOTATION_BYTES: Final = 256 * 1024 - 16 * 1024
 """The API server stores 256 KiB of annotations with an object; NodeClaims and Nodes get some of ours."""
 _MAX_TEMPLATE_BYTES: Final = 512 * 1024
 """etcd stores objects of 1.5 MiB; a NodeClaim also has names of instance types, and a record of its fields."""
+_MAX_REQUIREMENTS: Final = 100
+"""Of a NodeClaim (its CRD), which has one for each label and each requirement of its NodePool, and for its
+instance types."""
 _LONGEST_MESSAGE: Final = 4096
 """Longest message of the condition; the API server rejects far longer ones."""
 
@@ -152,6 +157,12 @@ def _size_errors(pool: NodePool) -> Iterator[str]:
     size = len(template.model_dump_json(exclude_none=True).encode())
     if size > _MAX_TEMPLATE_BYTES:
         yield f"template: it has {size} bytes and may have {_MAX_TEMPLATE_BYTES}"
+    ref = template.spec.node_class_ref
+    written = {NODE_POOL, INSTANCE_TYPE, node_class_label(ref.group, ref.kind)}
+    keys = {*template.metadata.labels, *(each.key for each in template.spec.requirements)}
+    if len(keys | written) > _MAX_REQUIREMENTS:
+        most = _MAX_REQUIREMENTS - len(written - keys)
+        yield f"labels and requirements: they have {len(keys)} keys together and may have {most}"
 
 
 def _annotation_warnings(pool: NodePool) -> Iterator[str]:

@@ -321,11 +321,11 @@ def test_a_wrong_rule_of_return_is_warned_of_and_the_pool_stays_in_use(annotatio
             "annotations: they have 251890 bytes and may have 245760",
         ),
         (
-            {"labels": {f"{'x' * 50}-{number}": "y" * 60 for number in range(5_000)}},
+            {"requirements": [("team", "In", *(f"{'x' * 50}-{n}" for n in range(10_000)))]},
             "template: it has ",
         ),
     ],
-    ids=["annotations", "labels"],
+    ids=["annotations", "values"],
 )
 def test_a_template_too_large_for_a_node_claim_is_an_error(given, begins):
     """The API server stores the NodePool, and would refuse every NodeClaim of it."""
@@ -337,3 +337,21 @@ def test_a_template_too_large_for_a_node_claim_is_an_error(given, begins):
 def test_a_large_template_is_valid():
     """Annotations of 200 KiB are stored with NodeClaims and Nodes."""
     assert errors(node_pool(annotations={f"note-{n}": "x" * 1_000 for n in range(200)})) == ()
+
+
+@pytest.mark.parametrize(
+    ("labels", "requirements", "is_valid"),
+    [(97, 0, True), (98, 0, False), (60, 37, True), (60, 38, False), (0, 100, False)],
+)
+def test_a_template_gives_a_node_claim_a_hundred_requirements_at_most(
+    labels, requirements, is_valid
+):
+    """The CRD of NodePools takes a hundred labels and a hundred requirements, that of NodeClaims fewer."""
+    pool = node_pool(
+        labels={f"label-{number}": "a" for number in range(labels)},
+        requirements=[(f"key-{number}", "In", "a") for number in range(requirements)],
+    )
+    count = labels + requirements
+    refused = f"labels and requirements: they have {count} keys together and may have 97"
+
+    assert errors(pool) == (() if is_valid else (refused,))
