@@ -28,6 +28,7 @@ from karpenter_provider_aws.codes import (
     is_throttled,
     is_timeout,
     is_unauthorized,
+    needs_other_credentials,
 )
 
 if TYPE_CHECKING:
@@ -175,11 +176,17 @@ class ApiCalls:
         retries: RetryPolicy,
         *,
         observe: CallObserver | None,
+        renew_credentials: Callable[[], None] = lambda: None,
         sleep: Callable[[float], None] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`retries` are those of calls that do not launch; see `launch_retries`."""
+        """`retries` are those of calls that do not launch; see `launch_retries`.
+
+        `renew_credentials` is called for each call that has no credentials, or whose credentials AWS
+        refuses.
+        """
         self._observe: Final = observe
+        self._renew_credentials: Final = renew_credentials
         self._monotonic: Final = monotonic
         limits = OperationLimits(monotonic=monotonic, first_turn_seconds=_FIRST_TURN_SECONDS)
 
@@ -229,6 +236,8 @@ class ApiCalls:
             except Exception as error:
                 failure = api_failure(error)
                 status = _NO_STATUS if failure is None else failure.status
+                if needs_other_credentials(error):
+                    self._renew_credentials()
                 raise
             else:
                 return answer

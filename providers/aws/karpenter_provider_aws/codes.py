@@ -47,6 +47,7 @@ __all__ = [
     "is_unfulfillable",
     "is_user_data_too_large",
     "launch_failure",
+    "needs_other_credentials",
 ]
 
 DRY_RUN_SUCCEEDED: Final = "DryRunOperation"
@@ -100,29 +101,29 @@ _THROTTLED: Final = frozenset(
     }
 )
 _TIMEOUTS: Final = frozenset({"RequestTimeout", "RequestTimeoutException"})
-_UNAUTHORIZED: Final = frozenset(
+_CREDENTIALS_REFUSED: Final = frozenset(
     {
-        "UnauthorizedOperation",
-        "AccessDenied",
-        "AccessDeniedException",
         "AuthFailure",
-        "AuthorizationError",
         "ExpiredToken",
         "ExpiredTokenException",
         "IncompleteSignature",
         "InvalidClientTokenId",
         "InvalidSignatureException",
         "MissingAuthenticationToken",
-        "NotAuthorized",
-        "OptInRequired",
         "SignatureDoesNotMatch",
         "UnrecognizedClientException",
     }
 )
+"""The credentials are wrong or have expired."""
 _PERMISSION_MISSING: Final = frozenset(
     {"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"}
 )
-"""The credentials are good, and no policy permits the call; the others of `_UNAUTHORIZED` refuse them."""
+"""The credentials are good, and no policy permits the call."""
+_UNAUTHORIZED: Final = (
+    _CREDENTIALS_REFUSED
+    | _PERMISSION_MISSING
+    | {"AuthorizationError", "NotAuthorized", "OptInRequired"}
+)
 _SERVER_FAULTS: Final = frozenset(
     {"InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable", "InternalServerError"}
 )
@@ -188,6 +189,20 @@ def is_unauthorized(code: str) -> bool:
 def is_permission_missing(code: str) -> bool:
     """Whether a policy is what refuses the call, rather than the credentials."""
     return code in _PERMISSION_MISSING
+
+
+def needs_other_credentials(error: Exception) -> bool:
+    """Whether a call failed because there are no credentials, or AWS takes them for wrong or expired."""
+    failure = api_failure(error)
+    if failure is None:
+        return _has_no_credentials(error)
+    return failure.code in _CREDENTIALS_REFUSED
+
+
+def _has_no_credentials(error: Exception) -> bool:
+    from botocore.exceptions import NoAuthTokenError, NoCredentialsError, TokenRetrievalError
+
+    return isinstance(error, NoCredentialsError | NoAuthTokenError | TokenRetrievalError)
 
 
 def is_server_fault(failure: ApiFailure) -> bool:
@@ -391,9 +406,7 @@ def core_error(error: Exception, *, action: str) -> CloudProviderError:
     """
     failure = api_failure(error)
     if failure is None:
-        from botocore.exceptions import NoAuthTokenError, NoCredentialsError, TokenRetrievalError
-
-        if isinstance(error, (NoCredentialsError, NoAuthTokenError, TokenRetrievalError)):
+        if _has_no_credentials(error):
             return AuthError(f"{action}: {error}", action=action)
         return CloudProviderError(f"{action}: {error}")
     said = f"{action}: {error_text(failure.code, failure.message)}"

@@ -6,6 +6,10 @@ thread-safe; creating them is not, hence the lock. A client makes one attempt of
 repeats it. Endpoint, region and credentials come from botocore's ordinary chain (`AWS_ENDPOINT_URL`,
 `AWS_REGION`, profile files, web identity, instance metadata).
 
+A client of botocore keeps the credentials that it was made with: none at all if they came later than
+the process, or the keys of a file that has changed since. So after a call that fails for its
+credentials the clients are made anew.
+
 boto3's clients are botocore's: what boto3 adds (transfers of S3, objects that wrap services) is not
 loaded, which saves 2 MiB of memory.
 """
@@ -13,6 +17,7 @@ loaded, which saves 2 MiB of memory.
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass, field
 from functools import cache
 from threading import Lock
@@ -24,6 +29,8 @@ from karpenter_provider_aws.api_calls import ApiCalls
 from karpenter_provider_aws.bounded_answers import bound_answers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from botocore.client import BaseClient
     from botocore.config import Config
     from botocore.loaders import Loader
@@ -40,6 +47,10 @@ if TYPE_CHECKING:
     from karpenter_provider_aws.bounded_answers import BoundedSession
 
 __all__ = ["ClientLimits", "CloudClients", "SharedClients", "pricing_region"]
+
+
+_RENEWAL_SECONDS: Final = 60
+"""The shortest time between two renewals of all clients, each of which takes up to a second of CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +95,7 @@ class CloudClients:
         observe: CallObserver | None = None,
         shared: SharedClients | None = None,
         every_operation: bool = False,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`region` overrides what botocore's chain finds; `version` goes into the user agent.
 
@@ -93,7 +105,11 @@ class CloudClients:
         others, as tests do.
         """
         self._limits: Final = limits or ClientLimits()
-        self._calls: Final = ApiCalls(self._limits.retries, observe=observe)
+        self._calls: Final = ApiCalls(
+            self._limits.retries, observe=observe, renew_credentials=self._renew_credentials
+        )
+        self._monotonic: Final = monotonic
+        self._renewed_at: float | None = None
         self._user_agent: Final = f"karpenter.sh-{version}" if version else "karpenter.sh"
         self._lock: Final = Lock()
         self._session: _Session | None = None
@@ -169,6 +185,22 @@ class CloudClients:
             return
         for client in clients:
             cast("EC2Client", client).close()
+
+    def _renew_credentials(self) -> None:
+        """Have the clients of the next calls made anew, with the credentials that are found then.
+
+        Clients whose calls are under way are not closed.
+        """
+        now = self._monotonic()
+        with self._lock:
+            if self._renewed_at is not None and now - self._renewed_at < _RENEWAL_SECONDS:
+                return
+            self._renewed_at = now
+            for service in self._clients:
+                if self._shared is not None:
+                    self._shared.pop(service, None)
+            self._clients.clear()
+            self._session = self._http = None
 
     def _client(self, service: str, *, region: str = "") -> object:
         client = self._clients.get(service)

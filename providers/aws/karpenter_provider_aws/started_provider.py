@@ -73,6 +73,7 @@ class StartedProvider:
                 limits=limits,
                 observe=self.metrics.sdk,
                 shared=shared,
+                monotonic=context.clock.monotonic,
             )
             opened.callback(self.clients.close)
             self.sizes: Final = UserDataSizes(context.metrics)

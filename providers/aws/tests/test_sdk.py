@@ -9,9 +9,11 @@ from threading import Thread
 
 import botocore.session
 import pytest
+from botocore.exceptions import ClientError, NoCredentialsError
 
 from karpenter_core.errors import SettingsError
 from karpenter_provider_aws.sdk import ClientLimits, CloudClients, pricing_region
+from karpenter_simulated_aws.testing import attempts
 
 
 def test_importing_the_clients_loads_no_sdk():
@@ -44,6 +46,86 @@ def test_a_client_is_made_without_the_libraries_for_transfers_and_resources():
 
 def test_a_client_is_made_once(clients):
     assert clients.ec2 is clients.ec2
+
+
+def describe_subnets(clients):
+    """Return whether the call succeeded."""
+    try:
+        clients.ec2.describe_subnets()
+    except (ClientError, NoCredentialsError):
+        return False
+    return True
+
+
+class TestCredentials:
+    """A client keeps those that it was made with."""
+
+    @pytest.fixture
+    def seconds(self):
+        """The time, in a list of one."""
+        return [1000.0]
+
+    @pytest.fixture
+    def clients(self, aws, seconds):
+        limits = ClientLimits(read_seconds=10, retries=attempts(1))
+        return CloudClients(region=aws.account.region, limits=limits, monotonic=lambda: seconds[0])
+
+    def test_a_process_that_started_without_credentials_finds_them_later(
+        self, clients, monkeypatch
+    ):
+        """Those of an instance, whose metadata may not be served yet when the first process starts."""
+        with monkeypatch.context() as patch:
+            patch.delenv("AWS_ACCESS_KEY_ID")
+            patch.delenv("AWS_SECRET_ACCESS_KEY")
+            patch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+            patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+            assert not describe_subnets(clients)
+        assert describe_subnets(clients)
+
+    @pytest.mark.parametrize(
+        ("code", "is_made_anew"),
+        [
+            ("ExpiredToken", True),
+            ("AuthFailure", True),
+            ("UnauthorizedOperation", False),
+            ("OptInRequired", False),
+            ("InternalError", False),
+        ],
+    )
+    def test_a_client_is_made_anew_when_its_credentials_are_refused(
+        self, aws, clients, code, is_made_anew
+    ):
+        """Permissions that are missing are those of any credentials."""
+        refused = clients.ec2
+        with aws.fail("ec2:DescribeSubnets", code=code, times=None):
+            assert not describe_subnets(clients)
+
+        assert (clients.ec2 is not refused) is is_made_anew
+        assert describe_subnets(clients)
+
+    def test_clients_are_made_anew_once_a_minute_at_most(self, aws, clients, seconds):
+        """Each costs up to a second of CPU, and credentials may be refused for days."""
+        made = []
+        with aws.fail("ec2:DescribeSubnets", code="ExpiredToken", times=None):
+            for seconds[0] in (1000.0, 1001.0, 1059.9, 1060.0, 1061.0):
+                made.append(clients.ec2)
+                assert not describe_subnets(clients)
+
+        assert [later is made[1] for later in made] == [False, True, True, True, False]
+
+    def test_others_that_share_clients_get_those_that_were_made_anew(self, aws, seconds):
+        limits, shared = ClientLimits(read_seconds=10, retries=attempts(1)), {}
+
+        def made():
+            return CloudClients(region=aws.account.region, limits=limits, shared=shared)
+
+        first = made()
+        refused = first.ec2
+        with aws.fail("ec2:DescribeSubnets", code="ExpiredToken", times=None):
+            assert not describe_subnets(first)
+
+        assert first.ec2 is not refused
+        assert made().ec2 is first.ec2
 
 
 class CountingServer(ThreadingHTTPServer):

@@ -108,7 +108,6 @@ WRONG: tuple[UserMistake[SimulatedAws], ...] = (
         must_name=("spec.subnetSelectorTerms", "ec2:DescribeSubnets", "credentials"),
         trouble=no_credentials,
         cloud_check_names="sts:GetCallerIdentity",
-        needs_restart=True,
     ),
     UserMistake(
         name="missing permission to look",
