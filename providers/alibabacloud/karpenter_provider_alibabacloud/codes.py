@@ -183,6 +183,10 @@ _PREFIXES: Final[tuple[tuple[str, ErrorClass], ...]] = (
 )
 
 
+_CREDENTIALS: Final = (
+    NO_CREDENTIALS, "InvalidAccessKeyId", "InvalidSecurityToken", "SignatureDoesNotMatch",
+)  # fmt: skip
+"""How the codes begin for keys and tokens that are missing, wrong, deleted or expired."""
 _MAY_BE_DONE: Final = frozenset({ErrorClass.TRANSIENT, ErrorClass.IN_PROGRESS})
 
 
@@ -223,6 +227,11 @@ class ApiError(Exception):
     def error_class(self) -> ErrorClass:
         """The class of the error."""
         return classify(self.code, status=self.status, message=self.message)
+
+    @property
+    def needs_other_credentials(self) -> bool:
+        """Whether there were no credentials, or the cloud takes them for wrong or expired."""
+        return self.code.startswith(_CREDENTIALS)
 
     def __str__(self) -> str:
         error_text = ": ".join(part for part in (self.action, self.code, self.message) if part)

@@ -48,6 +48,8 @@ _READS: Final = ("Describe", "List", "Get")
 _CLIENT_TOKEN: Final = "ClientToken"  # noqa: S105 - the name of a parameter
 _NOT_SENT: Final = "Throttling"
 """The code of a call that was not sent because the cloud would throttle it."""
+_RENEWAL_SECONDS: Final = 60
+"""The shortest time between two searches for credentials."""
 _KINDS: Final = {
     ErrorClass.THROTTLED: AttemptFailureKind.THROTTLED,
     ErrorClass.TRANSIENT: AttemptFailureKind.UNANSWERED,
@@ -104,10 +106,19 @@ def _api_error(call: FailedCall) -> ApiError:
 class ServiceClient:
     """One service: `call` for one answer, `pages` for what comes in pieces."""
 
-    def __init__(self, name: str, made: Callable[[], SdkCaller], *, caller: CloudCaller) -> None:
+    def __init__(
+        self,
+        name: str,
+        made: Callable[[], SdkCaller],
+        *,
+        caller: CloudCaller,
+        renew_credentials: Callable[[], None],
+    ) -> None:
+        """`renew_credentials` is called for each call that has no credentials, or refused ones."""
         self.name: Final = name
         """As RAM policies begin its actions: `ecs`, `vpc`, `cs`."""
         self._make_caller: Final = made
+        self._renew_credentials: Final = renew_credentials
         self._caller: Final = caller
 
     def call(self, action: str, parameters: Mapping[str, object]) -> ApiAnswer:
@@ -120,8 +131,17 @@ class ServiceClient:
             TypeError: the API has no such action or parameter.
         """
         sdk, name = self._make_caller(), f"{self.name}:{action}"
+
+        def send() -> ApiAnswer:
+            try:
+                return sdk.call(action, parameters)
+            except ApiError as error:
+                if error.needs_other_credentials:
+                    self._renew_credentials()
+                raise
+
         return self._caller.call(
-            lambda: sdk.call(action, parameters),
+            send,
             action=name,
             operation_class=name,
             repeatable=is_repeatable(action, parameters),
@@ -209,6 +229,7 @@ class CloudClients:
         limits: ClientLimits | None = None,
         observe: AttemptObserver | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Nothing is imported or asked before a call is due.
 
@@ -225,6 +246,8 @@ class CloudClients:
         self._lock: Final = Lock()
         self._callers: Final[dict[str, SdkCaller]] = {}
         self._credential: Credential | None = None
+        self._monotonic: Final = monotonic
+        self._renewed_at: float | None = None
         caller = CloudCaller(
             attempt_failure,
             policy=self._limits.retries,
@@ -234,7 +257,12 @@ class CloudClients:
         )
 
         def service(name: str) -> ServiceClient:
-            return ServiceClient(name, lambda: self._caller(name), caller=caller)
+            return ServiceClient(
+                name,
+                lambda: self._caller(name),
+                caller=caller,
+                renew_credentials=self._renew_credentials,
+            )
 
         self.ecs: Final = service("ecs")
         """ECS: instances, types, images, security groups."""
@@ -250,6 +278,7 @@ class CloudClients:
         *,
         limits: ClientLimits | None,
         observe: AttemptObserver | None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> CloudClients:
         """Return the clients that the options of the provider ask for.
 
@@ -265,6 +294,7 @@ class CloudClients:
             metadata_endpoint=settings.metadata_endpoint or metadata.ENDPOINT,
             limits=replace(limits or ClientLimits(), connections=settings.http_pool),
             observe=observe,
+            monotonic=monotonic,
         )
 
     def __enter__(self) -> CloudClients:
@@ -316,6 +346,20 @@ class CloudClients:
             self._credential = None
         for caller in callers:
             caller.close()
+
+    def _renew_credentials(self) -> None:
+        """Have credentials looked for again, and the clients of the next calls made with them.
+
+        The credentials library keeps keys of a RAM role until they expire, and those of a file for ever.
+        Clients whose calls are under way are not closed.
+        """
+        now = self._monotonic()
+        with self._lock:
+            if self._renewed_at is not None and now - self._renewed_at < _RENEWAL_SECONDS:
+                return
+            self._renewed_at = now
+            self._callers.clear()
+            self._credential = None
 
     def _caller(self, name: str) -> SdkCaller:
         caller = self._callers.get(name)

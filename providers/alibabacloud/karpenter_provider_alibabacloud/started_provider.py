@@ -77,7 +77,10 @@ class StartedProvider:
             )
             opened.callback(self.metrics.close)
             self.clients: Final = CloudClients.from_settings(
-                self.settings, limits=limits, observe=self.metrics.calls.observe
+                self.settings,
+                limits=limits,
+                observe=self.metrics.calls.observe,
+                monotonic=context.clock.monotonic,
             )
             opened.callback(self.clients.close)
             self.parts: Final = ProviderParts(

@@ -23,6 +23,7 @@ from karpenter_provider_alibabacloud.sdk import (
 )
 from karpenter_provider_alibabacloud.sdk_caller import ServiceEndpoint, _plain, unknown_names
 from karpenter_provider_alibabacloud.settings import AlibabaCloudSettings
+from karpenter_simulated_alibabacloud.signatures import SignatureMode
 
 LAUNCH = {"RegionId": "cn-hangzhou", "InstanceType": "ecs.g7.large"}
 
@@ -292,6 +293,62 @@ def test_missing_credentials_are_an_error_of_credentials(cloud, monkeypatch, tmp
 
     assert caught.value.error_class is ErrorClass.AUTH
     assert cloud.calls.all == ()
+
+
+class TestRefusedCredentials:
+    @pytest.fixture
+    def seconds(self):
+        """The time, in a list of one."""
+        return [1000.0]
+
+    @pytest.fixture
+    def clients(self, cloud, seconds):
+        with clients_of(cloud, monotonic=lambda: seconds[0]) as made:
+            yield made
+
+    @pytest.mark.parametrize(
+        ("code", "is_renewed"),
+        [
+            ("InvalidSecurityToken.Expired", True),
+            ("InvalidAccessKeyId.NotFound", True),
+            ("SignatureDoesNotMatch", True),
+            ("Forbidden.RAM", False),
+            ("InternalError", False),
+        ],
+    )
+    def test_credentials_are_looked_for_again(self, cloud, clients, code, is_renewed):
+        """Permissions that are missing are those of any credentials."""
+        refused = clients.credential
+        with cloud.fail("DescribeVpcs", code=code, status=400, times=None):
+            assert not self.describe(clients)
+
+        assert (clients.credential is not refused) is is_renewed
+        assert self.describe(clients)
+
+    def test_a_key_that_was_replaced_is_used_for_the_next_call(self, cloud, clients, monkeypatch):
+        """Where the cloud knows one key alone."""
+        cloud.signatures.check_kind = SignatureMode.STRICT
+        with monkeypatch.context() as patch:
+            patch.setenv("ALIBABA_CLOUD_ACCESS_KEY_ID", "LTAI5tDeleted")
+            assert not self.describe(clients)
+        assert self.describe(clients)
+
+    def test_they_are_looked_for_once_a_minute_at_most(self, cloud, clients, seconds):
+        found = []
+        with cloud.fail("DescribeVpcs", code="InvalidAccessKeyId", status=404, times=None):
+            for seconds[0] in (1000.0, 1001.0, 1059.9, 1060.0, 1061.0):
+                found.append(clients.credential)
+                assert not self.describe(clients)
+
+        assert [later is found[1] for later in found] == [False, True, True, True, False]
+
+    def describe(self, clients):
+        """Return whether the call succeeded."""
+        try:
+            clients.vpc.call("DescribeVpcs", {"RegionId": "cn-hangzhou"})
+        except ApiError:
+            return False
+        return True
 
 
 def test_the_vpc_network_has_endpoints_in_every_region():

@@ -162,7 +162,6 @@ WRONG: tuple[UserMistake[SimulatedAlibabaCloud], ...] = (
         must_name=("spec.vSwitchSelectorTerms", "credentials"),
         trouble=no_credentials,
         cloud_check_names="credentials",
-        needs_restart=True,
     ),
     UserMistake(
         name="no permission to look",
