@@ -145,11 +145,6 @@ class ProviderCluster:
         """Let so many minutes pass."""
         await self.harness.cluster.clock.sleep(60 * count)
 
-    async def restart(self) -> None:
-        """End the controller as SIGTERM does, and start another."""
-        await self.running.stop()
-        self.running = self.harness.start()
-
     async def user_messages(self, name: str = "default") -> UserMessages:
         """Return the messages about a NodeClass: its conditions, doctor errors, cloud errors."""
         return UserMessages(

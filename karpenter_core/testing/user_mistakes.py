@@ -55,8 +55,6 @@ class UserMistake(Generic[CloudT]):
     """The fault of the cloud, for as long as the context is entered."""
     cloud_check_names: str = ""
     """The words that the provider's own check must contain, where it needs no NodeClass for it."""
-    needs_restart: bool = False
-    """Whether a process cannot learn that it is mended."""
 
     def applied_to(self, cloud: CloudT) -> AbstractContextManager[object]:
         """Return the context in which the cloud is wrong."""

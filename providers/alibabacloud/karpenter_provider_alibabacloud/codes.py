@@ -186,7 +186,7 @@ _PREFIXES: Final[tuple[tuple[str, ErrorClass], ...]] = (
 _CREDENTIALS: Final = (
     NO_CREDENTIALS, "InvalidAccessKeyId", "InvalidSecurityToken", "SignatureDoesNotMatch",
 )  # fmt: skip
-"""How the codes begin for keys and tokens that are missing, wrong, deleted or expired."""
+"""Beginnings of the codes for keys and tokens that are missing, wrong, deleted or expired."""
 _MAY_BE_DONE: Final = frozenset({ErrorClass.TRANSIENT, ErrorClass.IN_PROGRESS})
 
 

@@ -326,7 +326,7 @@ class TestRefusedCredentials:
         assert self.describe(clients)
 
     def test_a_key_that_was_replaced_is_used_for_the_next_call(self, cloud, clients, monkeypatch):
-        """Where the cloud knows one key alone."""
+        """The simulated cloud knows one key alone."""
         cloud.signatures.check_kind = SignatureMode.STRICT
         with monkeypatch.context() as patch:
             patch.setenv("ALIBABA_CLOUD_ACCESS_KEY_ID", "LTAI5tDeleted")

@@ -220,8 +220,6 @@ def test_a_mistake_is_reported_and_nodes_launch_once_it_is_corrected(few, tmp_pa
         assert case.missing_messages(user_messages) == []
         assert calls <= CALLS_A_MINUTE * MINUTES + CALLS_AT_FIRST
 
-        if case.needs_restart:
-            await stage.restart()
         stage.apply(manifest(few, tried="again"))
         await stage.harness.settle(lambda: len(few.instances.all) == 1, seconds=400)
         assert stage.is_ready("True")
