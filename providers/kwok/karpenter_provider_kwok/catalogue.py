@@ -377,7 +377,7 @@ def _size(name: str, cpu: str) -> str:
 
 def _family(name: str) -> str:
     """Return what stands before the first `.` or `-`, else the first letter."""
-    head, *tail = re.split(r"[.-]", name, maxsplit=1)
+    head, *tail = re.split(r"[.-]", name)
     return head if tail else name[:1]
 
 

@@ -216,6 +216,15 @@ WHERE = 'instance types file types.json: entry 1 "c-2x-amd64-linux": '
         (("offerings", 1, "Price"), -0.1, "offerings.1.Price: must be a number of at least zero"),
         (("offerings", 1, "Price"), None, "offerings.1.Price: must be a number of at least zero"),
         (("offerings", 1, "Available"), "yes", "offerings.1.Available: must be true or false"),
+        *(
+            (
+                ("offerings", 1, "ReservationCapacity"),
+                value,
+                f"offerings.1.ReservationCapacity: must be a count, not {text}",
+            )
+            for value, text in ((-1, "-1"), (1.5, "1.5"), (True, "true"), ("2", '"2"'))
+        ),
+        (("offerings", 1, "Currency"), 5, "offerings.1.Currency: must be a text, not 5"),
         (("offerings", 1, "Avaliable"), True, "offerings.1: unknown field"),
         (("color",), "red", "unknown field"),
         ((*REQUIREMENT, "key"), None, "offerings.1.Requirements.0.key: must be a text"),
@@ -353,3 +362,8 @@ def test_a_mistake_in_devices_names_entry_and_field(templates, bindings, place):
     wrong = entry("gpu", resourceSliceTemplates=templates, attributeBindings=bindings)
     with pytest.raises(BadInputError, match=f'entry 0 "gpu": .*{place}'):
         load(wrong)
+
+
+def test_an_offering_that_says_no_more_is_available_and_reserves_nothing():
+    (it,) = load(entry("first"))
+    assert {(each.available, each.reservation_capacity) for each in it.offerings} == {(True, 0)}
