@@ -405,12 +405,22 @@ class PlanPricing:
         else:
             balance = self._balances[cover.commitment]
             covered = choices.covered(balance)
-            requirements = requirements.replace(Requirement.of(CAPACITY_TYPE, "In", (ON_DEMAND,)))
+            asked = requirements
+            requirements = requirements.replace(
+                Requirement.of(
+                    CAPACITY_TYPE,
+                    "In",
+                    (ON_DEMAND,),
+                    min_values=requirements.get(CAPACITY_TYPE).min_values,
+                )
+            )
             for key, offering_types in covered.types_of_key:
                 if not names.isdisjoint(offering_types):
                     requirements = requirements.merge(
                         Requirements((balance.requirements.get(key),))
                     )
+            if _has_fewer_values_than_asked(requirements, asked):
+                return None
             types = [item for item in covered.types if item.name in names]
         best_type = best.sold.instance_type
         types = (best_type, *(item for item in types if item is not best_type))
@@ -433,6 +443,17 @@ class PlanPricing:
             cheapest=_cheapest(best, cover, self._rate(best)),
             capacity_max=choices.capacity_max(names),
         )
+
+
+def _has_fewer_values_than_asked(narrowed: Requirements, asked: Requirements) -> bool:
+    """Whether a label whose values were narrowed has fewer of them than its `minValues`."""
+    return any(
+        requirement.min_values is not None
+        and not requirement.complement
+        and requirement != asked.get(requirement.key)
+        and len(requirement.values) < requirement.min_values
+        for requirement in narrowed.values()
+    )
 
 
 def _finish(steps: Generator[int, None, _Result]) -> _Result:

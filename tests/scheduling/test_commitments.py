@@ -41,6 +41,7 @@ from karpenter_core.testing.builders import (
     offering,
     pod,
     problem,
+    requirement_spec,
     standard_catalogue,
 )
 from tests.properties import with_examples
@@ -209,6 +210,20 @@ def test_types_with_room_only_as_spot_are_not_listed_on_demand():
 
     assert [claim.instance_types for claim in plan.claims] == [("dear",)]
     assert plan.claims[0].cheapest.capacity_type == ON_DEMAND
+
+
+@pytest.mark.parametrize(("least", "kinds"), [(1, {ON_DEMAND}), (2, {ON_DEMAND, SPOT})])
+def test_claims_that_need_several_capacity_types_are_planned_at_list_prices(least, kinds):
+    """A commitment covers on-demand nodes only, and would leave the claim one capacity type."""
+    offerings = [offering("zone-a", ON_DEMAND, 0.24), offering("zone-a", SPOT, 0.20)]
+    both = instance_type("both", cpu="4", memory="16Gi", overhead={}, offerings=offerings)
+    pool = node_pool(requirements=[requirement_spec(CAPACITY_TYPE, "Exists", min_values=least)])
+
+    plan = plan_of(1, balance("8", family=(), price=0.0), types=catalogue(both), pools=[pool])
+
+    (claim,) = plan.claims
+    assert Requirements(claim.requirements).get(CAPACITY_TYPE).values == kinds
+    assert (claim.cheapest.price_per_hour == 0) == (least == 1)
 
 
 @pytest.mark.parametrize(
