@@ -123,16 +123,28 @@ def created_metric(claim: NodeClaim, reason: str) -> MetricUpdate:
 
 
 def _requirements(planned: PlannedNodeClaim) -> Requirements:
-    """Return the claim's requirements, limited to the planned instance types."""
+    """Return the claim's requirements, limited to the planned instance types.
+
+    The API server refuses `minValues` above the number of listed values. A claim may have fewer, for
+    example in one zone, though its instance types have enough.
+    """
     requirements = Requirements(planned.requirements).without(_SIMULATION_ONLY)
-    if not planned.instance_types:
-        return requirements
-    planned_types = requirements.get(INSTANCE_TYPE)
-    return requirements.replace(
-        Requirement(
-            key=INSTANCE_TYPE,
-            complement=False,
-            values=frozenset(planned.instance_types),
-            min_values=planned_types.min_values,
+    if planned.instance_types:
+        planned_types = requirements.get(INSTANCE_TYPE)
+        requirements = requirements.replace(
+            Requirement(
+                key=INSTANCE_TYPE,
+                complement=False,
+                values=frozenset(planned.instance_types),
+                min_values=planned_types.min_values,
+            )
         )
+    return requirements.with_min_values(
+        {
+            requirement.key: len(requirement.values)
+            for requirement in requirements.values()
+            if requirement.operator == "In"
+            and requirement.min_values is not None
+            and requirement.min_values > len(requirement.values)
+        }
     )

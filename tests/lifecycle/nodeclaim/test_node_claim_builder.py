@@ -8,10 +8,17 @@ from datetime import timedelta
 import pytest
 
 from karpenter_core.api.conditions import is_true
+from karpenter_core.api.crd import render_crd
 from karpenter_core.api.durations import Duration, NillableDuration
-from karpenter_core.api.labels import INSTANCE_TYPE, NODE_POOL
-from karpenter_core.api.nodeclaim import CONSOLIDATABLE, INITIALIZED, NODE_CLAIM_CONDITIONS
+from karpenter_core.api.labels import INSTANCE_TYPE, NODE_POOL, ZONE
+from karpenter_core.api.nodeclaim import (
+    CONSOLIDATABLE,
+    INITIALIZED,
+    NODE_CLAIM_CONDITIONS,
+    NodeClaim,
+)
 from karpenter_core.api.nodepool import Disruption
+from karpenter_core.api.schema import SchemaValidator
 from karpenter_core.lifecycle.changes import NodePatch
 from karpenter_core.lifecycle.nodeclaim.consolidatable import consolidatable_step
 from karpenter_core.lifecycle.nodeclaim.node_claim_builder import build_node_claim, created_metric
@@ -21,6 +28,7 @@ from karpenter_core.scheduling.solve import solve
 from karpenter_core.testing.builders import (
     EPOCH,
     node_pool,
+    pod,
     pods,
     problem,
     requirement_spec,
@@ -106,6 +114,23 @@ class TestBuilding:
 
         assert types("b", "a") == ("In", ("a", "b"), 2)
         assert types() == ("Exists", (), 2)
+
+    def test_the_api_server_accepts_fewer_values_than_the_pool_asks_for(self):
+        """`minValues` is about the instance types; a pod in one zone leaves one value."""
+        pool = node_pool("web", requirements=[requirement_spec(ZONE, "Exists", min_values=2)])
+        pinned = pod(node_selector={ZONE: "zone-b"})
+        (planned,) = solve(problem([pinned], pools=(pool,))).claims
+
+        claim = build_node_claim(
+            planned, pool, suffix="x", node_pool_hash="1", node_pool_hash_version="v3"
+        )
+
+        (zone,) = (each for each in claim.spec.requirements if each.key == ZONE)
+        assert (zone.operator, tuple(zone.values), zone.min_values) == ("In", ("zone-b",), 1)
+        (served,) = render_crd(NodeClaim)["spec"]["versions"]
+        judge = SchemaValidator(served["schema"]["openAPIV3Schema"])
+        written = claim.model_dump(mode="json", by_alias=True, exclude_none=True)
+        assert list(judge.validate(written)) == []
 
     def test_a_new_claim_requests_the_sum_of_its_pods(self):
         """Case 166."""
