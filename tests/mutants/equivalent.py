@@ -341,6 +341,16 @@ EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
         "nth_cheapest",
         "order = np.argsort(prices, )",
     ): "rows of equal price are interchangeable: only prices are returned",
+    (
+        "karpenter_core/scheduling/whatif/open_fitting_nodes.py",
+        "OpenFittingNodes.fitting_slots",
+        "elif self._step - slot_list.step > _MANY_STEPS:",
+    ): "a list that is shortened a step later has nodes that are tried in vain",
+    (
+        "karpenter_core/scheduling/whatif/overlay.py",
+        "ClusterOverlay.expect_to_keep",
+        "if (table is removed):",
+    ): "full nodes that stay in the lists are tried in vain",
 }
 """By module, function and the changed lines of the mutant, stripped and joined by spaces.
 

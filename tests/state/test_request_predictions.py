@@ -128,13 +128,14 @@ def test_a_pod_is_planned_with_the_recommended_requests():
 @pytest.mark.parametrize(
     ("item", "cpu"),
     [
-        ({"created": 13, "observed": True}, 600),
+        ({"created": 12, "observed": True}, 600),
         ({"created": 11, "observed": True}, 1500),
         ({"created": 13}, 1500),
+        ({"created": 24}, 1500),
         ({"created": 30}, 600),
         ({}, 1500),
     ],
-    ids=["old", "young", "not-admitted", "before-the-autoscaler", "no-time"],
+    ids=["old", "young", "not-admitted", "with-the-autoscaler", "before-the-autoscaler", "no-time"],
 )
 def test_a_pod_is_expected_to_shrink_only_if_new_pods_may_be_smaller(item, cpu):
     """More is always planned for: the autoscaler is a day old, and lowers the CPU."""
