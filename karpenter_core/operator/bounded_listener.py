@@ -141,8 +141,6 @@ class BoundedListener:
 
     def _make_room(self) -> bool:
         """Close what is idle if there are too many; tell whether a further one may be opened."""
-        if len(self._open) < MOST_CONNECTIONS:
-            return True
         for handler in [key for key, each in self._open.items() if each.is_closed]:
             del self._open[handler]
         if len(self._open) < MOST_CONNECTIONS:

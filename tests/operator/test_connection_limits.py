@@ -108,6 +108,15 @@ async def test_a_connection_that_was_used_last_stays(monkeypatch):
             writer.close()
 
 
+async def test_connections_that_are_gone_are_forgotten():
+    """A handler of a closed connection holds kibibytes; scrapers and kubelets connect all the time."""
+    async with served() as both:
+        for _ in range(20):
+            assert await ask(both.metrics_port) == 200
+
+        assert all(len(listener._open) <= 2 for listener in both._listeners)
+
+
 async def test_a_request_that_arrives_bit_by_bit_is_given_up(monkeypatch):
     """Each byte starts no new time."""
     monkeypatch.setattr(bounded_listener, "FIRST_REQUEST_SECONDS", 0.3)
