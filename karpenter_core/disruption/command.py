@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from karpenter_core.api.prices import amount_text
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
@@ -59,8 +61,15 @@ class CommandEvidence:
     snapshot_version: int
     candidates: tuple[CandidateEvidence, ...]
     savings_per_hour: float
+    currency: str
+    """Currency of the savings: that of all reports."""
     spared_by_budget: tuple[str, ...]
     alternatives: Mapping[str, float]
+
+    @property
+    def savings_text(self) -> str:
+        """The savings as logs and Events show them."""
+        return f"savings: {amount_text(self.savings_per_hour, self.currency, digits=2)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -95,7 +104,7 @@ class Command:
     def __str__(self) -> str:
         """Write the command as logs show it."""
         text = f"{self.reason}/{self.id}: {self.decision}: nodepools=[{', '.join(self.pools)}]: "
-        return f"{text}{self._describe_change} (savings: ${self.evidence.savings_per_hour:.2f})"
+        return f"{text}{self._describe_change} ({self.evidence.savings_text})"
 
     @property
     def _describe_change(self) -> str:
@@ -139,6 +148,7 @@ def command_evidence(
     candidates: tuple[Candidate, ...],
     *,
     savings_per_hour: float,
+    currency: str,
     spared_by_budget: tuple[str, ...],
     alternatives: Mapping[str, float] | None = None,
 ) -> CommandEvidence:
@@ -156,6 +166,7 @@ def command_evidence(
             for candidate in candidates
         ),
         savings_per_hour=savings_per_hour,
+        currency=currency,
         spared_by_budget=spared_by_budget,
         alternatives=alternatives or {},
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from karpenter_core.api.conditions import is_true
 from karpenter_core.api.labels import CAPACITY_TYPE, INSTANCE_TYPE, SPOT, ZONE
 from karpenter_core.api.nodeclaim import CONSOLIDATABLE
+from karpenter_core.api.prices import amount_text
 from karpenter_core.disruption.acceptance import CandidateAcceptance, DeclineReason
 from karpenter_core.disruption.blocked_nodes import state_node_notices
 from karpenter_core.disruption.candidates import Candidate
@@ -208,6 +209,7 @@ def evaluate_move(
     """
     chosen = tuple(candidates)
     price, least, below = price_limits(disruption_pass, chosen)
+    floor = _floor_text(least, disruption_pass.prices)
     verdict = disruption_pass.simulation.evaluate(chosen, max_claims=max_claims, below_price=below)
     if verdict.outcome is WhatIfOutcome.LEFT:
         text = unplaced_pods_message(verdict)
@@ -220,9 +222,9 @@ def evaluate_move(
     if unrated and (verdict.outcome is WhatIfOutcome.TOO_DEAR or verdict.claims):
         return MoveRefusal(f"Can't compare prices: {unrated} (--exchange-rates)")
     if verdict.outcome is WhatIfOutcome.TOO_DEAR:
-        return MoveRefusal(_TOO_EXPENSIVE + _floor_text(least))
+        return MoveRefusal(_TOO_EXPENSIVE + floor)
     if verdict.fits and price < least - _ROUNDING:
-        return MoveRefusal("Can't save enough by removing" + _floor_text(least))
+        return MoveRefusal("Can't save enough by removing" + floor)
     unready = disruption_pass.simulation.unready_destination(verdict)
     if unready:
         return MoveRefusal(unready[:1].upper() + unready[1:])
@@ -235,15 +237,17 @@ def evaluate_move(
     try:
         replacements = _replacements(disruption_pass, chosen, verdict, below)
     except ReplacementRefusedError as refused:
-        return MoveRefusal(str(refused) + _floor_text(least))
+        return MoveRefusal(str(refused) + floor)
     saved = price - sum(planned.cheapest.price_per_hour for planned in replacements)
     return DisruptionMove(
         candidates=chosen, verdict=verdict, replacements=replacements, savings_per_hour=saved
     )
 
 
-def _floor_text(least: float) -> str:
-    return f" (savings floor: ${least:.4f} per hour)" if least else ""
+def _floor_text(least: float, prices: NodePrices) -> str:
+    if not least:
+        return ""
+    return f" (savings floor: {amount_text(least, prices.currency, digits=4)} per hour)"
 
 
 def _replacements(
@@ -337,6 +341,7 @@ def command_for_move(
             disruption_pass.snapshot.version,
             move.candidates,
             savings_per_hour=move.savings_per_hour,
+            currency=disruption_pass.prices.currency,
             spared_by_budget=tuple(candidate.name for candidate in spared_by_budget),
             alternatives=alternatives,
         ),
@@ -373,6 +378,7 @@ def with_new_move(
             disruption_pass.snapshot.version,
             move.candidates,
             savings_per_hour=move.savings_per_hour,
+            currency=disruption_pass.prices.currency,
             spared_by_budget=command.evidence.spared_by_budget,
             alternatives=command.evidence.alternatives,
         ),
@@ -392,7 +398,7 @@ def rejection_notices(command: Command, reason: str) -> tuple[Notice, ...]:
 
 
 def _command_notices(command: Command, reason: str, pattern: str) -> tuple[Notice, ...]:
-    savings = f" (savings: ${command.evidence.savings_per_hour:.2f})"
+    savings = f" ({command.evidence.savings_text})"
     notices: list[Notice] = []
     for candidate in command.candidates:
         text = pattern.format(command.describe_for(candidate))

@@ -100,6 +100,7 @@ class EmptinessMethod:
                 disruption_pass.snapshot.version,
                 tuple(chosen),
                 savings_per_hour=disruption_pass.prices.cost_per_hour(chosen),
+                currency=disruption_pass.prices.currency,
                 spared_by_budget=tuple(candidate.name for candidate in spared),
             ),
         )
@@ -139,6 +140,7 @@ class EmptinessMethod:
                     disruption_pass.snapshot.version,
                     kept_candidates,
                     savings_per_hour=disruption_pass.prices.cost_per_hour(kept_candidates),
+                    currency=disruption_pass.prices.currency,
                     spared_by_budget=command.evidence.spared_by_budget,
                 ),
             ),

@@ -121,6 +121,11 @@ class NodePrices:
         self._types: Final = dict[str, "Mapping[str, InstanceType]"]()
 
     @property
+    def currency(self) -> str:
+        """The reporting currency."""
+        return self._currency
+
+    @property
     def rates(self) -> Mapping[str, float]:
         """Exchange rates to the reporting currency."""
         return self._rates

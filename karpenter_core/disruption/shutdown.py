@@ -99,6 +99,7 @@ class ShutdownMethod:
                 disruption_pass.snapshot.version,
                 (candidate,),
                 savings_per_hour=disruption_pass.prices.cost_per_hour((candidate,)),
+                currency=disruption_pass.prices.currency,
                 spared_by_budget=tuple(one.name for one in spared),
             ),
         )

@@ -171,6 +171,7 @@ def _command(
             disruption_pass.snapshot.version,
             (candidate,),
             savings_per_hour=before - planned.cheapest.price_per_hour,
+            currency=disruption_pass.prices.currency,
             spared_by_budget=(),
         ),
     )

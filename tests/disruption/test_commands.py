@@ -9,8 +9,9 @@ import pytest
 from karpenter_core.api.labels import DO_NOT_DISRUPT
 from karpenter_core.disruption.command import CommandDecision
 from karpenter_core.disruption.consolidation import candidate_notices
-from karpenter_core.disruption.method import DisruptionPass
+from karpenter_core.disruption.method import DisruptionOptions, DisruptionPass
 from karpenter_core.disruption.plan import plan
+from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.state.builder import StateBuilder
 from karpenter_core.testing.state_builders import MANAGED_KINDS
 from tests.disruption.small_clusters import (
@@ -60,6 +61,15 @@ class TestText:
         )
         twice = replace(command, replacements=command.replacements * 2)
         assert "[web] -> [2 replacements]" in str(twice)
+
+    def test_amounts_name_another_reporting_currency(self):
+        """A `$` before an amount in yen would be read as a hundred times the savings."""
+        yen = DisruptionOptions(solve=SolveOptions(currency="JPY", exchange_rates={"USD": 100.0}))
+        builder = cluster(box("web", SIXTEEN), runs("a", "web", cpu="3"))
+        command = only(single(builder, options=yen))
+        assert "(savings: 120.00 JPY)" in str(command)
+        for notice in candidate_notices(command):
+            assert notice.message.endswith("(savings: 120.00 JPY)")
 
     def test_of_nothing(self):
         command = replace(merged(), candidates=())

@@ -6,8 +6,10 @@ import pytest
 
 from karpenter_core.api.labels import SAVINGS_FLOOR
 from karpenter_core.api.savings import SavingsFloor, savings_floor_error
+from karpenter_core.disruption.method import DisruptionOptions
 from karpenter_core.errors import BadInputError
 from karpenter_core.lifecycle.nodepool.validation import validate_node_pool
+from karpenter_core.scheduling.problem import SolveOptions
 from tests.disruption.small_clusters import (
     EIGHT,
     FOUR,
@@ -81,7 +83,13 @@ def test_a_replacement_saves_the_floor_or_is_not_made(text, goes):
         assert bought(outcome) == [["four"]]
     else:
         (message,) = messages(outcome)
-        assert "savings floor" in message
+        assert "savings floor: $" in message
+
+
+def test_a_floor_is_written_in_the_reporting_currency():
+    yen = DisruptionOptions(solve=SolveOptions(currency="JPY", exchange_rates={"USD": 100.0}))
+    (message,) = messages(single(oversized("51%"), options=yen))
+    assert "(savings floor: 40.8000 JPY per hour)" in message
 
 
 def test_the_floor_holds_at_the_highest_possible_launch_price():
