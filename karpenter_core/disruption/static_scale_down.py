@@ -1,8 +1,8 @@
 """Orders NodeClaims of a static NodePool for deletion on a scale-down.
 
 The order is: claims without an instance, empty nodes, other nodes by the disruption cost of their
-pods, and last nodes with a pod that may not be disrupted (upstream). Among equal claims, drifted ones
-come first, then the youngest. Budgets and PodDisruptionBudgets do not limit the number, because the
+pods, and last nodes that may not be disrupted, or have a pod that may not (upstream: only the latter).
+Among equal claims, drifted ones come first, then the youngest. Budgets and PodDisruptionBudgets do not limit the number, because the
 user reduced the replicas; pods are drained as on every other node.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.conditions import is_true
+from karpenter_core.api.labels import DO_NOT_DISRUPT
 from karpenter_core.api.nodeclaim import DRIFTED
 from karpenter_core.disruption.costs import disruption_cost, eviction_cost
 from karpenter_core.state.pod_rules import do_not_disrupt
@@ -48,10 +49,11 @@ def _rank(
     tie = (not is_true(claim.status.conditions, DRIFTED), youth, claim.name)
     if not claim.status.provider_id:
         return (_UNLAUNCHED, False, 0.0, *tie)
-    pods = [
-        pod for node in snapshot.nodes_of(claim) for pod in snapshot.pods_by_node.get(node.name, ())
-    ]
-    protected = any(_is_protected(pod, now) for pod in pods)
+    nodes = snapshot.nodes_of(claim)
+    pods = [pod for node in nodes for pod in snapshot.pods_by_node.get(node.name, ())]
+    protected = any(node.annotations.get(DO_NOT_DISRUPT) == "true" for node in nodes) or any(
+        _is_protected(pod, now) for pod in pods
+    )
     if not protected and all(pod.is_daemon for pod in pods):
         return (_EMPTY, False, 0.0, *tie)
     cost = disruption_cost((eviction_cost(pod.shape) for pod in pods), claim, now)

@@ -51,6 +51,19 @@ def test_nodes_go_by_launch_then_emptiness_then_cost_and_protected_ones_last():
     assert set(found[5:]) == {"6-protected-daemon", "7-protected-cheap"}
 
 
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_a_node_that_its_user_protects_goes_last(value):
+    """Even an empty one: operators protect a node whose instance they inspect."""
+    objects = [
+        box("protected", annotations={DO_NOT_DISRUPT: value}),
+        box("two-pods"),
+        runs("a", "two-pods"),
+        runs("b", "two-pods"),
+    ]
+
+    assert (order(*objects)[-1] == "protected") is (value == "true")
+
+
 def test_eight_nodes_of_four_kinds_are_reduced_kind_by_kind():
     """Case 320: 8 to 6 drops daemons only, to 4 low cost, to 2 high cost, to 0 do-not-disrupt."""
     objects = []
