@@ -165,7 +165,7 @@ def parse_feature_gates(text: str) -> FeatureGates:
         if name not in _GATE_FIELDS:
             continue
         if value not in TRUE_TEXTS | FALSE_TEXTS:
-            message = f'feature-gates: {name} must be true or false, not "{value}"'
+            message = f'--feature-gates: {name} must be true or false, not "{value}"'
             raise SettingsError(message)
         chosen[_GATE_FIELDS[name]] = value in TRUE_TEXTS
     return FeatureGates(**chosen)

@@ -153,7 +153,7 @@ def test_gates_tolerate_spaces_and_unknown_names():
 
 def test_a_gate_that_is_neither_true_nor_false_is_an_error():
     """With the gate's name in it."""
-    with pytest.raises(SettingsError, match="NodeRepair must be true or false"):
+    with pytest.raises(SettingsError, match="--feature-gates: NodeRepair must be true or false"):
         parse_feature_gates("NodeRepair=on")
 
 

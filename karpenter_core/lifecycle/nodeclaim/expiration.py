@@ -57,7 +57,8 @@ def expiration_step(
         pool_uid=owner,
         succeeded=False,
         reason=EXPIRED_TOO_EARLY,
-        message="expireAfter has passed before the node registered; set a longer one",
+        message=f"expireAfter of NodeClaim {claim.name}, {claim.spec.expire_after}, has passed "
+        "before its node registered; set a longer one in the NodePool",
     )
     labels = disrupted_labels(claim, EXPIRED)
     moving = sum(pod.is_reschedulable for pod in pods)

@@ -63,6 +63,8 @@ class TestExpiration:
         assert step.delete == "expired"
         assert [event.pool_uid for event in step.events if not event.succeeded] == failed
         assert all(event.reason == "ExpiredBeforeRegistration" for event in step.events)
+        cause = f"expireAfter of NodeClaim {claim.name}, 30s, has passed"
+        assert all(event.message.startswith(cause) for event in step.events)
 
     def test_claim_expires_at_the_exact_second(self):
         claim = node_claim(expire_after="30s")
