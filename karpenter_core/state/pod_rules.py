@@ -88,7 +88,8 @@ def do_not_disrupt(pod: PodView, now: datetime) -> DoNotDisrupt:
 
     A pod that has not started is protected; a value that cannot be read protects nothing. Where
     the annotation is missing or cannot be read, those of older autoscalers count: they protect
-    permanently or not at all.
+    permanently or not at all. Cluster Autoscaler's does not count on DaemonSet pods and static pods, as
+    there: an agent with it runs on every node, and no node would ever be removed.
     """
     annotations = pod.shape.annotations
     if not may_be_protected(pod):
@@ -98,6 +99,8 @@ def do_not_disrupt(pod: PodView, now: datetime) -> DoNotDisrupt:
     if verdict.protection not in {PodProtection.NONE, PodProtection.INVALID}:
         return verdict
     for key, protecting in _LEGACY:
+        if key == SAFE_TO_EVICT and (pod.is_daemon or pod.is_mirror):
+            continue
         if annotations.get(key) == protecting:
             return replace(verdict, protection=PodProtection.ALWAYS, annotation=key)
     return verdict

@@ -257,6 +257,16 @@ class TestOlderAnnotations:
         if by is not None:
             assert verdict.annotation == by
 
+    @pytest.mark.parametrize(
+        ("kind", "version"), [("DaemonSet", "apps/v1"), ("Node", "v1"), ("ReplicaSet", "apps/v1")]
+    )
+    def test_safe_to_evict_of_pods_that_stay_on_their_node_protects_nothing(self, kind, version):
+        """As in Cluster Autoscaler: an agent on every node would keep every node."""
+        built, _ = self.verdict({SAFE_TO_EVICT: "false"})
+        shape = msgspec.structs.replace(built.shape, owner_kind=kind, owner_api_version=version)
+        item = msgspec.structs.replace(built, shape=shape)
+        assert do_not_disrupt(item, EPOCH).is_active is (kind == "ReplicaSet")
+
     def test_an_unreadable_value_is_reported_although_an_older_one_protects(self):
         item, verdict = self.verdict({DO_NOT_DISRUPT: "never", DO_NOT_EVICT: "true"})
         assert protection_notice(item, verdict).reason == "InvalidDoNotDisruptAnnotation"
