@@ -14,15 +14,10 @@ from tests.mutants.probes import blocks_of
 from tests.mutants.process import run_in_process
 
 _MOST_FILES: Final = 12
-DECLARATIONS: Final = "tests/repository/test_recorded_declarations.py"
-"""Compares the values that modules declare; it runs none of their functions, and has no record."""
 
 
 def judge_module(mutant: Mutant, source: str, record: Record, *, budget_seconds: float) -> Verdict:
-    """Run the tests that reach functions which mention the changed name, in another process.
-
-    Last, the test of declared values.
-    """
+    """Run the tests that reach functions which mention the changed name, in another process."""
     tests = tests_mentioning(name_at(source, mutant.line), mutant, record)
     chosen: list[str] = []
     spent = 0.0
@@ -34,7 +29,6 @@ def judge_module(mutant: Mutant, source: str, record: Record, *, budget_seconds:
             spent += record[test][0]
             files += [file_of(test)] * (file_of(test) not in files)
     killed_by = run_in_process(mutant, source, chosen) if chosen else ""
-    killed_by = killed_by or run_in_process(mutant, source, [DECLARATIONS])
     return Verdict(mutant=mutant, killed_by=killed_by, tried=len(chosen), reaching=len(tests))
 
 

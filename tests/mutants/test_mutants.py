@@ -20,7 +20,6 @@ from tests.mutants.areas import AREAS, ROOT, sources
 from tests.mutants.draw import Mutant, draw, enum_members, mutants_of
 from tests.mutants.equivalent import EQUIVALENT, fragment, reason_for
 from tests.mutants.frozen import FrozenTree, TreeChangedError
-from tests.mutants.modules import DECLARATIONS, judge_module
 from tests.mutants.order import most_telling_first, nearness
 from tests.mutants.probes import MARKS, Blocks, block_of
 from tests.mutants.samples import note_killers, read_sample, save_sample
@@ -691,19 +690,3 @@ class TestExitCode:
     @pytest.mark.parametrize("record", [(), ("--record",)])
     def test_tests_that_are_not_there_fail_as_in_pytest(self, record):
         assert self.run(*record, "tests/nowhere") == pytest.ExitCode.USAGE_ERROR
-
-
-def test_a_change_of_a_declared_value_is_judged_by_the_record_of_all_values(monkeypatch):
-    """No function need mention it: as of a period that only another constant is made of."""
-    judged = []
-    monkeypatch.setattr(
-        "tests.mutants.modules.run_in_process",
-        lambda _mutant, _source, chosen: judged.append(chosen) or "it",
-    )
-    path = "karpenter_core/lifecycle/nodepool/hashing.py"
-    source = (ROOT / path).read_text("utf-8")
-    mutant = next(each for each in mutants_of(path, source, {}) if not each.function)
-
-    assert judge_module(mutant, source, {}, budget_seconds=1).killed_by == "it"
-    assert judged == [[DECLARATIONS]]
-    assert (ROOT / DECLARATIONS).exists()
