@@ -32,6 +32,8 @@ __all__ = ["AttachScripts", "ContainerRuntime", "ScriptKey", "pool_runtime", "wi
 TTL: Final = timedelta(hours=6)
 TOKEN_LIFE: Final = TTL + timedelta(hours=1)
 """Requested validity of the token in a script: instances boot for a while after their launch."""
+MOST_SCRIPT_BYTES: Final = 4096
+"""ACK's scripts have less than a kilobyte; more is no script, and would be kept for hours."""
 MISSED_REGISTRATIONS: Final = 3
 """After so many in a row the token is taken to have ended."""
 
@@ -151,6 +153,11 @@ class AttachScripts:
             raise CloudProviderError(
                 "cs:DescribeClusterAttachScripts has no script for cluster "
                 f"{self._cluster_id} in its answer"
+            )
+        if (size := len(script.encode())) > MOST_SCRIPT_BYTES:
+            raise CloudProviderError(
+                f"cs:DescribeClusterAttachScripts answers with {size:,} bytes for cluster "
+                f"{self._cluster_id}: no script has more than {MOST_SCRIPT_BYTES:,}"
             )
         return script
 

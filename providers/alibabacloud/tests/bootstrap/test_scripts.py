@@ -162,6 +162,22 @@ def test_without_a_script_there_is_an_error_that_names_the_action(cloud, scripts
         scripts.script(ScriptKey())
 
 
+@pytest.mark.parametrize(("size", "is_script"), [(4096, True), (4097, False), (100_000, False)])
+def test_an_answer_larger_than_a_script_is_an_error_and_is_asked_for_again(clock, size, is_script):
+    """It was kept for six hours, in which the NodeClass was refused for the size of its user data."""
+    bodies = ["x" * size, "curl https://example.com/attach | bash -s --"]
+    answers = SimpleNamespace(
+        call=lambda action, _: {"body": bodies.pop(0)} if action == ASKED else {}
+    )
+    scripts = AttachScripts(SimpleNamespace(ack=answers), clock, cluster_id="c123")
+    if is_script:
+        assert len(scripts.script(ScriptKey())) == size
+        return
+    with pytest.raises(CloudProviderError, match=f"cs:{ASKED} answers with {size:,} bytes"):
+        scripts.script(ScriptKey())
+    assert scripts.script(ScriptKey()).startswith("curl")
+
+
 @pytest.mark.parametrize("answer", [{}, {"body": None}, {"body": "\r\n"}])
 def test_an_answer_without_a_script_is_an_error_and_is_asked_for_again(clock, answer):
     """An instance without it would never join, and cost money."""
