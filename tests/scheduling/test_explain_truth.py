@@ -19,6 +19,7 @@ from tests.properties import examples
 from tests.scheduling.plan_checks import FIRST_FIT
 from tests.support.problems import ALL_FEATURES, ProblemFeature, seeded_problem
 from tests.support.random_choices import TEAM, ZONES
+from tests.support.run_selection import others_as_cluster_runs
 from tests.verifier.first_failing import ORDER, Trial
 
 EXAMPLES = examples(60)
@@ -41,7 +42,7 @@ UNCERTAIN = ("perhaps", "may later be", "not known yet")
 
 
 @both_packings
-@pytest.mark.parametrize("batch", range(4))
+@pytest.mark.parametrize("batch", others_as_cluster_runs(range(4)))
 def test_the_reason_is_the_first_constraint_that_leaves_no_offering(batch, options):
     """Checked by trial, offering by offering."""
     for seed in _seeds(batch):
@@ -67,7 +68,7 @@ def _judge(asked, options, seed):
 
 
 @both_packings
-@pytest.mark.parametrize("batch", range(4))
+@pytest.mark.parametrize("batch", others_as_cluster_runs(range(4)))
 def test_a_pod_without_the_constraint_that_is_named_is_placed_or_has_another_reason(batch, options):
     """In the same pool, with nothing else changed."""
     for seed in _seeds(batch):
