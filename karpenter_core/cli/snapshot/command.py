@@ -9,7 +9,6 @@ import asyncio
 import gzip
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -18,6 +17,7 @@ import typer
 from karpenter_core.cli.cluster_options import takes_cluster
 from karpenter_core.cli.cluster_source import ClusterSource, help_of
 from karpenter_core.cli.written_files import writes_to
+from karpenter_core.files import replace_file
 
 if TYPE_CHECKING:
     from karpenter_core.cli.snapshot.collection import CollectedCluster
@@ -103,12 +103,4 @@ def _write(path: Path, body: bytes) -> None:
         if path.exists() and not path.is_file():  # a pipe or a device
             path.write_bytes(body)
             return
-        target = path.resolve()
-        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(body)
-            Path(temporary).replace(target)
-        except OSError:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        replace_file(path.resolve(), body)

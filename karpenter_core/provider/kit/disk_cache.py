@@ -7,13 +7,13 @@ cache is optional: a file that is missing, too old, of another version or damage
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 import structlog
+
+from karpenter_core.files import replace_file
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -56,7 +56,8 @@ class DiskCache:
         document = {"version": self._version, "written": now.isoformat(), "value": value}
         text = json.dumps(document, separators=(",", ":"), sort_keys=True)
         try:
-            self._replace(text)
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(self._path, text.encode())
         except OSError as error:
             if not self._is_broken:
                 self._is_broken = True
@@ -69,14 +70,3 @@ class DiskCache:
             if self._is_broken:
                 self._is_broken = False
                 self._log.info("a cache is written again", file=str(self._path))
-
-    def _replace(self, text: str) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            Path(temporary).replace(self._path)
-        except OSError:
-            Path(temporary).unlink(missing_ok=True)
-            raise
