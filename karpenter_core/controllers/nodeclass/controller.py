@@ -193,19 +193,20 @@ class NodeClassController:
         self._log.error(
             "the status of a nodeclass is not stored", name=node_class.name, error=problem
         )
-        conditions = unresolved_conditions(node_class, error, now=self._runtime.clock.now())
-        if conditions != _manifests(node_class.status.conditions):
-            body: dict[str, object] = {"status": {"conditions": conditions}}
-            await self._patch(node_class, body, subresource="status")
+        await self._write_unresolved(node_class, error)
 
     async def _write_failure(self, node_class: NodeClass, error: CloudProviderError) -> None:
         """Write why a new NodeClass has no status; what was found before an outage stays."""
         ready = find_condition(node_class.status.conditions, READY)
         if ready is not None and (ready.reason != RESOLUTION_FAILED or ready.message == str(error)):
             return
+        await self._write_unresolved(node_class, error)
+
+    async def _write_unresolved(self, node_class: NodeClass, error: CloudProviderError) -> None:
         conditions = unresolved_conditions(node_class, error, now=self._runtime.clock.now())
-        body: dict[str, object] = {"status": {"conditions": conditions}}
-        await self._patch(node_class, body, subresource="status")
+        if conditions != _manifests(node_class.status.conditions):
+            body: dict[str, object] = {"status": {"conditions": conditions}}
+            await self._patch(node_class, body, subresource="status")
 
     async def _patch(
         self, node_class: NodeClass, body: dict[str, object], *, subresource: str = ""
