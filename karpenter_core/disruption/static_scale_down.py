@@ -2,8 +2,8 @@
 
 The order is: claims without an instance, empty nodes, other nodes by the disruption cost of their
 pods, and last nodes that may not be disrupted, or have a pod that may not (upstream: only the latter).
-Among equal claims, drifted ones come first, then the youngest. Budgets and PodDisruptionBudgets do not limit the number, because the
-user reduced the replicas; pods are drained as on every other node.
+Among equal claims, drifted ones come first, then the youngest. Budgets and PodDisruptionBudgets do not
+limit the number, because the user reduced the replicas; pods are drained as on every other node.
 """
 
 from __future__ import annotations

@@ -135,9 +135,8 @@ class BoundedListener:
             connection = _Connection(server(), accepted)
             self._open[connection.handler] = connection
             connection.opening = asyncio.create_task(self._await_request(connection, accepted))
-            await asyncio.sleep(
-                0
-            )  # a connection that waits is accepted at once, without a turn of the loop
+            # A connection that waits is accepted at once, without a turn of the loop.
+            await asyncio.sleep(0)
 
     def _make_room(self) -> bool:
         """Close what is idle if there are too many; tell whether a further one may be opened."""

@@ -196,9 +196,9 @@ class CloudClients:
             if self._renewed_at is not None and now - self._renewed_at < _RENEWAL_SECONDS:
                 return
             self._renewed_at = now
+            shared = {} if self._shared is None else self._shared
             for service in self._clients:
-                if self._shared is not None:
-                    self._shared.pop(service, None)
+                shared.pop(service, None)
             self._clients.clear()
             self._session = self._http = None
 
