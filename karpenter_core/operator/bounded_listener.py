@@ -178,15 +178,19 @@ class BoundedListener:
             request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
         ) -> web.StreamResponse:
             connection = self._open.get(request.protocol)
-            if connection is None:  # it is being closed
-                return await handler(request)
-            connection.has_asked.set()
-            connection.answering += 1
+            if connection is not None:  # else it is being closed
+                connection.has_asked.set()
+                connection.answering += 1
             try:
                 return await handler(request)
+            except ConnectionError:
+                if request.transport is not None:
+                    raise  # of a call of the handler's own
+                return web.Response()  # nobody reads it; aiohttp would report the error
             finally:
-                connection.answering -= 1
-                if self._open.pop(request.protocol, None) is not None:
-                    self._open[request.protocol] = connection  # the last one that was used
+                if connection is not None:
+                    connection.answering -= 1
+                    if self._open.pop(request.protocol, None) is not None:
+                        self._open[request.protocol] = connection  # the last one that was used
 
         return track

@@ -205,6 +205,36 @@ async def test_scrapes_that_nobody_reads_are_bounded_and_end(monkeypatch, caplog
     assert caplog.records == []  # else anybody could flood the log
 
 
+async def test_a_scraper_that_goes_away_during_its_answer_is_not_reported(caplog):
+    """It is no error of the process, and anybody could do it again and again."""
+    async with served(series=100_000) as both:
+        gone = socket.socket()
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        gone.connect(("127.0.0.1", both.metrics_port))
+        gone.sendall(REQUEST)
+        gone.setblocking(False)
+        await asyncio.get_running_loop().sock_recv(gone, 1)  # the answer begins
+
+        gone.close()
+
+        async with asyncio.timeout(10):
+            while any(each.answering for each in both._listeners[0]._open.values()):
+                await asyncio.sleep(0.01)  # noqa: ASYNC110 - the process tells nobody
+        assert await ask(both.metrics_port) == 200
+    assert caplog.records == []
+
+
+async def test_a_handler_whose_own_call_lost_its_connection_is_reported(caplog):
+    """Its client waits for an answer."""
+
+    def lose(_query):
+        raise ConnectionResetError
+
+    async with served(slow_routes={"/lost": lose}) as both:
+        assert await ask(both.metrics_port, REQUEST.replace(b"/metrics", b"/lost")) == 500
+    assert [record.exc_info[0] for record in caplog.records] == [ConnectionResetError]
+
+
 @pytest.mark.parametrize(
     "headers",
     [b"X-Padding: " + b"x" * 100_000, b"\r\n".join(b"X-%d: x" % number for number in range(200))],
