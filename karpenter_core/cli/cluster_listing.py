@@ -7,6 +7,7 @@ added to the cluster as if they had been applied, which shows the effect of a ch
 
 from __future__ import annotations
 
+import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, final
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from karpenter_core.api.json_objects import JsonObject
     from karpenter_core.clock import Clock
     from karpenter_core.kube.api import ClusterApis
     from karpenter_core.kube.resources import ResourceKind
@@ -33,6 +35,7 @@ __all__ = [
     "list_cluster",
     "list_kinds",
     "overlay_objects",
+    "read_manifests",
     "read_pages",
 ]
 
@@ -194,6 +197,15 @@ async def read_pages(
         return await read()
     except GoneError:
         return await read()
+
+
+async def read_manifests(apis: ClusterApis, kind: ResourceKind) -> list[JsonObject]:
+    """List one kind as `read_pages` does; return its objects as they are stored."""
+    return [item for page in await read_pages(apis, kind, _items) for item in page]
+
+
+def _items(_: ResourceKind, body: bytes) -> list[JsonObject]:
+    return list(json.loads(body)["items"] or ())
 
 
 # -- what if ---------------------------------------------------------------------------------------

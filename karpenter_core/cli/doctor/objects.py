@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import NODES as NODES_LIMIT
 from karpenter_core.api.quantities import parse_amount
+from karpenter_core.cli.cluster_listing import read_manifests
 from karpenter_core.cli.doctor.findings import error_finding, ok_finding
 from karpenter_core.errors import ApiError, NotFoundError
 from karpenter_core.kube.resources import (
@@ -54,14 +54,13 @@ async def check_objects(
     found: dict[ResourceKind, list[JsonObject]] = {}
     for kind in kinds:
         try:
-            pages = [json.loads(page) async for page in apis.objects.list_pages(kind)]
+            found[kind] = await read_manifests(apis, kind)
         except NotFoundError:  # its definition is not installed: said elsewhere
             continue
         except ApiError as error:
             if error.status != _FORBIDDEN:
                 raise
             continue  # said elsewhere too
-        found[kind] = [item for page in pages for item in page["items"]]
     return object_findings(found, node_classes, static_capacity=static_capacity)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from karpenter_core.api.capacity_quota import CapacityQuota
 from karpenter_core.api.quantities import format_amount, parse_amount
+from karpenter_core.cli.cluster_listing import read_manifests
 from karpenter_core.errors import ApiError, NotFoundError
 from karpenter_core.kube.wire.codecs import CAPACITY_QUOTAS
 from karpenter_core.provider.contract import Finding, Severity
@@ -26,7 +26,7 @@ async def check_quotas(apis: ClusterApis) -> list[Finding]:
         ApiError: the API server cannot be reached.
     """
     try:
-        pages = [json.loads(page) async for page in apis.objects.list_pages(CAPACITY_QUOTAS)]
+        items = await read_manifests(apis, CAPACITY_QUOTAS)
     except NotFoundError:
         return [
             Finding(
@@ -44,7 +44,6 @@ async def check_quotas(apis: ClusterApis) -> list[Finding]:
                 remedy="until they can, no quota is enforced",
             )
         ]
-    items = [item for page in pages for item in page["items"]]
     findings = [finding for item in items for finding in quota_findings(item)]
     message = f"{len(items)} CapacityQuotas, all of them readable"
     return findings or [Finding(severity=Severity.OK, message=message)]

@@ -5,10 +5,10 @@ Requests that can be served and are not are findings too.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.provisioning_request import SUPPORTED_CLASSES
+from karpenter_core.cli.cluster_listing import read_manifests
 from karpenter_core.errors import ApiError, NotFoundError
 from karpenter_core.kube.wire.codecs import PROVISIONING_REQUESTS
 from karpenter_core.provider.contract import Finding, Severity
@@ -32,16 +32,14 @@ async def check_requests(apis: ClusterApis, *, are_served: bool) -> list[Finding
     Raises:
         ApiError: the API server cannot be reached.
     """
-    api = apis.api_for(PROVISIONING_REQUESTS)
     try:
-        pages = [json.loads(page) async for page in api.list_pages(PROVISIONING_REQUESTS)]
+        requests = await read_manifests(apis, PROVISIONING_REQUESTS)
     except NotFoundError:
         return [_missing_kind()] if are_served else []
     except ApiError as error:
         if error.status != _FORBIDDEN:
             raise
         return []  # said of permissions, if the kind is served
-    requests: list[JsonObject] = [item for page in pages for item in page["items"]]
     ours = [item for item in requests if item["spec"]["provisioningClassName"] in SUPPORTED_CLASSES]
     if not are_served:
         return _unserved(ours)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import ALIASES, WELL_KNOWN
 from karpenter_core.cli.catalogues import open_providers
-from karpenter_core.cli.cluster_listing import connected
+from karpenter_core.cli.cluster_listing import connected, read_manifests
 from karpenter_core.cli.doctor.cluster_reading import read_cluster
 from karpenter_core.cli.take_over import (
     LeaseHolder,
@@ -173,14 +173,14 @@ async def _ignored_kinds(settings: Settings, apis: ClusterApis) -> list[Finding]
         if group in read:
             continue
         try:
-            pages = [json.loads(page) async for page in apis.api_for(kind).list_pages(kind)]
+            items = await read_manifests(apis, kind)
         except NotFoundError:
             continue
         except ApiError as error:
             message = f"{kind.plural} cannot be listed, to see whether there are any: {error}"
             findings.append(Finding(severity=Severity.WARNING, message=message, remedy=_AGAIN))
             continue
-        names = [str(item["metadata"]["name"]) for page in pages for item in page["items"] or ()]
+        names = [str(item["metadata"]["name"]) for item in items]
         findings += ignored_kind_findings(kind.kind, names, effect=effect, remedy=remedy)
     return findings
 

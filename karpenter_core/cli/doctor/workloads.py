@@ -6,7 +6,6 @@ an error, since a cluster may be meant so.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, cast
@@ -15,6 +14,7 @@ from karpenter_core.api.labels import HOSTNAME
 from karpenter_core.api.nodepool import NodePool
 from karpenter_core.api.records import PodView
 from karpenter_core.api.workload_records import PodDisruptionBudgetView
+from karpenter_core.cli.cluster_listing import read_manifests
 from karpenter_core.cli.doctor.permissions import Permission, is_permitted
 from karpenter_core.errors import ApiError, NotFoundError
 from karpenter_core.kube.resources import DAEMON_SETS, DEPLOYMENTS
@@ -96,10 +96,9 @@ async def _manifests(apis: ClusterApis, kind: ResourceKind) -> list[JsonObject]:
     try:
         if not await is_permitted(apis, Permission("list", kind)):
             return []
-        pages = [json.loads(page) async for page in apis.api_for(kind).list_pages(kind)]
+        return await read_manifests(apis, kind)
     except NotFoundError:
         return []
-    return [item for page in pages for item in page["items"]]
 
 
 def workload_findings(objects: Iterable[StateObject]) -> Iterator[Finding]:
