@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 from karpenter_core.api.labels import CPU, MEMORY, NODES, PRICE_PER_HOUR
 from karpenter_core.api.names import label_value_error
 from karpenter_core.api.prices import DEFAULT_CURRENCY
-from karpenter_core.api.quantities import LARGEST_AMOUNT, parse_amount
+from karpenter_core.api.quantities import LARGEST_AMOUNT, parse_amount, parse_quantity
 from karpenter_core.errors import SettingsError
 from karpenter_core.operator.scheduler_config import checked_mapping, read_document
 
@@ -100,6 +100,8 @@ def _amount(resource: str, value: object, discount: float, where: str) -> int:
         amount = -1
     if not 0 <= amount < LARGEST_AMOUNT:
         raise SettingsError(f"{where} must be a quantity from 0, not {value!r}")
+    if resource == NODES and parse_quantity(text) != amount:
+        raise SettingsError(f"{where}: nodes are a whole number, not {value!r}")
     return amount
 
 

@@ -59,6 +59,7 @@ ROW = "name: a, resource: cpu, amount: 1, price: 1"
         ("[{name: a, resource: gpu, amount: 1, price: 1}]", "'gpu'"),
         ("[{name: a, resource: cpu, amount: many, price: 1}]", "'many'"),
         ("[{name: a, resource: cpu, amount: -1, price: 1}]", "-1"),
+        ("[{name: a, resource: nodes, amount: 1.5, price: 1}]", "a whole number, not 1.5"),
         ("[{name: a, resource: cpu, price: 1}]", "[0].amount"),
         ("[{name: a, resource: cpu, amount: true, price: 1}]", "True"),
         ("[{name: a, resource: cpu, amount: 1}]", "either price or discount"),

@@ -218,8 +218,8 @@ async def test_a_scraper_that_goes_away_during_its_answer_is_not_reported(caplog
         gone.close()
 
         async with asyncio.timeout(10):
-            while any(each.answering for each in both._listeners[0]._open.values()):
-                await asyncio.sleep(0.01)  # noqa: ASYNC110 - the process tells nobody
+            while any(each.answering for each in both._listeners[0]._open.values()):  # noqa: ASYNC110 - nothing else tells
+                await asyncio.sleep(0.01)
         assert await ask(both.metrics_port) == 200
     assert caplog.records == []
 
