@@ -14,9 +14,11 @@ from karpenter_core.disruption.savings_estimate import (
 )
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.solve import solve
+from karpenter_core.state.events import VirtualPodsDeclared
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
 from karpenter_core.testing.builders import EPOCH, pod, problem
 from tests.disruption.small_clusters import box, cluster, runs
+from tests.scheduling.test_virtual_pods import source, virtual_pods
 from tests.state.test_pod_volumes import bound, mounting, volume, zone, zones
 
 
@@ -79,3 +81,26 @@ def test_pods_that_would_move_keep_what_their_volumes_require():
     (volumes,) = fresh.problem.volumes.items()
     assert volumes[0] == mounts.uid
     assert volumes[1].alternatives == (zones("zone-a"),)
+
+
+def test_the_room_of_buffers_keeps_what_their_volumes_require():
+    """It is in the comparison on both sides, with the same volumes."""
+    (room,) = virtual_pods(1, name="room")
+    shape = msgspec.structs.replace(room.shape, volumes=mounting("data").volumes)
+    room = msgspec.structs.replace(room, shape=shape)
+    state = cluster(box("a"), bound(), volume("pv", zone("zone-a")))
+    state.apply_event(VirtualPodsDeclared(source=source("room"), pods=(room,)))
+    settings = ProblemSettings()
+    asked = build_provisioning_input(state.snapshot(), now=EPOCH, problem_settings=settings)
+    assert asked.problem.volumes[room.uid].alternatives
+    fresh = build_fresh_problem(
+        state.snapshot(),
+        asked.problem,
+        now=EPOCH,
+        problem_settings=settings,
+        options=SolveOptions(),
+        other_nodes={},
+        keep=(),
+    )
+    assert [each.uid for each in fresh.problem.pods] == [room.uid]
+    assert fresh.problem.volumes == {room.uid: asked.problem.volumes[room.uid]}

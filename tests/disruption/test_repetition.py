@@ -85,13 +85,22 @@ def test_unrecorded_results_are_evaluated_again():
     "changed",
     [
         [pool(budgets=[SCHEDULED]), box("a"), runs("web", "a")],
+        [pool(budgets=[Budget(nodes="2"), SCHEDULED]), box("a"), runs("web", "a")],
         [pool(notes=RETURNING), box("a"), runs("web", "a")],
         [pool(), box("a", created=NOW), runs("web", "a")],
         [pool(), box("a"), runs("web", "a", annotations={DO_NOT_DISRUPT: "1h"})],
         [pool(), box("a"), runs("web", "a"), pod("waits")],
         [pool(), drifted("a"), runs("web", "a")],
     ],
-    ids=["schedule", "return", "new node", "protected for an hour", "pending pod", "drifted"],
+    ids=[
+        "schedule",
+        "one schedule of two budgets",
+        "return",
+        "new node",
+        "protected for an hour",
+        "pending pod",
+        "drifted",
+    ],
 )
 def test_time_dependent_results_are_evaluated_each_time(changed):
     assert not is_repeatable(*passed(cluster(*changed)))

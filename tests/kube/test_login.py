@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from kubernetes.aio.client import Configuration
 from structlog.testing import capture_logs
@@ -54,6 +56,26 @@ async def test_a_refusal_renews_credentials_at_most_every_few_seconds():
     assert not await login.renew(login.credentials)
     clock.ahead += 6
     assert await login.renew(login.credentials)
+
+
+async def test_requests_that_are_refused_meanwhile_use_the_credentials_of_the_running_renewal():
+    answered = asyncio.Event()
+
+    class SlowLoader(Loader):
+        async def load_and_set(self, client_configuration):
+            await answered.wait()
+            await super().load_and_set(client_configuration)
+
+    clock = MovableClock()
+    login = Login(configuration=Configuration(), clock=clock, loader=SlowLoader(True))
+    clock.ahead += 6
+    old = login.credentials
+    refused = [asyncio.create_task(login.renew(old)) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert not any(each.done() for each in refused)
+    answered.set()
+    assert await asyncio.gather(*refused) == [True, True, True]
+    assert login.credentials != old
 
 
 async def test_a_service_account_that_cannot_be_used_is_an_error_of_settings(monkeypatch, tmp_path):

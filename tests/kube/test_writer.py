@@ -37,6 +37,7 @@ class WriterFixture:
         self.clock = LoopClock()
         self.transport = transport
         self.folded = []
+        self.noted = []
         self.writer = KubeWriter(
             ClusterApis(KubeApi(transport, clock=self.clock)),
             Codecs(),
@@ -46,7 +47,7 @@ class WriterFixture:
             faults=faults,
             jitter=lambda: 1.0,
             metrics=None,
-            on_written=None,
+            on_written=lambda kind, written: self.noted.append((kind, written)),
         )
 
 
@@ -72,6 +73,7 @@ def test_the_answer_to_a_write_is_folded_at_once():
     desk = write(create, answer(node("a", 7), 201))
     assert (desk.result.name, desk.result.resource_version) == ("a", 7)
     assert desk.folded == [desk.result]
+    assert desk.noted == [(resources.NODES, desk.result)]  # informers: it may vanish unseen
     assert desk.writer.counts == {("create", "Node", ""): 1}
 
 

@@ -401,6 +401,15 @@ def test_pending_pods_that_need_a_claim_do_not_count_as_moved():
     assert moves(verdict) == {"b": ["one"]}
 
 
+def test_a_pending_pod_keeps_its_place_while_another_one_fits_nowhere():
+    """Pods without any place must not make those with one lose it."""
+    going, spare = node("going", web("one", "going")), node("spare", free="1")
+    whatif = ask(going, spare, waiting=(web("waits"), web("huge", cpu="900")))
+
+    assert not whatif.evaluate(("going",)).fits
+    assert moves(whatif.evaluate(("spare",))) == {}
+
+
 # -- growing a set ---------------------------------------------------------------------------------
 
 

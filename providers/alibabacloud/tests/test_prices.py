@@ -238,6 +238,21 @@ def test_the_same_amounts_in_another_currency_are_other_prices():
     assert made.revision > revision
 
 
+@pytest.mark.parametrize("amount", [0.0, -1.0, float("nan")])
+def test_an_answer_without_a_usable_price_takes_no_price_away(amount: float):
+    """It has a currency all the same, and prices of another currency would be dropped for it."""
+    made = prices({LARGE: 1.0})
+    spot(made, LARGE, {A: 0.2})
+    revision = made.revision
+
+    take(made, {LARGE: amount}, currency="USD")
+    made.update_spot({LARGE: SpotQuote({A: amount}, NOW)}, currency="USD")
+
+    assert on_demand(made, LARGE) == 1.0
+    assert made.spot(info(), A).amount == 0.2
+    assert (made.currency, made.revision) == ("CNY", revision)
+
+
 def test_read_prices_survive_the_process(tmp_path: Path):
     disk = DiskCache(tmp_path, "alibabacloud-prices-cn-hangzhou", version=DISK_VERSION)
     made = prices({LARGE: 0.1}, currency="USD")

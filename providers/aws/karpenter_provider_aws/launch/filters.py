@@ -156,7 +156,6 @@ def _reservation_id(offering: Offering) -> str:
 
 
 def _is_exotic(it: InstanceType) -> bool:
-    sizes = it.requirements.get(INSTANCE_SIZE)
-    if not sizes.complement and any("metal" in size for size in sizes.values):
+    if "metal" in it.requirements.single_value(INSTANCE_SIZE):
         return True
     return any(it.capacity.get(name, 0) for name in _EXOTIC)

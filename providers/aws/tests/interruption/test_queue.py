@@ -364,3 +364,17 @@ def test_a_poll_waits_for_messages_but_not_longer_than_the_sdk_reads(world: Worl
     asked = world.aws.calls.of("ReceiveMessage")[-1].parameters
     assert asked["WaitTimeSeconds"] == 1
     impatient.clients.close()
+
+
+def test_a_poll_waits_as_long_as_sqs_allows_and_no_longer(world: World):
+    """SQS refuses more than 20 seconds (API reference of ReceiveMessage)."""
+    region = world.aws.account.region
+    patient = World(world.aws, CloudClients(region=region, limits=ClientLimits(read_seconds=60)))
+    (instance_id,) = world.launch()
+    world.aws.messages.rebalance(world.aws.instance(instance_id))
+
+    assert len(patient.interruption_sources.poll()) == 1
+
+    asked = world.aws.calls.of("ReceiveMessage")[-1].parameters
+    assert asked["WaitTimeSeconds"] == 20
+    patient.clients.close()

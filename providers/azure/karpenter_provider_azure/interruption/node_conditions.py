@@ -79,7 +79,7 @@ def _event_of(condition: NodeConditionView, node: NodeView) -> ScheduledEvent | 
     if kind is None or (kind is EventKind.PREEMPT and node.labels.get(CAPACITY_TYPE) != SPOT):
         return None
     since = condition.last_transition_time
-    not_before = None if found is None else _time(found["time"])
+    not_before = None if found is None else _time(found["time"] or "")
     if not_before is None and kind is EventKind.PREEMPT and since is not None:
         not_before = since + NOTICE
     return ScheduledEvent(
@@ -97,9 +97,7 @@ def _named(name: str, kinds: Iterable[EventKind]) -> EventKind | None:
     return next((kind for kind in kinds if kind.lower() == name.lower()), None)
 
 
-def _time(text: str | None) -> datetime | None:
-    if not text:
-        return None
+def _time(text: str) -> datetime | None:
     try:
         at = parsedate_to_datetime(text)
     except (TypeError, ValueError, IndexError, OverflowError):

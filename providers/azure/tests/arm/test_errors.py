@@ -39,6 +39,13 @@ def test_codes_of_details_and_inner_errors_follow_the_outer_code():
     assert error.status == 200  # case 101
 
 
+def test_an_inner_error_is_read_in_the_spelling_of_either_generation():
+    """Compute writes `innererror`; newer services follow the guidelines with `innerError`."""
+    for name in ("innererror", "innerError"):
+        error = error_of_body({"error": {"code": "Outer", name: {"code": "Inner"}}})
+        assert error.codes == ("Outer", "Inner")
+
+
 def test_an_error_that_is_flat_is_read():
     error = error_of_body({"code": "VMSizeNotSupported", "message": "no", "details": None})
     assert (error.code, error.message) == ("VMSizeNotSupported", "no")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from karpenter_core.errors import CloudProviderError
 from karpenter_provider_azure.catalogue.quotas import (
@@ -183,6 +184,18 @@ def test_a_launch_beyond_the_quota_is_not_reserved(quotas: RegionQuotas, usages:
     assert quotas.reserve("claim-1", D4, "on-demand") == ""
     assert quotas.reserve("claim-1", D16, "on-demand") == FAMILY.lower()
     assert quotas.view().remaining(FAMILY) == 8  # of the reservation before
+
+
+def test_quotas_that_went_out_of_date_are_reported_once(
+    quotas: RegionQuotas, clock: SetClock
+) -> None:
+    clock.advance(minutes=16)
+    with capture_logs() as logs:
+        assert quotas.view().remaining(FAMILY) is None
+        assert quotas.reserve("claim-1", D4, "on-demand") == ""
+        quotas.view()
+    assert [each["log_level"] for each in logs] == ["warning"]
+    assert quotas.is_due()
 
 
 def test_a_launch_that_never_ends_is_not_counted_forever(

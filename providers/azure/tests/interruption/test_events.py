@@ -158,6 +158,13 @@ def test_a_preemption_precedes_a_later_event(stage):
         assert found.kind is InterruptionKind.SPOT_RECLAIM
 
 
+def test_an_event_that_ends_the_node_before_its_eviction_counts(stage):
+    eviction = condition(text_of("Preempt", NOW + timedelta(seconds=30)))
+    earlier = condition(text_of("Redeploy", NOW + timedelta(seconds=10)), kind="VMEventScheduled")
+    (found,) = stage.sources.read(node(eviction, earlier))
+    assert found.deadline == NOW + timedelta(seconds=10)
+
+
 @given(st.text(max_size=80), st.sampled_from(["PreemptionScheduled", "VMEventScheduled"]))
 def test_no_message_breaks_the_reader(message, kind):
     read_event(node(condition(message, kind=kind)))
