@@ -161,13 +161,16 @@ class _ContractReport:
         """Write the report."""
         if not self._verdicts:
             return
-        terminalreporter.section(f'the provider contract, kept by "{self._wanted}"')
+        terminalreporter.section(f'the provider contract, tested with "{self._wanted}"')
+        first_with: dict[str, str] = {}
         for verdict in sorted(self._verdicts):
             colour = {"kept": "green", "BROKEN": "red"}.get(verdict.state, "yellow")
             line = f"{verdict.rule} {verdict.level:8} {verdict.state:14} {verdict.text}"
             terminalreporter.write_line(line, **{colour: True})
             if verdict.why:
-                terminalreporter.write_line(f"{'':16}{verdict.why}")
+                first = first_with.setdefault(verdict.why, verdict.rule)
+                why = verdict.why if first == verdict.rule else f"the same reason as {first}"
+                terminalreporter.write_line(f"{'':16}{why}")
         states = [verdict.state for verdict in sorted(self._verdicts)]
         counts = {state: states.count(state) for state in dict.fromkeys(states)}
         totals = ", ".join(f"{count} {state}" for state, count in counts.items())

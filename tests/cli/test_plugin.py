@@ -61,7 +61,7 @@ def test_a_new_provider_keeps_the_contract(starfish):
         cwd=starfish, PYTHONPATH=str(starfish / "site"),
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
-    assert 'the provider contract, kept by "starfish"' in done.stdout
+    assert 'the provider contract, tested with "starfish"' in done.stdout
     count = re.search(r"^(\d+) rules: (\d+) kept, 4 does not apply$", done.stdout, re.MULTILINE)
     assert count, done.stdout
     assert int(count[1]) == int(count[2]) + 4

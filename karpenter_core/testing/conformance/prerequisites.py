@@ -27,6 +27,7 @@ __all__ = [
     "START",
     "BrokenPrerequisite",
     "LaunchRefusedError",
+    "broken_launch",
     "broken_prerequisite",
     "rule_of_refusal",
     "skip_unless_loaded",
@@ -78,11 +79,7 @@ async def broken_prerequisite(
     All simulated faults of the rule have ended before this is called.
     """
     if isinstance(error, LaunchRefusedError):
-        outcome = await world.launch(await world.request("probe", subject.node_class))
-        is_shared = not isinstance(outcome, LaunchedInstance)
-        return (
-            BrokenPrerequisite(LAUNCH, f"nothing can be launched: {outcome}") if is_shared else None
-        )
+        return await broken_launch(world, subject)
     try:
         await world.resolved(subject.node_class)
     except CloudProviderError as again:
@@ -99,3 +96,13 @@ async def broken_prerequisite(
             rule = rule_of_refusal(str(error))
             return BrokenPrerequisite(rule, f"the catalogue is refused: {error}")
     return None
+
+
+async def broken_launch(
+    world: ProviderWorld, subject: ConformanceSubject
+) -> BrokenPrerequisite | None:
+    """Return why nothing can be launched; None if another launch succeeds."""
+    outcome = await world.launch(await world.request("probe", subject.node_class))
+    if isinstance(outcome, LaunchedInstance):
+        return None
+    return BrokenPrerequisite(LAUNCH, f"nothing can be launched: {outcome}")

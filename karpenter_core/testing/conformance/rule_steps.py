@@ -18,6 +18,7 @@ from karpenter_core.testing.conformance.prerequisites import (
     START,
     BrokenPrerequisite,
     LaunchRefusedError,
+    broken_launch,
     broken_prerequisite,
     rule_of_refusal,
     skip_unless_loaded,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         LaunchRequest,
     )
     from karpenter_core.scheduling.instance_types import InstanceType
+    from karpenter_core.testing.provider_world import FakeNodes
     from karpenter_core.testing.subject import CloudTrouble, ConformanceSubject
 
 __all__ = [
@@ -55,6 +57,7 @@ __all__ = [
     "show_node",
     "skip_unless_implemented",
     "skip_unless_loaded",
+    "skip_unless_started",
     "skip_unless_supported",
     "terminate_until_gone",
     "trouble",
@@ -87,30 +90,57 @@ def run_rule(
     scenario: Callable[[ProviderWorld], Awaitable[None]],
     *,
     shows: str = "",
+    needs_launch: bool = False,
+    nodes: FakeNodes | None = None,
 ) -> None:
     """Run a scenario with a started provider.
 
-    Skips the rule if a rule that it depends on is broken (`obstacles`), unless it tests that rule
-    itself (`shows`): one mistake breaks one rule, not sixty.
+    Skips the rule if a rule that it depends on is broken (`prerequisites`), unless it tests that rule
+    itself (`shows`): one mistake breaks one rule, not sixty. `needs_launch` is for rules whose own
+    checks fail when nothing can be launched. `nodes` are those that an earlier process left.
     """
     skip_unless_loaded(subject)
 
     async def play() -> None:
         world = new_world(subject, folder)
+        if nodes is not None:
+            world.nodes = nodes
         try:
             await world.__aenter__()
         except KarpenterError as error:
-            _skip_for(BrokenPrerequisite(START, f"the plug-in does not start: {error}"), shows)
+            _skip_for(_not_started(error), shows)
             raise
         try:
             await scenario(world)
         except (CloudProviderError, LaunchRefusedError) as error:
             _skip_for(await broken_prerequisite(world, subject, error), shows)
             raise
+        except AssertionError:
+            if needs_launch:
+                _skip_for(await broken_launch(world, subject), shows)
+            raise
         finally:
             await world.__aexit__(None, None, None)
 
     asyncio.run(play())
+
+
+def skip_unless_started(subject: ConformanceSubject, folder: Path) -> None:
+    """Skip the rule when the plug-in does not load, or does not start without any fault."""
+    skip_unless_loaded(subject)
+
+    async def play() -> None:
+        try:
+            async with new_world(subject, folder):
+                pass
+        except KarpenterError as error:
+            _skip_for(_not_started(error), "")
+
+    asyncio.run(play())
+
+
+def _not_started(error: KarpenterError) -> BrokenPrerequisite:
+    return BrokenPrerequisite(START, f"the plug-in does not start: {error}")
 
 
 def _skip_for(found: BrokenPrerequisite | None, shows: str) -> None:

@@ -100,7 +100,7 @@ def test_pc_057_a_changed_field_changes_the_hash(
             )
         before = await world.providers.hash_node_class(subject.node_class)
         after = await world.providers.hash_node_class(subject.changed_node_class)
-        assert before is not None and after is not None  # noqa: PT018
+        assert before is not None and after is not None, "karpenter_hash_node_class returned None"  # noqa: PT018
         assert before.value != after.value, "two NodeClasses that differ have the same hash"
         assert before.version == after.version, "the version tells of the algorithm, not of fields"
 

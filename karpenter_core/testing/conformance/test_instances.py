@@ -14,6 +14,7 @@ from karpenter_core.errors import (
 )
 from karpenter_core.provider.contract import Instance, TerminationStatus
 from karpenter_core.testing.conformance import rule_steps
+from karpenter_core.testing.provider_world import FakeNodes
 from karpenter_core.testing.subject import CloudTrouble
 
 if TYPE_CHECKING:
@@ -89,7 +90,10 @@ def test_pc_042_a_launched_instance_is_found(subject: ConformanceSubject, tmp_pa
         ref = request.node_claim.spec.node_class_ref
         found = await world.providers.fetch(ref, outcome.provider_id)
         assert isinstance(found, Instance), f"fetching {outcome.provider_id} returned {found!r}"
-        assert (found.provider_id, found.terminating) == (outcome.provider_id, False)
+        assert found.provider_id == outcome.provider_id, (
+            f"fetching {outcome.provider_id} returned another instance: {found.provider_id}"
+        )
+        assert not found.terminating, f"{outcome.provider_id} runs, and is fetched as terminating"
         if await world.providers.terminate(ref, outcome.provider_id) is TerminationStatus.STARTED:
             after = await world.providers.fetch(ref, outcome.provider_id)
             assert isinstance(after, NodeClaimNotFoundError) or (
@@ -345,22 +349,23 @@ async def _can_end(world: ProviderWorld, request: LaunchRequest, provider_id: st
 
 def test_pc_070_instances_outlive_the_process(subject: ConformanceSubject, tmp_path: Path) -> None:
     """MUST: no data about instances is kept in the process alone."""
+    launches: list[tuple[LaunchRequest, LaunchedInstance]] = []
+    nodes = FakeNodes()
 
-    async def scenario() -> None:
-        before = rule_steps.new_world(subject, tmp_path)
-        async with before:
-            request, outcome = await rule_steps.launch_new_claim(before, subject, "durable")
-        after = rule_steps.new_world(subject, tmp_path)
-        after.nodes = before.nodes
-        async with after:
-            assert outcome.provider_id in await rule_steps.list_by_provider_id(after, subject), (
-                f"a new process does not list {outcome.provider_id}, launched by the one before"
-            )
-            again = await rule_steps.launch(after, request)
-            assert again.provider_id == outcome.provider_id, (
-                f"to a new process the token is new: it launched {again.provider_id} beside "
-                f"{outcome.provider_id}"
-            )
-            await rule_steps.terminate_until_gone(after, request, outcome.provider_id)
+    async def launching(before: ProviderWorld) -> None:
+        launches.append(await rule_steps.launch_new_claim(before, subject, "durable"))
 
-    asyncio.run(scenario())
+    async def restarted(after: ProviderWorld) -> None:
+        ((request, outcome),) = launches
+        assert outcome.provider_id in await rule_steps.list_by_provider_id(after, subject), (
+            f"a new process does not list {outcome.provider_id}, launched by the one before"
+        )
+        again = await rule_steps.launch(after, request)
+        assert again.provider_id == outcome.provider_id, (
+            f"to a new process the token is new: it launched {again.provider_id} beside "
+            f"{outcome.provider_id}"
+        )
+        await rule_steps.terminate_until_gone(after, request, outcome.provider_id)
+
+    rule_steps.run_rule(subject, tmp_path, launching, nodes=nodes)
+    rule_steps.run_rule(subject, tmp_path, restarted, nodes=nodes)

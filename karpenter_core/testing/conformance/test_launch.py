@@ -111,7 +111,8 @@ def test_pc_032_what_is_launched_is_what_was_asked_for(
                 f"the outcome says that {amount} of {outcome.capacity.get(resource, 0)} {resource} "
                 "are allocatable"
             )
-        assert outcome.labels.get(INSTANCE_TYPE, it.name) == it.name
+        named = outcome.labels.get(INSTANCE_TYPE, it.name)
+        assert named == it.name, f"the outcome's label {INSTANCE_TYPE} is {named}, not {it.name}"
         await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
     rule_steps.run_rule(subject, tmp_path, scenario)
@@ -138,7 +139,7 @@ def test_pc_033_a_token_that_is_used_up_launches_nothing(
         assert isinstance(outcome, LaunchFailedError), (
             f"the token of an instance that is gone was launched again: {outcome!r}"
         )
-        assert not shown
+        assert not shown, f"the launch returned {outcome!r}, and left the instances {shown}"
 
     rule_steps.run_rule(subject, tmp_path, scenario)
 
@@ -158,7 +159,7 @@ def test_pc_034_no_capacity_is_an_outcome_and_leaves_nothing(
         tokens = {i.token for i in (await rule_steps.list_by_provider_id(world, subject)).values()}
         assert request.token not in tokens, "a launch that failed left an instance behind"
 
-    rule_steps.run_rule(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario, needs_launch=True)
 
 
 def test_pc_035_the_cheapest_is_chosen(subject: ConformanceSubject, tmp_path: Path) -> None:
@@ -205,13 +206,18 @@ def test_pc_036_a_node_registers_tainted(subject: ConformanceSubject, tmp_path: 
                 ("team", "NoSchedule"),
                 ("starting", "NoExecute"),
             }
-            assert wanted <= taints, f"the Node joins without {sorted(wanted - taints)}"
+            absent = ", ".join(f"{key}:{effect}" for key, effect in sorted(wanted - taints))
+            assert not absent, f"the Node joins without the taints {absent}"
             assert REGISTERED not in node.labels, f"the Node joins with the label {REGISTERED}"
             assert node.provider_id == outcome.provider_id, (
                 f"the Node's providerID is {node.provider_id!r}, the outcome's "
                 f"{outcome.provider_id!r}"
             )
-            assert node.labels.get(INSTANCE_TYPE, outcome.instance_type) == outcome.instance_type
+            named = node.labels.get(INSTANCE_TYPE, outcome.instance_type)
+            assert named == outcome.instance_type, (
+                f"the Node's label {INSTANCE_TYPE} is {named}, the outcome's type "
+                f"{outcome.instance_type}"
+            )
         finally:
             await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
@@ -241,4 +247,4 @@ def test_pc_037_a_launch_does_not_wait_for_the_boot(
         )
         await rule_steps.terminate_until_gone(world, request, outcome.provider_id)
 
-    rule_steps.run_rule(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario, needs_launch=True)

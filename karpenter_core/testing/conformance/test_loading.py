@@ -129,7 +129,13 @@ def test_pc_002_speaks_this_version_of_the_contract(
 
     async def scenario(world: ProviderWorld) -> None:
         info = world.providers.infos()[subject.name]
-        assert (info.name, info.contract_version) == (subject.name, CONTRACT_VERSION)
+        assert info.name == subject.name, (
+            f'karpenter_provider_info returns the name "{info.name}", the subject is "{subject.name}"'
+        )
+        assert info.contract_version == CONTRACT_VERSION, (
+            f"the provider has version {info.contract_version} of the contract, the kit "
+            f"{CONTRACT_VERSION}"
+        )
         assert type(subject.node_class) in info.node_classes, (
             f"karpenter_provider_info does not name {type(subject.node_class).__name__}"
         )
@@ -236,7 +242,7 @@ def _is_allowed(name: str, path: Path) -> bool:
 
 def test_pc_007_starts_while_the_cloud_is_down(subject: ConformanceSubject, tmp_path: Path) -> None:
     """MUST NOT: karpenter_start waits for the cloud; the core starts while the cloud is down."""
-    rule_steps.skip_unless_loaded(subject)
+    rule_steps.skip_unless_started(subject, tmp_path)
     rule_steps.skip_unless_supported(subject, CloudTrouble.OUTAGE)
 
     async def play() -> None:
@@ -278,7 +284,11 @@ def test_pc_008_stands_concurrent_calls(subject: ConformanceSubject, tmp_path: P
         found = await rule_steps.list_by_provider_id(world, subject)
         for request, provider_id in zip(requests, ids, strict=True):
             assert provider_id in found, f"{provider_id} was launched and is not listed"
-            assert found[provider_id].token == request.token
+            token = found[provider_id].token
+            assert token == request.token, (
+                f"{provider_id} was launched with the token {request.token}, and is listed with "
+                f"{token!r}"
+            )
         await world.settle()
         await asyncio.gather(
             *(
@@ -287,7 +297,7 @@ def test_pc_008_stands_concurrent_calls(subject: ConformanceSubject, tmp_path: P
             )
         )
 
-    rule_steps.run_rule(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario, needs_launch=True)
 
 
 def test_pc_009_gives_up_in_time(subject: ConformanceSubject, tmp_path: Path) -> None:

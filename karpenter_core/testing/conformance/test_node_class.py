@@ -69,7 +69,7 @@ def test_pc_011_the_hash_of_a_node_class_is_stable(
     async def scenario(world: ProviderWorld) -> None:
         rule_steps.skip_unless_implemented(world, subject, "karpenter_hash_node_class")
         found = await world.providers.hash_node_class(subject.node_class)
-        assert found is not None
+        assert found is not None, "karpenter_hash_node_class returned None"
         hashes.append(f"{found.version}/{found.value}")
 
     rule_steps.run_rule(subject, tmp_path, scenario)

@@ -78,7 +78,7 @@ def test_pc_080_a_stock_out_names_what_is_sold_out(
         tried = {(k.instance_type, k.zone, k.capacity_type) for k in outcome.offerings}
         assert tried <= sold, f"not in the catalogue: {sorted(tried - sold)}"
 
-    rule_steps.run_rule(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario, needs_launch=True)
 
 
 def test_pc_081_a_quota_is_a_wider_shortage(subject: ConformanceSubject, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_pc_081_a_quota_is_a_wider_shortage(subject: ConformanceSubject, tmp_pat
                 f"{group} matches no offering of the catalogue"
             )
 
-    rule_steps.run_rule(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario, needs_launch=True)
 
 
 def test_pc_082_throttling_has_its_own_error(subject: ConformanceSubject, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_pc_082_throttling_has_its_own_error(subject: ConformanceSubject, tmp_pa
         unknown = sorted(outcome.pauses - PAUSABLE_HOOKS - {ALL_HOOKS})
         assert not unknown, f"ThrottledError.pauses names no hooks that can be paused: {unknown}"
 
-    rule_steps.run_rule(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario, needs_launch=True)
 
 
 def test_pc_083_a_refusal_of_credentials_names_the_action(
@@ -131,7 +131,7 @@ def test_pc_083_a_refusal_of_credentials_names_the_action(
         assert isinstance(outcome, AuthError), f"missing permissions returned {outcome!r}"
         assert outcome.action, "AuthError does not name the action that was refused"
 
-    rule_steps.run_rule(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario, needs_launch=True)
 
 
 def test_pc_084_a_lost_reply_launches_nothing_twice(
@@ -154,7 +154,7 @@ def test_pc_084_a_lost_reply_launches_nothing_twice(
         )
         await rule_steps.terminate_until_gone(world, request, second.provider_id)
 
-    rule_steps.run_rule(subject, tmp_path, scenario)
+    rule_steps.run_rule(subject, tmp_path, scenario, needs_launch=True)
 
 
 def test_pc_085_an_outage_is_not_an_absence(subject: ConformanceSubject, tmp_path: Path) -> None:
