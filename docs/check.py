@@ -1,7 +1,7 @@
 """Check the documentation; with `--write`, first write its generated tables anew.
 
-Checked are the generated tables, relative links, that every YAML block is YAML, and that every object of our own kinds in
-one would be admitted by the API server, CEL rules included.
+Checked are the generated tables, relative links, that every module in code style (`drift.py`) exists, that every YAML
+block is YAML, and that every object of our own kinds in one would be admitted by the API server, CEL rules included.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,7 @@ TABLES = {
 }
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 CODE = re.compile(r"`[^`\n]*`")
+MODULE = re.compile(r"`((?:\w+/)*\w+\.py)`")
 YAML_BLOCK = re.compile(r"^ *```ya?ml\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 
@@ -80,6 +82,15 @@ def pages() -> list[Path]:
     return [path for path in (ROOT / line for line in listing.stdout.splitlines()) if path.exists()]
 
 
+@cache
+def modules() -> tuple[str, ...]:
+    """Return the paths of all Python files of the repository."""
+    listed = subprocess.run(
+        ["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return tuple(listed.stdout.split())
+
+
 def write_table(page: Path, table: str) -> None:
     """Replace the page's table that has the same heading."""
     heading = table.partition("\n")[0]
@@ -102,6 +113,9 @@ def check(page: Path) -> Iterator[str]:
         is_local = "://" not in target and not target.startswith("mailto:")
         if is_local and not (page.parent / target).exists():
             yield f"{name}: link to {target}, which does not exist"
+    for match in MODULE.finditer(text):
+        if not any(f"/{path}".endswith(f"/{match[1]}") for path in modules()):
+            yield f"{name}: module {match[1]}, which does not exist"
     for match in YAML_BLOCK.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
         try:

@@ -163,9 +163,9 @@ class ECSNodeClassSpec(Model):
     ] = ""
     """Resource group of the instances."""
     user_data: str = ""
-    """User data of the first boot, beside ACK's script: a shell script, or MIME parts of scripts."""
+    """Shell script or MIME parts for the first boot, beside ACK's script; alone in a Custom cluster."""
     password: Annotated[str, Facets(pattern=_ROOT_LOGIN), Field(repr=False)] = ""
-    """Password of root."""
+    """Password of root; whoever may read this object can read it, so prefer keyPairName."""
     key_pair_name: Annotated[str, Facets(pattern=r"^[A-Za-z][A-Za-z\d._:-]{1,127}$")] = ""
     """SSH key pair of the instances."""
     password_inherit: bool = False

@@ -107,11 +107,11 @@ class AKSNodeClassSpec(Model):
     )
 
     vnet_subnet_id: Annotated[str, Facets(pattern=_SUBNET_ID), Field(alias="vnetSubnetID")] = ""
-    """Resource id of the nodes' subnet; unset, that of the setting vnet-subnet-id."""
+    """Resource id of the nodes' subnet, in the cluster's virtual network; unset, the setting vnet-subnet-id."""
     os_disk_size_gb: Annotated[
         int, Facets(format="int32", minimum=30, maximum=2048), Field(alias="osDiskSizeGB")
     ] = DEFAULT_OS_DISK_GB
-    """Size of the disk that nodes boot from, in GB."""
+    """Size of the disk that nodes boot from, in GiB, which Azure calls GB."""
     image_family: Annotated[str, Facets(enum=tuple(item.value for item in ImageFamily))] = (
         ImageFamily.UBUNTU.value
     )
@@ -137,7 +137,7 @@ class AKSNodeClassSpec(Model):
     kubelet: KubeletConfiguration | None = None
     """Settings of the kubelet."""
     max_pods: Annotated[int | None, Facets(format="int32", minimum=10, maximum=250)] = None
-    """Maximum number of pods on a node; unset, it depends on the network plugin."""
+    """Maximum number of pods on a node; unset, 30 if pods have addresses of the subnet, else 250."""
     security: Security | None = None
     """Security of the virtual machine."""
     local_dns: Annotated[LocalDNS | None, Field(alias="localDNS")] = None

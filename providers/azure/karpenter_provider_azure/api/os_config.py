@@ -89,7 +89,7 @@ class Gpu(Model):
     """GPUs of the node."""
 
     mode: Annotated[str, Facets(enum=tuple(item.value for item in GpuMode))] = GpuMode.DRIVER.value
-    """Driver installs NVIDIA drivers, and uses only sizes for which there are some; None does not."""
+    """Driver installs NVIDIA drivers; None installs none, and also uses sizes with GPUs of AMD."""
 
 
 class ArtifactStreaming(Model):

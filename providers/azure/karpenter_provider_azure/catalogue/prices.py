@@ -1,7 +1,7 @@
 """Keeps a region's prices: on-demand and spot, as read or as shipped.
 
-Shipped on-demand prices apply until a list was read, and stand for spot prices as well. A size whose
-price that is not known has `UNKNOWN_PRICE`: it is launched when nothing else is left. So is a size of a
+Shipped on-demand prices apply until a list was read, and stand for spot prices as well. A size
+without a known price has `UNKNOWN_PRICE`: it is launched only if nothing else is left. So is a size of a
 series that this version does not know, because a price alone does not say that it works.
 """
 
