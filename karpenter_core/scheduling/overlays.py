@@ -118,8 +118,8 @@ def apply_overlays(catalogue: Catalogue, overlays: PoolOverlays) -> Catalogue:
 class OverlaidTypes:
     """The names of the instance types of a catalogue that overlays have changed."""
 
-    price: frozenset[str] = frozenset()
-    capacity: frozenset[str] = frozenset()
+    price: frozenset[str]
+    capacity: frozenset[str]
 
     @classmethod
     def of(cls, catalogue: Catalogue) -> OverlaidTypes:

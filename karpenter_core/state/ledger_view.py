@@ -64,7 +64,7 @@ class PodPlacement:
 
     target: str
     at: datetime
-    state: PlacementState = PlacementState.STANDING
+    state: PlacementState
 
     def shifted(self, by: timedelta) -> Self:
         """Return the entry with its instants moved."""

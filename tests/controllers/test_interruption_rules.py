@@ -316,6 +316,13 @@ class TestLaunchesThatFailLate:
         world.poll()
         assert (world.deleted, world.acknowledged) == (["web"], ["message-1"])
 
+    def test_the_instance_names_the_claim_whatever_the_token_says(self):
+        """The token helps only while the instance is not recorded."""
+        for token in ("", "uid-of-another-claim"):
+            world = Interruptions(WEB, messages=[failed_launch(token=token)])
+            world.poll()
+            assert world.deleted == ["web"]
+
 
 class TestWrites:
     @pytest.mark.parametrize("times", [1, ATTEMPTS - 1])

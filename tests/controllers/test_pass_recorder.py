@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count
 
 import pytest
@@ -26,6 +26,7 @@ from karpenter_core.scheduling.problem import (
     UnschedulablePod,
 )
 from karpenter_core.scheduling.solve import solve
+from karpenter_core.state.events import PodsDecided
 from karpenter_core.state.ignored_pods import IgnoredPod
 from karpenter_core.state.launch_limits import LaunchLimit, LaunchRefusal
 from karpenter_core.testing.builders import node_pool, pod, problem
@@ -97,6 +98,22 @@ def test_a_pod_that_opted_out_gets_no_event_and_others_get_the_reason():
     ]
     assert "a volume claim is missing" in fixture.said[0].message
     assert fixture.value("karpenter_scheduler_ignored_pods_count") == 1
+
+
+def test_a_pod_that_is_ignored_from_now_on_has_no_place_any_more():
+    """Unless its group is paused: the place shows that its nomination is over."""
+    changed, paused = pod("changed"), pod("paused")
+    fixture = RecorderFixture(changed, paused)
+    now = datetime(2026, 5, 4, 12, tzinfo=UTC)
+    places = {each.uid: "node-a" for each in (changed, paused)}
+    fixture.cluster_state.fold(PodsDecided(placed=places, at=now))
+    ignored = [
+        IgnoredPod(pod=changed, reason="a volume claim is missing"),
+        IgnoredPod(pod=paused, reason="its group is paused", paused=True),
+    ]
+    fixture.recorder.report_ignored(ignored, fixture.cluster_state.snapshot())
+
+    assert set(fixture.cluster_state.snapshot().ledger.placements) == {paused.uid}
 
 
 def test_empty_pass_resets_the_metrics():

@@ -129,7 +129,7 @@ class CompiledPool:
         return None if bits else PoolConstraint.REQUIREMENT
 
     def allowed_groups(
-        self, requirements: Requirements, held: frozenset[Reservation] | None = None
+        self, requirements: Requirements, held: frozenset[Reservation] | None
     ) -> Mask:
         """Return which offering groups a claim may use, reserved ones only of what it holds: groups.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Final, cast, final
@@ -67,20 +67,20 @@ class DescribedInstance:
     id: str
     instance_type: str
     zone: str
-    image_id: str = ""
+    image_id: str
     status: str = "Running"
     """`Pending`, `Starting`, `Running`, `Stopping` or `Stopped`."""
-    capacity_type: str = ON_DEMAND
-    reservation_id: str = ""
+    capacity_type: str
+    reservation_id: str
     """The private pool of a reserved one."""
-    launched_at: datetime | None = None
+    launched_at: datetime | None
     """ECS tells minutes only: this is the end of it, so that nothing looks older than it is."""
     vswitch_id: str = ""
-    security_groups: frozenset[str] = frozenset()
+    security_groups: frozenset[str]
     deployment_set_id: str = ""
     locks: frozenset[str] = frozenset()
     """Reasons of its lock: `Recycling`, `financial`, `security` …."""
-    tags: Mapping[str, str] = field(default_factory=dict[str, str])
+    tags: Mapping[str, str]
     is_protected: bool = False
     """Whether ECS refuses to delete it until its deletion protection is disabled."""
 

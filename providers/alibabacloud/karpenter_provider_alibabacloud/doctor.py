@@ -67,7 +67,7 @@ class ProviderDoctor:
         *,
         settings: AlibabaCloudSettings,
         cluster: ClusterReader,
-        uses_reservations: bool = True,
+        uses_reservations: bool,
     ) -> None:
         """`uses_reservations` is the feature gate ReservedCapacity."""
         self._clients: Final = clients

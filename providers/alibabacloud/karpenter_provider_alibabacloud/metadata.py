@@ -20,7 +20,7 @@ _TOKEN_SECONDS: Final = 60
 _TOKEN_NEEDED: Final = frozenset({401, 403})
 
 
-def region_id(endpoint: str = ENDPOINT) -> str:
+def region_id(endpoint: str) -> str:
     """Return the region of the instance that the process runs on.
 
     Raises:

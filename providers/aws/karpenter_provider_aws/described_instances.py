@@ -7,7 +7,7 @@ a whole, and filtered answers have pages.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final, final
 
@@ -71,17 +71,17 @@ class DescribedInstance:
     image_id: str
     state: str
     capacity_type: str
-    reservation_id: str = ""
+    reservation_id: str
     """Of a reserved one."""
     tenancy: str = TENANCY_DEFAULT
-    launched_at: datetime | None = None
+    launched_at: datetime | None
     subnet_id: str = ""
-    security_groups: frozenset[str] = frozenset()
+    security_groups: frozenset[str]
     efa_count: int = 0
     placement_group_id: str = ""
     partition: int = 0
     """Of a placement group; 0 where there is none."""
-    tags: Mapping[str, str] = field(default_factory=dict[str, str])
+    tags: Mapping[str, str]
 
     @property
     def is_gone(self) -> bool:

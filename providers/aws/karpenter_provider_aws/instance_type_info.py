@@ -45,7 +45,7 @@ class Accelerator:
     name: str
     manufacturer: str
     count: int
-    memory_mib: int = 0
+    memory_mib: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ Also the limit of user data (133), and the numbers of cases 47 to 51 as kubelet 
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode
 from dataclasses import replace
 from typing import Any
@@ -144,6 +145,12 @@ def test_each_image_has_a_template_with_the_types_it_is_for():
     assert (first.image_id, names(first)) == ("ami-amd64", ["m5.large"])
     assert (second.image_id, names(second)) == ("ami-arm64", ["m6g.large"])
     assert first.data["ImageId"] == "ami-amd64"
+
+
+def test_names_of_templates_have_one_form_in_all_versions():
+    """After an upgrade, templates of another form would be made anew, and the old ones stay."""
+    [template] = templates(SMALL)
+    assert re.fullmatch(r"karpenter\.k8s\.aws/[0-9a-f]{20}", template.name)
 
 
 def test_the_newest_image_that_is_for_a_type_wins():

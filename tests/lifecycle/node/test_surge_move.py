@@ -81,6 +81,19 @@ def test_the_deployment_is_named_by_the_replica_set_and_the_hash_of_the_template
     assert deployment_name(pod("a")) == ""
 
 
+def test_a_pod_that_a_replica_set_no_longer_controls_is_of_no_deployment():
+    """Someone has released it by its labels: a rollout replaces it no more."""
+    released = deployed()
+    shape = msgspec.structs.replace(released.shape, owner_controls=False)
+    assert deployment_name(msgspec.structs.replace(released, shape=shape)) == ""
+
+
+def test_a_pod_without_the_hash_of_a_template_is_of_no_deployment():
+    bare = deployed(owner_name="web-")
+    shape = msgspec.structs.replace(bare.shape, labels={"app": "web"})
+    assert deployment_name(msgspec.structs.replace(bare, shape=shape)) == ""
+
+
 def test_a_settled_rollout_is_restarted_once():
     assert advice(deployment()).action is SurgeAction.RESTART
     assert advice(deployment(), restarted=True).action is SurgeAction.WAIT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from karpenter_core.api.nodeclaim import NodeClassRef
 from karpenter_core.lifecycle.nodeclaim.lost_nodes import are_too_many_lost, has_lost_its_node
 from karpenter_core.testing.builders import EPOCH
 from karpenter_core.testing.state_builders import node, node_claim, synced_state
@@ -66,6 +67,22 @@ def test_a_node_that_has_registered_since_shows_that_there_is_no_mistake(before,
     uids = frozenset(claims[name].uid for name in before)
     assert are_too_many_lost(snapshot, before=None)
     assert are_too_many_lost(snapshot, before=uids) is held
+
+
+def test_claims_that_have_not_registered_do_not_count_as_whole():
+    """They have no Node that they could have lost."""
+    claims = [registered(f"a{n}") for n in range(3)]
+    starting = [node_claim(f"b{n}", stage="Launched") for n in range(10)]
+    assert are_too_many_lost(synced_state(*claims, *starting).snapshot(), before=None)
+
+
+def test_claims_of_other_providers_do_not_count_as_whole():
+    """Nobody here can say whether their Nodes are there."""
+    claims = [registered(f"a{n}") for n in range(3)]
+    other = NodeClassRef(group="other.io", kind="Other", name="a")
+    foreign = [registered(f"b{n}", node_class_ref=other) for n in range(10)]
+    nodes = [node(f"node-{claim.name}", claim=claim) for claim in foreign]
+    assert are_too_many_lost(synced_state(*claims, *foreign, *nodes).snapshot(), before=None)
 
 
 def test_claims_that_are_being_deleted_do_not_count_as_whole():

@@ -248,6 +248,15 @@ def test_a_capacity_check_without_retry_fails_and_others_wait():
         assert "full" in again.condition("Provisioned").message
 
 
+def test_a_reason_that_names_thousands_of_objects_is_cut():
+    """The object must stay small enough to be stored; its author reads the beginning."""
+    refused = with_no_capacity(request(), "web, " * 20_000, now=EPOCH)
+    message = refused.condition("Provisioned").message
+    assert len(message) == 2_003
+    assert message.startswith("Attempt 1 failed")
+    assert message.endswith("...")
+
+
 def test_the_status_patch_removes_details_that_are_over_and_keeps_those_of_others():
     old = request(conditions=PENDING, details={**ATTEMPT, "example.com/eta": "soon"})
     new = with_provisioned(old, {}, launched=2, now=EPOCH)

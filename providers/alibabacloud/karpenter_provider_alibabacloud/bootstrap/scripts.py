@@ -57,9 +57,7 @@ class ContainerRuntime(NamedTuple):
     version: str
 
 
-def pool_runtime(
-    node_pools: Sequence[ApiAnswer], *, node_pool_id: str = ""
-) -> ContainerRuntime | None:
+def pool_runtime(node_pools: Sequence[ApiAnswer], *, node_pool_id: str) -> ContainerRuntime | None:
     """Return the container runtime of ACK's node pools; None when none of them says.
 
     It is that of the pool with the id, else of the default pool, else of the pool with most healthy
@@ -68,7 +66,7 @@ def pool_runtime(
 
     def rank(pool: ApiAnswer) -> tuple[bool, bool, int]:
         info, status = _section(pool, "nodepool_info"), _section(pool, "status")
-        is_meant = bool(node_pool_id) and info.get("nodepool_id") == node_pool_id
+        is_meant = info.get("nodepool_id") == node_pool_id
         return is_meant, bool(info.get("is_default")), status.get("healthy_nodes") or 0
 
     for pool in sorted(node_pools, key=rank, reverse=True):

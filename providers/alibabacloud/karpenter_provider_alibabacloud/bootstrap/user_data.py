@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from email.message import Message
 from typing import TYPE_CHECKING, Final
 
@@ -53,7 +53,7 @@ class BootstrapInput:
     node_claim: NodeClaim
     capacity_type: str
     """As chosen at launch."""
-    kubelet: Mapping[str, object] = field(default_factory=dict[str, object])
+    kubelet: Mapping[str, object]
     """Settings of the user, under the kubelet's own names."""
     max_pods: int | None = None
     """The kubelet's limit of pods for the instance type; None to leave it to ACK."""

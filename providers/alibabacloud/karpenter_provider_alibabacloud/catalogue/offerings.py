@@ -75,7 +75,7 @@ class PurchasableType:
     """For how long spot instances are safe at least."""
     spot_price_limit: float | None = None
     """Maximum price of spot per hour."""
-    reservations: tuple[CapacityReservation, ...] = ()
+    reservations: tuple[CapacityReservation, ...]
     """Private pools of this type in zones with a vSwitch; sorted by id."""
 
 

@@ -49,8 +49,8 @@ def test_the_runtime_is_that_of_the_default_pool_or_the_healthiest():
     small, large = pool("a", version="1", healthy=1), pool("b", version="2", healthy=9)
     default, silent = pool("c", version="3", default=True), {"nodepool_info": None}
 
-    def version(*pools, **more):
-        found = pool_runtime(pools, **more)
+    def version(*pools, node_pool_id=""):
+        found = pool_runtime(pools, node_pool_id=node_pool_id)
         return None if found is None else found.version
 
     assert version(small, default, large) == "3"

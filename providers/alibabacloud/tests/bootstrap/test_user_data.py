@@ -35,9 +35,8 @@ def claim(labels=None, taints=(), startup_taints=()):
 
 
 def bootstrap(user_data="", *, node_claim=None, **more):
-    return BootstrapInput(
-        node_claim=node_claim or claim(), capacity_type="spot", user_data=user_data, **more
-    )
+    fields = {"kubelet": {}, "capacity_type": "spot", "user_data": user_data, **more}
+    return BootstrapInput(node_claim=node_claim or claim(), **fields)
 
 
 def text_of(encoded):

@@ -86,7 +86,7 @@ class PurchasableType:
     """`on-demand` and `spot`, as far as it is sold so; sorted."""
     cpu_milli: int = 0
     is_compatible: bool = True
-    reservations: tuple[CapacityReservation, ...] = ()
+    reservations: tuple[CapacityReservation, ...]
     """Of this type; sorted by id."""
     group: DescribedPlacementGroup | None = None
 

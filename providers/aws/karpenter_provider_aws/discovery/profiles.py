@@ -60,7 +60,7 @@ class InstanceProfiles:
         cluster: str,
         new_id: Callable[[], str],
         fence: LeaderFence,
-        isolated: bool = False,
+        isolated: bool,
     ) -> None:
         """`fence` is asked before a profile is made. `isolated`: IAM is out of reach, so nothing is removed."""
         self._clients: Final = clients

@@ -55,7 +55,7 @@ class BootstrapInput:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     """Labels that the kubelet sets on its node; see `bootstrap_labels`."""
     taints: tuple[TaintSpec, ...] = ()
-    kubelet: Mapping[str, object] = field(default_factory=dict[str, object])
+    kubelet: Mapping[str, object]
     """Fields of KubeletConfiguration by their own names; see `kubelet_fields`."""
     instance_store_policy: str = ""
     user_data: str = ""

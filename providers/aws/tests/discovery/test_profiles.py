@@ -50,7 +50,7 @@ def make_profiles(clients, clock, iam):
     ids = count()
 
     def make(cluster="blue", **options):
-        options = {"fence": UnfencedProcess(), **options}
+        options = {"fence": UnfencedProcess(), "isolated": False, **options}
         return InstanceProfiles(
             clients, clock, cluster=cluster, new_id=lambda: f"id-{next(ids)}", **options
         )

@@ -96,6 +96,14 @@ def test_available_types_are_tried_before_sold_out_ones():
     assert chosen([sold_out("a1.large")], [EVERY], STANDARD_IMAGE) == "a1.large"
 
 
+def test_types_are_compared_by_their_cheapest_offering():
+    """The dry run asks for that one."""
+    mixed = instance_type(
+        "m7.large", offerings=[offering("a", "spot", 0.03), offering("a", "on-demand", 0.2)]
+    )
+    assert chosen([C5, mixed], [EVERY], STANDARD_IMAGE) == "m7.large"
+
+
 def test_windows_is_tried_with_a_common_type():
     """The catalogue lists types on which none of its images boots."""
     assert chosen([C5, M5], [EVERY], STANDARD_IMAGE, family="Windows2022") == "m5.large"

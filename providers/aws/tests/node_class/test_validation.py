@@ -46,6 +46,7 @@ def test_a_template_is_made_and_both_calls_are_tried_out(parts, aws):
     assert {"Key": "team", "Value": "web"} in specs["instance"]
     assert {"Key": "eks:eks-cluster-name", "Value": aws.world.cluster} in specs["instance"]
     (instance,) = dry_runs(aws, "RunInstances")  # the first subnet passes
+    assert (instance["MinCount"], instance["MaxCount"]) == (1, 1)  # quotas are checked, too
     assert instance["NetworkInterfaces"][0]["SubnetId"] == found.status.subnets[0].id
     assert not aws.held().instances
 

@@ -35,9 +35,9 @@ class ClusterBoot:
     bootstrap_token: str = field(repr=False)
     """`ID.SECRET`"""
     dns_service_ip: str
-    vnet_guid: str = ""
+    vnet_guid: str
     """Of the cluster's virtual network; only for overlay networks."""
-    security_group: ManagedSecurityGroup | None = None
+    security_group: ManagedSecurityGroup | None
     """None for a cluster without a security group of AKS."""
 
 

@@ -32,20 +32,20 @@ __all__ = [
 class ClassTraits:
     """The properties of a NodeClass that its instance types depend on; hashable."""
 
-    os_sku: str = OS_SKU_UBUNTU
+    os_sku: str
     """`Ubuntu` or `AzureLinux`."""
-    os_disk_size_gb: int = 128
-    max_pods: int = 110
-    encryption_at_host: bool = False
+    os_disk_size_gb: int
+    max_pods: int
+    encryption_at_host: bool
     """Whether the NodeClass asks for it."""
-    trusted_launch: bool = False
-    gpu_drivers: bool = True
+    trusted_launch: bool
+    gpu_drivers: bool
     """Whether drivers for GPUs are installed (`gpu.mode: Driver`)."""
-    artifact_streaming: bool = False
-    fips: bool = False
-    local_dns: bool = False
+    artifact_streaming: bool
+    fips: bool
+    local_dns: bool
     """Whether nodes have LocalDNS, as the status says."""
-    images: tuple[NodeImage, ...] = ()
+    images: tuple[NodeImage, ...]
     """In order of preference; empty while they are not resolved."""
 
 

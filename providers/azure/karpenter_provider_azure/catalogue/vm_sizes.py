@@ -49,25 +49,25 @@ class VmSize:
     """`MemoryGB` of Azure, which is GiB."""
     arch: str
     """`amd64` or `arm64`."""
-    gpus: int = 0
-    zones: tuple[str, ...] = ()
+    gpus: int
+    zones: tuple[str, ...]
     """Availability zones without restrictions: `1`, `2`, `3`; sorted. Empty for a regional size."""
-    ultra_ssd_zones: tuple[str, ...] = ()
+    ultra_ssd_zones: tuple[str, ...]
     """Zones with ultra disks; sorted."""
-    regional_ultra_ssd: bool = False
+    regional_ultra_ssd: bool
     """Whether virtual machines without a zone can have ultra disks."""
-    hyperv_generations: tuple[str, ...] = ()
+    hyperv_generations: tuple[str, ...]
     """`1`, `2`."""
-    premium_io: bool = False
-    accelerated_networking: bool = False
-    encryption_at_host: bool = False
-    trusted_launch: bool = False
+    premium_io: bool
+    accelerated_networking: bool
+    encryption_at_host: bool
+    trusted_launch: bool
     """Whether generation 2 is supported and trusted launch is not disabled."""
     low_priority_capable: bool
     """Whether the size is sold as spot."""
-    ephemeral_os_disk_bytes: int = 0
+    ephemeral_os_disk_bytes: int
     """Local storage for an ephemeral OS disk; 0 when the size has none."""
-    ephemeral_placement: str = ""
+    ephemeral_placement: str
     """`NvmeDisk`, `CacheDisk` or `ResourceDisk`; empty when the size has no ephemeral OS disk."""
 
     @property

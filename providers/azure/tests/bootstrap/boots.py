@@ -10,11 +10,11 @@ from karpenter_core.provider.catalogue import Requirement, Requirements
 from karpenter_provider_azure import labels
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass
 from karpenter_provider_azure.bootstrap.boot_configuration import BootConfiguration, ClusterBoot
-from karpenter_provider_azure.catalogue.size_names import read_size_name
 from karpenter_provider_azure.catalogue.vm_sizes import VmSize
 from karpenter_provider_azure.launch.boot_data import BootTarget
 from karpenter_provider_azure.network.cluster_network import ManagedSecurityGroup
 from karpenter_provider_azure.settings import AzureSettings
+from providers.azure.tests.catalogue.sku_items import plain_vm_size
 
 SUBSCRIPTION = "00000000-0000-0000-0000-00000000000a"
 GROUP = "MC_shop_shop_westus2"
@@ -30,13 +30,10 @@ def vm_size(name: str = "Standard_D2s_v5", **fields: Any) -> VmSize:
         "family": "standardDSv5Family",
         "cpus": 2,
         "memory_gib": 8.0,
-        "arch": "amd64",
         "zones": ("1", "2"),
-        "low_priority_capable": True,
-        "hyperv_generations": ("1", "2"),
         **fields,
     }
-    return VmSize(name=name, size_name=read_size_name(name), **whole)
+    return plain_vm_size(name, **whole)
 
 
 def gpu_vm_size(name: str = "Standard_NC24ads_A100_v4") -> VmSize:

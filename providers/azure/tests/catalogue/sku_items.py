@@ -14,6 +14,7 @@ from karpenter_provider_azure.catalogue.instance_types import (
 )
 from karpenter_provider_azure.catalogue.prices import ListedPrices, RegionPrices
 from karpenter_provider_azure.catalogue.quotas import RegionQuotas
+from karpenter_provider_azure.catalogue.size_names import read_size_name
 from karpenter_provider_azure.catalogue.vm_sizes import VmSize, parse_skus
 from karpenter_provider_azure.settings import AzureSettings
 
@@ -118,6 +119,25 @@ def vm_size(name: str, **fields: Any) -> VmSize:
     """Return a size; fields as of `sku_item`."""
     parsed = parse_skus([sku_item(name, **fields)], LOCATION)
     return parsed.sizes[name]
+
+
+def plain_vm_size(name: str, **fields: Any) -> VmSize:
+    """Return a size without any special ability; fields as of `VmSize`."""
+    plain: dict[str, Any] = {
+        "arch": "amd64",
+        "gpus": 0,
+        "ultra_ssd_zones": (),
+        "regional_ultra_ssd": False,
+        "premium_io": False,
+        "accelerated_networking": False,
+        "encryption_at_host": False,
+        "trusted_launch": False,
+        "low_priority_capable": True,
+        "hyperv_generations": ("1", "2"),
+        "ephemeral_os_disk_bytes": 0,
+        "ephemeral_placement": "",
+    }
+    return VmSize(name=name, size_name=read_size_name(name), **(plain | fields))
 
 
 def usage(name: str, *, limit: int, used: int) -> dict[str, Any]:

@@ -30,7 +30,6 @@ from karpenter_provider_azure.catalogue.requirements import (
     offering_zones,
     requirements_of,
 )
-from karpenter_provider_azure.catalogue.size_names import read_size_name
 from karpenter_provider_azure.catalogue.vm_sizes import VmSize
 from karpenter_provider_azure.described_vms import read_vm
 from karpenter_provider_azure.instances.vm_reader import VmReader
@@ -44,6 +43,7 @@ from karpenter_provider_azure.launch.vm_calls import VmCalls, open_operations
 from karpenter_provider_azure.launch.vm_launcher import VmLauncher
 from karpenter_provider_azure.network.cluster_network import ManagedSecurityGroup
 from karpenter_provider_azure.settings import AzureSettings
+from providers.azure.tests.catalogue.sku_items import plain_vm_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,14 +92,11 @@ def settings(**changes: Any) -> AzureSettings:
 def vm_size(name: str, *, cpus: int, family: str, **fields: Any) -> VmSize:
     fields = {
         "memory_gib": 4.0 * cpus,
-        "arch": "amd64",
         "zones": ("1", "2", "3"),
-        "hyperv_generations": ("1", "2"),
         "accelerated_networking": True,
-        "low_priority_capable": True,
         **fields,
     }
-    return VmSize(name=name, family=family, size_name=read_size_name(name), cpus=cpus, **fields)
+    return plain_vm_size(name, family=family, cpus=cpus, **fields)
 
 
 def family_sizes(*cpus: int, family: str = "standardDSv5Family") -> list[VmSize]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from karpenter_core.errors import FencedError
+from karpenter_provider_azure.arm.errors import ArmNotFoundError
 from karpenter_provider_azure.launch.vm_calls import VmCalls, failure_in_view
 from providers.azure.tests.launch.launch_world import FakeArm, settings
 
@@ -39,9 +40,20 @@ def test_requests_have_the_header_for_images_of_other_tenants():
     assert arm.headers == [{"If-None-Match": "*", "auxiliary": "token"}]
 
 
-def test_the_deletion_of_a_virtual_machine_that_is_gone_succeeds():
+class GoneArm(FakeArm):
+    """The virtual machine that is deleted is gone already."""
+
+    def send(self, *_arguments, **_options):
+        raise ArmNotFoundError("there is no such virtual machine", status=404)
+
+
+@pytest.mark.parametrize(("arm", "noted"), [(FakeArm(), 1), (GoneArm(), 0)], ids=["there", "gone"])
+def test_only_a_deletion_that_azure_begins_frees_quota(arm, noted):
+    """A virtual machine that is gone already is deleted: that is no error, and frees nothing."""
     fence = type("Held", (), {"check": lambda _self: None})()
-    VmCalls(FakeArm(), settings(), fence).delete("aks-web-1")
+    deletions = []
+    VmCalls(arm, settings(), fence, note_deleted=lambda: deletions.append(1)).delete("aks-web-1")
+    assert len(deletions) == noted
 
 
 def view(*statuses):
