@@ -14,11 +14,14 @@ from tests.mutants.probes import blocks_of
 from tests.mutants.process import run_in_process
 
 _MOST_FILES: Final = 12
+_PAGE: Final = "tests/docs/test_timings.py::"
+"""Tests of the page that states constants; they read modules, and so reach no function."""
 
 
 def judge_module(mutant: Mutant, source: str, record: Record, *, budget_seconds: float) -> Verdict:
-    """Run the tests that reach functions which mention the changed name, in another process."""
-    tests = tests_mentioning(name_at(source, mutant.line), mutant, record)
+    """Run the tests that state the changed name or reach functions which mention it, in another process."""
+    name = name_at(source, mutant.line)
+    tests = [*tests_stating(name, mutant, record), *tests_mentioning(name, mutant, record)]
     chosen: list[str] = []
     spent = 0.0
     files: list[str] = []
@@ -30,6 +33,19 @@ def judge_module(mutant: Mutant, source: str, record: Record, *, budget_seconds:
             files += [file_of(test)] * (file_of(test) not in files)
     killed_by = run_in_process(mutant, source, chosen) if chosen else ""
     return Verdict(mutant=mutant, killed_by=killed_by, tried=len(chosen), reaching=len(tests))
+
+
+def tests_stating(name: str, mutant: Mutant, record: Record) -> list[str]:
+    """Return the test of the row in docs/reference/timings.md that states a constant, if there is one."""
+    rows = (test for test in record if test.startswith(_PAGE) and test.endswith(f":{name}]"))
+    return [row for row in rows if mutant.path.endswith(_path_of(row))]
+
+
+def _path_of(row: str) -> str:
+    """Return the end of the path of the module that the name of a row's test has."""
+    package, _, path = row.partition("[")[2].rpartition(":")[0].partition("/")
+    is_provider = any(area.endswith(f"karpenter_provider_{package}") for area in AREAS)
+    return f"karpenter_provider_{package}/{path}" if is_provider else f"/{package}/{path}"
 
 
 def name_at(source: str, line: int) -> str:
