@@ -148,6 +148,7 @@ class ProviderInfo:
     """By hook name; hooks not named use the defaults."""
     repair_policies: tuple[RepairPolicy, ...] = ()
     max_instance_types: int = 600
+    """Largest number of instance types that a new NodeClaim names; the least of all providers counts."""
     polling_periods: PollingPeriods = field(default_factory=PollingPeriods)
     reads: tuple[ObjectRead, ...] = ()
     """Objects that it reads besides Nodes and NodeClaims; `karpenter rbac` grants them."""

@@ -200,8 +200,8 @@ class AlibabaCloudSettings:
         cluster_id = read.text("cluster-id")
         if not cluster_id:
             read.complain(
-                "missing field, cluster-id: without --cluster-id the instances of several clusters "
-                "cannot be distinguished"
+                "--cluster-id: must be given; without it the instances of several clusters cannot be "
+                "distinguished"
             )
         launch_burst = int(read.number("launch-burst") or read.number("apg-qps"))
         if launch_burst < 1:

@@ -67,7 +67,7 @@ def plugin():
 
 def test_without_a_cluster_id_it_does_not_start(context, plugin):
     """Case 98."""
-    with pytest.raises(SettingsError, match="missing field, cluster-id"):
+    with pytest.raises(SettingsError, match="--cluster-id: must be given"):
         plugin.karpenter_start(having(context, cluster_id=""))
 
 

@@ -25,7 +25,7 @@ current-context: c
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({}, "karpenter: missing field, cluster-id"),
+        ({}, "karpenter: --cluster-id: must be given"),
         (
             {"CLUSTER_ID": "c1", "METADATA_ENDPOINT": f"http://{NOBODY}"},
             "karpenter: the Alibaba Cloud region is not known: set REGION_ID",

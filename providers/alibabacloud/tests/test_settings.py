@@ -103,7 +103,7 @@ def test_a_flag_beats_the_environment():
 @pytest.mark.parametrize("given", [(), ("--cluster-id=",), ("--cluster-id= ",)])
 def test_a_cluster_without_an_id_stops_the_start(given):
     """Case 98."""
-    with pytest.raises(SettingsError, match="missing field, cluster-id"):
+    with pytest.raises(SettingsError, match="--cluster-id: must be given"):
         read(*given)
 
 

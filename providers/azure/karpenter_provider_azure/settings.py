@@ -117,7 +117,7 @@ class AzureSettings:
         """
         read = _AzureReader(context)
         if not context.cluster.name:
-            read.complain("missing field, cluster-name")
+            read.complain("--cluster-name: must be given")
         settings = cls(
             cluster_name=context.cluster.name,
             cluster_endpoint=read.required_url("cluster-endpoint"),
@@ -249,7 +249,7 @@ class _AzureReader(SettingReader):
     def needed(self, flag: str, other: str = "") -> str:
         value = self.text(flag) or (self.text(other) if other else "")
         if not value:
-            self.complain(f"missing field, {flag}")
+            self.complain(f"--{flag}: must be given")
         return value
 
     def token(self, flag: str, *, path_flag: str) -> str:
@@ -258,7 +258,9 @@ class _AzureReader(SettingReader):
         if value and path:
             self.complain(f"--{flag}: must not be given together with --{path_flag}")
         if not path:
-            return self.needed(flag)
+            if not value:
+                self.complain(f"--{flag}: must be given, or --{path_flag}")
+            return value
         try:
             read_token(path)
         except BadInputError as error:

@@ -88,8 +88,8 @@ def test_all_missing_settings_are_named_at_once(
     with pytest.raises(SettingsError) as raised:
         plugin.karpenter_start(having(context, location="", ssh_public_key=""))
 
-    assert "missing field, location" in str(raised.value)
-    assert "missing field, ssh-public-key" in str(raised.value)
+    assert "--location: must be given" in str(raised.value)
+    assert "--ssh-public-key: must be given" in str(raised.value)
 
 
 def test_a_start_makes_no_call(

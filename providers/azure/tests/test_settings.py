@@ -146,14 +146,14 @@ def test_all_missing_settings_are_named_together():
     with pytest.raises(SettingsError) as caught:
         read(dict.fromkeys(REQUIRED), name="")
     assert str(caught.value).split("; ") == [
-        "missing field, cluster-name",
-        "missing field, cluster-endpoint",
-        "missing field, kubelet-bootstrap-token",
-        "missing field, ssh-public-key",
-        "missing field, vnet-subnet-id",
-        "missing field, node-resource-group",
-        "missing field, azure-subscription-id",
-        "missing field, location",
+        "--cluster-name: must be given",
+        "--cluster-endpoint: must be given",
+        "--kubelet-bootstrap-token: must be given, or --kubelet-bootstrap-token-file",
+        "--ssh-public-key: must be given",
+        "--vnet-subnet-id: must be given",
+        "--node-resource-group: must be given",
+        "--azure-subscription-id: must be given",
+        "--location: must be given",
     ]
 
 

@@ -167,8 +167,8 @@ def _limited(text: str) -> str:
     size = len(text.encode())
     if size > LARGEST_BYTES:
         raise BadInputError(
-            f"spec.userData: with what joins the node to the cluster it has {size:,} bytes, and ECS "
-            f"takes {LARGEST_BYTES:,} at most"
+            f"spec.userData: {size:,} bytes with the script or the values that join the node to the "
+            f"cluster, and ECS takes {LARGEST_BYTES:,} at most"
         )
     return _base64(text)
 

@@ -30,7 +30,8 @@ def tag_finding(node_class: ECSNodeClass) -> NodeClassFinding | None:
         return NodeClassFinding(reason=INVALID_TAGS, message=message)
     if len(tags) > MAX_USER_TAGS:
         message = (
-            f"spec.tags: {len(tags)} tags; with Karpenter's own, ECS takes {MAX_USER_TAGS} of them"
+            f"spec.tags: {len(tags)} tags, and {MAX_USER_TAGS} at most fit beside those that "
+            "Karpenter sets"
         )
         return NodeClassFinding(reason=INVALID_TAGS, message=message)
     return None
@@ -41,7 +42,7 @@ def user_data_finding(node_class: ECSNodeClass) -> NodeClassFinding | None:
     text = node_class.spec.user_data
     size = len(text.encode())
     if size > LARGEST_BYTES:
-        message = f"spec.userData: it has {size:,} bytes, and ECS takes {LARGEST_BYTES:,} at most"
+        message = f"spec.userData: {size:,} bytes, and ECS takes {LARGEST_BYTES:,} at most"
         return NodeClassFinding(reason=INVALID_USER_DATA, message=message)
     try:
         user_data_parts(text)

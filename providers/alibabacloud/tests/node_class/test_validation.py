@@ -32,7 +32,7 @@ def validation(process, node_class):
     ("spec", "reason", "words"),
     [
         ({"userData": "x" * 33 * 1024}, "InvalidUserData", "33,792 bytes"),
-        ({"userData": "x" * (32 * 1024 - 100)}, "InvalidUserData", "with what joins"),
+        ({"userData": "x" * (32 * 1024 - 100)}, "InvalidUserData", "that join the node"),
         ({"userData": "MIME-Version: 1.0\nbroken"}, "InvalidUserData", "spec.userData"),
         ({"tags": {"karpenter.sh/nodepool": "x"}}, "TagValidationFailed", "karpenter.sh/nodepool"),
         ({"tags": {"kubernetes.io/cluster/x": ""}}, "TagValidationFailed", "kubernetes.io/cluster"),
@@ -280,7 +280,7 @@ def test_without_an_instance_type_no_trial_launch_runs(make_process, cloud, erro
     ("text", "message"),
     [
         ("MIME-Version: 1.0\nbroken", "spec.userData is no MIME archive"),
-        ("x" * 32_769, "spec.userData: it has 32,769 bytes, and ECS takes 32,768 at most"),
+        ("x" * 32_769, "spec.userData: 32,769 bytes, and ECS takes 32,768 at most"),
     ],
     ids=["no archive", "too large"],
 )

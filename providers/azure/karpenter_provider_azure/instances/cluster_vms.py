@@ -129,7 +129,7 @@ class _VmDeletions:
         del is_alone
         if any(code.lower() in _LOCK_CODES for code in refusal.codes):
             return TerminationRefusedError(
-                f"virtual machine {instance_id} has a lock: {refusal.message}"
+                f"virtual machine {instance_id} has a lock, which must be removed first: {refusal.message}"
             )
         return CloudProviderError(f"virtual machine {instance_id} was not deleted: {refusal}")
 
