@@ -106,8 +106,8 @@ class ServerClock:
         "_clock",
         "_contradiction",
         "_date",
+        "_reported_offset",
         "_warned_absurd",
-        "_warned_offset",
     )
 
     def __init__(self, clock: Clock) -> None:
@@ -118,7 +118,9 @@ class ServerClock:
         """Number of consecutive answers that contradict the estimate and agree with each other."""
         self._date: tuple[str, float | None] = ("", None)
         """The last header, and the time that it means."""
-        self._warned_absurd = self._warned_offset = False
+        self._warned_absurd = False
+        self._reported_offset = 0.0
+        """Seconds that the last log line named; 0 if that said that the clocks agree."""
 
     def now(self) -> datetime:
         """Return the API server's time as an aware UTC datetime; callable from any thread."""
@@ -153,7 +155,7 @@ class ServerClock:
         if self._is_absurd(answer, received):
             return
         self._take(answer)
-        self._warn()
+        self._report_offset()
 
     def _take(self, answer: ClockBounds) -> None:
         if self._bounds is None:
@@ -189,13 +191,20 @@ class ServerClock:
             )
         return True
 
-    def _warn(self) -> None:
-        offset = self.offset_seconds
-        if not self._warned_offset and abs(offset) > WARNED_OFFSET.total_seconds():
-            self._warned_offset = True
-            _log.warning(
-                "this process's clock differs from the API server's, which deadlines go by",
-                seconds=round(offset, 3),
+    def _report_offset(self) -> None:
+        """Log that a clock was set; what drifts or is corrected slowly is logged in steps of seconds."""
+        offset, limit = self.offset_seconds, WARNED_OFFSET.total_seconds()
+        if abs(offset) > limit:
+            if abs(offset - self._reported_offset) > limit:
+                self._reported_offset = offset
+                _log.warning(
+                    "this process's clock differs from the API server's, which deadlines go by",
+                    seconds=round(offset, 3),
+                )
+        elif self._reported_offset:
+            self._reported_offset = 0.0
+            _log.info(
+                "this process's clock agrees with the API server's again", seconds=round(offset, 3)
             )
 
     def _read_date(self, header: str) -> float | None:

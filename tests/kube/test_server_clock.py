@@ -244,6 +244,21 @@ def test_a_wrong_clock_is_logged_once():
     assert 299 <= told["seconds"] <= 300
 
 
+def test_each_step_of_the_wall_clock_is_logged_and_that_it_is_right_again():
+    server = Server()
+    with capture_logs() as logs:
+        for step in ({"hours": 5}, {"seconds": 3}, {"hours": -5}, {"hours": -2}, {"hours": 2}):
+            server.own.is_set(**step)
+            server.answer()
+            server.answer()
+    assert [(line["log_level"], round(line["seconds"], -2)) for line in logs] == [
+        ("warning", -18000),
+        ("info", 0),
+        ("warning", 7200),
+        ("info", 0),
+    ]
+
+
 def test_a_small_difference_is_not_logged():
     server = Server(seconds=3)
     with capture_logs() as logs:
