@@ -29,6 +29,8 @@ LONGEST = (
     "test_three_clouds.py",
     "test_charts.py",
     "test_startup.py",
+    "test_clock_steps.py",
+    "test_name_lookups.py",
 )
 """Modules whose tests take a minute and more: begun first, nobody waits for them in the end."""
 
