@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 from prometheus_client import generate_latest
 
 from karpenter_core.api.conditions import FALSE, TRUE, UNKNOWN, Condition
+from karpenter_core.api.records import NodeConditionView
 from karpenter_core.controllers.cluster_state import ClusterState
 from karpenter_core.controllers.metrics.process_metrics import Metrics
 from karpenter_core.controllers.observability.conditions import ConditionObserver
@@ -18,7 +20,7 @@ from karpenter_core.operator.inline_platform import SequentialIds
 from karpenter_core.sim.virtual_time import run_virtual
 from karpenter_core.state.events import InformersSynced, ObjectObserved
 from karpenter_core.testing.builders import EPOCH
-from karpenter_core.testing.state_builders import node_claim, synced_state
+from karpenter_core.testing.state_builders import node, node_claim, synced_state
 from karpenter_provider_kwok.api import KWOKNodeClass
 from tests.controllers.clocks import StoryClock
 from tests.controllers.whole_controller import NODE_CLASS, deployment, node_pool, run_controller
@@ -312,6 +314,36 @@ def test_stages_that_turn_true_with_ready_are_not_logged(was, now, told):
 
     run_virtual(story())
     assert sorted(notice.reason for notice in published) == told
+
+
+@pytest.mark.parametrize("of_node", ["KernelDeadlock", "Ready"])
+def test_a_new_false_condition_is_reported_unless_it_is_of_a_node(of_node):
+    """Agents say with it that all is well, and the kubelet that it has just begun."""
+    clock, published = StoryClock(), []
+    claim = node_claim("web", resource_version=1)
+    condition = Condition(type="Odd", status=FALSE, last_transition_time=EPOCH, reason="Odd")
+    status = claim.status.model_copy(update={"conditions": (condition,)})
+    changed = node_claim("web", resource_version=2).model_copy(update={"status": status})
+    new = NodeConditionView(type=of_node, status=FALSE, last_transition_time=EPOCH)
+    machine = msgspec.structs.replace(node("web", resource_version=1), conditions=())
+    begun = msgspec.structs.replace(node("web", resource_version=2), conditions=(new,))
+
+    async def story():
+        cluster_state = ClusterState(synced_state(claim, machine), clock)
+        runtime = ControllerRuntime(clock=clock, new_id=SequentialIds("id"), metrics=Metrics())
+        observer = ConditionObserver(
+            cluster_state=cluster_state, publish=published.append, runtime=runtime
+        )
+        running = asyncio.create_task(observer.run())
+        cluster_state.fold(InformersSynced())
+        await clock.sleep(1)
+        cluster_state.fold(ObjectObserved(changed))
+        cluster_state.fold(ObjectObserved(begun))
+        await clock.sleep(1)
+        running.cancel()
+
+    run_virtual(story())
+    assert [notice.regarding.kind for notice in published] == ["NodeClaim"]
 
 
 def test_series_follow_the_clock_and_the_changes_of_an_object():

@@ -55,6 +55,23 @@ async def test_no_reader_is_left_when_output_is_refused():
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
+async def test_a_start_that_hangs_is_given_up_with_the_call(monkeypatch):
+    """A file system that does not answer would keep a task for each attempt."""
+
+    async def hang(*_arguments, **_options):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", hang)
+    monkeypatch.setattr(exec_plugin, "_REAP_SECONDS", 0)
+    call = asyncio.create_task(plugin(printing(STATUS)).run())
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
 async def test_a_large_bundle_of_certificates_is_no_excess():
     credentials = await plugin(printing({**STATUS, "clientCertificateData": "c" * 100_000})).run()
 

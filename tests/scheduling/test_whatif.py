@@ -370,6 +370,17 @@ def test_a_refusal_does_not_hold_for_nodes_that_free_more_of_a_limit():
     assert outcome("a", "b") is WhatIfOutcome.TOO_DEAR
 
 
+@pytest.mark.parametrize(("skew", "fits"), [(1, False), (2, True)])
+def test_a_pod_that_its_own_spread_does_not_count_moves_within_the_skew(skew, fits):
+    """It never raises a count itself, so it may go where the count is exactly maxSkew above the least."""
+    mover = web("mover", "going", topology_spread=spread(ZONE, skew, DB))
+    databases = [pod(f"db-{n}", labels={"app": "db"}, node_name="spare") for n in range(2)]
+    going = node("going", mover, zone="zone-b")
+    spare = node("spare", *databases, free="1", zone="zone-a")
+
+    assert ask(going, spare, leaving=("mover",)).push(("going",)).fits is fits
+
+
 # -- pending pods ----------------------------------------------------------------------------------
 
 

@@ -88,6 +88,16 @@ def test_a_pod_that_a_replica_set_no_longer_controls_is_of_no_deployment():
     assert deployment_name(msgspec.structs.replace(released, shape=shape)) == ""
 
 
+@pytest.mark.parametrize(
+    "owner", [{"owner_kind": "StatefulSet"}, {"owner_api_version": "argoproj.io/v1alpha1"}]
+)
+def test_a_pod_of_another_kind_of_set_is_of_no_deployment(owner):
+    """Whatever its name: other kinds may name their sets after a hash, too."""
+    made = deployed()
+    shape = msgspec.structs.replace(made.shape, **owner)
+    assert deployment_name(msgspec.structs.replace(made, shape=shape)) == ""
+
+
 def test_a_pod_without_the_hash_of_a_template_is_of_no_deployment():
     bare = deployed(owner_name="web-")
     shape = msgspec.structs.replace(bare.shape, labels={"app": "web"})

@@ -698,6 +698,20 @@ def test_an_incomplete_pool_is_skipped_and_an_error_for_all_devices():
     assert on_node(whole, asked=request(count=None)).existing
 
 
+def test_all_devices_cannot_be_allocated_while_a_slice_without_devices_is_missing():
+    """Those of the node may be in the slices that are not published yet."""
+    none_yet = resource_slice(node="node-1", count=2)
+    whole = resource_slice(device("other"), node="node-1", pool="whole")
+    assert on_node(none_yet, whole).existing
+    assert not on_node(none_yet, whole, asked=request(count=None)).existing
+
+
+def test_an_incomplete_pool_of_another_node_stops_nothing():
+    whole = resource_slice(device("mine"), node="node-1", pool="whole")
+    half = resource_slice(device("theirs"), node="node-2", count=2)
+    assert on_node(whole, half, asked=request(count=None)).existing
+
+
 def test_two_devices_of_one_name_make_a_pool_invalid():
     assert not on_node(resource_slice(*gpus(1), *gpus(1), node="node-1")).existing
 
