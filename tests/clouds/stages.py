@@ -13,7 +13,7 @@ from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
 from karpenter_core.provider.kit.simulated.faults import CloudError
 from karpenter_core.provider.kit.simulated.instances import InstancePhase
 from karpenter_core.testing.provider_cluster import ProviderClusterSpec
-from providers.azure.tests.stages import ClusterTime
+from tests.support.cloud_scenarios import ClusterTime
 
 if TYPE_CHECKING:
     import random

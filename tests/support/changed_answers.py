@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hypothesis import strategies as st
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.support.cloud_scenarios import joining, pod_manifest
+from tests.support.invariants import Invariants
 
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from karpenter_core.provider.kit.simulated.cloud import SimulatedCloud
     from karpenter_core.provider.kit.simulated.server import (
         HttpReply,
         HttpRequest,
         HttpServer,
     )
+    from karpenter_core.testing.provider_cluster import ProviderCluster
 
-__all__ = ["CHANGES", "Change", "changing"]
+__all__ = ["CHANGES", "Change", "changing", "check_one_instance"]
 
 Change = tuple[str, int, int]
 """Kind, place and odd value."""
@@ -145,3 +152,41 @@ def changing(server: HttpServer, changes: list[Change | None]) -> Iterator[None]
         yield
     finally:
         listener.application = honest
+
+
+def check_one_instance(
+    cloud: SimulatedCloud[Any],
+    play: Callable[[Path, Callable[[ProviderCluster], Awaitable[None]]], None],
+    *objects: dict[str, Any],
+    changes: list[Change | None],
+    begin: bool,
+) -> None:
+    """Launch for one pod while answers change; one instance is left, and no invariant was broken.
+
+    `objects` are the NodeClass and the NodePool. With `begin` the answers change before the NodeClass
+    is resolved, else from the pod on.
+    """
+    breaches: list[str] = []
+    kept: list[int] = []
+
+    async def scenario(cluster: ProviderCluster) -> None:
+        harness, watched = cluster.harness, Invariants(cluster.harness)
+        async with joining(cloud, cluster):
+            if not begin:
+                cluster.apply(*objects)
+                await cluster.until_ready("True")
+            with changing(cloud._server, changes):
+                cluster.apply(*objects, pod_manifest("web"))
+                await cluster.advance_minutes(10)
+            await harness.settle(lambda: bool(harness.pods("Running")), seconds=7200)
+            await cluster.advance_minutes(30)  # garbage is collected
+        assert cluster.running.is_alive, "the controller has ended"
+        running = harness.pods("Running")
+        assert len(running) == 1, f"running pods: {running}"
+        kept.append(len(cloud.living()))
+        breaches.extend(watched.breaches)
+
+    with tempfile.TemporaryDirectory() as folder:
+        play(Path(folder), scenario)
+    assert kept == [1], f"instances at the end: {kept}"
+    assert not breaches, breaches

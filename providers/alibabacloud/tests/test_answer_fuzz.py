@@ -6,8 +6,6 @@ providers/alibabacloud/tests/test_answer_fuzz.py` tries many.
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,15 +15,13 @@ from hypothesis import strategies as st
 from karpenter_core.testing.provider_cluster import node_pool_manifest
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_simulated_alibabacloud.types import realistic_types
-from providers.alibabacloud.tests.stages import CloudStage, joining, pod_manifest
+from providers.alibabacloud.tests.stages import CloudStage
 from tests.properties import with_examples
-from tests.support.changed_answers import CHANGES, changing
-from tests.support.invariants import Invariants
+from tests.support.changed_answers import CHANGES, check_one_instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from karpenter_core.testing.provider_cluster import ProviderCluster
     from tests.support.changed_answers import Change
 
 SIZE = "ecs.g7.large"
@@ -44,30 +40,14 @@ def test_a_pod_gets_one_instance_despite_failed_answers(
     cloud_stage: CloudStage, begin: bool, changes: list[Change | None]
 ) -> None:
     cloud_stage.cloud.reset()
-    breaches: list[str] = []
-    kept: list[int] = []
-
-    async def scenario(cluster: ProviderCluster) -> None:
-        harness, cloud = cluster.harness, cloud_stage.cloud
-        watched = Invariants(harness)
-        pool = node_pool_manifest(
-            ECSNodeClass, requirements={"node.kubernetes.io/instance-type": [SIZE]}
-        )
-        async with joining(cloud_stage, cluster):
-            if not begin:
-                cluster.apply(cloud_stage.node_class(), pool)
-                await cluster.until_ready("True")
-            with changing(cloud_stage.cloud._server, changes):
-                cluster.apply(cloud_stage.node_class(), pool, pod_manifest("web"))
-                await cluster.advance_minutes(10)
-            await harness.settle(lambda: bool(harness.pods("Running")), seconds=7200)
-            await cluster.advance_minutes(30)  # garbage is collected
-        assert cluster.running.is_alive
-        assert len(harness.pods("Running")) == 1
-        kept.append(len(cloud.living()))
-        breaches.extend(watched.breaches)
-
-    with tempfile.TemporaryDirectory() as folder:
-        cloud_stage.play(Path(folder), scenario)
-    assert kept == [1]
-    assert breaches == []
+    pool = node_pool_manifest(
+        ECSNodeClass, requirements={"node.kubernetes.io/instance-type": [SIZE]}
+    )
+    check_one_instance(
+        cloud_stage.cloud,
+        cloud_stage.play,
+        cloud_stage.node_class(),
+        pool,
+        changes=changes,
+        begin=begin,
+    )

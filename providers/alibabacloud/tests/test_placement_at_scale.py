@@ -17,7 +17,8 @@ from karpenter_core.testing.provider_cluster import node_pool_manifest
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_simulated_alibabacloud.types import realistic_types
 from karpenter_simulated_alibabacloud.world import WorldPlan
-from providers.alibabacloud.tests.stages import CloudStage, pod_manifest
+from providers.alibabacloud.tests.stages import CloudStage
+from tests.support.cloud_scenarios import pod_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,8 @@ from karpenter_core.kube.resources import NODES
 from karpenter_core.testing.provider_cluster import node_pool_manifest
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_simulated_alibabacloud.types import realistic_types
-from providers.alibabacloud.tests.stages import CloudStage, joining, pod_manifest
+from providers.alibabacloud.tests.stages import CloudStage
+from tests.support.cloud_scenarios import joining, pod_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -109,7 +110,7 @@ def test_an_exhausted_zone_is_replaced_until_it_has_stock(
     cloud = cloud_stage.cloud
 
     async def scenario(stage: ProviderCluster) -> None:
-        async with joining(cloud_stage, stage):
+        async with joining(cloud_stage.cloud, stage):
             stage.apply(cloud_stage.node_class(), pool())
             await stage.until_ready("True")
             mend = exhaust(cloud, left)
@@ -188,7 +189,7 @@ def test_zone_bound_pods_launch_in_their_zone_or_wait(
     vswitch = cloud.world.vswitches[ZONE_G]
 
     async def scenario(stage: ProviderCluster) -> None:
-        async with joining(cloud_stage, stage):
+        async with joining(cloud_stage.cloud, stage):
             stage.apply(
                 cloud_stage.node_class(vSwitchSelectionPolicy=policy),
                 pool(capacity=[capacity_type]),
@@ -222,7 +223,7 @@ def test_each_instance_boots_an_image_of_its_architecture(cloud_stage, tmp_path,
     both = pool(types=[LARGE, ARM], arch=["amd64", "arm64"])
 
     async def scenario(stage: ProviderCluster) -> None:
-        async with joining(cloud_stage, stage):
+        async with joining(cloud_stage.cloud, stage):
             stage.apply(
                 cloud_stage.node_class(imageSelectorTerms=[{"alias": "AlibabaCloudLinux3"}]), both
             )

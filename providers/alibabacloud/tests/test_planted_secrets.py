@@ -10,7 +10,8 @@ import pytest
 from karpenter_core.testing.provider_cluster import node_pool_manifest
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_simulated_alibabacloud.types import realistic_types
-from providers.alibabacloud.tests.stages import CloudStage, in_pool, joining, pod_manifest
+from providers.alibabacloud.tests.stages import CloudStage
+from tests.support.cloud_scenarios import in_pool, joining, pod_manifest
 from tests.support.planted_secrets import (
     ENVIRONMENT,
     OF_ALL,
@@ -63,7 +64,7 @@ def test_planted_secrets_are_neither_written_nor_served(
             node_pool_manifest(ECSNodeClass, "broken", node_class="broken"),
         )
         await cluster.until_ready("True")
-        async with joining(cloud_stage, cluster):
+        async with joining(cloud_stage.cloud, cluster):
             with cloud.fail("RunInstances", code="InternalError", status=500, times=None):
                 cluster.apply(
                     with_secret(pod_manifest("web")),

@@ -17,7 +17,8 @@ from karpenter_core.testing.provider_cluster import node_pool_manifest
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_provider_alibabacloud.hashing import HASH_VERSION
 from karpenter_simulated_alibabacloud.types import realistic_types
-from providers.alibabacloud.tests.stages import CloudStage, joining, pod_manifest
+from providers.alibabacloud.tests.stages import CloudStage
+from tests.support.cloud_scenarios import joining, pod_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +81,7 @@ def test_a_node_of_the_reference_stays_as_it_is(cloud_stage, tmp_path):
     cloud_stage.cloud.reset()
 
     async def scenario(stage: ProviderCluster) -> None:
-        async with joining(cloud_stage, stage):
+        async with joining(cloud_stage.cloud, stage):
             await serve(cloud_stage, stage)
             await stage.running.stop()
             write_as_the_reference(cloud_stage, stage)
@@ -123,7 +124,7 @@ def test_everything_that_the_reference_reads_is_there(cloud_stage, tmp_path):
     cloud_stage.cloud.reset()
 
     async def scenario(stage: ProviderCluster) -> None:
-        async with joining(cloud_stage, stage):
+        async with joining(cloud_stage.cloud, stage):
             await serve(cloud_stage, stage)
             (claim,) = stage.harness.claims()
             cluster = cloud_stage.cloud.world.cluster
@@ -177,7 +178,7 @@ def test_a_launch_in_progress_is_not_repeated(cloud_stage, tmp_path, pool):
     cloud = cloud_stage.cloud
 
     async def scenario(stage: ProviderCluster) -> None:
-        async with joining(cloud_stage, stage):
+        async with joining(cloud_stage.cloud, stage):
             await serve(cloud_stage, stage)
             await stage.running.stop()
             (served,) = stage.harness.claims()

@@ -22,7 +22,8 @@ from karpenter_provider_alibabacloud.labels import NODE_CLASS_TAG
 from karpenter_simulated_alibabacloud.clusters import Cluster
 from karpenter_simulated_alibabacloud.signatures import SignatureMode
 from karpenter_simulated_alibabacloud.types import realistic_types
-from providers.alibabacloud.tests.stages import CloudStage, in_pool, pod_manifest
+from providers.alibabacloud.tests.stages import CloudStage
+from tests.support.cloud_scenarios import in_pool, pod_manifest
 from tests.support.user_mistake_runs import as_cluster_runs
 
 if TYPE_CHECKING:

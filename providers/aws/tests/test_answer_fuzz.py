@@ -6,20 +6,14 @@ providers/aws/tests/test_answer_fuzz.py` tries many.
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
-from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from karpenter_core.kube.resources import NODES
 from karpenter_core.testing.provider_cluster import ProviderClusterSpec, node_pool_manifest
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
-from karpenter_provider_aws.described_instances import provider_id
 from karpenter_provider_aws.plugin import AwsProvider
 from karpenter_provider_aws.sdk import ClientLimits
 from karpenter_simulated_aws.testing import (
@@ -29,13 +23,11 @@ from karpenter_simulated_aws.testing import (
     simulated_environment,
 )
 from tests.properties import with_examples
-from tests.support.changed_answers import CHANGES, changing
-from tests.support.invariants import Invariants
+from tests.support.changed_answers import CHANGES, check_one_instance
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
-    from karpenter_core.testing.provider_cluster import ProviderCluster
     from karpenter_simulated_aws.cloud import SimulatedAws
     from tests.support.changed_answers import Change
 
@@ -45,14 +37,6 @@ PLAY = ProviderClusterSpec(
     model=EC2NodeClass,
     arguments=("--cluster-name=test", "--eks-control-plane"),
 )
-POD: dict[str, Any] = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "web", "namespace": "default"},
-    "spec": {
-        "containers": [{"name": "web", "image": "web", "resources": {"requests": {"cpu": "1"}}}]
-    },
-}
 
 
 @pytest.fixture(scope="module")
@@ -71,61 +55,11 @@ def node_class(cloud: SimulatedAws) -> dict[str, Any]:
     }
 
 
-@asynccontextmanager
-async def joining(cloud: SimulatedAws, stage: ProviderCluster) -> AsyncIterator[None]:
-    """Register instances as kubelets do, and delete the Nodes of those that are gone."""
-    cluster, names = stage.harness.cluster, dict[str, str]()
-
-    async def follow() -> None:
-        while True:
-            living = {each.id: each for each in cloud.instances.living}
-            for one in living.keys() - names.keys():
-                node = cloud.node(provider_id(living[one].zone, one))
-                cluster.apply([node])
-                names[one] = str(node["metadata"]["name"])
-            for one in names.keys() - living.keys():
-                if cluster.find(NODES, name := names.pop(one)) is not None:
-                    cluster.delete(NODES, name)
-            await cluster.clock.sleep(1)
-
-    task = asyncio.create_task(follow())
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
 @with_examples(4)
 @given(begin=st.booleans(), changes=CHANGES)
 def test_a_pod_gets_one_instance_despite_failed_answers(
     cloud: SimulatedAws, begin: bool, changes: list[Change | None]
 ) -> None:
     cloud.reset()
-    breaches: list[str] = []
-    kept: list[int] = []
-
-    async def scenario(cluster: ProviderCluster) -> None:
-        harness, watched = cluster.harness, Invariants(cluster.harness)
-        pool = node_pool_manifest(
-            EC2NodeClass, requirements={"karpenter.sh/capacity-type": ["spot"]}
-        )
-        async with joining(cloud, cluster):
-            if not begin:
-                cluster.apply(node_class(cloud), pool)
-                await cluster.until_ready("True")
-            with changing(cloud._server, changes):
-                cluster.apply(node_class(cloud), pool, POD)
-                await cluster.advance_minutes(10)
-            await harness.settle(lambda: bool(harness.pods("Running")), seconds=7200)
-            await cluster.advance_minutes(30)  # garbage is collected
-        assert cluster.running.is_alive
-        assert len(harness.pods("Running")) == 1
-        kept.append(len(cloud.instances.living))
-        breaches.extend(watched.breaches)
-
-    with tempfile.TemporaryDirectory() as folder:
-        PLAY.run(Path(folder), scenario)
-    assert kept == [1]
-    assert breaches == []
+    pool = node_pool_manifest(EC2NodeClass, requirements={"karpenter.sh/capacity-type": ["spot"]})
+    check_one_instance(cloud, PLAY.run, node_class(cloud), pool, changes=changes, begin=begin)

@@ -11,7 +11,8 @@ import pytest
 from karpenter_core.testing.provider_cluster import node_pool_manifest
 from karpenter_provider_aws.api.nodeclass import EC2NodeClass
 from karpenter_simulated_aws.testing import few_types, simulated_environment
-from providers.aws.tests.test_answer_fuzz import PLAY, POD, joining, node_class
+from providers.aws.tests.test_answer_fuzz import PLAY, node_class
+from tests.support.cloud_scenarios import joining, pod_manifest
 from tests.support.planted_secrets import (
     ENVIRONMENT,
     OF_ALL,
@@ -67,12 +68,12 @@ def test_planted_secrets_are_neither_written_nor_served(
         classes = class_with(cloud, "default", script), class_with(cloud, "broken", archive)
         cluster.apply(SECRET, *classes, *pools)
         await cluster.until_ready("True")
-        elsewhere = json.loads(json.dumps(POD))
+        elsewhere = pod_manifest("web")
         elsewhere["metadata"]["name"] = "elsewhere"
         elsewhere["spec"]["nodeSelector"] = {"karpenter.sh/nodepool": "broken"}
         async with joining(cloud, cluster):
             with cloud.fail("CreateFleet", code="InternalError", status=500, times=None):
-                cluster.apply(with_secret(json.loads(json.dumps(POD))), with_secret(elsewhere))
+                cluster.apply(with_secret(pod_manifest("web")), with_secret(elsewhere))
                 await cluster.advance_minutes(3)
             with cloud.fail("CreateFleet", code="UnauthorizedOperation", status=403, times=2):
                 await harness.settle(lambda: bool(harness.pods("Running")), seconds=1800)

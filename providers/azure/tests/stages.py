@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from karpenter_core.provider.kit.calls.retry_policy import RetryPolicy
-from karpenter_core.provider.kit.simulated.cloud_time import utc_now
 from karpenter_core.testing.provider_cluster import ProviderClusterSpec
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass
 from karpenter_provider_azure.plugin import AzureProvider
@@ -15,41 +13,13 @@ from karpenter_simulated_azure.size_table import SIZE_TABLE
 from karpenter_simulated_azure.sizes import sku_of
 from karpenter_simulated_azure.testing import facts_of, settings_for, simulated_environment
 from karpenter_simulated_azure.world import AzureWorld
+from tests.support.cloud_scenarios import FAST_RETRIES, ClusterTime
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
-    from datetime import datetime
+    from collections.abc import Awaitable, Callable, Collection, Iterator
     from pathlib import Path
 
-    from karpenter_core.clock import Clock
     from karpenter_core.testing.provider_cluster import ProviderCluster
-
-RETRIES = RetryPolicy(
-    throttled_attempts=2,
-    transient_attempts=2,
-    first_backoff_seconds=0.001,
-    longest_backoff_seconds=0.001,
-)
-"""Waits inside a call take real time."""
-
-
-class ClusterTime:
-    """The simulated time of a scenario, and the real one between scenarios."""
-
-    def __init__(self) -> None:
-        self._now: Callable[[], datetime] = utc_now
-
-    def __call__(self) -> datetime:
-        return self._now()
-
-    @contextmanager
-    def of(self, clock: Clock) -> Iterator[None]:
-        """Go by a clock while the context is open."""
-        self._now = clock.now
-        try:
-            yield
-        finally:
-            self._now = utc_now
 
 
 class CloudStage:
@@ -82,7 +52,7 @@ class CloudStage:
         changed = {name.replace("_", "-"): value for name, value in settings.items()}
         flags = {**settings_for(self.cloud), **changed}
         ProviderClusterSpec(
-            plugins=lambda: {"azure": AzureProvider(retries=RETRIES)},
+            plugins=lambda: {"azure": AzureProvider(retries=FAST_RETRIES)},
             model=AKSNodeClass,
             facts=facts_of(self.cloud),
             arguments=(
@@ -99,19 +69,3 @@ class CloudStage:
             "metadata": {"name": name},
             "spec": spec,
         }
-
-
-def pod_manifest(name: str, *, cpu: str = "1", **spec: Any) -> dict[str, Any]:
-    """Return a pod; `spec` are further fields."""
-    container = {"name": "web", "image": "web", "resources": {"requests": {"cpu": cpu}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"containers": [container], **spec},
-    }
-
-
-def in_pool(name: str) -> Mapping[str, Any]:
-    """Return what binds a pod to a NodePool."""
-    return {"nodeSelector": {"karpenter.sh/nodepool": name}}

@@ -13,8 +13,8 @@ import pytest
 from karpenter_core.testing.provider_cluster import node_pool_manifest
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass
 from karpenter_simulated_azure.invariants import broken_invariants
-from providers.azure.tests.registrar import joining
-from providers.azure.tests.stages import CloudStage, in_pool, pod_manifest
+from providers.azure.tests.stages import CloudStage
+from tests.support.cloud_scenarios import in_pool, joining, pod_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ import pytest
 
 from karpenter_core.testing.provider_cluster import node_pool_manifest
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass
-from providers.azure.tests.registrar import joining
-from providers.azure.tests.stages import CloudStage, pod_manifest
+from providers.azure.tests.stages import CloudStage
+from tests.support.cloud_scenarios import joining, pod_manifest
 from tests.support.planted_secrets import (
     ENVIRONMENT,
     OF_ALL,

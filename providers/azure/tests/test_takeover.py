@@ -17,8 +17,8 @@ from karpenter_core.testing.provider_cluster import node_pool_manifest
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass
 from karpenter_provider_azure.hashing import HASH_VERSION
 from karpenter_provider_azure.resource_ids import vm_name
-from providers.azure.tests.registrar import joining
-from providers.azure.tests.stages import CloudStage, pod_manifest
+from providers.azure.tests.stages import CloudStage
+from tests.support.cloud_scenarios import joining, pod_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,8 @@ from karpenter_core.testing.user_mistakes import UserMistake
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass
 from karpenter_provider_azure.labels import NODE_POOL_TAG
 from karpenter_simulated_azure.world import AzureWorld
-from providers.azure.tests.stages import CloudStage, in_pool, pod_manifest
+from providers.azure.tests.stages import CloudStage
+from tests.support.cloud_scenarios import in_pool, pod_manifest
 from tests.support.user_mistake_runs import as_cluster_runs
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from karpenter_core.kube.wire.codecs import NODE_CLAIMS
 from karpenter_core.testing.provider_cluster import node_pool_manifest
 from karpenter_provider_alibabacloud.api.nodeclass import ECSNodeClass
 from karpenter_simulated_alibabacloud.types import realistic_types
-from providers.alibabacloud.tests.stages import CloudStage, joining, pod_manifest
+from providers.alibabacloud.tests.stages import CloudStage
+from tests.support.cloud_scenarios import joining, pod_manifest
 
 if TYPE_CHECKING:
     from karpenter_core.testing.provider_cluster import ProviderCluster
@@ -23,7 +24,7 @@ def test_a_stopped_instance_without_a_claim_is_deleted(tmp_path):
 
     async def scenario(stage: ProviderCluster) -> None:
         harness = stage.harness
-        async with joining(cloud_stage, stage):
+        async with joining(cloud_stage.cloud, stage):
             pool = node_pool_manifest(
                 ECSNodeClass, requirements={"node.kubernetes.io/instance-type": [LARGE]}
             )

@@ -10,8 +10,8 @@ from karpenter_core.testing.provider_cluster import node_pool_manifest
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass
 from karpenter_provider_azure.instance_tags import instance_tags
 from karpenter_simulated_azure.invariants import broken_invariants, leftovers
-from providers.azure.tests.registrar import joining
-from providers.azure.tests.stages import CloudStage, pod_manifest
+from providers.azure.tests.stages import CloudStage
+from tests.support.cloud_scenarios import joining, pod_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

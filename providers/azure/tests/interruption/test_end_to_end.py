@@ -11,8 +11,8 @@ from karpenter_core.api.labels import TERMINATION_TIMESTAMP
 from karpenter_core.testing.provider_cluster import node_pool_manifest
 from karpenter_provider_azure.api.nodeclass import AKSNodeClass
 from karpenter_simulated_azure.invariants import broken_invariants
-from providers.azure.tests.registrar import joining
-from providers.azure.tests.stages import CloudStage, pod_manifest
+from providers.azure.tests.stages import CloudStage
+from tests.support.cloud_scenarios import joining, pod_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
