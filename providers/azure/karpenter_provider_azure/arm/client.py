@@ -1,6 +1,6 @@
 """Makes all calls of Azure Resource Manager.
 
-Requests go through `send_request` of the SDK's compute client, whose pipeline adds tokens and request
+Requests go through the pipeline that the SDK's clients share (`SdkSender`), which adds tokens and request
 ids. Bodies and answers are JSON under the names of the API. The SDK's own retries are off.
 """
 

@@ -1,6 +1,6 @@
-"""Sends single requests through the pipeline that the SDK's clients share.
+"""Sends single requests through the SDK's pipeline for Azure Resource Manager.
 
-They are the clients of Azure Resource Manager.
+All clients of the SDK share it (`azure-mgmt-core`); no generated client is loaded.
 """
 
 from __future__ import annotations
