@@ -104,6 +104,26 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_ContractReport(str(wanted)))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """End with one message, instead of one for each rule, if there is no provider to test."""
+    is_worker = hasattr(session.config, "workerinput")  # of pytest-xdist, which would not show it
+    if is_worker or session.config.getoption("collectonly"):
+        return
+    if not any(_is_of_kit(item) for item in session.items):
+        return
+    try:
+        subject_factory(session.config)
+    except pytest.UsageError:
+        raise
+    except Exception:  # it is reported as the rule that it breaks
+        return
+
+
+def _is_of_kit(item: pytest.Item) -> bool:
+    """Whether a test is the kit's own, not one that a distribution has imported from it."""
+    return getattr(getattr(item, "module", None), "__name__", "").startswith(f"{KIT}.")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]

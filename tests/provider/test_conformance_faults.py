@@ -628,9 +628,18 @@ def test_the_report_names_the_broken_rule_and_the_actual_result(processes, tmp_p
 
 @pytest.mark.developer_tools
 def test_a_provider_that_is_not_installed_is_named(tmp_path):
-    done = run_kit(tmp_path, "--karpenter-provider=nimbus", "-k", "pc_016")
-    assert done.returncode != 0
-    assert 'no distribution names a subject "nimbus"' in done.stdout + done.stderr
+    done = run_kit(tmp_path, "--karpenter-provider=nimbus", "-k", "pc_016 or pc_020")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    told = done.stdout + done.stderr
+    assert told.count('no distribution names a subject "nimbus"') == 1, told
+
+
+@pytest.mark.developer_tools
+def test_the_kit_without_a_provider_names_the_option(tmp_path):
+    done = run_kit(tmp_path, "-k", "pc_016 or pc_020")
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    told = done.stdout + done.stderr
+    assert told.count("say which provider with --karpenter-provider=NAME") == 1, told
 
 
 @pytest.mark.parametrize(
