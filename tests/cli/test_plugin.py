@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+from datetime import timedelta
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from karpenter_core.cli import plugin
 from karpenter_core.cli.main import build_app
 from karpenter_core.cli.plugin import list_plugins
 from karpenter_core.errors import BadInputError
+from karpenter_core.provider.kit.calls.rest import RestClient
 
 BIN = Path(sys.executable).parent
 
@@ -65,6 +68,55 @@ def test_a_new_provider_keeps_the_contract(starfish):
     count = re.search(r"^(\d+) rules: (\d+) kept, 4 does not apply$", done.stdout, re.MULTILINE)
     assert count, done.stdout
     assert int(count[1]) == int(count[2]) + 4
+
+
+@pytest.mark.developer_tools
+def test_the_tutorial_s_program_creates_the_nodes_of_vms(starfish, tmp_path):
+    """The program of docs/providers.md, with a script in place of kubectl."""
+    page = (Path(__file__).parents[2] / "docs" / "providers.md").read_text()
+    (program,) = re.findall(r"^```python\n(import json\n.*?)^```", page, re.MULTILINE | re.DOTALL)
+    applied, kubectl = tmp_path / "applied", tmp_path / "kubectl"
+    os.mkfifo(applied)
+    kubectl.write_text(f"#!/bin/sh\ncat > {applied}\n")
+    kubectl.chmod(0o755)
+    with subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            program.replace("mycloud", "starfish").replace("MyCloud", "StarFish"),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={
+            **os.environ,
+            "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(starfish / "site"),
+        },
+    ) as process:
+        try:
+            lines = [process.stdout.readline() for _ in range(2)]
+            settings = dict(line.removeprefix("export ").strip().split("=", 1) for line in lines)
+            vm = {
+                "token": "t",
+                "cluster": "try",
+                "claim": "web-1",
+                "size": "small",
+                "zone": "north",
+            }
+            vm |= {"spot": False, "image": "debian-v7", "user_data": '{"labels": {"a": "b"}}'}
+            client = RestClient(
+                settings["STARFISH_ENDPOINT"],
+                headers={"Authorization": f"Bearer {settings['STARFISH_TOKEN']}"},
+                timeout=timedelta(seconds=20),
+            )
+            created = client.call("create VM", "POST", "/v1/vms", dict, body=vm)
+            node = json.loads(applied.read_text())
+        finally:
+            process.terminate()
+
+    assert node["kind"] == "Node"
+    assert node["spec"]["providerID"] == f"starfish://{created['id']}"
+    assert node["metadata"]["labels"]["a"] == "b"
 
 
 @pytest.mark.developer_tools
