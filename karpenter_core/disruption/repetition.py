@@ -57,7 +57,7 @@ def _has_open_candidates(report: MethodReport, pass_: DisruptionPass) -> bool:
 def _depends_on_time(pool: NodePool) -> bool:
     """Tell whether a pool has budgets with a schedule, or nodes that return after a while."""
     budgets = pool.spec.disruption.budgets
-    is_scheduled = any(each.schedule is not None or each.duration is not None for each in budgets)
+    is_scheduled = any(each.schedule is not None for each in budgets)  # no duration without one
     return is_scheduled or return_rule(pool) is not None
 
 

@@ -106,6 +106,22 @@ def test_time_dependent_results_are_evaluated_each_time(changed):
     assert not is_repeatable(*passed(cluster(*changed)))
 
 
+def test_one_node_or_pool_that_depends_on_time_is_enough():
+    quiet = [box("a"), runs("web", "a"), box("b"), runs("api", "b")]
+    assert is_repeatable(*passed(cluster(pool(), *quiet)))
+    recent = [*quiet, box("c", created=NOW), runs("job", "c")]
+    assert not is_repeatable(*passed(cluster(pool(), *recent)))
+    assert not is_repeatable(*passed(cluster(pool(), pool("night", budgets=[SCHEDULED]), *quiet)))
+
+
+def test_a_method_with_a_candidate_and_no_remembered_answer_is_asked_again():
+    first, result = passed(cluster(pool(), box("a"), runs("web", "a")))
+    assert [report.eligible for report in result.reports if report.eligible]
+    other_budgets = dict.fromkeys(first.idle_methods, ())
+    for idle_methods in ({}, other_budgets):
+        assert not is_repeatable(replace(first, idle_methods=idle_methods), result)
+
+
 def test_a_nominated_node_is_judged_until_the_nomination_ends():
     builder = cluster(pool(), box("a"), runs("web", "a"))
     builder.apply_event(NodesNominated(names=("a",), until=NOW + timedelta(seconds=20)))

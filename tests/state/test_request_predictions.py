@@ -247,6 +247,59 @@ def test_an_autoscaler_of_another_target_changes_nothing(target):
     assert predicted(pod(), autoscaler(target=target)) == BEFORE
 
 
+def test_a_pod_that_nothing_controls_keeps_its_requests():
+    """It has an owner, which made it and does not look after it."""
+    bare = pod()
+    shape = msgspec.structs.replace(bare.shape, owner_controls=False)
+    scaler = autoscaler(target=("apps/v1", "ReplicaSet", "web-5d"))
+    assert predicted(bare, scaler)["cpu"] == 3500
+    assert predicted(msgspec.structs.replace(bare, shape=shape), scaler) == BEFORE
+
+
+@pytest.mark.parametrize(
+    ("owner", "target"),
+    [
+        (("batch/v1", "Job", "night"), ("batch/v1", "CronJob", "night")),
+        (("example.com/v1", "Game", "night-28412345"), ("batch/v1", "CronJob", "night")),
+    ],
+    ids=["without a time", "of another kind"],
+)
+def test_only_a_job_with_the_time_of_a_run_is_of_a_cron_job(owner, target):
+    assert predicted(pod(owner=owner), autoscaler(target=target)) == BEFORE
+
+
+def test_an_autoscaler_without_a_recommendation_hides_no_other():
+    silent = autoscaler("a", created="2026-01-01T00:00:00Z", targets={})
+    younger = autoscaler("b", created="2026-01-02T00:00:00Z")
+    assert predicted(pod(), silent, younger)["cpu"] == 3500
+
+
+def test_an_autoscaler_without_a_time_is_the_youngest():
+    untimed = autoscaler("a", targets={"web": {"cpu": "2"}})
+    timed = autoscaler("z", created="2026-01-01T00:00:00Z")
+    assert predicted(pod(), untimed, timed)["cpu"] == 3500
+
+
+def test_a_pod_without_its_parts_keeps_its_requests():
+    """It was read before predictions were switched on."""
+    read = pod()
+    shape = msgspec.structs.replace(read.shape, request_parts=None)
+    assert predicted(msgspec.structs.replace(read, shape=shape), autoscaler()) == BEFORE
+
+
+def test_the_change_of_a_request_counts_from_nothing():
+    asks = autoscaler(targets={"web": {"memory": "1Gi"}})
+    snapshot = synced_state(asks).snapshot()
+    assert RequestPredictions(snapshot, EPOCH).change(pod(cpu="1")) == {"memory": GI}
+    assert RequestPredictions(snapshot, EPOCH).change(pod(cpu="1", memory="1Gi")) == {}
+
+
+def test_without_autoscalers_daemons_are_as_they_are():
+    daemons = [DaemonPod(name="default/agent", shape=daemon_set().template)]
+    predictions = RequestPredictions(cluster(daemon_set()).snapshot(), EPOCH)
+    assert predictions.apply_to_daemons(daemons) == tuple(daemons)
+
+
 def test_an_autoscaler_has_the_version_of_its_object():
     """An older one that a late watch shows must not take the place of a newer one."""
     manifest = {

@@ -68,7 +68,7 @@ def _begin(event: ScheduledEvent) -> tuple[bool, datetime]:
     never = datetime.max.replace(tzinfo=UTC)
     # An eviction without a time is imminent, another event is not.
     is_soon = event.not_before is not None or event.kind is EventKind.PREEMPT
-    return (not is_soon, event.not_before or event.announced_at or never)
+    return (not is_soon, event.not_before or never)
 
 
 def _event_of(condition: NodeConditionView, node: NodeView) -> ScheduledEvent | None:

@@ -118,6 +118,7 @@ def test_an_eviction_without_a_time_ends_thirty_seconds_after_its_announcement(s
         node(condition("", status="Unknown")),
         node(condition("", kind="VMEventScheduled")),
         node(condition("Kernel has no deadlock", kind="KernelDeadlock")),
+        node(condition(text_of("Redeploy", NOW), kind="KernelDeadlock")),
         node(condition(text_of("Preempt", NOW)), capacity_type=ON_DEMAND),
         node(condition(text_of("Preempt", NOW)), provider_id=""),
         node(condition(text_of("Freeze", NOW), kind="VMEventScheduled")),
@@ -163,6 +164,32 @@ def test_an_event_that_ends_the_node_before_its_eviction_counts(stage):
     earlier = condition(text_of("Redeploy", NOW + timedelta(seconds=10)), kind="VMEventScheduled")
     (found,) = stage.sources.read(node(eviction, earlier))
     assert found.deadline == NOW + timedelta(seconds=10)
+
+
+def test_an_eviction_without_any_time_precedes_an_event_without_one():
+    eviction = condition("Preempt Scheduled: soon", since=None)
+    event = condition("Redeploy Scheduled: soon", kind="VMEventScheduled")
+    for conditions in ((eviction, event), (event, eviction)):
+        assert read_event(node(*conditions)).kind == "Preempt"
+
+
+def test_an_event_without_a_time_comes_after_an_eviction_with_one():
+    eviction = condition(text_of("Preempt", NOW + timedelta(days=1)))
+    event = condition("Redeploy Scheduled: soon", kind="VMEventScheduled")
+    assert read_event(node(event, eviction)).kind == "Preempt"
+    assert read_event(node(event)).not_before is None  # the notice of evictions is not its own
+
+
+def test_a_dated_event_precedes_an_eviction_without_any_time():
+    at = NOW + timedelta(minutes=10)
+    eviction = condition("Preempt Scheduled: soon", since=None)
+    event = condition(text_of("Redeploy", at), kind="VMEventScheduled")
+    assert read_event(node(eviction, event)).not_before == at
+
+
+def test_a_time_in_a_zone_without_a_known_offset_is_utc():
+    text = text_of("Preempt", NOW).replace("GMT", "XYZ")
+    assert read_event(node(condition(text))).not_before == NOW
 
 
 @given(st.text(max_size=80), st.sampled_from(["PreemptionScheduled", "VMEventScheduled"]))
