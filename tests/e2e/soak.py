@@ -11,6 +11,11 @@ last leader's life (tests.support.trends); the containers that rise with it are 
 What a controller keeps for the sake of the past is bounded, but some of these bounds need hours to be
 full: they are lowered, so that only what has no bound can rise. --production-bounds leaves them.
 
+The C heap of a leader rises by about 0.09 MiB a round at first, all of it bounded. Of 265 KiB by which the
+allocations that were alive grew in ten minutes, 87 KiB were pages that SQLite keeps of the file of the simulated
+cloud (2 MiB at most), and 133 KiB two tables that doubled as pods came and went (removed objects, which are
+forgotten after ten minutes, and pods that have started). A connection over TLS has 100 KiB until it is closed.
+
     .venv/bin/python -m tests.e2e.soak                 an hour
     .venv/bin/python -m tests.e2e.soak --minutes 10
 """
