@@ -1,6 +1,6 @@
 #!/bin/bash
-# Builds an image for both architectures, pushes it, signs it, and attests what it is made of. Needs docker
-# with buildx, cosign, and a login at the registry; cosign asks the workflow's identity for a certificate.
+# Builds an image for both architectures, pushes it, signs it, and attests what it is made of (sign.sh). Needs
+# docker with buildx, cosign, crane, and a login at the registry.
 # Usage: images/release.sh PROVIDER VERSION REPOSITORY [FOLDER for the SBOMs]
 #   images/release.sh aws 0.1.0 ghcr.io/someone dist
 set -euo pipefail
@@ -32,24 +32,14 @@ build() { # further options of buildx
         "$@" .
 }
 
-mkdir -p "$folder"
 metadata=$(mktemp)
-index=$(mktemp)
 layers=$(mktemp -d)
-trap 'rm -rf "$metadata" "$index" "$layers"' EXIT
+trap 'rm -rf "$metadata" "$layers"' EXIT
 
 build --attest type=provenance,mode=max --attest type=sbom --metadata-file "$metadata" \
     --output "type=image,name=$image:$version,push=true,rewrite-timestamp=true"
 pushed=$image@$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["containerimage.digest"])' "$metadata")
 
 build --target layer --output "type=local,dest=$layers"
-cosign sign --yes "$pushed"
-# Packages of one architecture are not always those of the other: each image is attested by its own list.
-docker buildx imagetools inspect "$pushed" --raw >"$index"
-for arch in amd64 arm64; do
-    manifest=$(python3 images/platform_digest.py "$arch" <"$index")
-    sbom=$folder/karpenter-core-$provider-$version-$arch.cdx.json
-    cp "$layers/linux_$arch/usr/local/share/sbom/karpenter-core-$provider.cdx.json" "$sbom"
-    cosign attest --yes --type cyclonedx --predicate "$sbom" "$image@$manifest"
-done
+images/sign.sh "$pushed" "$provider" "$version" "$layers" "$folder"
 echo "$pushed base=$base_digest builder=$builder_digest"
