@@ -421,6 +421,12 @@ def test_a_pending_pod_keeps_its_place_while_another_one_fits_nowhere():
     assert moves(whatif.evaluate(("spare",))) == {}
 
 
+def test_pending_pods_are_placed_in_one_order_and_no_other_plan_is_made(plans_made):
+    """They are bound without us; their places are only kept free, which must stay cheap."""
+    ask(node("a", free="1"), waiting=(web("waits"), web("big", cpu="3"))).settle()
+    assert plans_made == []
+
+
 # -- growing a set ---------------------------------------------------------------------------------
 
 
