@@ -42,6 +42,18 @@ def written(text):
     return list(yaml.safe_load_all(convert("-", text=text).stdout))
 
 
+@pytest.mark.parametrize(("metadata", "name"), [("{name: web}", "web"), ("{}", "default")])
+def test_settings_in_a_provisioner_become_a_node_class_of_its_name(metadata, name):
+    """One without a name cannot be applied either; the result still shows what belongs together."""
+    manifest = PROVISIONER.replace("{name: web}", metadata).replace(
+        "providerRef: {name: default}",
+        "provider: {subnetSelector: {aws-ids: subnet-1}, securityGroupSelector: {aws-ids: sg-1}}",
+    )
+    made = {each["kind"]: each for each in written(manifest) if each}
+    assert made["EC2NodeClass"]["metadata"]["name"] == name
+    assert made["NodePool"]["spec"]["template"]["spec"]["nodeClassRef"]["name"] == name
+
+
 def test_lists_in_lists_are_split():
     """`kubectl get nodepools -o yaml` gives a List, an API server a NodePoolList."""
     inner = {"apiVersion": "karpenter.sh/v1beta1", "kind": "NodePoolList"}
