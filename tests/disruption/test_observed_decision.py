@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import msgspec
@@ -14,10 +15,10 @@ from karpenter_core.disruption.savings_estimate import (
 )
 from karpenter_core.scheduling.problem import SolveOptions
 from karpenter_core.scheduling.solve import solve
-from karpenter_core.state.events import VirtualPodsDeclared
+from karpenter_core.state.events import DeletionMarked, VirtualPodsDeclared
 from karpenter_core.state.provisioning_input import ProblemSettings, build_provisioning_input
 from karpenter_core.testing.builders import EPOCH, pod, problem
-from tests.disruption.small_clusters import box, cluster, runs
+from tests.disruption.small_clusters import box, cluster, pool, runs
 from tests.scheduling.test_virtual_pods import source, virtual_pods
 from tests.state.test_pod_volumes import bound, mounting, volume, zone, zones
 
@@ -104,3 +105,50 @@ def test_the_room_of_buffers_keeps_what_their_volumes_require():
     )
     assert [each.uid for each in fresh.problem.pods] == [room.uid]
     assert fresh.problem.volumes == {room.uid: asked.problem.volumes[room.uid]}
+
+
+def compared(state, *, keep=(), **changes):
+    """Return the problem of a provisioning pass over a cluster, and that of a comparison."""
+    settings = ProblemSettings()
+    asked = build_provisioning_input(state.snapshot(), now=EPOCH, problem_settings=settings)
+    problem = replace(asked.problem, **changes)
+    return problem, build_fresh_problem(
+        state.snapshot(),
+        problem,
+        now=EPOCH,
+        problem_settings=settings,
+        options=SolveOptions(),
+        other_nodes={},
+        keep=keep,
+    )
+
+
+def two_nodes():
+    return cluster(pool(), box("a"), runs("web", "a"), box("b"), runs("api", "b"))
+
+
+def test_a_replaced_node_frees_its_place_and_its_part_of_all_limits():
+    problem, fresh = compared(two_nodes(), max_new_nodes=3)
+    assert [each.state_node.name for each in fresh.nodes] == ["a", "b"]
+    assert fresh.problem.nodes == ()
+    assert sorted(each.name for each in fresh.problem.pods) == ["api", "web"]
+    assert problem.pool_usage["default"]["cpu"] == 8000
+    assert fresh.problem.pool_usage["default"]["cpu"] == 0
+    assert fresh.problem.max_new_nodes == 5
+    assert fresh.kept == {}
+
+
+def test_a_node_whose_pods_found_no_place_stays_with_them():
+    _, fresh = compared(two_nodes(), keep=("a",))
+    assert [each.state_node.name for each in fresh.nodes] == ["b"]
+    assert [each.name for each in fresh.problem.nodes] == ["a"]
+    assert [each.name for each in fresh.problem.pods] == ["api"]
+    assert set(fresh.kept) == {"a"}
+
+
+def test_a_node_that_ends_anyway_is_not_compared():
+    state = two_nodes()
+    state.apply_event(DeletionMarked(names=("a",), cause="a test"))
+    _, fresh = compared(state)
+    assert [each.state_node.name for each in fresh.nodes] == ["b"]
+    assert fresh.kept == {}
