@@ -7,7 +7,7 @@ that the move takes. Upstream's numbers: `k` = 2, so a move is approved from a r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import fsum, inf
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.disruption.costs import eviction_cost, reschedule_cost
@@ -123,7 +123,7 @@ def _score(
     if totals is None or totals.cost <= 0 or totals.disruption <= 0:
         return BalancedScore(pool=pool, policy=BALANCED, approved=False)
     savings_share = savings / totals.cost
-    disruption_share = sum(member.reschedule_cost for member in members) / totals.disruption
+    disruption_share = fsum(member.reschedule_cost for member in members) / totals.disruption
     score = 0.0
     if savings > 0:
         score = inf if disruption_share == 0 else savings_share / disruption_share

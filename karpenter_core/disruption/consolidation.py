@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from math import fsum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from karpenter_core.api.conditions import is_true
@@ -79,7 +80,7 @@ class DisruptionMove:
     @property
     def disruption_cost(self) -> float:
         """Disruption cost of moving its pods."""
-        return sum(candidate.reschedule_cost for candidate in self.candidates)
+        return fsum(candidate.reschedule_cost for candidate in self.candidates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +239,7 @@ def evaluate_move(
         replacements = _replacements(disruption_pass, chosen, verdict, below)
     except ReplacementRefusedError as refused:
         return MoveRefusal(str(refused) + floor)
-    saved = price - sum(planned.cheapest.price_per_hour for planned in replacements)
+    saved = price - fsum(planned.cheapest.price_per_hour for planned in replacements)
     return DisruptionMove(
         candidates=chosen, verdict=verdict, replacements=replacements, savings_per_hour=saved
     )
@@ -261,7 +262,7 @@ def _replacements(
     Several replacements divide the price limit in proportion to their cheapest prices.
     """
     claims = verdict.claims
-    total = sum(planned.cheapest.price_per_hour for planned in claims)
+    total = fsum(planned.cheapest.price_per_hour for planned in claims)
     all_spot = all(candidate.capacity_type == SPOT for candidate in candidates)
     replacements: list[PlannedNodeClaim] = []
     for planned in claims:

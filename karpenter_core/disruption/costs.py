@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from math import isfinite
+from math import fsum, isfinite
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.labels import POD_DELETION_COST
@@ -49,7 +49,7 @@ def lifetime_remaining(claim: NodeClaim, now: datetime) -> float:
 
 def disruption_cost(eviction_costs: Iterable[float], claim: NodeClaim, now: datetime) -> float:
     """Return the cost of removing a node; it falls as its expiration comes nearer."""
-    return sum(eviction_costs) * lifetime_remaining(claim, now)
+    return fsum(eviction_costs) * lifetime_remaining(claim, now)
 
 
 def reschedule_cost(eviction_costs: Iterable[float]) -> float:
@@ -57,4 +57,4 @@ def reschedule_cost(eviction_costs: Iterable[float]) -> float:
 
     A node for which this is 1 is empty, whatever runs on it.
     """
-    return 1.0 + sum(max(0.0, cost) for cost in eviction_costs)
+    return 1.0 + fsum(max(0.0, cost) for cost in eviction_costs)

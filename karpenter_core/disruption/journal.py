@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import fsum
 from typing import TYPE_CHECKING, Final
 
 from karpenter_core.api.decisions import (
@@ -45,7 +46,7 @@ def command_decision(
     `rejection` is the reason why it was given up, `obstacles` are those of the command itself.
     Prices are in the reporting currency.
     """
-    after = sum(planned.cheapest.price_per_hour for planned in command.replacements)
+    after = fsum(planned.cheapest.price_per_hour for planned in command.replacements)
     return Decision(
         id=command.id,
         cause=command.cause,

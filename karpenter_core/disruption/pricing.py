@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from math import inf, isnan
+from math import fsum, inf, isnan
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 from karpenter_core.api.labels import (
@@ -141,11 +141,11 @@ class NodePrices:
         That is the sum of their prices, less what commitments pay for anyway.
         """
         counted = tuple(candidates)
-        total = sum(self.convert(candidate.price) for candidate in counted)
+        total = fsum(self.convert(candidate.price) for candidate in counted)
         if not self._commitments:
             return total
         sold = tuple(found for each in counted if (found := self._sold(each)) is not None)
-        listed = sum(self.convert(each.offering.price) for each in sold)
+        listed = fsum(self.convert(each.offering.price) for each in sold)
         # Exact sums differ by nothing, and nodes would be replaced for what is left of rounding.
         return round(max(total - listed + self._bill.saved_without(sold), 0.0), _PRICE_DIGITS)
 

@@ -8,6 +8,7 @@ the same pods: pods that wait are left out, and so are nodes that could not be r
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import fsum
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.api.decisions import (
@@ -214,7 +215,7 @@ def estimate_savings(
     return SavingsEstimate(
         nodes=len(fresh.nodes),
         planned_nodes=len(plan.claims),
-        price_per_hour=sum(node.price_per_hour for node in fresh.nodes),
+        price_per_hour=fsum(node.price_per_hour for node in fresh.nodes),
         planned_price_per_hour=plan.cost.hourly,
         kept_nodes=len(fresh.kept),
         currency=currency,

@@ -8,6 +8,7 @@ what the others cost, which may be less than the part of their own price that is
 from __future__ import annotations
 
 from collections import Counter
+from math import fsum
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from karpenter_core.scheduling.commitments import SoldNode, committed_units, is_covered, saving_rank
@@ -62,7 +63,7 @@ class CommitmentBill:
         removed = Counter(_kind(each) for each in nodes)
         key = tuple(sorted(removed.items()))
         if key not in self._saved:
-            listed = sum(self._price(kind) * count for kind, count in removed.items())
+            listed = fsum(self._price(kind) * count for kind, count in removed.items())
             lost = self._covered_price - self._covered(removed)
             self._saved[key] = max(listed - lost, 0.0)
         return self._saved[key]

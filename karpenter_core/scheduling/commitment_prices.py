@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf
+from math import fsum, inf
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, final
 
 from karpenter_core.api.commitments import COMMITTED_SOURCE
@@ -261,7 +261,7 @@ class PlanPricing:
         for planned in plan.claims:
             claims.append((yield from self._claim_steps(planned)))
             yield 1
-        hourly = sum(priced.price_per_hour for priced in claims)
+        hourly = fsum(priced.price_per_hour for priced in claims)
         return PricedPlan(plan, tuple(claims), hourly)
 
     def written_steps(self, priced: PricedPlan) -> Generator[int, None, SchedulingPlan]:

@@ -18,6 +18,7 @@ the last one only, so that a third overlay repeats the first one's resource unno
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import fsum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 
 from karpenter_core.api.labels import ALIASES, NODE_POOL
@@ -279,7 +280,7 @@ class _PoolGroup:
             changes[sold_as] = OfferingOverlay(
                 change=None if priced is None else priced.change,
                 changed_by="" if priced is None else priced.name,
-                fee_per_hour=sum(each.fee_per_hour or 0.0 for each in adding),
+                fee_per_hour=fsum(each.fee_per_hour or 0.0 for each in adding),
                 fee_by=tuple(each.name for each in adding),
             )
         return TypeOverlay(offerings=changes, capacity=self._capacity.get(name, {}))

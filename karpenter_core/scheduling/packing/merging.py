@@ -8,6 +8,7 @@ as the larger node costs hardly more than the smaller ones together.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import fsum
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
@@ -77,7 +78,7 @@ class _PatternMerger:
         price = self.problem.price
         ranked = sorted(patterns, key=lambda p: float(price[p.shape]))
         parts, rest = ranked[:_MAX_PATTERNS], ranked[_MAX_PATTERNS:]
-        extra = _EXTRA_SHARE * sum(float(price[part.shape]) * part.nodes for part in ranked)
+        extra = _EXTRA_SHARE * fsum(float(price[part.shape]) * part.nodes for part in ranked)
         for _ in range(_MAX_PAIRS):
             pair = self._pair(parts)
             if pair is None:

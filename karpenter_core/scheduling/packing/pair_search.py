@@ -9,6 +9,7 @@ fills the cheapest; the other one is the cheapest node for the rest.
 
 from __future__ import annotations
 
+from math import fsum
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
@@ -81,7 +82,7 @@ class _PairSearch:
         if chosen is None:
             return False
         contents = [self._nodes[number][1] for number in chosen]
-        now = sum(float(self._price[self._nodes[number][0]]) for number in chosen)
+        now = fsum(float(self._price[self._nodes[number][0]]) for number in chosen)
         better = self._cheapest_two(np.sum(contents, axis=0), now - _GAIN * max(now, 1.0))
         if better is not None:
             kept = [node for number, node in enumerate(self._nodes) if number not in chosen]

@@ -13,6 +13,7 @@ sizes and shapes; effort is counted in work units.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import fsum
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
@@ -143,7 +144,7 @@ def pattern_steps(
             for shape, content, nodes in bought
         ),
         left=planner.unplaceable[back],
-        cost=float(sum(problem.price[shapes[shape]] * nodes for shape, _, nodes in bought)),
+        cost=float(fsum(problem.price[shapes[shape]] * nodes for shape, _, nodes in bought)),
     )
 
 

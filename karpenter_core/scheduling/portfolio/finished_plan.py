@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from math import fsum
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -96,7 +97,7 @@ class FinishedPlan:
             for sized_claim in self.sized_claims.values()
             if sized_claim.claim.pool.catalogue.is_priced
         )
-        return round(sum(prices), 9)
+        return round(fsum(prices), 9)
 
 
 def finish_steps(engine: PlacementEngine) -> Generator[int, None, FinishedPlan]:

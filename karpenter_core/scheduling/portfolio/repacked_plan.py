@@ -15,6 +15,7 @@ does not see.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import fsum
 from typing import TYPE_CHECKING, Final, final
 
 import numpy as np
@@ -368,7 +369,7 @@ def _patterns_steps(problem: PatternProblem) -> Generator[int, None, tuple[NodeP
 
 
 def _cost(problem: PatternProblem, patterns: Iterable[NodePattern]) -> float:
-    return sum(float(problem.price[pattern.shape]) * pattern.nodes for pattern in patterns)
+    return fsum(float(problem.price[pattern.shape]) * pattern.nodes for pattern in patterns)
 
 
 def _entries(runs: Sequence[tuple[int, int]]) -> list[RecordedEntry]:

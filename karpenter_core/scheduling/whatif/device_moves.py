@@ -7,6 +7,7 @@ small.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import fsum
 from typing import TYPE_CHECKING, Final, final
 
 from karpenter_core.scheduling.node_pods import with_pods
@@ -35,7 +36,7 @@ class _PlannedMoves:
     def __init__(self, plan: SchedulingPlan, pods: Iterable[PodView]) -> None:
         self._plan: Final = plan
         self.left: Final = tuple(pod for pod in pods if pod.uid in plan.unschedulable)
-        self.cost_per_hour: Final = sum(claim.cheapest.price_per_hour for claim in plan.claims)
+        self.cost_per_hour: Final = fsum(claim.cheapest.price_per_hour for claim in plan.claims)
         self.sequence: Final = plan.sequence
 
     def moves(self) -> tuple[tuple[str, tuple[PodView, ...]], ...]:
