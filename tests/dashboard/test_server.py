@@ -253,7 +253,7 @@ async def test_a_viewer_that_stops_reading_is_disconnected(monkeypatch):
             with suppress(ConnectionResetError):
                 while chunk := slow.recv(1 << 20):
                     received += len(chunk)
-            assert received < 1_000_000
+            assert received < 10_000_000  # of 20: the kernel takes some MiB
 
 
 async def test_a_stream_ends_after_a_while_so_that_its_token_is_reviewed_again(monkeypatch):

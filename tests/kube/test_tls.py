@@ -184,7 +184,7 @@ async def test_an_authority_without_a_key_identifier_is_trusted(tmp_path, monkey
         context.verify_flags |= ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
         return context
 
-    authority = CertificateAuthority(tmp_path / "pki")  # has none
+    authority = CertificateAuthority(tmp_path / "pki", has_key_identifiers=False)
     server = tls_of(authority, asks_client=False)
     other = CertificateAuthority(tmp_path / "other")
     monkeypatch.setattr(ssl, "create_default_context", of_python_3_13)

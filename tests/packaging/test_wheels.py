@@ -56,7 +56,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel of each distribution, built without network."""
     folder = tmp_path_factory.mktemp("dist")
     for source in DISTRIBUTIONS:
-        run(BIN / "uv", "build", "--wheel", "--no-build-isolation", "--out-dir", folder, source)
+        build = ("build", "--wheel", "--no-build-isolation", "--python", sys.executable)
+        run(BIN / "uv", *build, "--out-dir", folder, source)
     return folder
 
 

@@ -24,20 +24,25 @@ LEEWAY: Final = timedelta(hours=1)
 
 @final
 class CertificateAuthority:
-    """One authority and the certificates it signs, as PEM files in one folder."""
+    """One authority and the certificates it signs, as PEM files in one folder.
 
-    __slots__ = ("_certificate", "_folder", "_key")
+    Without `has_key_identifiers` they are as old authorities made them: the defaults of Python 3.13
+    refuse these.
+    """
 
-    def __init__(self, folder: Path) -> None:
+    __slots__ = ("_certificate", "_folder", "_has_key_identifiers", "_key")
+
+    def __init__(self, folder: Path, *, has_key_identifiers: bool = True) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self._has_key_identifiers: Final = has_key_identifiers
         self._folder: Final = folder
         self._key: Final = ec.generate_private_key(ec.SECP256R1())
         subject = _name("karpenter-testing", ())
-        self._certificate: Final = (
+        self._certificate: Final = self._sign(
             _builder(subject, subject, self._key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .add_extension(_key_usage(signs_certificates=True), critical=True)
-            .sign(self._key, hashes.SHA256())
+            .add_extension(_key_usage(signs_certificates=True), critical=True),
+            self._key,
         )
         _write(self.certificate_file, self._certificate.public_bytes(serialization.Encoding.PEM))
 
@@ -68,10 +73,20 @@ class CertificateAuthority:
         if hosts:
             names = x509.SubjectAlternativeName([_alternative_name(host) for host in hosts])
             builder = builder.add_extension(names, critical=False)
-        certificate = builder.sign(self._key, hashes.SHA256())
+        certificate = self._sign(builder, key)
         certificate_file = self._folder / f"{name}.crt"
         _write(certificate_file, certificate.public_bytes(serialization.Encoding.PEM))
         return certificate_file, _write_private(self._folder / f"{name}.key", key)
+
+    def _sign(
+        self, builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey
+    ) -> x509.Certificate:
+        if self._has_key_identifiers:
+            subject = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+            issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+            builder = builder.add_extension(subject, critical=False)
+            builder = builder.add_extension(issuer, critical=False)
+        return builder.sign(self._key, hashes.SHA256())
 
 
 def write_key_pair(folder: Path, name: str) -> tuple[Path, Path]:
