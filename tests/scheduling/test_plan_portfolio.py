@@ -14,6 +14,7 @@ from benchmarks.inputs import load
 from karpenter_core.api.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ON_DEMAND, SPOT, ZONE
 from karpenter_core.api.nodeclaim import RequirementSpec
 from karpenter_core.api.records import LabelSelector, TopologySpread
+from karpenter_core.scheduling.placement.engine import PlacementEngine
 from karpenter_core.scheduling.portfolio import plan_portfolio, repacked_plan
 from karpenter_core.scheduling.portfolio.finished_plan import FinishedPlan
 from karpenter_core.scheduling.portfolio.repacked_plan import repacked_steps
@@ -97,6 +98,21 @@ def test_free_pods_beside_those_that_avoid_each_other_end_near_the_bound(options
 
     assert plan.cost.hourly <= plan.cost.lower_bound * most
     assert not plan.unschedulable
+
+
+@pytest.mark.parametrize(("pods", "plans"), [(100, 2), (250, 4)])
+def test_few_mixed_pods_have_no_second_value_plan(pods, plans, monkeypatch):
+    """Their cost is far above the bound whatever the plan; a pass of a hundred pods took half as long again."""
+    made = []
+
+    def counted(*arguments):
+        made.append(PlacementEngine(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(plan_portfolio, "PlacementEngine", counted)
+    solve(load(f"diverse-{pods}/real").problem)
+
+    assert len(made) == plans
 
 
 def test_nodes_of_several_pools_are_chosen_in_other_ways_than_first_fits():

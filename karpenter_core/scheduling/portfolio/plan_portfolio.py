@@ -63,6 +63,9 @@ _FAR: Final = 1.06
 _VERY_FAR: Final = 1.075
 """The ratio from which a second plan is made though no work units are left for it."""
 
+_SECOND_PLAN_PODS: Final = 128
+"""The number of pods from which that is done. With fewer, whole nodes alone cost that much more than the bound."""
+
 _MAX_REPACKED_PODS: Final = 15_000
 
 _FEW_PODS: Final = 64
@@ -260,7 +263,8 @@ class _Choice:
         It is if pods need nodes of their own, and the first plan costs much more than the bound.
         """
         return (
-            mix is not None
+            self._pods >= _SECOND_PLAN_PODS
+            and mix is not None
             and mix.requires_nodes
             and mix.chooses_zones
             and self._is_beyond(_VERY_FAR)
